@@ -1,0 +1,1 @@
+"""Running a job: the transition table and what each input does to it."""

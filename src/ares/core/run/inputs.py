@@ -1,0 +1,88 @@
+"""What can happen to a job, as values for `lifecycle.step`."""
+
+from typing import Any, Literal
+
+from ares.model.base import Record
+from ares.model.event import LedgerEvent
+from ares.model.state import ExitInfo, Fence, JobState, Placement, Result
+
+
+class Context(Record, frozen=True):
+    """Time, chance and the store's epoch, handed in by the caller."""
+
+    now: float
+    # Uniform in [0, 1): decides the backoff.
+    jitter: float
+    epoch: int = 1
+
+
+class Bind(Record, frozen=True, tag="bind"):
+    """The scheduler grants a new attempt."""
+
+    placements: tuple[Placement, ...]
+
+
+class Start(Record, frozen=True, tag="start"):
+    """The agent reports that a rank's process runs."""
+
+    fence: Fence
+    rank: int = 0
+    at: float = 0.0
+
+
+class Exit(Record, frozen=True, tag="exit"):
+    """The agent reports that a rank ended, with all its processes."""
+
+    fence: Fence
+    exit: ExitInfo
+    rank: int = 0
+    value: Any = None
+
+
+class LeaseLost(Record, frozen=True, tag="lease-lost"):
+    """The attempt's node fell silent, restarted, or fenced itself."""
+
+    fence: Fence
+    reason: str
+
+
+class Cancel(Record, frozen=True, tag="cancel"):
+    by: str
+    reason: str = ""
+
+
+class RetryDue(Record, frozen=True, tag="retry-due"):
+    """The backoff is over."""
+
+
+class RetryNow(Record, frozen=True, tag="retry-now"):
+    """A person does not want to wait for the backoff."""
+
+    by: str
+    reason: str = ""
+
+
+class Release(Record, frozen=True, tag="release"):
+    """The agent confirms that a revoked attempt's processes are gone."""
+
+    fence: Fence
+
+
+Input = Bind | Start | Exit | LeaseLost | Cancel | RetryDue | RetryNow | Release
+
+RefusalCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted"]
+
+
+class Stepped(Record, frozen=True):
+    """The transition to write, whole: new state, its ledger entries, and the result if it commits one."""
+
+    state: JobState
+    events: tuple[LedgerEvent, ...]
+    result: Result | None = None
+
+
+class Refused(Record, frozen=True):
+    """Nothing changes; `message` says why in a person's words."""
+
+    code: RefusalCode
+    message: str

@@ -1,0 +1,166 @@
+"""Messages on the stream between an agent and the control plane.
+
+Both directions carry frames of several messages. Reports are numbered by the agent and repeated
+until acknowledged; commands are derived from the store and may be repeated at any time: the agent
+starts a (job, fence) once.
+"""
+
+from ares.model.base import Record
+from ares.model.job import JobSpec
+from ares.model.node import NodeInfo
+from ares.model.state import ExitInfo, Fence, Placement
+
+
+class AttemptRef(Record, frozen=True):
+    """One attempt of one job on one node."""
+
+    job: str
+    tenant: str
+    fence: Fence
+
+
+# ---- agent -> control plane
+
+
+class Hello(Record, frozen=True, tag="hello"):
+    """First message of a session. `incarnation` 0 asks for a new one; the agent has reaped first."""
+
+    info: NodeInfo
+    incarnation: int = 0
+    alive: tuple[AttemptRef, ...] = ()
+
+
+class Renew(Record, frozen=True, tag="renew"):
+    """Renews the node's lease. The agent dates its right from when it sent this."""
+
+    nonce: int
+
+
+class Started(Record, frozen=True, tag="started"):
+    number: int
+    ref: AttemptRef
+    rank: int
+    pid: int
+    at: float
+
+
+class Exited(Record, frozen=True, tag="exited"):
+    """All processes of the attempt's rank are gone and its log is shipped. With `exit.failure`
+    "staging" it never started."""
+
+    number: int
+    ref: AttemptRef
+    rank: int
+    exit: ExitInfo
+    at: float
+    # JSON the job wrote to ARES_RESULT_FILE, checked by the agent; empty when it wrote none.
+    value: bytes = b""
+
+
+class Fenced(Record, frozen=True, tag="fenced"):
+    """The agent stopped the attempt by itself: its right to run ran out, or it was told to stop."""
+
+    number: int
+    ref: AttemptRef
+    rank: int
+    reason: str
+
+
+class LogChunk(Record, frozen=True, tag="log"):
+    """Output bytes at an absolute offset: repeats and overlaps are harmless."""
+
+    ref: AttemptRef
+    rank: int
+    attempt: int
+    offset: int
+    data: bytes
+
+
+class Progress(Record, frozen=True, tag="progress"):
+    """The latest progress the job wrote; only the newest matters."""
+
+    ref: AttemptRef
+    rank: int
+    fraction: float | None = None
+    message: str = ""
+
+
+AgentMessage = Hello | Renew | Started | Exited | Fenced | LogChunk | Progress
+
+
+class AgentFrame(Record, frozen=True):
+    messages: tuple[AgentMessage, ...]
+
+
+# ---- control plane -> agent
+
+
+class Welcome(Record, frozen=True, tag="welcome"):
+    """Accepts the session. Attempts the agent holds that are not listed in `keep` must be stopped."""
+
+    incarnation: int
+    store_epoch: int
+    keep: tuple[AttemptRef, ...] = ()
+    renew_every_s: float = 4.5
+    self_fence_ratio: float = 7.0 / 9.0
+
+
+class Renewed(Record, frozen=True, tag="renewed"):
+    """The renewal with this nonce is durable. `stop` lists attempts that are no longer current."""
+
+    nonce: int
+    stop: tuple[AttemptRef, ...] = ()
+
+
+class Start(Record, frozen=True, tag="start"):
+    """Run this attempt's rank. Repeated until the agent has reported on it."""
+
+    ref: AttemptRef
+    attempt: int
+    placement: Placement
+    spec: JobSpec
+    world_size: int = 1
+    array: str | None = None
+    index: int | None = None
+    trace: str = ""
+
+
+class Stop(Record, frozen=True, tag="stop"):
+    """End the attempt: SIGTERM, `grace_s`, SIGKILL; then report `Fenced`."""
+
+    ref: AttemptRef
+    grace_s: float
+    reason: str
+
+
+class Ack(Record, frozen=True, tag="ack"):
+    """Reports up to and including these numbers are settled: durable, or refused as stale."""
+
+    numbers: tuple[int, ...]
+
+
+class LogAck(Record, frozen=True, tag="log-ack"):
+    """Log bytes below `offset` are kept by the control plane."""
+
+    ref: AttemptRef
+    rank: int
+    offset: int
+
+
+ServerMessage = Welcome | Renewed | Start | Stop | Ack | LogAck
+
+
+class ServerFrame(Record, frozen=True):
+    messages: tuple[ServerMessage, ...]
+
+
+class JoinRequest(Record, frozen=True):
+    """Trades a one-time join token for the node's own credential."""
+
+    token: str
+    node: str
+
+
+class JoinReply(Record, frozen=True):
+    node: str
+    credential: str

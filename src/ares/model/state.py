@@ -1,0 +1,115 @@
+"""What the control plane knows about a job: its state of record, attempts and result."""
+
+from typing import Any, Literal
+
+from ares.model.base import Record
+from ares.model.job import FailureClass, JobSpec
+
+Phase = Literal[
+    "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED",
+    "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN",
+]  # fmt: skip
+TERMINAL: frozenset[Phase] = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"})
+# Phases in which an attempt holds a valid fence and resources.
+BOUND: frozenset[Phase] = frozenset({"STAGING", "RUNNING"})
+
+
+class Fence(Record, frozen=True, order=True):
+    """Grows with every grant and every revocation of a job; the epoch grows with every restore."""
+
+    epoch: int = 1
+    counter: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.counter}"
+
+
+class Placement(Record, frozen=True):
+    """Where one rank of an attempt runs, and what it holds there."""
+
+    node: str
+    # The agent's incarnation the grant was made to: a restarted agent never inherits it.
+    incarnation: int
+    cpu_milli: int
+    memory_mib: int
+    gpus: tuple[int, ...] = ()
+    rank: int = 0
+
+
+class ExitInfo(Record, frozen=True):
+    """How an attempt ended. `failure` is None for success."""
+
+    code: int | None = None
+    signal: str | None = None
+    failure: FailureClass | None = None
+    message: str = ""
+    max_rss_mib: int | None = None
+    cpu_s: float | None = None
+
+
+class JobState(Record, frozen=True):
+    """The mutable record of a job, replaced whole by compare-and-swap."""
+
+    id: str
+    tenant: str
+    name: str
+    phase: Phase = "PENDING"
+    # Number of transitions so far: also the number of the latest ledger event.
+    seq: int = 0
+    fence: Fence = Fence()
+    attempt: int = 0
+    placements: tuple[Placement, ...] = ()
+    # Revoked, but the processes are not confirmed dead: the placements are still in use.
+    lingering: bool = False
+    reason: str = ""
+    exit: ExitInfo | None = None
+    retries: dict[FailureClass, int] = {}
+    restarts: int = 0
+    manual_retries: int = 0
+    # Delay drawn for the current RETRYING phase; timers run on monotonic clocks from when it is seen.
+    retry_delay_s: float = 0.0
+    array: str | None = None
+    index: int | None = None
+    retry_of: str | None = None
+    submitted_by: str = ""
+    trace: str = ""
+    # Wall-clock seconds since the epoch: shown to people, never used to decide.
+    submitted_at: float = 0.0
+    queued_at: float = 0.0
+    bound_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    retry_at: float | None = None
+
+
+class Job(Record, frozen=True):
+    """Specification and state side by side, as services and reports want them."""
+
+    spec: JobSpec
+    state: JobState
+
+
+class Result(Record, frozen=True):
+    """The one committed result of a job."""
+
+    job: str
+    fence: Fence
+    attempt: int
+    exit: ExitInfo
+    committed_at: float
+    # What the job wrote to ARES_RESULT_FILE, None when it wrote nothing.
+    value: Any = None
+
+
+class RequestRecord(Record, frozen=True):
+    """The truth of "seen before": written in the transaction that creates the job."""
+
+    job: str
+    payload_sha256: str
+
+
+class RetryBudget(Record, frozen=True):
+    """Manual retries of a finished job's lineage: who, why, and which job each became."""
+
+    root: str
+    jobs: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Narrow protocols between the services and the world. No behaviour lives here."""

@@ -1,0 +1,19 @@
+"""Where job output is kept. Never in the store of record."""
+
+from typing import Protocol
+
+
+class Logs(Protocol):
+    """Output per (tenant, job, attempt, rank), addressed by byte offset."""
+
+    def append(self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
+        """Writes at `offset`; repeats are harmless, a gap is refused. Returns the size kept now."""
+        ...
+
+    def read(self, tenant: str, job: str, attempt: int, rank: int, offset: int, limit: int) -> bytes: ...
+
+    def size(self, tenant: str, job: str, attempt: int, rank: int) -> int: ...
+
+    def ranks(self, tenant: str, job: str, attempt: int) -> tuple[int, ...]: ...
+
+    def delete(self, tenant: str, job: str) -> None: ...

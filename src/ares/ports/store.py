@@ -1,0 +1,151 @@
+"""The state of record, with etcd's semantics. One contract suite holds every adapter to this page.
+
+Revisions only grow. A transaction is atomic; several transactions may share one revision when an
+adapter coalesces them, so a revision names a moment, not a writer. `txn` never retries: when the
+outcome cannot be known it returns `Unknown`, and the caller finds out by reading back.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+# What one transaction may hold on every adapter: compares, and operations per branch.
+TXN_OPS_MAX = 60
+VALUE_BYTES_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class KV:
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    version: int
+    lease: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A condition on one key. `mod_revision` 0 means "does not exist"."""
+
+    key: str
+    target: Literal["mod_revision", "create_revision", "version", "value"]
+    equals: int | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    key: str
+    value: bytes
+    lease: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Deletes one key, or every key under it when `prefix` is set."""
+
+    key: str
+    prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    key: str
+
+
+Op = Put | Delete | Get
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """`succeeded` tells which branch ran; `gets` holds the answers of its Get operations, in order."""
+
+    succeeded: bool
+    revision: int
+    gets: tuple[KV | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The request was sent and no answer came: it may have committed, now or later."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Keys in order. `revision` is the store's revision the page was read at."""
+
+    kvs: tuple[KV, ...]
+    revision: int
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One watched change. A delete carries the key, no value and its revision as `mod_revision`."""
+
+    kv: KV
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """All changes of one revision or several, in order; complete up to `revision`."""
+
+    revision: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The history asked for is gone: list again, then watch from `revision` + 1. Ends the watch."""
+
+    revision: int
+
+
+class StoreError(Exception):
+    """The store failed; nothing was changed by the call that raised this."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or refused before the request was carried out."""
+
+
+class StoreVersionRefused(StoreError):
+    """The server's version is known to lose acknowledged writes."""
+
+
+class Store(Protocol):
+    """Reads are linearizable. Every call has a deadline of its own."""
+
+    async def get(self, key: str) -> KV | None: ...
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
+        """Keys under `prefix`, in order, after the key `after`, at most `limit` (0: all)."""
+        ...
+
+    async def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> Committed | Unknown: ...
+
+    async def revision(self) -> int:
+        """The newest committed revision, read linearizably."""
+        ...
+
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes | Compacted]:
+        """Every change at or after `from_revision`, exactly once and in order. Survives reconnects
+        by itself; may yield empty `Changes` as progress."""
+        ...
+
+    async def grant_lease(self, ttl_s: float) -> int: ...
+
+    async def keep_alive(self, lease: int) -> float:
+        """Renews; returns the seconds it is valid for from when the call was made, 0 if it is gone."""
+        ...
+
+    async def revoke_lease(self, lease: int) -> None:
+        """Ends the lease and deletes its keys."""
+        ...
+
+    async def close(self) -> None: ...
