@@ -1,0 +1,11 @@
+"""What every test shares: how Hypothesis searches."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Two cores run servers and three workers at once: a slow example says nothing.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run of the check; a person's own runs keep searching.
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")

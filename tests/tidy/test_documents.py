@@ -1,0 +1,80 @@
+"""Documents that stay true: links lead somewhere, the newcomer's page keeps its promise."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import ares
+from tests.tidy.source import ROOT, documents, tracked, where
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+# Written in pieces, so that this file does not name them.
+PRIVATE = re.compile(
+    "|".join(["/ro" + "ot/", "/work/" + r"(main|shared)", "/tmp/" + "brief", "/opt/" + "(pypi|wheels)",
+              r"https?://[^\s/]*(artifact|nexus|mirror|regis" + r"try)", "(extra-)?index-" + r"url\s*="])
+)  # fmt: skip
+BINARY = {".png", ".ico", ".woff2", ".gz"}
+
+
+def _anchors(path: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def _broken(page: Path) -> list[str]:
+    broken: list[str] = []
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        to = (page.parent / target).resolve() if target else page
+        if not to.exists() or (anchor and to.suffix == ".md" and anchor not in _anchors(to)):
+            broken.append(link)
+    return broken
+
+
+def test_links_resolve() -> None:
+    broken = {where(p): links for p in documents() if (links := _broken(p))}
+    assert not broken
+
+
+def test_no_page_is_lost() -> None:
+    """Every page under docs is reached from a link somewhere."""
+    linked = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in documents()
+        for link in LINK.findall(page.read_text())
+    }
+    lost = [where(p) for p in documents() if p.is_relative_to(ROOT / "docs") and p not in linked]
+    assert not lost
+
+
+def test_readme_has_two_set_up_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    commands = [line.split("#")[0].strip() for block in FENCE.findall(text) for line in block.splitlines()]
+    assert [c for c in commands if c.startswith("make ")] == ["make up", "make test"]
+    assert not [c for c in commands if re.search(r"\b(pip|apt|apt-get|venv|docker|uv|export)\b", c)]
+
+
+def test_changelog_knows_this_version() -> None:
+    assert re.search(rf"^## \[?{re.escape(ares.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+def test_no_machine_of_ours_is_named() -> None:
+    named = {
+        where(p, n): line.strip()[:80]
+        for p in tracked()
+        if p.suffix not in BINARY
+        for n, line in enumerate(p.read_text(errors="replace").splitlines(), 1)
+        if PRIVATE.search(line)
+    }
+    assert not named
+
+
+@pytest.mark.parametrize("name", [".venv/x", "src/ares/__pycache__/x.pyc", ".ares/admin.token", "dist/x.whl"])
+def test_what_is_built_or_secret_is_ignored(name: str) -> None:
+    ask = ["git", "-c", "safe.directory=*", "check-ignore", "--quiet", "--no-index", name]
+    assert subprocess.run(ask, cwd=ROOT, check=False).returncode == 0
