@@ -1,0 +1,1 @@
+"""The ports, connected to the world."""

@@ -1,0 +1,1 @@
+"""Job output in files."""

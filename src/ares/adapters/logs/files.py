@@ -1,0 +1,136 @@
+"""Job output as plain files: `root/tenant/xx/job/attempt-rank.log`.
+
+Durability: a returned size is in the operating system's hands, so the death of this process loses
+nothing that was acknowledged. There is no fsync: a power failure may lose the last moments of
+output. The state of record never depends on a log.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+# Identifiers only: no dot, slash, or anything else a path could be built from.
+_SAFE_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}", re.ASCII)
+_LOG_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.log", re.ASCII)
+_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_NUMBER_MAX = 999_999_999
+
+
+class FileLogs:
+    """The Logs port. Every step of a path is opened without following links."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._root = root
+
+    def append(self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
+        """Keeps only bytes beyond the end: a repeat changes nothing. With a gap nothing is written, and
+        the returned size says where to go on from."""
+        name = _log_name(attempt, rank)
+        if offset < 0:
+            raise ValueError(f"log offset {offset} is negative")
+        with self._job_dir(tenant, job, create=True) as folder:
+            assert folder is not None
+            fd = os.open(name, _WRITE, 0o600, dir_fd=folder)
+            try:
+                size = os.fstat(fd).st_size
+                fresh = memoryview(data)[max(0, size - offset) :]
+                if offset > size or not fresh:
+                    return size
+                return _write_all(fd, fresh, size)
+            finally:
+                os.close(fd)
+
+    def read(self, tenant: str, job: str, attempt: int, rank: int, offset: int, limit: int) -> bytes:
+        with self._log(tenant, job, attempt, rank) as fd:
+            return b"" if fd is None else os.pread(fd, max(0, limit), max(0, offset))
+
+    def size(self, tenant: str, job: str, attempt: int, rank: int) -> int:
+        with self._log(tenant, job, attempt, rank) as fd:
+            return 0 if fd is None else os.fstat(fd).st_size
+
+    def ranks(self, tenant: str, job: str, attempt: int) -> tuple[int, ...]:
+        with self._job_dir(tenant, job) as folder:
+            if folder is None:
+                return ()
+            found = (_LOG_NAME.fullmatch(name) for name in os.listdir(folder))
+            return tuple(sorted(int(log[2]) for log in found if log is not None and int(log[1]) == attempt))
+
+    def delete(self, tenant: str, job: str) -> None:
+        with self._job_dir(tenant, job) as folder:
+            if folder is None:
+                return
+            for name in os.listdir(folder):
+                os.unlink(name, dir_fd=folder)
+        with self._walk((tenant, _shard(job))) as above:
+            if above is not None:
+                os.rmdir(job, dir_fd=above)
+
+    # ---- paths
+
+    @contextlib.contextmanager
+    def _log(self, tenant: str, job: str, attempt: int, rank: int) -> Generator[int | None]:
+        name = _log_name(attempt, rank)
+        with self._job_dir(tenant, job) as folder, contextlib.ExitStack() as stack:
+            fd = None
+            if folder is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    fd = os.open(name, _READ, dir_fd=folder)
+                    stack.callback(os.close, fd)
+            yield fd
+
+    def _job_dir(self, tenant: str, job: str, *, create: bool = False) -> contextlib.AbstractContextManager[int | None]:
+        return self._walk((_checked(tenant), _shard(_checked(job)), job), create=create)
+
+    @contextlib.contextmanager
+    def _walk(self, steps: tuple[str, ...], *, create: bool = False) -> Generator[int | None]:
+        """A descriptor of the folder, or None if it does not exist."""
+        with contextlib.ExitStack() as opened:
+            fd: int | None = os.open(self._root, _DIR)
+            opened.callback(os.close, fd)
+            for step in steps:
+                fd = _enter(fd, step, create=create)
+                if fd is None:
+                    break
+                opened.callback(os.close, fd)
+            yield fd
+
+
+def _enter(above: int, step: str, *, create: bool) -> int | None:
+    try:
+        return os.open(step, _DIR, dir_fd=above)
+    except FileNotFoundError:
+        if not create:
+            return None
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(step, 0o700, dir_fd=above)
+    return os.open(step, _DIR, dir_fd=above)
+
+
+def _write_all(fd: int, data: memoryview, at: int) -> int:
+    while data:
+        written = os.pwrite(fd, data, at)
+        at += written
+        data = data[written:]
+    return at
+
+
+def _checked(identifier: str) -> str:
+    if not _SAFE_ID.fullmatch(identifier):
+        raise ValueError(f"{identifier!r} is not an identifier that may name a log")
+    return identifier
+
+
+def _shard(job: str) -> str:
+    """Keeps folders small. Tasks of one array share a folder."""
+    return job[:2]
+
+
+def _log_name(attempt: int, rank: int) -> str:
+    if not (0 <= attempt <= _NUMBER_MAX and 0 <= rank <= _NUMBER_MAX):
+        raise ValueError(f"attempt {attempt} rank {rank} is out of range")
+    return f"{attempt}-{rank}.log"

@@ -1,0 +1,1 @@
+"""Metrics by prometheus-client, spans by the OpenTelemetry API."""

@@ -1,0 +1,42 @@
+"""Every metric Ares exports, declared once."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "histogram", "gauge"]
+
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SLOW = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 8.0, 10.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """`label` is the name of its one label, empty for none: a job or tenant is never a label."""
+
+    kind: Kind
+    help: str
+    label: str = ""
+    buckets: tuple[float, ...] = _FAST
+
+
+METRICS: dict[str, Metric] = {
+    "ares_jobs_total": Metric("counter", "Jobs that entered a state.", "state"),
+    "ares_submissions_total": Metric("counter", "Submissions by outcome.", "outcome"),
+    "ares_attempts_total": Metric("counter", "Attempts that ended, by outcome.", "outcome"),
+    "ares_lease_acquisitions_total": Metric("counter", "Grants of an attempt to a node."),
+    "ares_lease_losses_total": Metric("counter", "Attempts taken away from a silent or restarted node."),
+    "ares_transitions_total": Metric("counter", "Transitions written, by outcome.", "outcome"),
+    "ares_log_bytes_total": Metric("counter", "Bytes of job output kept."),
+    "ares_http_requests_total": Metric("counter", "HTTP answers by status.", "status"),
+    "ares_auth_denials_total": Metric("counter", "Requests denied, by reason.", "reason"),
+    "ares_scheduling_latency_seconds": Metric("histogram", "From queued to bound.", buckets=_SLOW),
+    "ares_start_latency_seconds": Metric("histogram", "From queued to running.", buckets=_SLOW),
+    "ares_cycle_seconds": Metric("histogram", "One scheduling cycle."),
+    "ares_store_latency_seconds": Metric("histogram", "Calls to the store of record, by operation.", "op"),
+    "ares_recovery_seconds": Metric("histogram", "From a node's last sign of life to the decision.", buckets=_SLOW),
+    "ares_queue_depth": Metric("gauge", "Jobs waiting for a place."),
+    "ares_jobs_running": Metric("gauge", "Attempts bound or running."),
+    "ares_agents_connected": Metric("gauge", "Agents with an open stream to this replica."),
+    "ares_streams_open": Metric("gauge", "Event and log streams open on this replica."),
+    "ares_leader": Metric("gauge", "1 on the replica that leads scheduling."),
+}

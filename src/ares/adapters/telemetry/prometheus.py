@@ -1,0 +1,99 @@
+"""The Telemetry port on prometheus-client and the OpenTelemetry API.
+
+Each instance has its own registry, so many can live in one process. Without a tracer spans cost
+nothing; with one they join the trace named by the job's stored traceparent, also after a restart.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from opentelemetry.trace import Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+
+from ares.adapters.telemetry.metrics import METRICS, Kind, Metric
+from ares.adapters.telemetry.traceparent import new_traceparent
+from ares.ports.clock import Rng
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# A label value beyond these many is counted as "other": a bug must not eat the memory.
+LABEL_VALUES_MAX = 100
+
+_NO_SPAN: AbstractContextManager[None] = nullcontext()
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+class UndeclaredMetric(Exception):
+    """The name, kind or label is not in `adapters.telemetry.metrics`: declare it there first."""
+
+
+class PrometheusTelemetry:
+    def __init__(self, rng: Rng, tracer: Tracer | None = None) -> None:
+        self._rng = rng
+        self._tracer = tracer
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._families = {name: _family(name, metric, self._registry) for name, metric in METRICS.items()}
+        self._bound: dict[tuple[Kind, str, str], Callable[[float], None]] = {}
+        self._values: dict[str, int] = dict.fromkeys(METRICS, 0)
+
+    def count(self, name: str, by: float = 1, label: str = "") -> None:
+        (self._bound.get(("counter", name, label)) or self._bind("counter", name, label))(by)
+
+    def observe(self, name: str, seconds: float, label: str = "") -> None:
+        (self._bound.get(("histogram", name, label)) or self._bind("histogram", name, label))(seconds)
+
+    def gauge(self, name: str, value: float, label: str = "") -> None:
+        (self._bound.get(("gauge", name, label)) or self._bind("gauge", name, label))(value)
+
+    def span(
+        self, name: str, trace: str, attributes: Mapping[str, str | int | float] = {}
+    ) -> AbstractContextManager[None]:
+        if self._tracer is None:
+            return _NO_SPAN
+        return _open_span(self._tracer, name, trace, attributes)
+
+    def new_trace(self, parent: str = "") -> str:
+        return new_traceparent(self._rng, parent)
+
+    def render(self) -> bytes:
+        """All metrics in the Prometheus text format."""
+        return generate_latest(self._registry)
+
+    def _bind(self, kind: Kind, name: str, label: str) -> Callable[[float], None]:
+        metric = METRICS.get(name)
+        if metric is None or metric.kind != kind or bool(label) != bool(metric.label):
+            raise UndeclaredMetric(f"{kind} {name!r} with label value {label!r} is not declared")
+        family = self._families[name]
+        if not metric.label:
+            child = family
+        elif self._values[name] >= LABEL_VALUES_MAX:
+            # Not cached under its own name, so that the cache stays bounded too.
+            return _SETTERS[kind](family.labels("other"))
+        else:
+            self._values[name] += 1
+            child = family.labels(label)
+        setter = self._bound[kind, name, label] = _SETTERS[kind](child)
+        return setter
+
+
+_SETTERS: dict[Kind, Callable[[Any], Callable[[float], None]]] = {
+    "counter": lambda child: child.inc,
+    "histogram": lambda child: child.observe,
+    "gauge": lambda child: child.set,
+}
+
+
+def _family(name: str, metric: Metric, registry: CollectorRegistry) -> Any:
+    labels = (metric.label,) if metric.label else ()
+    if metric.kind == "histogram":
+        return Histogram(name, metric.help, labels, registry=registry, buckets=metric.buckets)
+    return (Counter if metric.kind == "counter" else Gauge)(name, metric.help, labels, registry=registry)
+
+
+@contextmanager
+def _open_span(tracer: Tracer, name: str, trace: str, attributes: Mapping[str, str | int | float]) -> Generator[None]:
+    context = _PROPAGATOR.extract({"traceparent": trace})
+    with tracer.start_as_current_span(name, context=context, attributes=attributes):
+        yield None

@@ -1,0 +1,118 @@
+"""Offsets, overlaps, gaps and paths of the log files."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ares.adapters.logs.files import FileLogs
+
+JOB = "0123456789abcdef"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> FileLogs:
+    return FileLogs(tmp_path / "logs")
+
+
+def test_appends_in_order_and_reads_back_any_slice(logs: FileLogs) -> None:
+    assert logs.append("acme", JOB, 1, 0, 0, b"hello ") == 6
+    assert logs.append("acme", JOB, 1, 0, 6, b"world") == 11
+    assert logs.read("acme", JOB, 1, 0, 0, 100) == b"hello world"
+    assert logs.read("acme", JOB, 1, 0, 6, 3) == b"wor"
+    assert logs.read("acme", JOB, 1, 0, 11, 3) == b""
+    assert logs.size("acme", JOB, 1, 0) == 11
+
+
+@pytest.mark.parametrize(
+    ("offset", "data", "kept"),
+    [
+        (0, b"abc", b"abcdef"),  # a full repeat
+        (3, b"def", b"abcdef"),  # a repeat of the end
+        (4, b"efgh", b"abcdefgh"),  # an overlap
+        (0, b"XXXXXXgh", b"abcdefgh"),  # what was kept is never rewritten
+        (6, b"", b"abcdef"),
+        (7, b"zzz", b"abcdef"),  # a gap
+    ],
+)
+def test_repeats_overlaps_and_gaps(logs: FileLogs, offset: int, data: bytes, kept: bytes) -> None:
+    logs.append("acme", JOB, 1, 0, 0, b"abcdef")
+    assert logs.append("acme", JOB, 1, 0, offset, data) == len(kept)
+    assert logs.read("acme", JOB, 1, 0, 0, 100) == kept
+
+
+def test_survives_a_new_process(tmp_path: Path) -> None:
+    FileLogs(tmp_path).append("acme", JOB, 1, 0, 0, b"kept")
+    assert FileLogs(tmp_path).append("acme", JOB, 1, 0, 4, b" on") == 7
+
+
+def test_attempts_ranks_and_tenants_are_separate(logs: FileLogs) -> None:
+    for attempt, rank in [(1, 0), (2, 0), (2, 10), (2, 3)]:
+        logs.append("acme", JOB, attempt, rank, 0, f"{attempt}.{rank}".encode())
+    assert logs.ranks("acme", JOB, 2) == (0, 3, 10)
+    assert logs.ranks("acme", JOB, 3) == ()
+    assert logs.ranks("other", JOB, 2) == ()
+    assert logs.read("acme", JOB, 2, 10, 0, 10) == b"2.10"
+    assert logs.size("other", JOB, 1, 0) == 0
+
+
+def test_delete_removes_one_job_and_may_be_repeated(logs: FileLogs) -> None:
+    neighbour = JOB[:-1] + "0"
+    logs.append("acme", JOB, 1, 0, 0, b"x")
+    logs.append("acme", neighbour, 1, 0, 0, b"y")
+    logs.delete("acme", JOB)
+    logs.delete("acme", JOB)
+    assert logs.size("acme", JOB, 1, 0) == 0
+    assert logs.size("acme", neighbour, 1, 0) == 1
+
+
+def test_reading_creates_nothing(tmp_path: Path, logs: FileLogs) -> None:
+    logs.read("acme", JOB, 1, 0, 0, 10)
+    logs.size("acme", JOB, 1, 0)
+    logs.ranks("acme", JOB, 1)
+    assert list((tmp_path / "logs").iterdir()) == []
+
+
+@pytest.mark.parametrize("bad", ["", "..", ".", "a/b", "/etc", "a\0b", "a\n", "a" * 81, "..%2f", "Ä", "-x", "_x"])
+def test_only_identifiers_name_a_file(logs: FileLogs, bad: str) -> None:
+    for tenant, job in [(bad, JOB), ("acme", bad)]:
+        with pytest.raises(ValueError, match="not an identifier"):
+            logs.append(tenant, job, 1, 0, 0, b"x")
+        with pytest.raises(ValueError, match="not an identifier"):
+            logs.read(tenant, job, 1, 0, 0, 1)
+        with pytest.raises(ValueError, match="not an identifier"):
+            logs.delete(tenant, job)
+
+
+def test_bad_numbers_are_refused(logs: FileLogs) -> None:
+    for attempt, rank, offset in [(-1, 0, 0), (0, -1, 0), (10**10, 0, 0), (0, 0, -1)]:
+        with pytest.raises(ValueError, match="negative|out of range"):
+            logs.append("acme", JOB, attempt, rank, offset, b"x")
+
+
+def test_links_are_not_followed(tmp_path: Path, logs: FileLogs) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    logs.append("acme", JOB, 1, 0, 0, b"x")
+    folder = tmp_path / "logs" / "acme" / JOB[:2] / JOB
+    os.symlink(secret, folder / "2-0.log")
+    with pytest.raises(OSError, match="symbolic links|Not a directory"):
+        logs.read("acme", JOB, 2, 0, 0, 100)
+    with pytest.raises(OSError, match="symbolic links|Not a directory"):
+        logs.append("acme", JOB, 2, 0, 6, b"overwritten")
+    os.symlink(tmp_path, tmp_path / "logs" / "linked")
+    with pytest.raises(OSError, match="symbolic links|Not a directory"):
+        logs.append("linked", JOB, 1, 0, 0, b"x")
+    assert secret.read_bytes() == b"secret"
+
+
+def test_files_are_private_and_descriptors_are_closed(tmp_path: Path, logs: FileLogs) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for n in range(50):
+        logs.append("acme", JOB, 1, 0, n, b"x")
+        logs.read("acme", JOB, 1, 0, 0, 100)
+        logs.size("acme", JOB, 9, 9)
+    assert len(os.listdir("/proc/self/fd")) == before
+    file = tmp_path / "logs" / "acme" / JOB[:2] / JOB / "1-0.log"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,131 @@
+"""Metrics are declared once, bounded, and apart for each instance; spans join the job's trace."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import ares
+from ares.adapters.telemetry.metrics import METRICS
+from ares.adapters.telemetry.prometheus import LABEL_VALUES_MAX, PrometheusTelemetry, UndeclaredMetric
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+KINDS = {"count": "counter", "observe": "histogram", "gauge": "gauge"}
+
+
+class CountingRng:
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    def uniform(self) -> float:
+        return 0.5
+
+    def token(self, n_bytes: int) -> bytes:
+        self.drawn += 1
+        return self.drawn.to_bytes(n_bytes, "big")
+
+
+class ZeroRng(CountingRng):
+    def token(self, n_bytes: int) -> bytes:
+        return bytes(n_bytes)
+
+
+def test_renders_what_was_counted() -> None:
+    telemetry = PrometheusTelemetry(CountingRng())
+    telemetry.count("ares_jobs_total", label="SUCCEEDED")
+    telemetry.count("ares_jobs_total", 2, "SUCCEEDED")
+    telemetry.gauge("ares_queue_depth", 7)
+    telemetry.observe("ares_store_latency_seconds", 0.002, "txn")
+    text = telemetry.render().decode()
+    assert 'ares_jobs_total{state="SUCCEEDED"} 3.0' in text
+    assert "ares_queue_depth 7.0" in text
+    assert 'ares_store_latency_seconds_bucket{le="0.0025",op="txn"} 1.0' in text
+    assert 'ares_store_latency_seconds_bucket{le="0.001",op="txn"} 0.0' in text
+
+
+def test_instances_share_nothing() -> None:
+    one, two = PrometheusTelemetry(CountingRng()), PrometheusTelemetry(CountingRng())
+    one.count("ares_log_bytes_total", 5)
+    assert b"ares_log_bytes_total 0.0" in two.render()
+
+
+def test_undeclared_use_is_an_error() -> None:
+    telemetry = PrometheusTelemetry(CountingRng())
+    with pytest.raises(UndeclaredMetric):
+        telemetry.count("ares_nothing_total")
+    with pytest.raises(UndeclaredMetric):
+        telemetry.count("ares_queue_depth")
+    with pytest.raises(UndeclaredMetric):
+        telemetry.count("ares_jobs_total")
+    with pytest.raises(UndeclaredMetric):
+        telemetry.gauge("ares_queue_depth", 1, "unexpected")
+
+
+def test_label_values_are_bounded() -> None:
+    telemetry = PrometheusTelemetry(CountingRng())
+    for n in range(LABEL_VALUES_MAX + 50):
+        telemetry.count("ares_jobs_total", label=f"s{n}")
+    text = telemetry.render().decode()
+    assert 'ares_jobs_total{state="other"} 50.0' in text
+    assert len(re.findall(r"^ares_jobs_total\{", text, re.M)) == LABEL_VALUES_MAX + 1
+
+
+def test_every_metric_used_in_the_code_is_declared() -> None:
+    """Services hold only names: this is what keeps the names and the table together."""
+    used: list[tuple[str, str, str]] = []
+    for path in Path(ares.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Attribute(attr=method), args=[ast.Constant(value=str(name)), *_]):
+                    if method in KINDS and name.startswith("ares_"):
+                        used.append((path.name, method, name))
+                case _:
+                    pass
+    wrong = [use for use in used if use[2] not in METRICS or METRICS[use[2]].kind != KINDS[use[1]]]
+    assert wrong == []
+
+
+def test_trace_is_new_or_continues_the_callers() -> None:
+    telemetry = PrometheusTelemetry(CountingRng())
+    fresh = telemetry.new_trace()
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", fresh)
+    assert telemetry.new_trace() != fresh
+    assert telemetry.new_trace(PARENT) == PARENT
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["x", PARENT + "\n", PARENT.upper(), "00-" + "0" * 32 + "-b7ad6b7169203331-01", "ff" + PARENT[2:],
+     "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"],
+)  # fmt: skip
+def test_a_bad_parent_starts_a_new_trace(bad: str) -> None:
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", PrometheusTelemetry(CountingRng()).new_trace(bad))
+
+
+def test_zeros_are_no_trace() -> None:
+    assert "0" * 32 not in PrometheusTelemetry(ZeroRng()).new_trace()
+
+
+def test_a_span_continues_the_stored_trace() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    telemetry = PrometheusTelemetry(CountingRng(), provider.get_tracer("test"))
+    trace = telemetry.new_trace()
+    with telemetry.span("job.submit", trace, {"job": "x"}), telemetry.span("job.start", trace):
+        pass
+    inner, outer = exporter.get_finished_spans()
+    for span in (inner, outer):
+        assert span.parent is not None
+        assert f"{span.parent.trace_id:032x}" == trace.split("-")[1]
+        assert f"{span.parent.span_id:016x}" == trace.split("-")[2]
+    assert dict(outer.attributes or {}) == {"job": "x"}
+
+
+def test_without_a_tracer_spans_are_nothing() -> None:
+    with PrometheusTelemetry(CountingRng()).span("x", ""):
+        pass
