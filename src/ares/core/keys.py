@@ -14,6 +14,8 @@ NODES = "/nodes/"
 LEASES = "/leases/"
 TOKENS = "/tokens/"
 LEADER = "/leader/"
+ARRAYS = "/arrays/"
+PROGRESS = "/progress/"
 EPOCH = "/epoch"
 
 
@@ -60,3 +62,17 @@ def token(token_id: str) -> str:
 
 def leader(cluster: str) -> str:
     return f"{LEADER}{cluster}"
+
+
+def array(tenant: str, array_id: str) -> str:
+    return f"{ARRAYS}{tenant}/{array_id}"
+
+
+def progress(tenant: str, job_id: str) -> str:
+    return f"{PROGRESS}{tenant}/{job_id}"
+
+
+def kind_of(key: str) -> str:
+    """The leading part of a key that names its kind, such as "/state/"."""
+    end = key.find("/", 1)
+    return key if end < 0 else key[: end + 1]

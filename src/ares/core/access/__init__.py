@@ -1,0 +1,1 @@
+"""Access: what each role may do, and how a presented token is checked."""

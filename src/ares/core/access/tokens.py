@@ -1,0 +1,47 @@
+"""API tokens: `ares_<id>_<secret>`. Only the digest of the secret is ever kept."""
+
+import hashlib
+import hmac
+import re
+from typing import Literal
+
+from ares.model.access import Principal, TokenRecord
+from ares.model.base import Record
+
+# The secret is base64url and may itself hold "_": the id may not, so the text splits one way only.
+_TEXT = re.compile(r"ares_([0-9a-z]{10})_([A-Za-z0-9_-]{43})", re.ASCII)
+# Unknown ids are compared with this, so that they take as long as known ones.
+_NOBODY = hashlib.sha256(b"").hexdigest()
+
+
+class Denied(Record, frozen=True):
+    """Why a token is not accepted. A wrong secret is "unknown" too: it must not tell that the id exists."""
+
+    reason: Literal["unknown", "expired", "revoked", "malformed"]
+
+
+def parse(text: str) -> tuple[str, str] | None:
+    """The id and the secret of a presented token, or None when it does not look like one."""
+    match = _TEXT.fullmatch(text)
+    return (match[1], match[2]) if match else None
+
+
+def format(token_id: str, secret: str) -> str:  # noqa: A001 - the opposite of parse
+    return f"ares_{token_id}_{secret}"
+
+
+def digest(secret: str) -> str:
+    """SHA-256 is right here: the secret is 32 random bytes, so a slow hash would only tire the server."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def verify(record: TokenRecord | None, secret: str, now: float) -> Principal | Denied:
+    """Who presents `secret`, given the record stored under its id (None when there is none)."""
+    same = hmac.compare_digest(digest(secret), _NOBODY if record is None else record.sha256)
+    if record is None or not same:
+        return Denied(reason="unknown")
+    if record.revoked:
+        return Denied(reason="revoked")
+    if record.expires_at is not None and now >= record.expires_at:
+        return Denied(reason="expired")
+    return Principal(token_id=record.id, tenant=record.tenant, role=record.role, name=record.name, node=record.node)

@@ -1,0 +1,116 @@
+"""What the types of a JobSpec cannot say: rules that span fields, and totals."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from ares.core.admit import arrays
+from ares.core.admit.verdict import Admitted, Rejected
+from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec, Warn
+
+LABELS_MAX = 64
+RESERVED_PREFIX = "ARES_"
+# Set by the agent for every attempt: a value from the job would be overwritten without a word.
+RESERVED_ENV = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
+
+
+def decide(spec: JobSpec) -> Admitted | Rejected:
+    """The first rule that is broken, or the job as it will be stored."""
+    for check in CHECKS:
+        rejected = check(spec)
+        if rejected is not None:
+            return rejected
+    admitted = _with_fitting_warning(spec)
+    if spec.array is None:
+        return Admitted(spec=admitted)
+    found = arrays.indices(spec.array)
+    return found if isinstance(found, Rejected) else Admitted(spec=admitted, indices=found)
+
+
+def _with_fitting_warning(spec: JobSpec) -> JobSpec:
+    """The default warning comes 60 s ahead; under a shorter limit it comes when nine tenths are over."""
+    limit = spec.time_limit_s
+    if limit is None or spec.warn.before_s < limit:
+        return spec
+    return replace(spec, warn=replace(spec.warn, before_s=limit / 10))
+
+
+def _size(texts: Iterable[str]) -> int:
+    """Bytes as the kernel counts them: each string with its end marker."""
+    return sum(len(text.encode()) + 1 for text in texts)
+
+
+def _encodable(spec: JobSpec) -> Rejected | None:
+    texts = (*spec.command, *spec.env.values(), spec.workdir or "", *spec.labels.values(), *spec.selector.values())
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            message = f"a text of the job is not valid Unicode at character {error.start}"
+            return Rejected(code="not-utf8", message=message, fix="send texts as UTF-8")
+    return None
+
+
+def _command(spec: JobSpec) -> Rejected | None:
+    if not spec.command or not spec.command[0].strip():
+        return Rejected(code="command-empty", message="the command is empty", fix="name a program to run")
+    size = _size(spec.command)
+    if size <= ARGV_BYTES_MAX:
+        return None
+    message = f"the command takes {size:,} bytes, at most {ARGV_BYTES_MAX:,} are allowed"
+    return Rejected(code="command-too-large", message=message, fix="put long input into a file")
+
+
+def _env(spec: JobSpec) -> Rejected | None:
+    reserved = sorted(key for key in spec.env if key.startswith(RESERVED_PREFIX) or key in RESERVED_ENV)
+    if reserved:
+        message = f"environment variable {reserved[0]} is set by Ares itself"
+        return Rejected(code="env-reserved", message=message, fix=f"remove {', '.join(reserved[:5])}")
+    # "KEY=value" and its end marker: one byte more for each half.
+    size = _size(spec.env) + _size(spec.env.values())
+    if size <= ENV_BYTES_MAX:
+        return None
+    message = f"the environment takes {size:,} bytes, at most {ENV_BYTES_MAX:,} are allowed"
+    return Rejected(code="env-too-large", message=message, fix="put long values into a file")
+
+
+def _workdir(spec: JobSpec) -> Rejected | None:
+    if spec.workdir is None or not {".", ".."} & set(spec.workdir.split("/")):
+        return None
+    message = f"working directory {spec.workdir!r} has a . or .. in it"
+    return Rejected(code="workdir-dots", message=message, fix="write the directory out in full")
+
+
+def _labels(spec: JobSpec) -> Rejected | None:
+    for what, found in (("labels", spec.labels), ("selector entries", spec.selector)):
+        if len(found) > LABELS_MAX:
+            message = f"the job has {len(found)} {what}, at most {LABELS_MAX} are allowed"
+            return Rejected(code="labels-too-many", message=message, fix=f"use fewer {what}")
+    return None
+
+
+def _warning(spec: JobSpec) -> Rejected | None:
+    limit, before = spec.time_limit_s, spec.warn.before_s
+    if limit is None or before < limit or before == Warn().before_s:
+        return None
+    message = f"the warning is to come {before:g} s ahead of a time limit of {limit:g} s"
+    return Rejected(code="warn-after-limit", message=message, fix=f"choose warn.beforeS below {limit:g}")
+
+
+def _gpu_model(spec: JobSpec) -> Rejected | None:
+    if spec.resources.gpu_model is None or spec.resources.gpus > 0:
+        return None
+    message = f"the job names GPU model {spec.resources.gpu_model!r} but asks for no GPUs"
+    return Rejected(code="gpu-model-without-gpus", message=message, fix="set resources.gpus to 1 or more")
+
+
+def _unsafe(spec: JobSpec) -> Rejected | None:
+    if spec.effects != "unsafe" or spec.restart != "always":
+        return None
+    message = "effects: unsafe allows one attempt, restart: always asks for many"
+    return Rejected(code="unsafe-restart", message=message, fix="choose another restart or effects")
+
+
+CHECKS: tuple[Callable[[JobSpec], Rejected | None], ...] = (
+    _encodable, _command, _env, _workdir, _labels, _warning, _gpu_model, _unsafe,
+)  # fmt: skip

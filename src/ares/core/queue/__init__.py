@@ -1,0 +1,1 @@
+"""The queue: which job comes first."""

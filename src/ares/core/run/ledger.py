@@ -1,0 +1,61 @@
+"""Turning a change of state into what is written: the new record and its numbered ledger entries."""
+
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from ares.core.run.inputs import Stepped
+from ares.model.event import EventKind, LedgerEvent
+from ares.model.state import Fence, JobState, Placement, Result
+
+
+class Entry(NamedTuple):
+    """One ledger entry before it is numbered."""
+
+    kind: EventKind
+    reason: str = ""
+    by: str = ""
+    data: dict[str, Any] = {}
+    # The fence the entry speaks of, when it is not the new state's.
+    fence: Fence | None = None
+
+
+def commit(
+    old: JobState, at: float, entries: tuple[Entry, ...], result: Result | None = None, **changes: Any
+) -> Stepped:
+    """The step from `old` by `changes`. `reason` is cleared unless the change gives a new one."""
+    changes.setdefault("reason", "")
+    new = replace(old, seq=old.seq + len(entries), **changes)
+    events = tuple(_event(new, at, old.seq + n, entry) for n, entry in enumerate(entries, start=1))
+    return Stepped(state=new, events=events, result=result)
+
+
+def _event(state: JobState, at: float, seq: int, entry: Entry) -> LedgerEvent:
+    return LedgerEvent(
+        job=state.id,
+        tenant=state.tenant,
+        seq=seq,
+        kind=entry.kind,
+        phase=state.phase,
+        at=at,
+        attempt=state.attempt,
+        fence=str(entry.fence or state.fence),
+        by=entry.by,
+        reason=entry.reason,
+        data=entry.data,
+    )
+
+
+def where(placements: tuple[Placement, ...]) -> dict[str, Any]:
+    """What an attempt holds, for a ledger entry: usage and cost are derived from these."""
+    if not placements:
+        return {}
+    first = placements[0]
+    data: dict[str, Any] = {"node": first.node, "cpuMilli": first.cpu_milli, "memoryMib": first.memory_mib}
+    if first.gpus:
+        data["gpus"] = list(first.gpus)
+    return data
+
+
+def node_of(state: JobState) -> str:
+    return state.placements[0].node if state.placements else "?"

@@ -1,0 +1,105 @@
+"""Whether a failed attempt is repeated, and after how long. One table of defaults per failure class."""
+
+from typing import NamedTuple
+
+from ares.model.base import Record
+from ares.model.job import FailureClass, JobSpec
+from ares.model.state import ExitInfo, JobState
+
+
+class ClassRule(NamedTuple):
+    """Defaults of one failure class; None means "as the job's own retry policy says"."""
+
+    limit: int | None = None
+    base_s: float | None = None
+    cap_s: float | None = None
+
+
+RULES: dict[FailureClass, ClassRule] = {
+    "exit": ClassRule(),
+    "signal": ClassRule(),
+    "oom": ClassRule(),
+    # The same work would hit the same limit again.
+    "time-limit": ClassRule(limit=0),
+    # Not the job's fault: many tries, soon, on other nodes.
+    "node-lost": ClassRule(limit=10, base_s=0.5, cap_s=10.0),
+    "staging": ClassRule(limit=5, base_s=1.0, cap_s=30.0),
+}
+
+
+class Again(Record, frozen=True):
+    """Repeat after `delay_s`; this is retry number `used` of `limit` for this class."""
+
+    delay_s: float
+    failure: FailureClass
+    used: int
+    limit: int
+    message: str
+
+
+class Final(Record, frozen=True):
+    """Do not repeat; `message` says why."""
+
+    message: str
+
+
+_ENDINGS: dict[FailureClass | None, str] = {
+    None: "succeeded",
+    "exit": "exit code {code}",
+    "signal": "killed by {signal}",
+    "oom": "out of memory",
+    "time-limit": "time limit reached",
+    "node-lost": "node lost",
+    "staging": "could not be started",
+}
+
+
+def describe(exit_info: ExitInfo) -> str:
+    """How an attempt ended, in a few words."""
+    words = _ENDINGS[exit_info.failure].format(code=exit_info.code, signal=exit_info.signal or "a signal")
+    return f"{words} ({exit_info.message})" if exit_info.message else words
+
+
+def limit_of(spec: JobSpec, failure: FailureClass) -> int:
+    """The budget of one failure class: the job's override, else the class's default, else the job's limit."""
+    default = RULES[failure].limit
+    return spec.retry.class_limits.get(failure, spec.retry.limit if default is None else default)
+
+
+def ceiling_s(spec: JobSpec, failure: FailureClass, used: int) -> float:
+    """The longest delay that full jitter may draw after `used` earlier retries of this class."""
+    rule, policy = RULES[failure], spec.retry
+    base = policy.base_s if rule.base_s is None else rule.base_s
+    cap = policy.max_s if rule.cap_s is None else min(policy.max_s, rule.cap_s)
+    return min(cap, base * policy.multiplier**used)
+
+
+def decide(spec: JobSpec, state: JobState, exit_info: ExitInfo, jitter: float) -> Again | Final:
+    """The verdict on a failed attempt of `state`, which is still STAGING or RUNNING."""
+    failure = exit_info.failure
+    if failure is None:
+        raise ValueError(f"job {state.id}: retry was asked about an attempt that succeeded")
+    ending = describe(exit_info)
+    veto = _veto(spec, state, exit_info)
+    if veto:
+        return Final(message=f"{ending}; {veto}")
+    used, limit = state.retries.get(failure, 0), limit_of(spec, failure)
+    if used >= limit:
+        budget = f"all {limit} retries used" if limit else f"no retries for class {failure}"
+        return Final(message=f"{ending}; {budget}")
+    delay_s = jitter * ceiling_s(spec, failure, used)
+    message = f"{ending}; retry {used + 1} of {limit} in {delay_s:.1f} s"
+    return Again(delay_s=delay_s, failure=failure, used=used + 1, limit=limit, message=message)
+
+
+def _veto(spec: JobSpec, state: JobState, exit_info: ExitInfo) -> str:
+    """Why the budget does not even matter, or nothing."""
+    # Only a staging failure seen while staging proves that no process of the job ever ran.
+    may_have_started = state.phase != "STAGING" or exit_info.failure != "staging"
+    if may_have_started and spec.effects == "unsafe":
+        return "its effects are unsafe, so it is never started twice"
+    if may_have_started and spec.restart == "never":
+        return "its restart policy is never"
+    if exit_info.failure == "exit" and exit_info.code in spec.retry.final_exit_codes:
+        return f"code {exit_info.code} is one of its final exit codes"
+    return ""

@@ -1,0 +1,1 @@
+"""Scheduling: from a snapshot of nodes and waiting jobs to a plan."""
