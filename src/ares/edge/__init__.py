@@ -1,0 +1,1 @@
+"""Faces of Ares: HTTP, gRPC, command line, Python client."""

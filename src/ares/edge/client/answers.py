@@ -1,0 +1,165 @@
+"""What the server answers beyond the model's own records. Unknown fields are ignored: servers may be newer."""
+
+from ares.model.access import Role
+from ares.model.base import Record
+from ares.model.event import LedgerEvent
+from ares.model.job import JobSpec
+from ares.model.node import NodeInfo
+from ares.model.state import Fence, JobState, Phase, Result
+
+
+class Submitted(Record, frozen=True):
+    """A job the server keeps. `replayed`: this request id had made it before."""
+
+    id: str
+    replayed: bool = False
+    tasks: int = 1
+
+
+class Refusal(Record, frozen=True):
+    """Why one job of a batch was not taken."""
+
+    code: str = "invalid"
+    title: str = ""
+    detail: str = ""
+    fix: str = ""
+
+
+class BatchItem(Record, frozen=True):
+    """One answer of a batch: an id, or why not."""
+
+    id: str = ""
+    replayed: bool = False
+    tasks: int = 1
+    error: Refusal | None = None
+
+    def outcome(self) -> Submitted | Refusal:
+        return self.error or Submitted(id=self.id, replayed=self.replayed, tasks=self.tasks)
+
+
+class ProgressView(Record, frozen=True):
+    """What the job last said about itself."""
+
+    fraction: float | None = None
+    message: str = ""
+
+
+class JobDetail(Record, frozen=True):
+    """Everything about one job, or about a whole array (then `array_counts` is set)."""
+
+    spec: JobSpec
+    state: JobState
+    result: Result | None = None
+    progress: ProgressView | None = None
+    queue_position: int | None = None
+    array_counts: dict[Phase, int] | None = None
+
+
+class JobPage(Record, frozen=True):
+    """Some jobs, and where to go on. An empty cursor ends the list."""
+
+    jobs: tuple[JobState, ...] = ()
+    cursor: str = ""
+
+
+class StreamEvent(Record, frozen=True):
+    """A ledger event and the cursor that resumes after it."""
+
+    cursor: str
+    event: LedgerEvent
+
+
+class NodeView(Record, frozen=True):
+    """A machine: what it has, what is free, and whether its agent is alive."""
+
+    name: str
+    info: NodeInfo
+    incarnation: int = 0
+    ready: bool = False
+    cordoned: bool = False
+    lease_age_s: float | None = None
+    running: int = 0
+    cpu_milli_free: int = 0
+    memory_mib_free: int = 0
+    gpus_free: int = 0
+
+
+class PoolView(Record, frozen=True):
+    """A pool of machines as one sum."""
+
+    name: str
+    nodes: int = 0
+    ready_nodes: int = 0
+    cpu_milli: int = 0
+    cpu_milli_free: int = 0
+    memory_mib: int = 0
+    memory_mib_free: int = 0
+    gpus: int = 0
+    gpus_free: int = 0
+    gpu_models: dict[str, int] = {}
+    pending_jobs: int = 0
+
+
+class LeaseView(Record, frozen=True):
+    """An attempt's right to run."""
+
+    job: str
+    attempt: int = 0
+    fence: Fence | str = ""
+    node: str = ""
+    phase: Phase = "RUNNING"
+    held_s: float | None = None
+    expires_in_s: float | None = None
+
+
+class TokenView(Record, frozen=True):
+    """A token without its secret."""
+
+    id: str
+    tenant: str = ""
+    role: Role = "viewer"
+    name: str = ""
+    created_at: float = 0.0
+    expires_at: float | None = None
+    revoked: bool = False
+    node: str | None = None
+    single_use: bool = False
+
+
+class NewToken(Record, frozen=True):
+    """A fresh token. The secret is shown this once."""
+
+    token: str
+    record: TokenView
+
+    def __repr__(self) -> str:
+        return f"NewToken(id={self.record.id!r})"
+
+
+class WhoAmI(Record, frozen=True):
+    """Who the server takes this client for."""
+
+    tenant: str
+    role: Role
+    name: str = ""
+    token_id: str = ""
+
+
+class Problem(Record, frozen=True):
+    """The body of an error answer (RFC 9457)."""
+
+    title: str = ""
+    detail: str = ""
+    code: str = ""
+    fix: str = ""
+    path: str = ""
+
+
+JobRef = str | Submitted | JobState | JobDetail
+
+
+def job_id(job: JobRef) -> str:
+    """The id of anything that stands for a job."""
+    if isinstance(job, JobDetail):
+        return job.state.id
+    return job if isinstance(job, str) else job.id

@@ -1,0 +1,240 @@
+"""Every request of the API as a value, and how its answer is read. No I/O here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
+from urllib.parse import quote
+
+import msgspec
+
+from ares.edge.client import answers
+from ares.edge.client.errors import BadAnswer, api_error
+from ares.model.base import Record
+from ares.model.event import LedgerEvent
+from ares.model.job import JobSpec
+from ares.model.state import JobState
+
+T = TypeVar("T")
+Params = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request, without a host."""
+
+    method: str
+    path: str
+    params: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    # Sending it twice does no harm: it only reads, it sets, or it carries a request id.
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request and the type of its answer."""
+
+    request: Request
+    type: Any
+    # Name of the answer's field that holds the value, when it is wrapped.
+    field: str = ""
+
+    def raw(self) -> "Call[Any]":
+        """The same request, answered with the API's objects as they are."""
+        return cast("Call[Any]", replace(self, type=object, field=""))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+class SubmitBody(Record, frozen=True):
+    spec: JobSpec
+    request_id: str
+
+
+class BatchBody(Record, frozen=True):
+    jobs: tuple[SubmitBody, ...]
+
+
+def read_answer(call: Call[T], reply: Reply) -> T:
+    """The value of a good answer; an exception for any other."""
+    if reply.status >= 400:
+        raise read_problem(reply)
+    if call.type is None:
+        return cast("T", None)
+    try:
+        body = _field(reply.body, call.field) if call.field else reply.body
+        return cast("T", msgspec.json.decode(body, type=call.type))
+    except (msgspec.DecodeError, KeyError, UnicodeError) as error:
+        path = f"{call.request.method} {call.request.path}"
+        raise BadAnswer(f"{path} answered {reply.status} with {reply.body[:80]!r} ({error})") from error
+
+
+def _field(body: bytes, name: str) -> msgspec.Raw:
+    return msgspec.json.decode(body, type=dict[str, msgspec.Raw])[name]
+
+
+def read_problem(reply: Reply) -> Exception:
+    """The exception for an error answer, with the server's own words where it gave them."""
+    try:
+        problem = msgspec.json.decode(reply.body, type=answers.Problem)
+    except (msgspec.DecodeError, UnicodeError):
+        problem = answers.Problem(detail=reply.body[:200].decode("utf-8", "replace").strip())
+    words = problem.detail or problem.title or f"HTTP {reply.status}"
+    detail = f"{words} (at {problem.path})" if problem.path else words
+    return api_error(reply.status, detail, code=problem.code, fix=problem.fix, retry_after_s=retry_after_s(reply))
+
+
+def retry_after_s(reply: Reply) -> float | None:
+    """Seconds the server asks to wait. The date form of the header is not one Ares uses."""
+    text = reply.headers.get("retry-after", "")
+    return float(text) if text.replace(".", "", 1).isdecimal() else None
+
+
+# ---- jobs
+
+
+def submit(spec: JobSpec, request_id: str) -> Call[answers.Submitted]:
+    return _post("/v1/jobs", answers.Submitted, SubmitBody(spec=spec, request_id=request_id), repeatable=True)
+
+
+def submit_many(jobs: Sequence[tuple[JobSpec, str]]) -> Call[tuple[answers.BatchItem, ...]]:
+    body = BatchBody(jobs=tuple(SubmitBody(spec=spec, request_id=request_id) for spec, request_id in jobs))
+    return _post("/v1/jobs/batch", tuple[answers.BatchItem, ...], body, field="results", repeatable=True)
+
+
+def job(job_id: str) -> Call[answers.JobDetail]:
+    return _get(f"/v1/jobs/{_part(job_id)}", answers.JobDetail)
+
+
+def jobs(params: Params) -> Call[answers.JobPage]:
+    return _get("/v1/jobs", answers.JobPage, params)
+
+
+def job_filters(
+    *,
+    phase: Iterable[str],
+    name: str | None,
+    label: Mapping[str, str] | None,
+    array: str | None,
+    node: str | None,
+    sort: str,
+    limit: int,
+) -> Params:
+    """The parameters of `jobs`."""
+    labels = [f"{key}={value}" for key, value in (label or {}).items()]
+    return {
+        "phase": list(phase),
+        "name": name,
+        "label": labels,
+        "array": array,
+        "node": node,
+        "sort": sort,
+        "limit": limit,
+    }
+
+
+def resolve(prefix: str) -> Call[tuple[str, ...]]:
+    return _get("/v1/jobs/resolve", tuple[str, ...], {"prefix": prefix}, field="ids")
+
+
+def cancel(job_id: str, reason: str) -> Call[JobState]:
+    return Call(Request("DELETE", f"/v1/jobs/{_part(job_id)}", _query({"reason": reason})), JobState)
+
+
+def retry(job_id: str, reason: str) -> Call[JobState]:
+    return _post(f"/v1/jobs/{_part(job_id)}/retry", JobState, {"reason": reason})
+
+
+def job_events(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
+    return _get(f"/v1/jobs/{_part(job_id)}/events", tuple[LedgerEvent, ...], field="events")
+
+
+def job_logs(job_id: str, params: Params) -> Request:
+    return Request("GET", f"/v1/jobs/{_part(job_id)}/logs", _query(params))
+
+
+def event_stream(cursor: str, job_id: str | None) -> Request:
+    headers = (("accept", "text/event-stream"), *((("last-event-id", cursor),) if cursor else ()))
+    return Request("GET", "/v1/events", _query({"job": job_id}), headers=headers)
+
+
+# ---- machines
+
+
+def nodes() -> Call[tuple[answers.NodeView, ...]]:
+    return _get("/v1/nodes", tuple[answers.NodeView, ...], field="nodes")
+
+
+def cordon(name: str, on: bool) -> Call[answers.NodeView]:
+    return _post(f"/v1/nodes/{_part(name)}/{'cordon' if on else 'uncordon'}", answers.NodeView, {}, repeatable=True)
+
+
+def pools() -> Call[tuple[answers.PoolView, ...]]:
+    return _get("/v1/nodepools", tuple[answers.PoolView, ...], field="nodepools")
+
+
+def leases(job_id: str | None) -> Call[tuple[answers.LeaseView, ...]]:
+    return _get("/v1/leases", tuple[answers.LeaseView, ...], {"job": job_id}, field="leases")
+
+
+# ---- access
+
+
+def whoami() -> Call[answers.WhoAmI]:
+    return _get("/v1/whoami", answers.WhoAmI)
+
+
+def tokens() -> Call[tuple[answers.TokenView, ...]]:
+    return _get("/v1/tokens", tuple[answers.TokenView, ...], field="tokens")
+
+
+def create_token(body: Params) -> Call[answers.NewToken]:
+    return _post("/v1/tokens", answers.NewToken, _given(body))
+
+
+def create_join_token(body: Params) -> Call[answers.NewToken]:
+    return _post("/v1/join-tokens", answers.NewToken, _given(body))
+
+
+def revoke_token(token_id: str) -> Call[None]:
+    return Call(Request("DELETE", f"/v1/tokens/{_part(token_id)}"), None)
+
+
+# ---- building blocks
+
+
+def _get(path: str, kind: Any, params: Params = {}, *, field: str = "") -> Call[Any]:  # noqa: B006
+    return Call(Request("GET", path, _query(params)), kind, field)
+
+
+def _post(path: str, kind: Any, body: object, *, field: str = "", repeatable: bool = False) -> Call[Any]:
+    headers = (("content-type", "application/json"),)
+    return Call(Request("POST", path, (), msgspec.json.encode(body), headers, repeatable), kind, field)
+
+
+def _given(params: Params) -> dict[str, object]:
+    return {key: value for key, value in params.items() if value is not None}
+
+
+def _query(params: Params) -> tuple[tuple[str, str], ...]:
+    pairs: list[tuple[str, str]] = []
+    for key, value in params.items():
+        values = cast("Sequence[object]", value) if isinstance(value, tuple | list) else (value,)
+        pairs.extend((key, _text(item)) for item in values if item is not None and item != "")
+    return tuple(pairs)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")

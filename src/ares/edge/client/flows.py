@@ -1,0 +1,204 @@
+"""How the client behaves: repeat, resume, follow, wait. Decisions only; see `steps`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import random
+from typing import TypeVar
+
+import msgspec
+
+from ares.edge.client import answers, calls
+from ares.edge.client.calls import Call, Reply, Request, read_answer, read_problem, retry_after_s
+from ares.edge.client.errors import Unavailable, Unreachable, WaitTimeout
+from ares.edge.client.retry import DEFAULT_RETRY, RETRY_STATUSES, Retry, repeatable_failure, repeatable_status
+from ares.edge.client.settings import Endpoint
+from ares.edge.client.sse import ServerEvent, SseParser
+from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send
+from ares.model.event import LedgerEvent
+from ares.model.job import JobSpec
+from ares.model.state import TERMINAL
+
+T = TypeVar("T")
+# The server sends a comment well within this when nothing happens.
+SILENCE_S = 45.0
+POLL_S = 1.0
+# Jobs per batch request.
+BATCH = 500
+_EVENT = msgspec.json.Decoder(LedgerEvent)
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """The flows of one client."""
+
+    endpoint: Endpoint
+    retry: Retry = DEFAULT_RETRY
+    uniform: Callable[[], float] = field(default=random)
+
+    def exchange(self, call: Call[T]) -> Flow[T]:
+        """Sends a request; repeats it while that is safe and may help."""
+        failures = 0
+        while True:
+            answer: Reply | Broken = yield Send(call.request)
+            failures += 1
+            delay = self._worth_repeating(call.request, answer, failures)
+            if delay is None:
+                return read_answer(call, self.reply(answer))
+            yield Pause(delay)
+
+    def submit_many(self, jobs: Sequence[tuple[JobSpec, str]]) -> Flow[tuple[answers.Submitted | answers.Refusal, ...]]:
+        """Submits in batches; answers come in the order of the jobs."""
+        found: list[answers.Submitted | answers.Refusal] = []
+        for start in range(0, len(jobs), BATCH):
+            items = yield from self.exchange(calls.submit_many(jobs[start : start + BATCH]))
+            found.extend(item.outcome() for item in items)
+        return tuple(found)
+
+    def pages(self, params: calls.Params) -> Flow[None]:
+        """Emits the jobs of all pages."""
+        cursor = ""
+        while True:
+            page = yield from self.exchange(calls.jobs({**params, "cursor": cursor}))
+            for state in page.jobs:
+                yield Emit(state)
+            if not page.cursor:
+                return
+            cursor = page.cursor
+
+    def events(self, cursor: str, job_id: str | None) -> Flow[None]:
+        """Emits `StreamEvent`s for ever, resuming after the last one seen whenever the connection is lost."""
+        patience = Patience(self)
+        while True:
+            opened: Reply | Broken = yield Open(calls.event_stream(cursor, job_id), SILENCE_S)
+            parser = SseParser()
+            while isinstance(opened, Reply) and opened.status < 400:
+                chunk: bytes | Broken = yield Read()
+                if isinstance(chunk, Broken) or not chunk:
+                    break
+                patience.reset()
+                for item in parser.feed(chunk):
+                    cursor = item.id or cursor
+                    if event := _ledger_event(item):
+                        yield Emit(answers.StreamEvent(cursor=cursor, event=event))
+            yield from patience.lose(opened)
+
+    def watch(self, job_id: str, timeout_s: float | None, *, only_end: bool) -> Flow[None]:
+        """Emits the job's detail at each change (or only the last), until it has ended."""
+        deadline = None if timeout_s is None else (yield Now()) + timeout_s
+        patience, parser, seen, listening = Patience(self), SseParser(), None, False
+        while True:
+            left = yield from _time_left(deadline, job_id, seen)
+            if not listening:
+                # Opened before the job is read: nothing can happen unseen in between.
+                opened: Reply | Broken = yield Open(calls.event_stream("", job_id), min(SILENCE_S, left))
+                listening, parser = isinstance(opened, Reply) and opened.status < 400, SseParser()
+            try:
+                detail: answers.JobDetail = yield from self.exchange(calls.job(job_id))
+            except (Unreachable, Unavailable) as error:
+                if seen is None:
+                    raise
+                listening = False
+                yield from patience.lose(error)
+                continue
+            patience.reset()
+            if ended(detail) or (not only_end and detail != seen):
+                yield Emit(detail)
+            if ended(detail):
+                yield Close()
+                return
+            seen = detail
+            # An array's own events do not tell when its last task ends.
+            if listening and detail.array_counts is None:
+                listening = yield from _until_change(parser, job_id, only_end, bounded=deadline is not None)
+            else:
+                yield Pause(min(POLL_S, left))
+
+    def reply(self, answer: Reply | Broken) -> Reply:
+        if isinstance(answer, Broken):
+            raise self.unreachable(answer)
+        return answer
+
+    def unreachable(self, broken: Broken) -> Unreachable:
+        return Unreachable(f"{self.endpoint.url} (from {self.endpoint.url_from}): {broken.detail}")
+
+    def _worth_repeating(self, request: Request, answer: Reply | Broken, failures: int) -> float | None:
+        if failures >= self.retry.attempts:
+            return None
+        if isinstance(answer, Broken):
+            again = repeatable_failure(answer.kind, request.repeatable)
+            return self.retry.delay_s(failures, self.uniform()) if again else None
+        asked_s = retry_after_s(answer)
+        if not repeatable_status(answer.status, request.repeatable) or (asked_s or 0.0) > self.retry.retry_after_max_s:
+            return None
+        return self.retry.delay_s(failures, self.uniform(), asked_s)
+
+
+class Patience:
+    """Pauses between the tries of a stream, and the end of them: quick before the first contact, long after it."""
+
+    def __init__(self, flows: Flows) -> None:
+        self._flows = flows
+        self._failures = 0
+        self._since: float | None = None
+        self._met = False
+
+    def reset(self) -> None:
+        self._failures, self._since, self._met = 0, None, True
+
+    def lose(self, why: Reply | Broken | Exception) -> Flow[None]:
+        """Call it when a stream is lost: returns when it is time to try again, raises when that is hopeless."""
+        if isinstance(why, Reply) and why.status >= 400 and why.status not in RETRY_STATUSES:
+            raise read_problem(why)
+        now: float = yield Now()
+        self._since = now if self._since is None else self._since
+        self._failures += 1
+        retry = self._flows.retry
+        spent = now - self._since >= retry.stream_patience_s if self._met else self._failures >= retry.attempts
+        if spent:
+            raise why if isinstance(why, Exception) else self._error(why)
+        asked_s = retry_after_s(why) if isinstance(why, Reply) else None
+        yield Pause(retry.delay_s(self._failures, self._flows.uniform(), asked_s))
+
+    def _error(self, why: Reply | Broken) -> Exception:
+        if isinstance(why, Broken):
+            return self._flows.unreachable(why)
+        return read_problem(why) if why.status >= 400 else Unreachable("it keeps closing the stream at once")
+
+
+def ended(detail: answers.JobDetail) -> bool:
+    """Whether the job, or every task of the array, is finished."""
+    if detail.array_counts is None:
+        return detail.state.phase in TERMINAL
+    return all(phase in TERMINAL for phase, count in detail.array_counts.items() if count)
+
+
+def _until_change(parser: SseParser, job_id: str, only_end: bool, *, bounded: bool) -> Flow[bool]:
+    """Reads the open stream until the job changed (or ended). False: open it anew."""
+    while True:
+        chunk: bytes | Broken = yield Read()
+        if isinstance(chunk, Broken) or not chunk:
+            return False
+        events = [event for item in parser.feed(chunk) if (event := _ledger_event(item))]
+        if any(event.job == job_id and (not only_end or event.phase in TERMINAL) for event in events):
+            return True
+        if bounded:
+            # Any sign of life restarts the transport's silence timer: reopen with what is left of the time.
+            return False
+
+
+def _time_left(deadline: float | None, job_id: str, seen: answers.JobDetail | None) -> Flow[float]:
+    if deadline is None:
+        return float("inf")
+    now: float = yield Now()
+    # One look is always taken, even with no time at all.
+    if now >= deadline and seen is not None:
+        raise WaitTimeout(f"{job_id} is {seen.state.phase}")
+    return max(deadline - now, 0.05)
+
+
+def _ledger_event(item: ServerEvent) -> LedgerEvent | None:
+    """Greetings, and kinds of events of newer servers, only move the cursor."""
+    try:
+        return _EVENT.decode(item.data)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,64 @@
+"""What both transports share: options, request ids, and names for what can break."""
+
+import secrets
+from typing import Any
+
+import httpx2
+
+from ares import __version__
+from ares.edge.client.ask import Ask, job_spec
+from ares.edge.client.calls import Request
+from ares.edge.client.errors import InvalidSpec
+from ares.edge.client.settings import Endpoint
+from ares.edge.client.steps import Broken
+from ares.model.job import JobSpec
+
+_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+
+
+def connection_options(endpoint: Endpoint, timeout_s: float) -> dict[str, Any]:
+    """Arguments of either httpx2 client. Redirects stay off: they would carry the token elsewhere."""
+    return {
+        "base_url": endpoint.url,
+        "headers": {"authorization": f"Bearer {endpoint.token}", "user-agent": f"ares/{__version__}"},
+        "timeout": httpx2.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
+        # A proxy from the environment never stands between a machine and itself.
+        "trust_env": not endpoint.loopback,
+    }
+
+
+def request_options(request: Request) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "url": request.path,
+        "params": request.params or None,
+        "content": request.body,
+        "headers": dict(request.headers),
+    }
+
+
+def stream_options(request: Request, silence_s: float) -> dict[str, Any]:
+    """A stream arrives as it is written: no compression to wait for, and only silence ends it."""
+    options = request_options(request)
+    options["headers"] |= {"accept-encoding": "identity"}
+    options["timeout"] = httpx2.Timeout(silence_s, connect=min(silence_s, 5.0))
+    return options
+
+
+def broken(error: Exception) -> Broken:
+    """What a failed request means for repeating it."""
+    detail = str(error) or type(error).__name__
+    return Broken("connect" if isinstance(error, _NEVER_SENT) else "sent", detail)
+
+
+def new_request_id() -> str:
+    return secrets.token_hex(16)
+
+
+def spec_of(spec: JobSpec | None, ask: Ask) -> JobSpec:
+    """The job a caller means: a spec, or keyword arguments that describe one."""
+    if spec is None:
+        return job_spec(**ask)
+    if ask:
+        raise InvalidSpec(f"a spec is given, and also {', '.join(sorted(ask))}", fix="give one or the other")
+    return spec

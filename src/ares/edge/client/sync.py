@@ -1,0 +1,235 @@
+"""The blocking client."""
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import httpx2
+
+from ares.edge.client import answers, calls
+from ares.edge.client.answers import JobDetail, JobRef, NewToken, Refusal, StreamEvent, Submitted, job_id
+from ares.edge.client.ask import Ask
+from ares.edge.client.calls import Call, Reply
+from ares.edge.client.flows import Flows
+from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
+from ares.edge.client.logs import follow_logs
+from ares.edge.client.retry import DEFAULT_RETRY, Retry
+from ares.edge.client.settings import discover
+from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
+from ares.model.access import Role
+from ares.model.event import LedgerEvent
+from ares.model.job import JobSpec
+from ares.model.state import JobState, Phase
+
+T = TypeVar("T")
+
+
+class Client:
+    """Talks to an Ares server; may be shared by threads. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, retry: Retry = DEFAULT_RETRY, timeout_s: float = 30.0
+    ) -> None:
+        self.endpoint = discover(url, token)
+        self._flows = Flows(self.endpoint, retry)
+        self._http = httpx2.Client(**connection_options(self.endpoint, timeout_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._http.close()
+
+    def send(self, call: Call[T]) -> T:
+        """Sends any call of `ares.edge.client.calls`."""
+        return self._run(self._flows.exchange(call))
+
+    # ---- jobs
+
+    def submit(self, spec: JobSpec | None = None, *, request_id: str | None = None, **ask: Unpack[Ask]) -> Submitted:
+        """Submits a job: a spec, or keyword arguments such as command=[...], gpus=2, memory="4G"."""
+        return self.send(calls.submit(spec_of(spec, ask), request_id or new_request_id()))
+
+    def submit_many(self, specs: Iterable[JobSpec]) -> tuple[Submitted | Refusal, ...]:
+        """Submits many jobs in few requests; one answer per job, in order."""
+        return self._run(self._flows.submit_many([(spec, new_request_id()) for spec in specs]))
+
+    def get(self, job: JobRef) -> JobDetail:
+        """Everything about one job."""
+        return self.send(calls.job(job_id(job)))
+
+    def list(
+        self,
+        *,
+        phase: Iterable[Phase] = (),
+        name: str | None = None,
+        label: Mapping[str, str] | None = None,
+        array: str | None = None,
+        node: str | None = None,
+        sort: str = "-submitted",
+        page: int = 100,
+    ) -> Iterator[JobState]:
+        """Jobs, newest first, page by page as you go on."""
+        filters = calls.job_filters(phase=phase, name=name, label=label, array=array, node=node, sort=sort, limit=page)
+        return self._iterate(self._flows.pages(filters))
+
+    def cancel(self, job: JobRef, reason: str = "") -> JobState:
+        """Ends a job for good."""
+        return self.send(calls.cancel(job_id(job), reason))
+
+    def retry(self, job: JobRef, reason: str = "") -> JobState:
+        """Runs a job again: skips its backoff, or makes a new job of a finished one. Returns the job to look at."""
+        return self.send(calls.retry(job_id(job), reason))
+
+    def wait(self, job: JobRef, timeout: float | None = None) -> JobDetail:
+        """Blocks until the job has ended. Raises WaitTimeout when that takes longer than `timeout` seconds."""
+        flow = self._flows.watch(job_id(job), timeout, only_end=True)
+        return next(self._iterate(flow))
+
+    def watch(self, job: JobRef, timeout: float | None = None) -> Iterator[JobDetail]:
+        """The job at each of its changes, the last being its end."""
+        return self._iterate(self._flows.watch(job_id(job), timeout, only_end=False))
+
+    def logs(
+        self, job: JobRef, *, follow: bool = False, tail: int | None = None, attempt: int | None = None, rank: int = 0
+    ) -> Iterator[bytes]:
+        """The job's output in pieces; with `follow`, until the job has ended."""
+        return self._iterate(follow_logs(self._flows, job_id(job), follow, tail, attempt, rank))
+
+    def job_events(self, job: JobRef) -> tuple[LedgerEvent, ...]:
+        """What happened to a job so far."""
+        return self.send(calls.job_events(job_id(job)))
+
+    def events(self, cursor: str = "", job: JobRef | None = None) -> Iterator[StreamEvent]:
+        """Events as they happen, without end. `cursor` resumes after an earlier one; "0" starts at the oldest kept."""
+        return self._iterate(self._flows.events(cursor, None if job is None else job_id(job)))
+
+    # ---- machines and access
+
+    def nodes(self) -> tuple[answers.NodeView, ...]:
+        """The machines."""
+        return self.send(calls.nodes())
+
+    def cordon(self, node: str, on: bool = True) -> answers.NodeView:
+        """Keeps new jobs off a machine, or lets them on again."""
+        return self.send(calls.cordon(node, on))
+
+    def pools(self) -> tuple[answers.PoolView, ...]:
+        """The pools of machines."""
+        return self.send(calls.pools())
+
+    def leases(self, job: JobRef | None = None) -> tuple[answers.LeaseView, ...]:
+        """Who holds the right to run what."""
+        return self.send(calls.leases(None if job is None else job_id(job)))
+
+    def whoami(self) -> answers.WhoAmI:
+        """Who the server takes this client for."""
+        return self.send(calls.whoami())
+
+    def tokens(self) -> tuple[answers.TokenView, ...]:
+        """The tokens, without their secrets."""
+        return self.send(calls.tokens())
+
+    def create_token(
+        self, *, role: Role = "submitter", name: str = "", tenant: str | None = None, ttl_s: float | None = None
+    ) -> NewToken:
+        """A new API token. Its secret is shown this once."""
+        return self.send(calls.create_token({"role": role, "name": name, "tenant": tenant, "ttlS": ttl_s}))
+
+    def create_join_token(self, *, node: str | None = None, ttl_s: float | None = None) -> NewToken:
+        """A token that admits one machine once."""
+        return self.send(calls.create_join_token({"node": node, "ttlS": ttl_s}))
+
+    def revoke_token(self, token_id: str) -> None:
+        """Makes a token useless."""
+        self.send(calls.revoke_token(token_id))
+
+    # ---- transport
+
+    def _run(self, flow: Flow[T]) -> T:
+        line = _Line(self._http)
+        try:
+            answer: Any = None
+            while True:
+                answer = line.do(flow.send(answer))
+        except StopIteration as end:
+            return end.value
+        finally:
+            line.close()
+
+    def _iterate(self, flow: Flow[None]) -> Generator[Any, None, None]:
+        line = _Line(self._http)
+        try:
+            answer: Any = None
+            while True:
+                step = flow.send(answer)
+                if isinstance(step, Emit):
+                    answer = None
+                    yield step.value
+                else:
+                    answer = line.do(step)
+        except StopIteration:
+            return
+        finally:
+            line.close()
+
+
+class _Line:
+    """One flow's use of the connection pool: at most one answer is left open."""
+
+    def __init__(self, http: httpx2.Client) -> None:
+        self._http = http
+        self._open: httpx2.Response | None = None
+        self._chunks: Iterator[bytes] = iter(())
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def do(self, step: Step) -> Any:
+        match step:
+            case Send(request):
+                return self._send(**request_options(request))
+            case Open(request, silence_s):
+                return self._stream(**stream_options(request, silence_s))
+            case Read():
+                return self._read()
+            case Pause(seconds):
+                return time.sleep(seconds)
+            case Now():
+                return time.monotonic()
+            case Close() | Emit():
+                return self.close()
+
+    def _send(self, **options: Any) -> Reply | Broken:
+        try:
+            response = self._http.request(**options)
+        except httpx2.RequestError as error:
+            return broken(error)
+        return Reply(response.status_code, response.headers, response.content)
+
+    def _stream(self, **options: Any) -> Reply | Broken:
+        self.close()
+        try:
+            response = self._http.send(self._http.build_request(**options), stream=True)
+            if response.status_code >= 400:
+                body = response.read()
+                return Reply(response.status_code, response.headers, body)
+        except httpx2.RequestError as error:
+            return broken(error)
+        self._open, self._chunks = response, response.iter_bytes()
+        return Reply(response.status_code, response.headers)
+
+    def _read(self) -> bytes | Broken:
+        try:
+            return next(self._chunks, b"")
+        except httpx2.ReadTimeout:
+            return Broken("silent", "the stream went quiet")
+        except httpx2.RequestError as error:
+            return broken(error)
