@@ -12,6 +12,8 @@ from typing import Literal, Protocol
 # What one transaction may hold on every adapter: compares, and operations per branch.
 TXN_OPS_MAX = 60
 VALUE_BYTES_MAX = 1_000_000
+# Keys and values of one transaction, both branches and compares together.
+TXN_BYTES_MAX = 1_300_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The state of record: memory, SQLite and etcd behind `ares.ports.store.Store`. Imports nothing heavy."""

@@ -1,0 +1,38 @@
+"""The store's epoch: it grows when a store is restored, so that old fences stay old."""
+
+import msgspec
+
+from ares.core.keys import EPOCH
+from ares.ports.clock import Rng
+from ares.ports.store import Committed, Compare, Put, Store, StoreUnavailable
+
+_ID_BYTES = 16
+_TRIES = 3
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    epoch: int
+    id: str
+
+
+def encode(epoch: int, random: bytes) -> bytes:
+    return msgspec.json.encode(Epoch(epoch, random.hex()))
+
+
+def decode(value: bytes) -> Epoch:
+    return msgspec.json.decode(value, type=Epoch)
+
+
+async def ensure_epoch(store: Store, rng: Rng) -> int:
+    """The store's epoch, created as 1 by whoever is first."""
+    for _ in range(_TRIES):
+        found = await store.get(EPOCH)
+        if found is not None:
+            return decode(found.value).epoch
+        # Whatever comes back, also Unknown, is settled by the next read.
+        outcome = await store.txn(
+            [Compare(EPOCH, "mod_revision", 0)], [Put(EPOCH, encode(1, rng.token(_ID_BYTES)))]
+        )
+        if isinstance(outcome, Committed) and outcome.succeeded:
+            return 1
+    raise StoreUnavailable(f"the store's epoch could not be created in {_TRIES} tries: is the store writable?")

@@ -1,0 +1,87 @@
+"""What a transaction means, for the adapters that carry it out themselves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ares.ports.store import KV, Change, Committed, Compare, Delete, Get, Op, Put, StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Txn:
+    compares: Sequence[Compare]
+    then: Sequence[Op]
+    otherwise: Sequence[Op]
+
+
+class State(Protocol):
+    """The keys as the transactions before this one left them."""
+
+    def meta(self, key: str) -> KV | None:
+        """The key without a promise about its value, which may cost a read."""
+        ...
+
+    def full(self, key: str) -> KV | None: ...
+
+    def under(self, prefix: str) -> Sequence[str]:
+        """Every key under `prefix`, in order."""
+        ...
+
+    def put(self, kv: KV) -> None: ...
+
+    def remove(self, key: str) -> None: ...
+
+    def has_lease(self, lease: int) -> bool: ...
+
+
+def evaluate(state: State, txn: Txn, revision: int) -> tuple[Committed, list[Change]]:
+    """Carries `txn` out on `state`, which is at `revision`. Raises before it changes anything."""
+    succeeded = True
+    for compare in txn.compares:
+        if not _holds(state, compare):
+            succeeded = False
+            break
+    ops = txn.then if succeeded else txn.otherwise
+    for op in ops:
+        if isinstance(op, Put) and op.lease and not state.has_lease(op.lease):
+            raise StoreError(f"lease {op.lease} of key {op.key!r} does not exist: it expired or was revoked; grant a new one")
+    changes: list[Change] = []
+    gets: list[KV | None] = []
+    for op in ops:
+        if isinstance(op, Put):
+            changes.append(_put(state, op, revision + 1))
+        elif isinstance(op, Get):
+            gets.append(state.full(op.key))
+        else:
+            changes.extend(_delete(state, op, revision + 1))
+    return Committed(succeeded, revision + 1 if changes else revision, tuple(gets)), changes
+
+
+def remove_keys(state: State, keys: Sequence[str], revision: int) -> list[Change]:
+    """Deletes keys that exist, as one change of the store at `revision`."""
+    for key in keys:
+        state.remove(key)
+    return [Change(KV(key, b"", 0, revision, 0), deleted=True) for key in keys]
+
+
+def _holds(state: State, compare: Compare) -> bool:
+    if compare.target == "value":
+        kv = state.full(compare.key)
+        return kv is not None and kv.value == compare.equals
+    kv = state.meta(compare.key)
+    return (0 if kv is None else getattr(kv, compare.target)) == compare.equals
+
+
+def _put(state: State, op: Put, revision: int) -> Change:
+    old = state.meta(op.key)
+    if old is None:
+        kv = KV(op.key, op.value, revision, revision, 1, op.lease)
+    else:
+        kv = KV(op.key, op.value, old.create_revision, revision, old.version + 1, op.lease)
+    state.put(kv)
+    return Change(kv)
+
+
+def _delete(state: State, op: Delete, revision: int) -> list[Change]:
+    keys = state.under(op.key) if op.prefix else (op.key,)
+    return remove_keys(state, [key for key in keys if state.meta(key) is not None], revision)

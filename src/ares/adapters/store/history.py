@@ -1,0 +1,91 @@
+"""The newest changes, kept in memory and bounded, and the watches that read them."""
+
+from asyncio import Future, get_running_loop
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Sequence
+
+from ares.ports.store import Change, Changes, Compacted
+
+COUNT_MAX = 200_000
+BYTES_MAX = 64 * 1024 * 1024
+# A watch far behind catches up in steps, so that it does not hold the loop for long.
+_REVISIONS_PER_STEP = 2_000
+_ENTRY_BYTES = 200
+
+
+class History:
+    """Watches are cursors over one list: a slow one costs no memory, it ends by `Compacted`."""
+
+    def __init__(self, revision: int, *, count_max: int = COUNT_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._compacted = revision
+        self._revisions: list[int] = []
+        self._entries: list[Sequence[Change]] = []
+        self._start = 0
+        self._count = 0
+        self._bytes = 0
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._waiting: list[Future[None]] = []
+        self._failure: Exception | None = None
+
+    def append(self, revision: int, changes: Sequence[Change]) -> None:
+        """`wake` makes it seen; several appends may share one."""
+        self._revisions.append(revision)
+        self._entries.append(changes)
+        self._count += len(changes)
+        self._bytes += _size(changes)
+
+    def wake(self) -> None:
+        while self._count > self._count_max or self._bytes > self._bytes_max:
+            self._drop_oldest()
+        if self._start > len(self._entries) // 2:
+            del self._revisions[: self._start], self._entries[: self._start]
+            self._start = 0
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def compact(self, revision: int) -> None:
+        """Forgets everything up to `revision`."""
+        while self._start < len(self._revisions) and self._revisions[self._start] <= revision:
+            self._drop_oldest()
+        self._compacted = max(self._compacted, revision)
+        self.wake()
+
+    def fail(self, failure: Exception) -> None:
+        """Ends every watch by `failure`."""
+        self._failure = failure
+        self.wake()
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes | Compacted]:
+        wanted = max(1, from_revision)
+        while self._failure is None:
+            if wanted <= self._compacted:
+                yield Compacted(self._compacted)
+                return
+            first = bisect_left(self._revisions, wanted, self._start)
+            last = min(first + _REVISIONS_PER_STEP, len(self._revisions))
+            if first == last:
+                waiter = get_running_loop().create_future()
+                self._waiting.append(waiter)
+                await waiter
+                continue
+            found = tuple(c for entry in self._entries[first:last] for c in entry if c.kv.key.startswith(prefix))
+            complete = self._revisions[last - 1]
+            wanted = complete + 1
+            if found:
+                yield Changes(complete, found)
+        raise self._failure
+
+    def _drop_oldest(self) -> None:
+        changes = self._entries[self._start]
+        self._compacted = max(self._compacted, self._revisions[self._start])
+        self._count -= len(changes)
+        self._bytes -= _size(changes)
+        self._entries[self._start] = ()
+        self._start += 1
+
+
+def _size(changes: Sequence[Change]) -> int:
+    return sum(len(change.kv.value) + len(change.kv.key) + _ENTRY_BYTES for change in changes)

@@ -1,0 +1,80 @@
+"""What every adapter refuses before it does anything, in the same words."""
+
+from collections.abc import Sequence
+
+from ares.ports.store import (
+    TXN_BYTES_MAX,
+    TXN_OPS_MAX,
+    VALUE_BYTES_MAX,
+    Compare,
+    Delete,
+    Op,
+    Put,
+    StoreError,
+)
+
+_LAST_BEFORE_SURROGATES = "\ud7ff"
+_FIRST_AFTER_SURROGATES = "\ue000"
+_HIGHEST = "\U0010ffff"
+
+
+def prefix_end(prefix: str) -> str | None:
+    """The first key after every key under `prefix`; None when there is no such key.
+
+    Code point order of `str` and byte order of UTF-8 are the same, so all adapters share this.
+    """
+    stem = prefix.rstrip(_HIGHEST)
+    if not stem:
+        return None
+    last = stem[-1]
+    after = _FIRST_AFTER_SURROGATES if last == _LAST_BEFORE_SURROGATES else chr(ord(last) + 1)
+    return stem[:-1] + after
+
+
+def check_key(key: str) -> None:
+    if not key or "\0" in key:
+        raise StoreError(f"key {key!r} is refused: a key has at least one character and no NUL character")
+
+
+def check_txn(compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]) -> int:
+    """Raises StoreError for what no adapter accepts; returns the bytes of all keys and values."""
+    if len(compares) > TXN_OPS_MAX or len(then) > TXN_OPS_MAX or len(otherwise) > TXN_OPS_MAX:
+        raise StoreError(
+            f"transaction refused: {len(compares)} compares, {len(then)} operations and {len(otherwise)} otherwise; "
+            f"at most {TXN_OPS_MAX} of each: split it"
+        )
+    size = 0
+    for compare in compares:
+        check_key(compare.key)
+        size += len(compare.key) + (len(compare.equals) if isinstance(compare.equals, bytes) else 8)
+    size += _check_branch(then) + (_check_branch(otherwise) if otherwise else 0)
+    if size > TXN_BYTES_MAX:
+        raise StoreError(f"transaction refused: {size} bytes of keys and values, at most {TXN_BYTES_MAX}: split it")
+    return size
+
+
+def _check_branch(ops: Sequence[Op]) -> int:
+    size = 0
+    written: set[str] = set()
+    deleted: list[Delete] = []
+    for op in ops:
+        key = op.key
+        if isinstance(op, Put):
+            check_key(key)
+            if len(op.value) > VALUE_BYTES_MAX:
+                raise StoreError(f"value of {key!r} refused: {len(op.value)} bytes, at most {VALUE_BYTES_MAX}")
+            if key in written:
+                raise StoreError(f"transaction refused: it writes {key!r} twice")
+            written.add(key)
+            size += len(op.value)
+        elif isinstance(op, Delete):
+            if key or not op.prefix:
+                check_key(key)
+            deleted.append(op)
+        else:
+            check_key(key)
+        size += len(key)
+    for op in deleted:
+        if op.key in written or (op.prefix and any(key.startswith(op.key) for key in written)):
+            raise StoreError(f"transaction refused: it writes and deletes {op.key!r}")
+    return size

@@ -1,0 +1,163 @@
+"""Copies of an embedded store: one while it runs, and back again under a new epoch."""
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from ares.adapters.store import epoch
+from ares.adapters.store.sqlite.lock import OwnerLock
+from ares.adapters.store.sqlite.schema import (
+    check_integrity,
+    check_schema,
+    migrate,
+    open_reader,
+    read_revision,
+    sync_directory,
+)
+from ares.core.keys import EPOCH
+from ares.ports.store import StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What was copied; `kept` names where the replaced store is, when there was one."""
+
+    path: str
+    revision: int
+    keys: int
+    epoch: int
+    kept: str = ""
+
+
+def backup(path: str, dest: str) -> Copy:
+    """A consistent copy of the store at `path`, also while a server writes to it."""
+    if not Path(path).exists():
+        raise StoreError(f"{path} does not exist: there is nothing to back up")
+    temporary = f"{dest}.part"
+    try:
+        _copy(path, temporary)
+        copy = _describe(temporary, dest)
+        os.replace(temporary, dest)
+        sync_directory(dest)
+    except (apsw.Error, OSError) as error:
+        raise StoreError(f"backup of {path} to {dest} failed: {error}") from error
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return copy
+
+
+def restore(src: str, path: str) -> Copy:
+    """Puts the backup `src` in the place of `path`, which no process may use, with a higher epoch."""
+    if not Path(src).exists():
+        raise StoreError(f"{src} does not exist: there is nothing to restore")
+    temporary = f"{path}.restore"
+    lock = OwnerLock(path)
+    try:
+        _copy(src, temporary)
+        _describe(temporary, src)
+        _begin_epoch(temporary, _fold(path))
+        kept = _keep(path)
+        copy = _describe(temporary, path, kept)
+        os.replace(temporary, path)
+        sync_directory(path)
+    except (apsw.Error, OSError) as error:
+        raise StoreError(f"restore of {src} to {path} failed: {error}; {path} is as it was") from error
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+        lock.release()
+    return copy
+
+
+def _copy(source: str, dest: str) -> None:
+    Path(dest).unlink(missing_ok=True)
+    reader = open_reader(source)
+    try:
+        check_schema(reader, source)
+        writer = apsw.Connection(dest)
+        try:
+            with writer.backup("main", reader, "main") as running:
+                running.step(-1)
+            # One file without a write-ahead log beside it.
+            writer.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            writer.close()
+    finally:
+        reader.close()
+    Path(dest).chmod(0o600)
+    _sync(dest)
+
+
+def _describe(path: str, name: str, kept: str = "") -> Copy:
+    connection = open_reader(path)
+    try:
+        if not check_schema(connection, name):
+            raise StoreError(f"{name} is empty: it is not a store")
+        check_integrity(connection, name)
+        keys = int(connection.execute("SELECT count(*) FROM kv").get)
+        found = connection.execute("SELECT value FROM kv WHERE key = ?", (EPOCH,)).get
+        number = 0 if found is None else epoch.decode(found).epoch
+        return Copy(name, read_revision(connection), keys, number, kept)
+    finally:
+        connection.close()
+
+
+def _fold(path: str) -> int:
+    """Brings the replaced store's log into its file; its revision, 0 when it has none to tell."""
+    if not Path(path).exists():
+        return 0
+    connection = apsw.Connection(path)
+    try:
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        return read_revision(connection)
+    except apsw.Error:
+        # A damaged store is what restores are for; it is kept as it is.
+        return 0
+    finally:
+        connection.close()
+
+
+def _begin_epoch(path: str, revision_before: int) -> None:
+    """Fences of the time before are lower than every fence from now on; revisions go on growing."""
+    connection = apsw.Connection(path)
+    try:
+        migrate(connection, path)
+        connection.execute("BEGIN IMMEDIATE")
+        revision = max(read_revision(connection), revision_before) + 1
+        row = connection.execute("SELECT value, create_revision, version FROM kv WHERE key = ?", (EPOCH,)).fetchone()
+        value, created, version = row if row is not None else (None, revision, 0)
+        number = epoch.decode(value).epoch + 1 if isinstance(value, bytes) else 1
+        connection.execute(
+            "INSERT OR REPLACE INTO kv VALUES (?, ?, ?, ?, ?, 0)",
+            (EPOCH, epoch.encode(number, secrets.token_bytes(16)), created, revision, int(str(version)) + 1),
+        )
+        connection.execute("UPDATE store SET revision = ?", (revision,))
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+    _sync(path)
+
+
+def _keep(path: str) -> str:
+    """Gives the present file a second name, so that `path` is never missing, not even for a moment."""
+    if not Path(path).exists():
+        return ""
+    number = 1
+    while Path(kept := f"{path}.before-restore-{number}").exists():
+        number += 1
+    os.link(path, kept)
+    # A log left beside the file would be applied to the restored one.
+    for suffix in ("-wal", "-shm"):
+        if Path(path + suffix).exists():
+            os.replace(path + suffix, kept + suffix)
+    return kept
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,227 @@
+"""The embedded store: writes through the writer thread, reads on the event loop's own connections."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from itertools import islice
+from time import monotonic
+from typing import cast
+
+import apsw
+
+from ares.adapters.store.evaluate import Txn
+from ares.adapters.store.history import History
+from ares.adapters.store.leases import Leases
+from ares.adapters.store.limits import check_key, check_txn, prefix_end
+from ares.adapters.store.sqlite.batch import AFTER_ALL
+from ares.adapters.store.sqlite.lock import OwnerLock
+from ares.adapters.store.sqlite.schema import open_reader, open_writer, read_revision
+from ares.adapters.store.sqlite.writer import Delivery, Grant, Request, Revoke, Writer
+from ares.ports.clock import Clock
+from ares.ports.store import (
+    KV,
+    Changes,
+    Committed,
+    Compacted,
+    Compare,
+    Op,
+    Page,
+    StoreError,
+    StoreUnavailable,
+    Unknown,
+)
+
+# A commit that takes longer means a disk that hangs.
+_DEADLINE_S = 10.0
+# Long listings let the loop run in between.
+_ROWS_PER_STEP = 500
+
+_GET = "SELECT key, value, create_revision, mod_revision, version, lease FROM kv WHERE key = ?"
+_RANGE = """
+SELECT key, value, create_revision, mod_revision, version, lease FROM kv
+WHERE key >= ? AND key < ? AND mod_revision >= ? ORDER BY key LIMIT ?
+"""
+
+
+class SqliteStore:
+    """Made by `open`. A failed disk breaks it for good: every call is refused until the process restarts."""
+
+    def __init__(self, path: str, clock: Clock, lock: OwnerLock, writer: apsw.Connection) -> None:
+        self._path = path
+        self._lock = lock
+        self._loop = asyncio.get_running_loop()
+        self._broken: StoreUnavailable | None = None
+        self._closed = False
+        self._readers: list[apsw.Connection] = []
+        self._revision = read_revision(writer)
+        self._history = History(self._revision)
+        self._leases = Leases(clock, self._expire)
+        # Their owners may have renewed just before the last process ended.
+        for lease, ttl_s in writer.execute("SELECT id, ttl_s FROM lease"):
+            self._leases.add(cast("int", lease), cast("float", ttl_s))
+        self._writer = Writer(writer, self._revision, self._leases.__contains__, self._loop, self._deliver)
+        self._writer.start()
+        self._watchdog = self._loop.call_later(_DEADLINE_S / 4, self._look_after_writer)
+
+    @classmethod
+    async def open(cls, path: str, clock: Clock) -> "SqliteStore":
+        """Creates the file when there is none; StoreError when it is in use, foreign, newer or damaged."""
+        lock = OwnerLock(path)
+        try:
+            return cls(path, clock, lock, open_writer(path))
+        except apsw.Error as error:
+            lock.release()
+            raise StoreError(f"{path} cannot be opened as a store: {error}") from error
+        except BaseException:
+            lock.release()
+            raise
+
+    async def get(self, key: str) -> KV | None:
+        check_key(key)
+        reader = self._borrow()
+        try:
+            row = reader.execute(_GET, (key,)).fetchone()
+        except apsw.Error as error:
+            raise self._read_failed(error) from error
+        finally:
+            self._readers.append(reader)
+        return None if row is None else _kv(row)
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
+        end = prefix_end(prefix)
+        # No key holds a NUL, so this is the first place after `after`.
+        first = f"{after}\0" if after and after >= prefix else prefix
+        bounds = (first, AFTER_ALL if end is None else end, min_mod_revision, limit + 1 if limit else -1)
+        reader = self._borrow()
+        found: list[KV] = []
+        try:
+            # One read transaction: the rows and the revision are of one moment.
+            reader.execute("BEGIN")
+            revision = read_revision(reader)
+            rows = reader.execute(_RANGE, bounds)
+            while step := list(islice(rows, _ROWS_PER_STEP)):
+                found.extend(map(_kv, step))
+                if len(step) == _ROWS_PER_STEP:
+                    await asyncio.sleep(0)
+        except apsw.Error as error:
+            raise self._read_failed(error) from error
+        finally:
+            self._give_back(reader)
+        more = 0 < limit < len(found)
+        return Page(tuple(found[:limit] if more else found), revision, more)
+
+    async def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> Committed | Unknown:
+        check_txn(compares, then, otherwise)
+        return cast("Committed | Unknown", await self._write(Txn(compares, then, otherwise)))
+
+    async def revision(self) -> int:
+        self._enter()
+        return self._revision
+
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes | Compacted]:
+        return self._history.watch(prefix, from_revision)
+
+    async def grant_lease(self, ttl_s: float) -> int:
+        lease = await self._write(Grant(ttl_s))
+        if not isinstance(lease, int):
+            raise StoreUnavailable(f"whether the lease was granted is not known: {lease}")
+        self._leases.add(lease, ttl_s)
+        return lease
+
+    async def keep_alive(self, lease: int) -> float:
+        self._enter()
+        return self._leases.renew(lease)
+
+    async def revoke_lease(self, lease: int) -> None:
+        self._leases.remove(lease)
+        outcome = await self._write(Revoke(lease))
+        if isinstance(outcome, Unknown):
+            raise StoreUnavailable(f"whether lease {lease} was revoked is not known: {outcome.why}")
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._watchdog.cancel()
+        self._leases.close()
+        self._history.fail(StoreUnavailable("the store was closed"))
+        self._writer.stop()
+        if self._writer.busy_since is None or self._broken is None:
+            await asyncio.to_thread(self._writer.join)
+        for reader in self._readers:
+            reader.close()
+        self._lock.release()
+
+    def _enter(self) -> None:
+        if self._broken is not None:
+            raise StoreUnavailable(str(self._broken))
+        if self._closed:
+            raise StoreUnavailable("the store was closed")
+
+    async def _write(self, work: Txn | Grant | Revoke) -> Committed | Unknown | int:
+        self._enter()
+        future: asyncio.Future[Committed | Unknown | int] = self._loop.create_future()
+        self._writer.put(Request(work, future))
+        return await future
+
+    def _deliver(self, delivery: Delivery) -> None:
+        """Everything of one group commit reaches its callers and the watches in one step of the loop."""
+        if delivery.recorded:
+            self._revision = delivery.revision
+            for revision, changes in delivery.recorded:
+                self._history.append(revision, changes)
+            self._history.wake()
+        for request, answer in zip(delivery.requests, delivery.answers, strict=True):
+            future = request.future
+            if future.done():
+                continue
+            if isinstance(answer, StoreError):
+                # An exception of its own: raised in many callers, one object would gather all tracebacks.
+                future.set_exception(type(answer)(*answer.args))
+            else:
+                future.set_result(answer)
+        if delivery.broken:
+            self._break(delivery.broken)
+
+    def _break(self, why: str) -> None:
+        if self._broken is None:
+            self._broken = StoreUnavailable(why)
+            self._history.fail(self._broken)
+
+    def _look_after_writer(self) -> None:
+        since = self._writer.busy_since
+        if since is not None and monotonic() - since > _DEADLINE_S:
+            why = f"the store's disk has not finished a commit for {_DEADLINE_S:g} s; this process must restart"
+            under_way, waiting = self._writer.current, self._writer.drain()
+            unclear: list[Unknown | StoreError] = [Unknown(why)] * len(under_way)
+            refused: list[Unknown | StoreError] = [StoreUnavailable(why)] * len(waiting)
+            self._deliver(Delivery([*under_way, *waiting], [*unclear, *refused], broken=why))
+            return
+        self._watchdog = self._loop.call_later(_DEADLINE_S / 4, self._look_after_writer)
+
+    def _expire(self, leases: Sequence[int]) -> None:
+        if self._broken is None:
+            for lease in leases:
+                # Nobody waits for it; a failure breaks the store and is seen by everyone.
+                self._writer.put(Request(Revoke(lease), self._loop.create_future()))
+
+    def _borrow(self) -> apsw.Connection:
+        self._enter()
+        return self._readers.pop() if self._readers else open_reader(self._path)
+
+    def _give_back(self, reader: apsw.Connection) -> None:
+        if reader.in_transaction:
+            reader.execute("COMMIT")
+        if self._closed:
+            reader.close()
+        else:
+            self._readers.append(reader)
+
+    def _read_failed(self, error: apsw.Error) -> StoreUnavailable:
+        self._break(f"the store's disk failed while reading ({error}); this process must restart and check the disk")
+        return StoreUnavailable(str(self._broken))
+
+
+def _kv(row: "tuple[apsw.SQLiteValue, ...]") -> KV:
+    return KV(*cast("tuple[str, bytes, int, int, int, int]", row))

@@ -1,0 +1,197 @@
+"""The writer thread: takes everything queued, commits it with one fsync, answers all of it at once."""
+
+import threading
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+import apsw
+
+from ares.adapters.store.evaluate import Txn, evaluate, remove_keys
+from ares.adapters.store.sqlite.batch import Batch, Recorded
+from ares.ports.store import Change, Committed, StoreError, StoreUnavailable, Unknown
+
+# More in one commit would only make the first caller wait longer.
+_TXNS_PER_COMMIT = 2_000
+_CHECKPOINT_PAGES = 4_000
+_CHECKPOINT_PAGES_MUST = 8 * _CHECKPOINT_PAGES
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    ttl_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    lease: int
+
+
+Answer = Committed | Unknown | int | StoreError
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    work: Txn | Grant | Revoke
+    future: "Future[Committed | Unknown | int]"
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What one group commit has for the event loop."""
+
+    requests: Sequence[Request]
+    answers: list[Answer]
+    recorded: list[Recorded] = field(default_factory=list[Recorded])
+    revision: int = 0
+    # Set when the store must not be used any more.
+    broken: str = ""
+
+
+class Writer:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        revision: int,
+        has_lease: Callable[[int], bool],
+        loop: AbstractEventLoop,
+        deliver: Callable[[Delivery], None],
+    ) -> None:
+        self._connection = connection
+        self._revision = revision
+        self._has_lease = has_lease
+        self._loop = loop
+        self._deliver = deliver
+        self._queue: SimpleQueue[Request | None] = SimpleQueue()
+        self._wal_pages = 0
+        self._broken = ""
+        # The batch under way and when it began, for the store's watchdog.
+        self.current: Sequence[Request] = ()
+        self.busy_since: float | None = None
+        connection.set_wal_hook(self._saw_wal)
+        self._thread = threading.Thread(target=self._run, name="ares-store-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, request: Request) -> None:
+        self._queue.put(request)
+
+    def drain(self) -> list[Request]:
+        """Takes back what has not been begun."""
+        return [request for request in self._take(0) if request is not None]
+
+    def stop(self) -> None:
+        """After what is queued; `join` waits for it."""
+        self._queue.put(None)
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            taken = [self._queue.get(), *self._take(_TXNS_PER_COMMIT)]
+            last = None in taken
+            requests = [request for request in taken if request is not None]
+            if requests:
+                self.current, self.busy_since = requests, monotonic()
+                delivery = self._commit(requests)
+                self.current, self.busy_since = (), None
+                self._loop.call_soon_threadsafe(self._deliver, delivery)
+            if not self._broken:
+                self._checkpoint()
+        self._connection.close()
+
+    def _take(self, most: int) -> list[Request | None]:
+        taken: list[Request | None] = []
+        try:
+            while not most or len(taken) < most:
+                taken.append(self._queue.get_nowait())
+        except Empty:
+            pass
+        return taken
+
+    def _commit(self, requests: list[Request]) -> Delivery:
+        """One BEGIN, each transaction with its own compares and revision, one COMMIT: one fsync."""
+        if self._broken:
+            return self._refuse(requests, self._broken)
+        committing = False
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            delivery = self._evaluate(requests)
+            committing = True
+            self._connection.execute("COMMIT")
+        except apsw.FullError as full:
+            return self._disk_full(requests, full)
+        except apsw.Error as error:
+            # Never tried again: after a failed fsync the kernel may have dropped the pages for good.
+            self._broken = f"the store's disk failed ({error}); this process must restart and check the disk"
+            unclear = Unknown(self._broken)
+            return Delivery(
+                requests, [unclear if committing else StoreUnavailable(self._broken)] * len(requests), broken=self._broken
+            )
+        self._revision = delivery.revision
+        return delivery
+
+    def _evaluate(self, requests: list[Request]) -> Delivery:
+        batch = Batch(self._connection, self._has_lease)
+        batch.load(request.work for request in requests if isinstance(request.work, Txn))
+        delivery = Delivery(requests, [])
+        revision = self._revision
+        for request in requests:
+            try:
+                answer, changes = self._one(batch, request.work, revision)
+            except StoreError as refused:
+                delivery.answers.append(refused)
+                continue
+            delivery.answers.append(answer)
+            if changes:
+                revision += 1
+                delivery.recorded.append((revision, changes))
+        batch.flush()
+        if revision != self._revision:
+            self._connection.execute("UPDATE store SET revision = ?", (revision,))
+        delivery.revision = revision
+        return delivery
+
+    def _one(self, batch: Batch, work: Txn | Grant | Revoke, revision: int) -> tuple[Answer, list[Change]]:
+        if isinstance(work, Txn):
+            return evaluate(batch, work, revision)
+        if isinstance(work, Grant):
+            self._connection.execute("INSERT INTO lease (ttl_s) VALUES (?)", (work.ttl_s,))
+            return self._connection.last_insert_rowid(), []
+        self._connection.execute("DELETE FROM lease WHERE id = ?", (work.lease,))
+        return work.lease, remove_keys(batch, batch.of_lease(work.lease), revision + 1)
+
+    def _disk_full(self, requests: list[Request], full: apsw.FullError) -> Delivery:
+        # The commit mark was not written whole, so this is a refusal and not an unknown outcome.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        return self._refuse(requests, f"the store's disk is full ({full}); nothing was written: free some space")
+
+    def _refuse(self, requests: list[Request], why: str) -> Delivery:
+        refused: Answer = StoreUnavailable(why)
+        return Delivery(requests, [refused] * len(requests), revision=self._revision, broken=self._broken)
+
+    def _saw_wal(self, _connection: apsw.Connection, _schema: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        if self._wal_pages < _CHECKPOINT_PAGES:
+            return
+        must = self._wal_pages >= _CHECKPOINT_PAGES_MUST
+        mode = apsw.SQLITE_CHECKPOINT_RESTART if must else apsw.SQLITE_CHECKPOINT_PASSIVE
+        self._wal_pages = 0
+        try:
+            self._connection.wal_checkpoint(mode=mode)
+        except (apsw.FullError, apsw.BusyError):
+            # Everything stays in the write-ahead log; the next checkpoint tries again.
+            return
+        except apsw.Error as error:
+            self._broken = f"the store's disk failed in a checkpoint ({error}); this process must restart and check the disk"
+            delivery = Delivery((), [], revision=self._revision, broken=self._broken)
+            self._loop.call_soon_threadsafe(self._deliver, delivery)
