@@ -1,0 +1,1 @@
+"""Actions: what a cycle may do for waiting jobs, the least disruptive first."""
