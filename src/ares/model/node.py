@@ -58,6 +58,5 @@ class NodeLease(Record, frozen=True):
 
     node: str
     incarnation: int
-    renewal: int = 0
     renewed_at: float = 0.0
     replica: str = ""

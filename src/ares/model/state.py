@@ -113,3 +113,34 @@ class RetryBudget(Record, frozen=True):
 
     root: str
     jobs: tuple[str, ...] = ()
+
+
+class ArrayRecord(Record, frozen=True):
+    """An array of tasks. Its tasks exist once `expanded`; until then any replica may finish the work."""
+
+    id: str
+    tenant: str
+    name: str
+    indices: str
+    tasks: int
+    submitted_by: str = ""
+    trace: str = ""
+    submitted_at: float = 0.0
+    expanded: bool = False
+
+
+class ProgressRecord(Record, frozen=True):
+    """The newest progress a running job reported about itself."""
+
+    job: str
+    fence: Fence
+    fraction: float | None = None
+    message: str = ""
+    at: float = 0.0
+
+
+class LeaderRecord(Record, frozen=True):
+    """Which replica runs the loops that only one may run."""
+
+    replica: str
+    elected_at: float = 0.0

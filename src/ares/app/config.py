@@ -1,0 +1,151 @@
+"""Configuration: one frozen tree from defaults, a TOML file, the environment and flags, in that order.
+
+`ARES_SECTION__KEY=value` sets `section.key`. Every value knows where it came from.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Unknown keys are mistakes and are named."""
+
+
+class HttpConfig(Section, frozen=True):
+    host: str = "127.0.0.1"
+    port: Port = 8642
+    tls_cert: str = ""
+    tls_key: str = ""
+    # Names clients may use in the Host header besides loopback ones.
+    allowed_hosts: tuple[str, ...] = ()
+
+
+class AgentsConfig(Section, frozen=True):
+    """Where agents connect to."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8643
+
+
+class StoreConfig(Section, frozen=True):
+    # "sqlite:///path", "etcd://host:port,host:port" or "memory:"; empty means SQLite in the home directory.
+    url: str = ""
+
+
+class LimitsConfig(Section, frozen=True):
+    jobs_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 2_000_000
+
+
+class NodeConfig(Section, frozen=True):
+    """What an agent says about its machine beyond what it finds out itself."""
+
+    name: str = ""
+    pool: str = "default"
+    labels: dict[str, str] = {}
+    # "": real devices only; "true", a count or a preset: mock GPUs; "auto": mock ones when there are none.
+    mock_gpu: str = ""
+    # Control-plane addresses for agents, "host:port".
+    servers: tuple[str, ...] = ("127.0.0.1:8643",)
+
+
+class Config(Section, frozen=True):
+    home: str
+    cluster: str = "local"
+    replica: str = ""
+    logs: str = ""
+    tenant: str = "default"
+    http: HttpConfig = HttpConfig()
+    agents: AgentsConfig = AgentsConfig()
+    store: StoreConfig = StoreConfig()
+    limits: LimitsConfig = LimitsConfig()
+    node: NodeConfig = NodeConfig()
+
+    @property
+    def home_path(self) -> Path:
+        return Path(self.home)
+
+    @property
+    def store_url(self) -> str:
+        return self.store.url or f"sqlite://{self.home_path / 'store.db'}"
+
+    @property
+    def logs_path(self) -> Path:
+        return Path(self.logs) if self.logs else self.home_path / "logs"
+
+
+class ConfigError(Exception):
+    """The configuration is wrong; the message names the value and where it came from."""
+
+
+def default_home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("ARES_HOME") or Path(env.get("HOME") or "~").expanduser() / ".ares")
+
+
+def load(file: Path | None, flags: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> Config:
+    """`flags` are dotted keys such as "http.port"; None values are left out."""
+    home = default_home(env)
+    tree: dict[str, Any] = {"home": str(home)}
+    origin: dict[str, str] = {}
+    chosen = file if file is not None else home / "ares.toml"
+    if file is not None or chosen.exists():
+        _overlay(tree, origin, _flatten(_read(chosen)), str(chosen))
+    _overlay(tree, origin, _from_env(env), "environment")
+    _overlay(tree, origin, {key: value for key, value in flags.items() if value is not None}, "command line")
+    return _convert(tree, origin)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and f"{prefix}{key}" != "node.labels":
+            flat.update(_flatten(value, f"{prefix}{key}."))  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
+    found = {
+        name.removeprefix("ARES_").lower().replace("__", "."): value
+        for name, value in env.items()
+        if name.startswith("ARES_") and "__" in name
+    }
+    if env.get("ARES_MOCK_GPU"):
+        found["node.mock_gpu"] = env["ARES_MOCK_GPU"]
+    return found
+
+
+def _overlay(tree: dict[str, Any], origin: dict[str, str], flat: Mapping[str, Any], source: str) -> None:
+    for dotted, value in flat.items():
+        branch = tree
+        *parents, leaf = dotted.split(".")
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+        branch[leaf] = value.split(",") if dotted in _LISTS and isinstance(value, str) else value
+        origin[dotted] = source
+
+
+_LISTS = frozenset({"http.allowed_hosts", "node.servers"})
+
+
+def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
+    try:
+        return msgspec.convert(tree, Config, strict=False)
+    except msgspec.ValidationError as error:
+        sources = sorted(set(origin.values())) or ["defaults"]
+        raise ConfigError(f"configuration from {', '.join(sources)}: {error}") from error

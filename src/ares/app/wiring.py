@@ -1,0 +1,207 @@
+"""Builds a control-plane replica from its configuration: the one place where adapters meet services."""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from ares.adapters.clocks import SystemClock, SystemRng
+from ares.adapters.logs.files import FileLogs
+from ares.adapters.store.epoch import decode as decode_epoch
+from ares.adapters.store.epoch import ensure_epoch
+from ares.adapters.store.open import open_store
+from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.app.config import Config
+from ares.core import keys
+from ares.core.schedule.profile import Profile
+from ares.edge.grpc.agents import AgentServer
+from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings
+from ares.edge.rest.app import build_app
+from ares.edge.rest.server import HttpServer
+from ares.ports.store import Compare, Store
+from ares.services.arrays import Arrays
+from ares.services.cursors import Cursors
+from ares.services.enrolment import Enrolment
+from ares.services.health import Health
+from ares.services.ids import base32
+from ares.services.jobs import Jobs
+from ares.services.leader import Leader
+from ares.services.logs import LogReader
+from ares.services.monitor import Monitor
+from ares.services.nodes import Nodes
+from ares.services.planner import Planner
+from ares.services.progress import ProgressBoard
+from ares.services.reports import Reports
+from ares.services.requeue import Requeue
+from ares.services.schedule import Schedule
+from ares.services.sessions import Sessions
+from ares.services.stream import EventStream
+from ares.services.submit import Submit
+from ares.services.tokens import Tokens
+from ares.services.transitions import Transitions
+from ares.services.view import View
+
+log = structlog.get_logger()
+
+_DRAIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services of one replica, wired to each other."""
+
+    view: View
+    tokens: Tokens
+    submit: Submit
+    jobs: Jobs
+    events: EventStream
+    logs: LogReader
+    nodes: Nodes
+    health: Health
+    sessions: Sessions
+    leader: Leader
+    monitor: Monitor
+    requeue: Requeue
+    schedule: Schedule
+    arrays: Arrays
+    progress: ProgressBoard
+    telemetry: PrometheusTelemetry
+
+
+def build_services(config: Config, store: Store, epoch: int, store_id: str) -> Services:
+    """Pure assembly: nothing runs yet."""
+    clock, rng = SystemClock(), SystemRng()
+    replica = config.replica or f"replica-{base32(rng, 6)}"
+    telemetry = PrometheusTelemetry(rng)
+    logs = FileLogs(config.logs_path)
+    view = View(store, clock)
+    tokens = Tokens(store, view, clock, rng)
+    planner = Planner(view, clock)
+    transitions = Transitions(store, view, clock, rng, telemetry, epoch)
+    submit = Submit(store, view, clock, rng, telemetry, epoch, config.limits.jobs_max)
+    reports = Reports(view, transitions, telemetry)
+    progress = ProgressBoard(store, view, clock)
+    enrolment = Enrolment(store, clock, replica)
+    leader = Leader(
+        store,
+        view,
+        clock,
+        cluster=config.cluster,
+        replica=replica,
+        exclusive=not config.store_url.startswith("etcd:"),
+    )
+    return Services(
+        view=view,
+        tokens=tokens,
+        submit=submit,
+        jobs=Jobs(store, view, transitions, submit, planner, Cursors(hashlib.sha256(store_id.encode()).digest())),
+        events=EventStream(store, view),
+        logs=LogReader(view, logs, clock),
+        nodes=Nodes(store, view, clock),
+        health=Health(view, leader),
+        sessions=Sessions(
+            view=view,
+            enrolment=enrolment,
+            reports=reports,
+            progress=progress,
+            tokens=tokens,
+            logs=logs,
+            clock=clock,
+            telemetry=telemetry,
+            epoch=epoch,
+        ),
+        leader=leader,
+        monitor=Monitor(view, transitions, clock, telemetry),
+        requeue=Requeue(view, transitions, clock),
+        schedule=Schedule(view, planner, transitions, clock, telemetry, Profile()),
+        arrays=Arrays(view, submit, clock),
+        progress=progress,
+        telemetry=telemetry,
+    )
+
+
+class ControlPlane:
+    """One replica: opens the store, serves people and agents, and campaigns for leadership."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Returns when requests are served."""
+        clock, rng = SystemClock(), SystemRng()
+        self._store = await open_store(self._config.store_url, clock)
+        epoch = await ensure_epoch(self._store, rng)
+        kv = await self._store.get(keys.EPOCH)
+        assert kv is not None, "the epoch was just written"
+        self.services = services = build_services(self._config, self._store, epoch, decode_epoch(kv.value).id)
+        self._spawn("view", services.view.run())
+        await services.view.catch_up()
+        self._spawn("progress", services.progress.run())
+        self._spawn("leader", services.leader.run(self._reign))
+        self._agents = AgentServer(services.sessions, services.tokens)
+        self.agents_port = await self._agents.start(self._config.agents.host, self._config.agents.port)
+        self._http = HttpServer(build_app(self._api(services), self._settings()), self._settings())
+        await self._http.start()
+        self.http_port = self._http.port
+
+    async def _reign(self, guard: Compare) -> None:
+        services = self.services
+        services.telemetry.gauge("ares_leader", 1)
+        try:
+            async with asyncio.TaskGroup() as loops:
+                loops.create_task(services.schedule.run(guard))
+                loops.create_task(services.monitor.run())
+                loops.create_task(services.requeue.run())
+                loops.create_task(services.arrays.run())
+        finally:
+            services.telemetry.gauge("ares_leader", 0)
+
+    def _spawn(self, name: str, loop: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(loop, name=name)
+        task.add_done_callback(_complain)
+        self._tasks.append(task)
+
+    def _api(self, services: Services) -> ApiServices:
+        return ApiServices(
+            submit=services.submit,
+            jobs=services.jobs,
+            events=services.events,
+            logs=services.logs,
+            nodes=services.nodes,
+            tokens=services.tokens,
+            health=services.health,
+            metrics=services.telemetry.render,
+            telemetry=services.telemetry,
+            clock=SystemClock(),
+            rng=SystemRng(),
+        )
+
+    def _settings(self) -> ApiSettings:
+        http = self._config.http
+        return ApiSettings(
+            host=http.host,
+            port=http.port,
+            tls_cert=Path(http.tls_cert) if http.tls_cert else None,
+            tls_key=Path(http.tls_key) if http.tls_key else None,
+            allowed_hosts=(*LOOPBACK_NAMES, *http.allowed_hosts),
+        )
+
+    async def stop(self) -> None:
+        """Stops taking work, lets go of leadership and closes the store."""
+        with contextlib.suppress(AttributeError):
+            await self._http.stop()
+            await self._agents.stop(_DRAIN_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._store.close()
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("loop.failed", loop=task.get_name(), error=repr(error), exc_info=error)

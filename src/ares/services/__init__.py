@@ -1,0 +1,1 @@
+"""Short async loops that connect the pure core with the ports."""

@@ -1,0 +1,97 @@
+"""Nodes: registration under a growing incarnation, and the lease record both sides judge by."""
+
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from ares.core import keys
+from ares.model.link import Hello
+from ares.model.node import NodeLease, NodeRecord
+from ares.ports.clock import Clock
+from ares.ports.store import KV, Committed, Compare, Put, Store, StoreUnavailable
+
+log = structlog.get_logger()
+
+_TRIES = 10
+
+
+class SessionRefused(Exception):
+    """The agent may not open this session; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    node: str
+    incarnation: int
+    lease_revision: int
+
+
+class Enrolment:
+    """Writes `/nodes` and `/leases`. `replica` names this process in the lease."""
+
+    def __init__(self, store: Store, clock: Clock, replica: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._replica = replica
+
+    async def enrol(self, hello: Hello) -> Enrolled:
+        """A process that just started gets a new incarnation; a reconnecting one keeps its own."""
+        for _ in range(_TRIES):
+            node_kv = await self._store.get(keys.node(hello.info.name))
+            lease_kv = await self._store.get(keys.lease(hello.info.name))
+            enrolled = await self._try(hello, node_kv, lease_kv)
+            if enrolled is not None:
+                return enrolled
+        raise StoreUnavailable(f"could not register node {hello.info.name}: the store kept changing; try again")
+
+    async def _try(self, hello: Hello, node_kv: KV | None, lease_kv: KV | None) -> Enrolled | None:
+        record = None if node_kv is None else msgspec.json.decode(node_kv.value, type=NodeRecord)
+        known = 0 if record is None else record.incarnation
+        if hello.incarnation not in (0, known):
+            raise SessionRefused(
+                f"incarnation {hello.incarnation} of node {hello.info.name} was superseded by {known}; "
+                "stop everything and register anew"
+            )
+        incarnation = known + 1 if hello.incarnation == 0 else known
+        fresh = NodeRecord(
+            info=hello.info,
+            incarnation=incarnation,
+            registered_at=self._clock.wall(),
+            cordoned=record is not None and record.cordoned,
+        )
+        lease = self._lease(hello.info.name, incarnation)
+        written = await self._store.txn(
+            [_unchanged(keys.node(hello.info.name), node_kv), _unchanged(keys.lease(hello.info.name), lease_kv)],
+            [
+                Put(keys.node(hello.info.name), msgspec.json.encode(fresh)),
+                Put(keys.lease(hello.info.name), msgspec.json.encode(lease)),
+            ],
+        )
+        if isinstance(written, Committed) and written.succeeded:
+            return Enrolled(hello.info.name, incarnation, written.revision)
+        return None
+
+    def _lease(self, node: str, incarnation: int) -> NodeLease:
+        return NodeLease(node=node, incarnation=incarnation, renewed_at=self._clock.wall(), replica=self._replica)
+
+    async def renew(self, node: str, incarnation: int, lease_revision: int) -> int | None:
+        """The lease's new revision once durable; None when this session no longer owns the lease."""
+        for _ in range(_TRIES):
+            lease = self._lease(node, incarnation)
+            written = await self._store.txn(
+                [Compare(keys.lease(node), "mod_revision", lease_revision)],
+                [Put(keys.lease(node), msgspec.json.encode(lease))],
+            )
+            if isinstance(written, Committed) and written.succeeded:
+                return written.revision
+            kv = await self._store.get(keys.lease(node))
+            held = None if kv is None else msgspec.json.decode(kv.value, type=NodeLease)
+            if kv is None or held is None or (held.incarnation, held.replica) != (incarnation, self._replica):
+                return None
+            lease_revision = kv.mod_revision
+        return None
+
+
+def _unchanged(key: str, kv: KV | None) -> Compare:
+    return Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)

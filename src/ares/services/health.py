@@ -1,0 +1,23 @@
+"""Is this replica alive, and fit to serve?"""
+
+from ares.services.leader import Leader
+from ares.services.view import View
+
+
+class Health:
+    def __init__(self, view: View, leader: Leader) -> None:
+        self._view = view
+        self._leader = leader
+
+    def live(self) -> bool:
+        return True
+
+    def ready(self) -> tuple[bool, dict[str, str]]:
+        """Ready once the view follows the store. Having a leader is reported, not required."""
+        leader = self._view.leader
+        facts = {
+            "store": "following" if self._view.connected else "unreachable",
+            "leader": "none" if leader is None else leader.replica,
+            "leading": "yes" if self._leader.leading else "no",
+        }
+        return self._view.connected, facts

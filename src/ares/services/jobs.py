@@ -1,0 +1,305 @@
+"""Reading and steering jobs, always within the asker's tenant.
+
+Another tenant's job and a job that does not exist are the same answer: None.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from ares.core import keys
+from ares.core.run.handlers import MANUAL_RETRIES_MAX
+from ares.core.run.inputs import Cancel, Refused, RetryNow
+from ares.model.access import Principal
+from ares.model.base import Record
+from ares.model.event import LedgerEvent
+from ares.model.job import JobSpec
+from ares.model.state import (
+    TERMINAL,
+    ArrayRecord,
+    JobState,
+    Phase,
+    ProgressRecord,
+    Result,
+    RetryBudget,
+)
+from ares.ports.store import Committed, Compare, Put, Store
+from ares.services.cursors import Cursors
+from ares.services.planner import Planner
+from ares.services.submit import Rejected, Submit, SubmitRequest, Submitted
+from ares.services.transitions import Change, NoSuchJob, Outcome, Transitions, Written
+from ares.services.view import View
+
+_RESOLVE_MAX = 10
+
+
+class JobDetail(Record, frozen=True):
+    """One job as its owner sees it."""
+
+    spec: JobSpec
+    state: JobState
+    result: Result | None = None
+    progress: ProgressRecord | None = None
+    queue_position: int | None = None
+    array_counts: dict[Phase, int] | None = None
+
+
+class JobQuery(Record, frozen=True):
+    """What to list. Empty filters let everything through."""
+
+    phases: frozenset[Phase] = frozenset()
+    name: str | None = None
+    labels: dict[str, str] = {}
+    array: str | None = None
+    node: str | None = None
+    sort: Literal["submitted", "-submitted"] = "-submitted"
+    limit: int = 100
+    cursor: str = ""
+
+
+class JobPage(Record, frozen=True):
+    """`cursor` continues the list; it is empty at the end."""
+
+    jobs: tuple[JobState, ...]
+    cursor: str = ""
+
+
+class BadCursor(Record, frozen=True):
+    """The cursor was not made by this installation for this tenant."""
+
+
+class Jobs:
+    """Reads wait until the view holds everything acknowledged before the call."""
+
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        transitions: Transitions,
+        submit: Submit,
+        planner: Planner,
+        cursors: Cursors,
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._transitions = transitions
+        self._submit = submit
+        self._planner = planner
+        self._cursors = cursors
+
+    # ---- reading
+
+    async def get(self, who: Principal, job_id: str) -> JobDetail | None:
+        await self._view.catch_up()
+        array = self._view.arrays.get(job_id)
+        if array is not None:
+            return await self._get_array(who, array)
+        state = self._mine(who, job_id)
+        spec = None if state is None else await self._spec(state)
+        if state is None or spec is None:
+            return None
+        return JobDetail(
+            spec=spec,
+            state=state,
+            result=await self._result(state),
+            progress=self._view.progress.get(job_id),
+            queue_position=self._position(state),
+        )
+
+    async def _get_array(self, who: Principal, array: ArrayRecord) -> JobDetail | None:
+        kv = await self._store.get(keys.job(array.tenant, array.id))
+        if array.tenant != who.tenant or kv is None:
+            return None
+        tasks = self._tasks(array)
+        counts = Counter(task.phase for task in tasks)
+        return JobDetail(spec=self._view.decode_spec(kv.value), state=_whole(array, tasks), array_counts=dict(counts))
+
+    def _tasks(self, array: ArrayRecord) -> list[JobState]:
+        return [self._view.entries[job].state for job in self._view.by_array.get(array.id, ())]
+
+    async def resolve(self, who: Principal, prefix: str) -> tuple[str, ...]:
+        """Ids of the tenant's jobs and arrays that begin with `prefix`, newest first, a handful at most."""
+        await self._view.catch_up()
+        arrays = [a.id for a in self._view.arrays.values() if a.tenant == who.tenant and a.id.startswith(prefix)]
+        jobs = (job for _, job in reversed(self._view.order.get(who.tenant, [])) if job.startswith(prefix))
+        found = list(arrays)
+        for job in jobs:
+            if len(found) >= _RESOLVE_MAX:
+                break
+            if "_" not in job or "_" in prefix:
+                found.append(job)
+        return tuple(found[:_RESOLVE_MAX])
+
+    async def list(self, who: Principal, query: JobQuery) -> JobPage | BadCursor:
+        await self._view.catch_up()
+        start = self._cursors.read(who.tenant, query.cursor)
+        if start is None:
+            return BadCursor()
+        found: list[JobState] = []
+        last: tuple[int, str] | None = None
+        for place, job in self._walk(who.tenant, query.sort, start):
+            state = self._view.entries[job].state
+            if not await self._matches(state, query):
+                continue
+            if len(found) == query.limit:
+                assert last is not None
+                return JobPage(jobs=tuple(found), cursor=self._cursors.make(who.tenant, last))
+            found.append(state)
+            last = (place, job)
+        return JobPage(jobs=tuple(found))
+
+    def _walk(self, tenant: str, sort: str, start: tuple[int, str] | Literal[""]) -> Iterator[tuple[int, str]]:
+        order = self._view.order.get(tenant, [])
+        if sort == "submitted":
+            first = 0 if start == "" else bisect_left(order, start)
+            yield from (item for item in order[first:] if item != start)
+            return
+        end = len(order) if start == "" else bisect_left(order, start)
+        yield from reversed(order[:end])
+
+    async def _matches(self, state: JobState, query: JobQuery) -> bool:
+        if query.phases and state.phase not in query.phases:
+            return False
+        if query.name is not None and state.name != query.name:
+            return False
+        if query.array is not None and state.array != query.array:
+            return False
+        if query.node is not None and all(p.node != query.node for p in state.placements):
+            return False
+        if not query.labels:
+            return True
+        spec = await self._spec(state)
+        return spec is not None and query.labels.items() <= spec.labels.items()
+
+    async def events(self, who: Principal, job_id: str) -> tuple[LedgerEvent, ...] | None:
+        """The attempt ledger, oldest first."""
+        await self._view.catch_up()
+        if self._mine(who, job_id) is None:
+            return None
+        page = await self._store.range(keys.job_events(who.tenant, job_id))
+        return tuple(msgspec.json.decode(kv.value, type=LedgerEvent) for kv in page.kvs)
+
+    def _mine(self, who: Principal, job_id: str) -> JobState | None:
+        entry = self._view.entries.get(job_id)
+        return None if entry is None or entry.state.tenant != who.tenant else entry.state
+
+    async def _spec(self, state: JobState) -> JobSpec | None:
+        spec = self._view.spec(state)
+        if spec is not None:
+            return spec
+        kv = await self._store.get(keys.job(state.tenant, state.array or state.id))
+        return None if kv is None else self._view.decode_spec(kv.value)
+
+    async def _result(self, state: JobState) -> Result | None:
+        if state.phase not in TERMINAL:
+            return None
+        kv = await self._store.get(keys.result(state.tenant, state.id))
+        return None if kv is None else msgspec.json.decode(kv.value, type=Result)
+
+    def _position(self, state: JobState) -> int | None:
+        return None if state.phase != "PENDING" else self._planner.cluster.position(state.id)
+
+    # ---- steering
+
+    async def cancel(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refused | None:
+        """Final as soon as this returns. Cancelling an array cancels every task that has not ended."""
+        await self._view.catch_up()
+        what = Cancel(by=who.token_id, reason=reason)
+        array = self._view.arrays.get(job_id)
+        if array is not None and array.tenant == who.tenant:
+            tasks = [task for task in self._tasks(array) if task.phase not in TERMINAL]
+            await self._transitions.apply([Change(task.id, task.tenant, (what,)) for task in tasks])
+            return _whole(array, self._tasks(array))
+        if self._mine(who, job_id) is None:
+            return None
+        (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
+        return _state_of(outcome)
+
+    async def retry(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refused | Rejected | None:
+        """A waiting job is tried now; a finished one becomes a new job that points back to it."""
+        await self._view.catch_up()
+        state = self._mine(who, job_id)
+        if state is None:
+            return None
+        if state.phase not in TERMINAL:
+            what = RetryNow(by=who.token_id, reason=reason)
+            (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
+            return _state_of(outcome)
+        if state.phase == "SUCCEEDED":
+            return Refused(code="not-allowed", message=f"job {job_id} SUCCEEDED; submit it again as a new job instead")
+        return await self._retry_finished(who, state)
+
+    async def _retry_finished(self, who: Principal, state: JobState) -> JobState | Refused | Rejected | None:
+        spec = await self._spec(state)
+        if spec is None:
+            return None
+        budget = await self._spend_retry(state)
+        if isinstance(budget, Refused):
+            return budget
+        number = len(budget.jobs)
+        request = SubmitRequest(
+            spec=msgspec.structs.replace(spec, array=None),
+            request_id=f"retry:{state.id}:{number}",
+            retry_of=state.id,
+            manual_retries=number,
+        )
+        (submitted,) = await self._submit.submit(who, [request])
+        if not isinstance(submitted, Submitted):
+            return submitted
+        await self._view.catch_up()
+        return self._mine(who, submitted.job)
+
+    async def _spend_retry(self, state: JobState) -> RetryBudget | Refused:
+        """Counts the retry before it is made: a crash in between costs one, never grants one."""
+        root = state.retry_of or state.id
+        key = keys.retry(state.tenant, root)
+        while True:
+            kv = await self._store.get(key)
+            budget = RetryBudget(root=root) if kv is None else msgspec.json.decode(kv.value, type=RetryBudget)
+            if len(budget.jobs) >= MANUAL_RETRIES_MAX:
+                message = f"job {root} was retried {len(budget.jobs)} times by hand, the limit is {MANUAL_RETRIES_MAX}"
+                return Refused(code="budget-exhausted", message=message)
+            spent = msgspec.structs.replace(budget, jobs=(*budget.jobs, state.id))
+            guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
+            written = await self._store.txn([guard], [Put(key, msgspec.json.encode(spent))])
+            if isinstance(written, Committed) and written.succeeded:
+                return spent
+
+
+def _state_of(outcome: Outcome) -> JobState | Refused | None:
+    match outcome:
+        case Written(state=state):
+            return state
+        case Refused():
+            return outcome
+        case NoSuchJob() | _:
+            return None
+
+
+def _whole(array: ArrayRecord, tasks: list[JobState]) -> JobState:
+    """An array as if it were one job: it ends when its last task ends, as badly as its worst."""
+    return JobState(
+        id=array.id,
+        tenant=array.tenant,
+        name=array.name,
+        phase=_worst([task.phase for task in tasks], array.tasks),
+        submitted_by=array.submitted_by,
+        trace=array.trace,
+        submitted_at=array.submitted_at,
+        queued_at=array.submitted_at,
+        started_at=min((t.started_at for t in tasks if t.started_at is not None), default=None),
+        ended_at=max((t.ended_at for t in tasks if t.ended_at is not None), default=None),
+    )
+
+
+_WORST_FIRST: tuple[Phase, ...] = ("UNKNOWN", "FAILED", "CANCELLED", "SUCCEEDED")
+
+
+def _worst(phases: list[Phase], expected: int) -> Phase:
+    ended = len(phases) == expected and all(phase in TERMINAL for phase in phases)
+    if ended:
+        return next(phase for phase in _WORST_FIRST if phase in phases)
+    return "PENDING" if all(phase == "PENDING" for phase in phases) else "RUNNING"

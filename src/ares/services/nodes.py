@@ -1,0 +1,187 @@
+"""Nodes, pools, clusters and leases as people see them."""
+
+import msgspec
+
+from ares.core import keys
+from ares.model.access import Principal
+from ares.model.base import Record
+from ares.model.node import NodeInfo, NodeRecord
+from ares.model.state import BOUND, JobState, Phase
+from ares.ports.clock import Clock
+from ares.ports.store import Committed, Compare, Put, Store
+from ares.services.monitor import DEAD_AFTER_S
+from ares.services.view import View, holds
+
+LOCAL_CLUSTER = "local"
+
+
+class NodeView(Record, frozen=True):
+    """A node with what is free on it now."""
+
+    name: str
+    info: NodeInfo
+    incarnation: int
+    ready: bool
+    cordoned: bool
+    lease_age_s: float | None
+    running: int
+    cpu_milli_free: int
+    memory_mib_free: int
+    gpus_free: int
+
+
+class PoolView(Record, frozen=True):
+    """Nodes of one pool, summed."""
+
+    name: str
+    nodes: int
+    ready_nodes: int
+    cpu_milli: int
+    cpu_milli_free: int
+    memory_mib: int
+    memory_mib_free: int
+    gpus: int
+    gpus_free: int
+    gpu_models: dict[str, int]
+    pending_jobs: int
+
+
+class ClusterView(Record, frozen=True):
+    """The whole cluster, and who leads it."""
+
+    id: str
+    nodes: int
+    ready_nodes: int
+    gpus: int
+    gpus_free: int
+    pending: int
+    running: int
+    leader: str
+    revision: int
+
+
+class LeaseView(Record, frozen=True):
+    """Who holds a job now. `expires_in_s` counts from the last renewal this replica saw."""
+
+    job: str
+    name: str
+    attempt: int
+    fence: str
+    node: str
+    phase: Phase
+    held_s: float
+    expires_in_s: float | None
+
+
+class Nodes:
+    """Everything here is derived from the view at the moment of the call."""
+
+    def __init__(self, store: Store, view: View, clock: Clock) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+
+    async def nodes(self, who: Principal) -> tuple[NodeView, ...]:
+        await self._view.catch_up()
+        return tuple(self._node(name, record) for name, record in sorted(self._view.nodes.items()))
+
+    def _node(self, name: str, record: NodeRecord) -> NodeView:
+        states = [self._view.entries[job].state for job in self._view.by_node.get(name, ())]
+        held = [p for state in states for p in state.placements if p.node == name]
+        age = self._view.lease_age_s(name)
+        return NodeView(
+            name=name,
+            info=record.info,
+            incarnation=record.incarnation,
+            ready=age is not None and age < DEAD_AFTER_S,
+            cordoned=record.cordoned,
+            lease_age_s=age,
+            running=len(states),
+            cpu_milli_free=record.info.cpu_milli - sum(p.cpu_milli for p in held),
+            memory_mib_free=record.info.memory_mib - sum(p.memory_mib for p in held),
+            gpus_free=len(record.info.gpus) - sum(len(p.gpus) for p in held),
+        )
+
+    async def pools(self, who: Principal) -> tuple[PoolView, ...]:
+        nodes = await self.nodes(who)
+        names = sorted({node.info.pool for node in nodes})
+        pending = self._count("PENDING")
+        return tuple(_pool(name, [n for n in nodes if n.info.pool == name], pending) for name in names)
+
+    async def clusters(self, who: Principal) -> tuple[ClusterView, ...]:
+        nodes = await self.nodes(who)
+        leader = self._view.leader
+        return (
+            ClusterView(
+                id=LOCAL_CLUSTER,
+                nodes=len(nodes),
+                ready_nodes=sum(node.ready for node in nodes),
+                gpus=sum(len(node.info.gpus) for node in nodes),
+                gpus_free=sum(node.gpus_free for node in nodes),
+                pending=self._count("PENDING"),
+                running=sum(node.running for node in nodes),
+                leader="" if leader is None else leader.replica,
+                revision=self._view.revision,
+            ),
+        )
+
+    def _count(self, phase: Phase) -> int:
+        return sum(1 for entry in self._view.entries.values() if entry.state.phase == phase)
+
+    async def leases(self, who: Principal, job_id: str | None = None) -> tuple[LeaseView, ...]:
+        """The leases on the tenant's jobs, or on one of them."""
+        await self._view.catch_up()
+        jobs = [job_id] if job_id else sorted(job for held in self._view.by_node.values() for job in held)
+        entries = [self._view.entries[job] for job in jobs if job in self._view.entries]
+        mine = [e.state for e in entries if e.state.tenant == who.tenant and holds(e.state)]
+        return tuple(self._lease(state) for state in mine)
+
+    def _lease(self, state: JobState) -> LeaseView:
+        node = state.placements[0].node
+        age = self._view.lease_age_s(node)
+        spec = self._view.spec(state)
+        lease_s = DEAD_AFTER_S if spec is None else spec.lease_s
+        live = state.phase in BOUND and age is not None
+        return LeaseView(
+            job=state.id,
+            name=state.name,
+            attempt=state.attempt,
+            fence=str(state.fence),
+            node=node,
+            phase=state.phase,
+            held_s=max(0.0, self._clock.wall() - (state.bound_at or self._clock.wall())),
+            expires_in_s=max(0.0, lease_s - (age or 0.0)) if live else None,
+        )
+
+    async def cordon(self, who: Principal, name: str, on: bool) -> NodeView | None:
+        """Keeps new work off a node, or lets it back. Running work is not touched."""
+        while True:
+            kv = await self._store.get(keys.node(name))
+            if kv is None:
+                return None
+            record = msgspec.structs.replace(msgspec.json.decode(kv.value, type=NodeRecord), cordoned=on)
+            written = await self._store.txn(
+                [Compare(kv.key, "mod_revision", kv.mod_revision)], [Put(kv.key, msgspec.json.encode(record))]
+            )
+            if isinstance(written, Committed) and written.succeeded:
+                await self._view.reach(written.revision)
+                return self._node(name, record)
+
+
+def _pool(name: str, nodes: list[NodeView], pending: int) -> PoolView:
+    models: dict[str, int] = {}
+    for gpu in (gpu for node in nodes for gpu in node.info.gpus):
+        models[gpu.model] = models.get(gpu.model, 0) + 1
+    return PoolView(
+        name=name,
+        nodes=len(nodes),
+        ready_nodes=sum(node.ready for node in nodes),
+        cpu_milli=sum(node.info.cpu_milli for node in nodes),
+        cpu_milli_free=sum(node.cpu_milli_free for node in nodes),
+        memory_mib=sum(node.info.memory_mib for node in nodes),
+        memory_mib_free=sum(node.memory_mib_free for node in nodes),
+        gpus=sum(len(node.info.gpus) for node in nodes),
+        gpus_free=sum(node.gpus_free for node in nodes),
+        gpu_models=models,
+        pending_jobs=pending,
+    )

@@ -1,0 +1,73 @@
+"""Keeps the scheduler's picture of the cluster current on every replica, from changes of the view.
+
+A follower's picture is as fresh as the leader's, so a failover starts warm, and any replica can say
+where a job stands in the queue.
+"""
+
+import asyncio
+
+from ares.core.schedule.cluster import Cluster
+from ares.model.state import JobState
+from ares.ports.clock import Clock
+from ares.services.monitor import DEAD_AFTER_S
+from ares.services.view import Delta, View, holds
+
+
+class Planner:
+    """Owns the `Cluster`; `changed` is set whenever something might be schedulable now."""
+
+    def __init__(self, view: View, clock: Clock) -> None:
+        self._view = view
+        self._clock = clock
+        self.cluster = Cluster()
+        self.changed = asyncio.Event()
+        view.subscribe(self._on_delta)
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.relisted:
+            self.cluster = Cluster()
+        for name in delta.nodes:
+            self._put_node(name)
+        for name in delta.leases:
+            self._set_ready(name)
+        for before, entry in delta.states:
+            self._put_state(before, entry.state)
+        for state in delta.removed:
+            self.cluster.dequeue(state.id)
+            self.cluster.release(state.id)
+        if delta.states or delta.nodes or delta.leases or delta.relisted:
+            self.changed.set()
+
+    def _put_node(self, name: str) -> None:
+        record = self._view.nodes.get(name)
+        if record is None:
+            self.cluster.drop_node(name)
+            return
+        self.cluster.put_node(record)
+        self._set_ready(name)
+
+    def _set_ready(self, name: str) -> None:
+        if name in self._view.nodes:
+            age = self._view.lease_age_s(name)
+            self.cluster.set_ready(name, age is not None and age < DEAD_AFTER_S)
+
+    def refresh_ready(self) -> None:
+        """Silence makes no change in the store: look at the clock."""
+        for name in self._view.nodes:
+            self._set_ready(name)
+
+    def _put_state(self, before: JobState | None, state: JobState) -> None:
+        was = None if before is None else before.phase
+        if state.phase == "PENDING":
+            if was != "PENDING":
+                self.cluster.release(state.id)
+                spec = self._view.spec(state)
+                if spec is not None:
+                    self.cluster.enqueue(state, spec)
+            return
+        if was == "PENDING" or before is None:
+            self.cluster.dequeue(state.id)
+        if holds(state):
+            self.cluster.hold(state.id, state.placements)
+        else:
+            self.cluster.release(state.id)

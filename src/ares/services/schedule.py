@@ -1,0 +1,96 @@
+"""The scheduling loop: runs the pure cycle when something changed and writes its bindings.
+
+Leader only. It proposes; each binding is written by compare-and-swap together with the leader's
+fence, and what was refused is simply seen again in the next snapshot.
+"""
+
+import asyncio
+
+import structlog
+
+from ares.core.run.inputs import Bind
+from ares.core.schedule.cycle import cycle
+from ares.core.schedule.plan import Placed, Plan
+from ares.core.schedule.profile import Profile
+from ares.ports.clock import Clock
+from ares.ports.store import Compare, StoreError
+from ares.ports.telemetry import Telemetry
+from ares.services.planner import Planner
+from ares.services.transitions import Change, Transitions, Written
+from ares.services.view import View
+
+log = structlog.get_logger()
+
+_IDLE_LOOK_S = 1.0
+_STORE_PAUSE_S = 0.2
+
+
+class Schedule:
+    """Event-driven: an idle cluster starts a job in the time of two commits."""
+
+    def __init__(
+        self,
+        view: View,
+        planner: Planner,
+        transitions: Transitions,
+        clock: Clock,
+        telemetry: Telemetry,
+        profile: Profile,
+    ) -> None:
+        self._view = view
+        self._planner = planner
+        self._transitions = transitions
+        self._clock = clock
+        self._telemetry = telemetry
+        self._profile = profile
+        self.last_plan: Plan | None = None
+
+    async def run(self, guard: Compare) -> None:
+        """Schedules until cancelled; `guard` ties every binding to this leadership."""
+        self._planner.changed.set()
+        while True:
+            await self._wait()
+            try:
+                await self._round(guard)
+            except StoreError as error:
+                log.warning("schedule.delayed", error=str(error))
+                await self._clock.sleep(_STORE_PAUSE_S)
+                self._planner.changed.set()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(_IDLE_LOOK_S):
+                await self._planner.changed.wait()
+        except TimeoutError:
+            self._planner.refresh_ready()
+        self._planner.changed.clear()
+
+    async def _round(self, guard: Compare) -> None:
+        cluster = self._planner.cluster
+        self._telemetry.gauge("ares_queue_depth", cluster.pending)
+        if not cluster.pending:
+            return
+        began = self._clock.monotonic()
+        plan = cycle(cluster.snapshot(), self._profile, self._clock.wall())
+        self.last_plan = plan
+        self._telemetry.observe("ares_cycle_seconds", self._clock.monotonic() - began)
+        if plan.placed:
+            await self._bind(plan.placed, guard)
+
+    async def _bind(self, placed: tuple[Placed, ...], guard: Compare) -> None:
+        states = [self._view.entries[item.job].state for item in placed]
+        changes = [
+            Change(item.job, state.tenant, (Bind(placements=item.placements),), (guard,))
+            for item, state in zip(placed, states, strict=True)
+        ]
+        now = self._clock.wall()
+        outcomes = await self._transitions.apply(changes)
+        if not any(isinstance(outcome, Written) for outcome in outcomes):
+            # Every binding lost: our picture is behind, or another replica leads now.
+            await self._clock.sleep(_STORE_PAUSE_S)
+        for state, outcome in zip(states, outcomes, strict=True):
+            if isinstance(outcome, Written):
+                self._telemetry.observe("ares_scheduling_latency_seconds", max(0.0, now - state.queued_at))
+                self._telemetry.count("ares_lease_acquisitions_total")
+        # A full cycle may have left placeable jobs behind.
+        self._planner.changed.set()

@@ -1,0 +1,49 @@
+"""One agent's open stream: what is waiting to be sent, renewed and committed."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ares.model.link import Ack, AttemptRef, Renew, ServerMessage
+from ares.services.reports import Report
+
+
+class Session:
+    """Mutable and owned by `Sessions`."""
+
+    def __init__(self, node: str, incarnation: int, lease_revision: int) -> None:
+        self.node = node
+        self.incarnation = incarnation
+        self.lease_revision = lease_revision
+        self.offered: set[AttemptRef] = set()
+        self.reports: list[Report] = []
+        self.report_ready = asyncio.Event()
+        self.renewals: list[Renew] = []
+        self.renew_ready = asyncio.Event()
+        self.closed_why = ""
+        self._out: list[ServerMessage] = []
+        self._wake = asyncio.Event()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.closed_why) and not self._out
+
+    def send(self, message: ServerMessage) -> None:
+        self._out.append(message)
+        self._wake.set()
+
+    def close(self, why: str) -> None:
+        self.closed_why = self.closed_why or why
+        self._wake.set()
+
+    def acknowledge(self, settled: Sequence[Report]) -> None:
+        self.offered.difference_update(report.ref for report in settled if report.final)
+        numbers = tuple(report.number for report in settled if report.number is not None)
+        if numbers:
+            self.send(Ack(numbers=numbers))
+
+    async def outgoing(self) -> list[ServerMessage]:
+        """Everything queued since the last call; waits when there is nothing."""
+        await self._wake.wait()
+        self._wake.clear()
+        messages, self._out = self._out, []
+        return messages

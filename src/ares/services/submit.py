@@ -1,0 +1,301 @@
+"""Submission: one transaction writes the request id, the specification, the state and the first event.
+
+What a client was told is durable. A request id seen before gives the same job, or a conflict if the
+payload differs; the truth of that is the `/requests` record of the same transaction.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ares.core import keys
+from ares.core.admit.arrays import indices
+from ares.core.admit.decide import decide
+from ares.core.admit.dedup import Conflict, New, Replayed, payload_sha256, resolve
+from ares.core.admit.verdict import Rejected as NotAdmitted
+from ares.core.run.inputs import Context, Stepped
+from ares.core.run.lifecycle import begin
+from ares.model.access import Principal
+from ares.model.base import Record, RequestId
+from ares.model.job import JobSpec
+from ares.model.state import ArrayRecord, RequestRecord
+from ares.ports.clock import Clock, Rng
+from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Get, Op, Put, Store, StoreError, Unknown
+from ares.ports.telemetry import Telemetry
+from ares.services.ids import job_id
+from ares.services.view import View
+
+_UNKNOWN_TRIES = 5
+_UNKNOWN_PAUSE_S = 0.1
+_OPS_PER_TASK = 2
+
+
+class SubmitRequest(Record, frozen=True):
+    """One job to submit. Without a request id a repeat makes a second job."""
+
+    spec: JobSpec
+    request_id: RequestId | None = None
+    # W3C traceparent of the caller, if any.
+    trace: str = ""
+    retry_of: str | None = None
+    manual_retries: int = 0
+
+
+class Submitted(Record, frozen=True):
+    job: str
+    replayed: bool
+    tasks: int = 1
+
+
+class Rejected(Record, frozen=True):
+    """Nothing was changed. `code` is stable; `fix` says what to do next."""
+
+    code: str
+    message: str
+    fix: str = ""
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An admitted request, encoded: `ops` are written only if `compares` hold."""
+
+    request: SubmitRequest
+    digest: str
+    job: str
+    ops: tuple[Op, ...]
+    compares: tuple[Compare, ...]
+    array: ArrayRecord | None = None
+
+
+_BUSY = Rejected(
+    code="store-unavailable",
+    message="the store did not answer, so the job was not acknowledged",
+    fix="send the same request again with the same request id: it will not be doubled",
+    retry_after_s=1.0,
+)
+
+
+class Submit:
+    """Admits and writes batches; concurrent batches share transactions and fsyncs."""
+
+    def __init__(
+        self, store: Store, view: View, clock: Clock, rng: Rng, telemetry: Telemetry, epoch: int, queue_max: int
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._epoch = epoch
+        self._queue_max = queue_max
+        self._encode = msgspec.json.Encoder().encode
+
+    async def submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Rejected]:
+        """One outcome per request, in order."""
+        outcomes: dict[int, Submitted | Rejected] = {}
+        drafts: list[tuple[int, _Draft]] = []
+        repeats: list[int] = []
+        seen: set[str] = set()
+        for place, request in enumerate(requests):
+            if request.request_id is not None and request.request_id in seen:
+                repeats.append(place)
+                continue
+            if request.request_id is not None:
+                seen.add(request.request_id)
+            drafted = self._draft(who, request)
+            if isinstance(drafted, Rejected):
+                outcomes[place] = drafted
+            else:
+                drafts.append((place, drafted))
+        for settled in await asyncio.gather(*(self._write_pack(pack) for pack in _pack(drafts))):
+            outcomes.update(settled)
+        for place in repeats:
+            outcomes[place] = (await self.submit(who, [requests[place]]))[0]
+        for outcome in outcomes.values():
+            self._telemetry.count("ares_submissions_total", 1, _label(outcome))
+        return [outcomes[place] for place in range(len(requests))]
+
+    # ---- deciding
+
+    def _draft(self, who: Principal, request: SubmitRequest) -> _Draft | Rejected:
+        admitted = decide(request.spec)
+        if isinstance(admitted, NotAdmitted):
+            return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix)
+        kept = len(self._view.entries)
+        if kept >= self._queue_max:
+            return Rejected(
+                code="queue-full",
+                message=f"{kept} jobs are kept, the limit is {self._queue_max}",
+                fix="wait until finished jobs are removed by retention, or raise limits.jobs_max",
+                retry_after_s=5.0,
+            )
+        digest = payload_sha256(request.spec)
+        new_id = job_id(self._rng)
+        spec_op = Put(keys.job(who.tenant, new_id), self._encode(admitted.spec))
+        compares, request_ops = self._claim(who, request, digest, new_id)
+        trace = self._telemetry.new_trace(request.trace)
+        if admitted.indices is not None:
+            array = ArrayRecord(
+                id=new_id,
+                tenant=who.tenant,
+                name=request.spec.name,
+                indices=admitted.spec.array or "",
+                tasks=len(admitted.indices),
+                submitted_by=who.token_id,
+                trace=trace,
+                submitted_at=self._clock.wall(),
+            )
+            header = Put(keys.array(who.tenant, new_id), self._encode(array))
+            return _Draft(request, digest, new_id, (*request_ops, spec_op, header), compares, array=array)
+        begun = begin(
+            id=new_id,
+            tenant=who.tenant,
+            spec=admitted.spec,
+            name=admitted.spec.name,
+            submitted_by=who.token_id,
+            trace=trace,
+            context=self._context(),
+            retry_of=request.retry_of,
+            manual_retries=request.manual_retries,
+        )
+        return _Draft(request, digest, new_id, (*request_ops, spec_op, *self._begin_ops(begun)), compares)
+
+    def _claim(
+        self, who: Principal, request: SubmitRequest, digest: str, new_id: str
+    ) -> tuple[tuple[Compare, ...], tuple[Op, ...]]:
+        """The part of the transaction that makes a request id take effect once."""
+        if request.request_id is None:
+            # The fresh id stands in: after an unknown outcome the same bytes can be sent again safely.
+            return (Compare(keys.job(who.tenant, new_id), "mod_revision", 0),), ()
+        key = keys.request(who.tenant, request.request_id)
+        record = RequestRecord(job=new_id, payload_sha256=digest)
+        return (Compare(key, "mod_revision", 0),), (Put(key, self._encode(record)),)
+
+    def _begin_ops(self, begun: Stepped) -> tuple[Op, ...]:
+        state = begun.state
+        puts = [Put(keys.event(e.tenant, e.job, e.seq), self._encode(e)) for e in begun.events]
+        return (Put(keys.state(state.tenant, state.id), self._encode(state)), *puts)
+
+    def _context(self) -> Context:
+        return Context(now=self._clock.wall(), jitter=0.0, epoch=self._epoch)
+
+    # ---- writing
+
+    async def _write_pack(self, pack: list[tuple[int, _Draft]]) -> dict[int, Submitted | Rejected]:
+        if len(pack) > 1:
+            written = await self._txn([draft for _, draft in pack])
+            if isinstance(written, Committed) and written.succeeded:
+                return {place: Submitted(job=draft.job, replayed=False) for place, draft in pack}
+        alone = await asyncio.gather(*(self._write_alone(draft) for _, draft in pack))
+        return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
+
+    async def _write_alone(self, draft: _Draft) -> Submitted | Rejected:
+        for _ in range(_UNKNOWN_TRIES):
+            written = await self._txn([draft])
+            if isinstance(written, Committed):
+                return await self._settle(draft, written)
+            await self._clock.sleep(_UNKNOWN_PAUSE_S)
+        return _BUSY
+
+    async def _txn(self, drafts: Sequence[_Draft]) -> Committed | Unknown:
+        compares = [compare for draft in drafts for compare in draft.compares]
+        alone = drafts[0] if len(drafts) == 1 else None
+        otherwise = [Get(compare.key) for compare in alone.compares] if alone is not None else []
+        began = self._clock.monotonic()
+        try:
+            written = await self._store.txn(compares, [op for draft in drafts for op in draft.ops], otherwise)
+        except StoreError as error:
+            return Unknown(str(error))
+        self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "submit")
+        return written
+
+    async def _settle(self, draft: _Draft, written: Committed) -> Submitted | Rejected:
+        if written.succeeded or draft.request.request_id is None:
+            return await self._created(draft)
+        kv = written.gets[0]
+        seen = None if kv is None else msgspec.json.decode(kv.value, type=RequestRecord)
+        match resolve(seen, draft.digest):
+            case Replayed(job=job):
+                # Our own id: an earlier try of this very call had landed.
+                return await self._created(draft) if job == draft.job else self._replayed(job)
+            case Conflict():
+                return Rejected(
+                    code="request-conflict",
+                    message="this request id was already used with a different payload",
+                    fix="use a new request id for a new job, or send the first payload again",
+                )
+            case New():
+                return _BUSY
+
+    def _replayed(self, job: str) -> Submitted:
+        array = self._view.arrays.get(job)
+        return Submitted(job=job, replayed=True, tasks=1 if array is None else array.tasks)
+
+    async def _created(self, draft: _Draft) -> Submitted:
+        if draft.array is None:
+            return Submitted(job=draft.job, replayed=False)
+        # The array is durable already; should this fail, the leader finishes its tasks.
+        with contextlib.suppress(StoreError):
+            await self.expand(draft.array)
+        return Submitted(job=draft.job, replayed=False, tasks=draft.array.tasks)
+
+    # ---- arrays
+
+    async def expand(self, array: ArrayRecord) -> None:
+        """Creates the tasks that do not exist yet, then marks the array as whole. Safe to repeat."""
+        wanted = indices(array.indices)
+        assert isinstance(wanted, tuple), f"array {array.id} was admitted with bad indices {array.indices!r}"
+        kv = await self._store.get(keys.job(array.tenant, array.id))
+        assert kv is not None, f"array {array.id} has no specification"
+        spec = self._view.decode_spec(kv.value)
+        step = TXN_OPS_MAX // _OPS_PER_TASK
+        chunks = [wanted[start : start + step] for start in range(0, len(wanted), step)]
+        await asyncio.gather(*(self._expand_chunk(array, spec, chunk) for chunk in chunks))
+        done = msgspec.structs.replace(array, expanded=True)
+        await self._store.txn([], [Put(keys.array(array.tenant, array.id), self._encode(done))])
+
+    async def _expand_chunk(self, array: ArrayRecord, spec: JobSpec, chunk: Sequence[int]) -> None:
+        begun = [self._begin_task(array, spec, index) for index in chunk]
+        absent = [Compare(keys.state(array.tenant, b.state.id), "mod_revision", 0) for b in begun]
+        written = await self._store.txn(absent, [op for b in begun for op in self._begin_ops(b)])
+        if isinstance(written, Committed) and written.succeeded:
+            return
+        if len(chunk) > 1:
+            for index in chunk:
+                await self._expand_chunk(array, spec, [index])
+
+    def _begin_task(self, array: ArrayRecord, spec: JobSpec, index: int) -> Stepped:
+        return begin(
+            id=f"{array.id}_{index}",
+            tenant=array.tenant,
+            spec=spec,
+            name=array.name,
+            submitted_by=array.submitted_by,
+            trace=array.trace,
+            context=Context(now=array.submitted_at, jitter=0.0, epoch=self._epoch),
+            array=array.id,
+            index=index,
+        )
+
+
+def _label(outcome: Submitted | Rejected) -> str:
+    if isinstance(outcome, Rejected):
+        return "rejected"
+    return "replayed" if outcome.replayed else "created"
+
+
+def _pack(drafts: Sequence[tuple[int, _Draft]]) -> list[list[tuple[int, _Draft]]]:
+    """Groups requests into transactions within the store's limits. Arrays go alone."""
+    packs: list[list[tuple[int, _Draft]]] = []
+    ops = TXN_OPS_MAX + 1
+    for place, draft in drafts:
+        ops += len(draft.ops)
+        if ops > TXN_OPS_MAX or draft.array is not None:
+            packs.append([])
+            ops = len(draft.ops) if draft.array is None else TXN_OPS_MAX + 1
+        packs[-1].append((place, draft))
+    return packs

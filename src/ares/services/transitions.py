@@ -1,0 +1,219 @@
+"""Writes transitions: the only path by which a job's state of record changes after submission.
+
+Each change is stepped by the pure core and written in a transaction that compares the revision the
+decision was made from, so check and write are one act. Many changes share a transaction; when one
+of them lost a race the others are tried again alone.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ares.core import keys
+from ares.core.run.inputs import Context, Input, Refused, Stepped
+from ares.core.run.lifecycle import step
+from ares.model.job import JobSpec
+from ares.model.state import TERMINAL, Job, JobState
+from ares.ports.clock import Clock, Rng
+from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Op, Put, Delete, Store, StoreUnavailable, Unknown
+from ares.ports.telemetry import Telemetry
+from ares.services.view import Entry, View
+
+_RACES_MAX = 20
+_UNKNOWN_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Inputs for one job, in order. `guards` must hold in the same transaction."""
+
+    job: str
+    tenant: str
+    inputs: tuple[Input, ...]
+    guards: tuple[Compare, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The change is durable. `refused` holds the inputs that had nothing to say any more."""
+
+    before: JobState
+    state: JobState
+    refused: tuple[Refused, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoSuchJob:
+    """The job's record does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardFailed:
+    """A guard no longer holds: whoever asked has lost the right to ask."""
+
+
+Outcome = Written | Refused | NoSuchJob | GuardFailed
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A stepped change, encoded and ready to be compared and written."""
+
+    change: Change
+    entry: Entry
+    state: JobState
+    value: bytes
+    ops: tuple[Op, ...]
+    refused: tuple[Refused, ...]
+
+    @property
+    def compares(self) -> tuple[Compare, ...]:
+        key = keys.state(self.change.tenant, self.change.job)
+        return (Compare(key, "mod_revision", self.entry.mod_revision), *self.change.guards)
+
+
+class Transitions:
+    """`apply` is safe to call from anywhere, concurrently, for the same job."""
+
+    def __init__(self, store: Store, view: View, clock: Clock, rng: Rng, telemetry: Telemetry, epoch: int) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._encode = msgspec.json.Encoder().encode
+        self.epoch = epoch
+
+    async def apply(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Returns when every change is durable or decided against."""
+        outcomes: dict[int, Outcome] = {}
+        drafts: list[tuple[int, _Draft]] = []
+        for place, change in enumerate(changes):
+            drafted = self._draft(change, self._view.entries.get(change.job))
+            if isinstance(drafted, _Draft):
+                drafts.append((place, drafted))
+            elif drafted is None or isinstance(drafted, Refused):
+                # The view may lag: a "no" is only final when read from the store.
+                outcomes[place] = await self._apply_alone(change)
+            else:
+                outcomes[place] = drafted
+        packs = _pack(drafts)
+        for settled in await asyncio.gather(*(self._apply_pack(pack) for pack in packs)):
+            outcomes.update(settled)
+        return [outcomes[place] for place in range(len(changes))]
+
+    # ---- deciding
+
+    def _draft(self, change: Change, entry: Entry | None, spec: JobSpec | None = None) -> _Draft | Refused | None:
+        """None when the job is not known here."""
+        spec = spec or (self._view.spec(entry.state) if entry is not None else None)
+        if entry is None or spec is None:
+            return None
+        state, ops, refused = entry.state, list[Op](), list[Refused]()
+        for what in change.inputs:
+            context = Context(now=self._clock.wall(), jitter=self._rng.uniform(), epoch=self.epoch)
+            stepped = step(Job(spec=spec, state=state), what, context)
+            if isinstance(stepped, Refused):
+                refused.append(stepped)
+                continue
+            state = stepped.state
+            ops += self._ops(stepped)
+        if state is entry.state:
+            return refused[0]
+        value = self._encode(state)
+        ops.append(Put(keys.state(state.tenant, state.id), value))
+        if state.phase in TERMINAL and state.id in self._view.progress:
+            ops.append(Delete(keys.progress(state.tenant, state.id)))
+        return _Draft(change, entry, state, value, tuple(ops), tuple(refused))
+
+    def _ops(self, stepped: Stepped) -> list[Op]:
+        ops: list[Op] = [Put(keys.event(e.tenant, e.job, e.seq), self._encode(e)) for e in stepped.events]
+        if stepped.result is not None:
+            ops.append(Put(keys.result(stepped.state.tenant, stepped.state.id), self._encode(stepped.result)))
+        return ops
+
+    # ---- writing
+
+    async def _apply_pack(self, pack: list[tuple[int, _Draft]]) -> dict[int, Outcome]:
+        written = await self._write([draft for _, draft in pack])
+        if isinstance(written, Committed) and written.succeeded:
+            return {place: Written(draft.entry.state, draft.state, draft.refused) for place, draft in pack}
+        alone = await asyncio.gather(
+            *(self._apply_alone(draft.change, draft, isinstance(written, Unknown)) for _, draft in pack)
+        )
+        return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
+
+    async def _write(self, drafts: Sequence[_Draft]) -> Committed | Unknown:
+        compares = tuple(dict.fromkeys(compare for draft in drafts for compare in draft.compares))
+        began = self._clock.monotonic()
+        written = await self._store.txn(compares, [op for draft in drafts for op in draft.ops])
+        self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "txn")
+        if isinstance(written, Committed) and written.succeeded:
+            self._view.learn((draft.state, written.revision) for draft in drafts)
+            self._count(drafts)
+        return written
+
+    def _count(self, drafts: Sequence[_Draft]) -> None:
+        for draft in drafts:
+            if draft.state.phase != draft.entry.state.phase:
+                self._telemetry.count("ares_jobs_total", 1, draft.state.phase)
+
+    async def _apply_alone(self, change: Change, tried: _Draft | None = None, unknown: bool = False) -> Outcome:
+        """Reads the truth, steps again and writes, until the change lands or is refused."""
+        for _ in range(_RACES_MAX):
+            entry, spec = await self._read(change)
+            if entry is None or spec is None:
+                return NoSuchJob()
+            if unknown and tried is not None and self._encode(entry.state) == tried.value:
+                return Written(tried.entry.state, tried.state, tried.refused)
+            if not await self._guards_hold(change):
+                return GuardFailed()
+            # After an unknown outcome the very same bytes are offered again: they can land only once.
+            same = unknown and tried is not None and entry.mod_revision == tried.entry.mod_revision
+            drafted = tried if same else self._draft(change, entry, spec)
+            if not isinstance(drafted, _Draft):
+                return drafted if drafted is not None else NoSuchJob()
+            written = await self._write([drafted])
+            if isinstance(written, Committed) and written.succeeded:
+                return Written(drafted.entry.state, drafted.state, drafted.refused)
+            tried, unknown = drafted, isinstance(written, Unknown)
+            if unknown:
+                await self._clock.sleep(_UNKNOWN_PAUSE_S)
+        raise StoreUnavailable(f"job {change.job}: lost {_RACES_MAX} races in a row; try again")
+
+    async def _read(self, change: Change) -> tuple[Entry | None, JobSpec | None]:
+        kv = await self._store.get(keys.state(change.tenant, change.job))
+        if kv is None:
+            return None, None
+        state = msgspec.json.decode(kv.value, type=JobState)
+        spec = self._view.spec(state)
+        if spec is None:
+            stored = await self._store.get(keys.job(state.tenant, state.array or state.id))
+            spec = None if stored is None else self._view.decode_spec(stored.value)
+        return Entry(state, kv.mod_revision, kv.create_revision), spec
+
+    async def _guards_hold(self, change: Change) -> bool:
+        for guard in change.guards:
+            kv = await self._store.get(guard.key)
+            found = 0 if kv is None else getattr(kv, guard.target)
+            if found != guard.equals:
+                return False
+        return True
+
+
+def _pack(drafts: Sequence[tuple[int, _Draft]]) -> list[list[tuple[int, _Draft]]]:
+    """Groups drafts of different jobs into transactions within the store's limits."""
+    packs: list[list[tuple[int, _Draft]]] = []
+    ops = compares = TXN_OPS_MAX + 1
+    jobs: set[str] = set()
+    for place, draft in drafts:
+        ops += len(draft.ops)
+        compares += len(draft.compares)
+        if ops > TXN_OPS_MAX or compares > TXN_OPS_MAX or draft.change.job in jobs:
+            packs.append([])
+            ops, compares, jobs = len(draft.ops), len(draft.compares), set()
+        packs[-1].append((place, draft))
+        jobs.add(draft.change.job)
+    return packs

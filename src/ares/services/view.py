@@ -1,0 +1,314 @@
+"""An in-memory replica of the store, kept current by one watch.
+
+Reads that must be linearizable call `catch_up` first. Writers decide from the view and are
+protected by comparing the revision the view gave them.
+"""
+
+import asyncio
+import contextlib
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+
+from ares.core import keys
+from ares.model.access import TokenRecord
+from ares.model.job import JobSpec
+from ares.model.node import NodeLease, NodeRecord
+from ares.model.state import BOUND, TERMINAL, ArrayRecord, JobState, LeaderRecord, ProgressRecord
+from ares.ports.clock import Clock
+from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreError
+
+log = structlog.get_logger()
+
+_SPECS_DECODED_MAX = 4096
+_RECONNECT_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A job's state with the revisions a compare-and-swap needs."""
+
+    state: JobState
+    mod_revision: int
+    create_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEntry:
+    """A node's lease and when this process saw it change, by the monotonic clock."""
+
+    lease: NodeLease
+    mod_revision: int
+    seen_at: float
+
+
+@dataclass(slots=True)
+class Delta:
+    """What one batch of changes did to the view."""
+
+    states: list[tuple[JobState | None, Entry]] = field(default_factory=list[tuple[JobState | None, Entry]])
+    removed: list[JobState] = field(default_factory=list[JobState])
+    nodes: set[str] = field(default_factory=set[str])
+    leases: set[str] = field(default_factory=set[str])
+    events: list[KV] = field(default_factory=list[KV])
+    leader: bool = False
+    relisted: bool = False
+
+
+Listener = Callable[[Delta], None]
+
+
+class View:
+    """Everything the services read. Mutated only by `_apply` and `learn`."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._listeners: list[Listener] = []
+        self._moved = asyncio.Event()
+        self._decode_state = msgspec.json.Decoder(JobState).decode
+        self._decode_spec = msgspec.json.Decoder(JobSpec).decode
+        self._decode_lease = msgspec.json.Decoder(NodeLease).decode
+        self._decoded_specs: dict[bytes, JobSpec] = {}
+        self._appliers: dict[str, Callable[[Change, Delta], None]] = {
+            keys.STATE: self._apply_state,
+            keys.JOBS: self._apply_spec,
+            keys.EVENTS: self._apply_event,
+            keys.LEASES: self._apply_lease,
+            keys.NODES: self._apply_node,
+            keys.TOKENS: self._apply_token,
+            keys.ARRAYS: self._apply_array,
+            keys.PROGRESS: self._apply_progress,
+            keys.LEADER: self._apply_leader,
+        }
+        self.connected = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self.revision = 0
+        self.entries: dict[str, Entry] = {}
+        self.specs: dict[str, bytes] = {}
+        self.order: dict[str, list[tuple[int, str]]] = {}
+        self.by_node: dict[str, set[str]] = {}
+        self.by_array: dict[str, list[str]] = {}
+        self.nodes: dict[str, NodeRecord] = {}
+        self.leases: dict[str, LeaseEntry] = {}
+        self.tokens: dict[str, TokenRecord] = {}
+        self.arrays: dict[str, ArrayRecord] = {}
+        self.progress: dict[str, ProgressRecord] = {}
+        self.leader: LeaderRecord | None = None
+        self.leader_revisions = (0, 0)
+
+    # ---- reading
+
+    def spec(self, state: JobState) -> JobSpec | None:
+        """The job's specification while the job is live; finished ones are read from the store."""
+        raw = self.specs.get(state.array or state.id)
+        return None if raw is None else self.decode_spec(raw)
+
+    def decode_spec(self, raw: bytes) -> JobSpec:
+        """Equal specifications share one decoded value: bursts of like jobs cost one decode."""
+        spec = self._decoded_specs.get(raw)
+        if spec is None:
+            if len(self._decoded_specs) >= _SPECS_DECODED_MAX:
+                self._decoded_specs.clear()
+            spec = self._decoded_specs[raw] = self._decode_spec(raw)
+        return spec
+
+    def lease_age_s(self, node: str) -> float | None:
+        entry = self.leases.get(node)
+        return None if entry is None else self._clock.monotonic() - entry.seen_at
+
+    def subscribe(self, listener: Listener) -> None:
+        """`listener` runs after each batch of changes, in the order of subscription."""
+        self._listeners.append(listener)
+
+    async def catch_up(self) -> None:
+        """Returns when the view holds everything committed before the call."""
+        await self.reach(await self._store.revision())
+
+    async def reach(self, revision: int) -> None:
+        while self.revision < revision:
+            self._moved.clear()
+            await self._moved.wait()
+
+    # ---- following the store
+
+    async def run(self) -> None:
+        """Lists, watches, and starts over whenever the history is gone or the store was away."""
+        while True:
+            try:
+                await self._relist()
+                await self._watch()
+            except StoreError as error:
+                log.warning("view.disconnected", error=str(error))
+            self.connected = False
+            await self._clock.sleep(_RECONNECT_S)
+
+    async def _relist(self) -> None:
+        """Lists kind by kind; the watch then starts at the oldest page and repeats what moved meanwhile."""
+        pages = [await self._store.range(kind) for kind in self._appliers if kind != keys.EVENTS]
+        seen_before = self.leases
+        self._clear()
+        delta = Delta(relisted=True)
+        for page in pages:
+            for kv in sorted(page.kvs, key=lambda kv: kv.create_revision):
+                self._apply_one(Change(kv), delta)
+        self._keep_lease_ages(seen_before)
+        self.revision = min(page.revision for page in pages)
+        self.connected = True
+        self._publish(delta)
+
+    def _keep_lease_ages(self, before: dict[str, LeaseEntry]) -> None:
+        """A relist is no renewal: an unchanged lease keeps the age it had."""
+        for node, entry in self.leases.items():
+            old = before.get(node)
+            if old is not None and old.mod_revision == entry.mod_revision:
+                self.leases[node] = old
+
+    async def _watch(self) -> None:
+        stream = self._store.watch(keys.ROOT, self.revision + 1)
+        async with contextlib.aclosing(stream):  # pyright: ignore[reportArgumentType]
+            async for item in stream:
+                if isinstance(item, Compacted):
+                    return
+                self._apply(item)
+
+    def _apply(self, batch: Changes) -> None:
+        delta = Delta()
+        for change in batch.changes:
+            self._apply_one(change, delta)
+        self.revision = max(self.revision, batch.revision)
+        self._publish(delta)
+
+    def _publish(self, delta: Delta) -> None:
+        for listener in self._listeners:
+            listener(delta)
+        self._moved.set()
+
+    def _apply_one(self, change: Change, delta: Delta) -> None:
+        applier = self._appliers.get(keys.kind_of(change.kv.key))
+        if applier is not None:
+            applier(change, delta)
+
+    # ---- one method per kind of key
+
+    def learn(self, written: Iterable[tuple[JobState, int]]) -> None:
+        """Takes in states this process just committed, ahead of the watch that will repeat them."""
+        delta = Delta()
+        for state, revision in written:
+            self._put_state(state, revision, revision, delta)
+        if delta.states:
+            self._publish(delta)
+
+    def _apply_state(self, change: Change, delta: Delta) -> None:
+        kv = change.kv
+        if change.deleted:
+            self._drop_state(kv.key.rsplit("/", 1)[1], delta)
+            return
+        known = self.entries.get(kv.key.rsplit("/", 1)[1])
+        if known is not None and known.mod_revision >= kv.mod_revision:
+            return
+        self._put_state(self._decode_state(kv.value), kv.mod_revision, kv.create_revision, delta)
+
+    def _put_state(self, state: JobState, mod_revision: int, create_revision: int, delta: Delta) -> None:
+        known = self.entries.get(state.id)
+        if known is not None:
+            if known.mod_revision >= mod_revision:
+                return
+            create_revision = known.create_revision
+        else:
+            insort(self.order.setdefault(state.tenant, []), (create_revision, state.id))
+            if state.array is not None:
+                self.by_array.setdefault(state.array, []).append(state.id)
+        entry = Entry(state, mod_revision, create_revision)
+        self.entries[state.id] = entry
+        previous = None if known is None else known.state
+        self._index_nodes(previous, state)
+        if state.phase in TERMINAL and state.array is None:
+            self.specs.pop(state.id, None)
+        delta.states.append((previous, entry))
+
+    def _index_nodes(self, before: JobState | None, after: JobState) -> None:
+        if before is not None and holds(before):
+            for placement in before.placements:
+                self.by_node[placement.node].discard(after.id)
+        if holds(after):
+            for placement in after.placements:
+                self.by_node.setdefault(placement.node, set()).add(after.id)
+
+    def _drop_state(self, job_id: str, delta: Delta) -> None:
+        entry = self.entries.pop(job_id, None)
+        if entry is None:
+            return
+        order = self.order[entry.state.tenant]
+        del order[bisect_left(order, (entry.create_revision, job_id))]
+        self.specs.pop(job_id, None)
+        delta.removed.append(entry.state)
+
+    def _apply_spec(self, change: Change, delta: Delta) -> None:
+        job_id = change.kv.key.rsplit("/", 1)[1]
+        if change.deleted:
+            self.specs.pop(job_id, None)
+            return
+        entry = self.entries.get(job_id)
+        if entry is None or entry.state.phase not in TERMINAL:
+            self.specs[job_id] = change.kv.value
+
+    def _apply_event(self, change: Change, delta: Delta) -> None:
+        if not change.deleted:
+            delta.events.append(change.kv)
+
+    def _apply_lease(self, change: Change, delta: Delta) -> None:
+        node = change.kv.key.removeprefix(keys.LEASES)
+        delta.leases.add(node)
+        if change.deleted:
+            self.leases.pop(node, None)
+            return
+        lease = self._decode_lease(change.kv.value)
+        self.leases[node] = LeaseEntry(lease, change.kv.mod_revision, self._clock.monotonic())
+
+    def _apply_node(self, change: Change, delta: Delta) -> None:
+        name = change.kv.key.removeprefix(keys.NODES)
+        delta.nodes.add(name)
+        if change.deleted:
+            self.nodes.pop(name, None)
+            return
+        self.nodes[name] = msgspec.json.decode(change.kv.value, type=NodeRecord)
+
+    def _apply_token(self, change: Change, delta: Delta) -> None:
+        token_id = change.kv.key.removeprefix(keys.TOKENS)
+        if change.deleted:
+            self.tokens.pop(token_id, None)
+            return
+        self.tokens[token_id] = msgspec.json.decode(change.kv.value, type=TokenRecord)
+
+    def _apply_array(self, change: Change, delta: Delta) -> None:
+        array_id = change.kv.key.rsplit("/", 1)[1]
+        if change.deleted:
+            self.arrays.pop(array_id, None)
+            return
+        self.arrays[array_id] = msgspec.json.decode(change.kv.value, type=ArrayRecord)
+
+    def _apply_progress(self, change: Change, delta: Delta) -> None:
+        job_id = change.kv.key.rsplit("/", 1)[1]
+        if change.deleted:
+            self.progress.pop(job_id, None)
+            return
+        self.progress[job_id] = msgspec.json.decode(change.kv.value, type=ProgressRecord)
+
+    def _apply_leader(self, change: Change, delta: Delta) -> None:
+        delta.leader = True
+        if change.deleted:
+            self.leader, self.leader_revisions = None, (0, 0)
+            return
+        self.leader = msgspec.json.decode(change.kv.value, type=LeaderRecord)
+        self.leader_revisions = (change.kv.create_revision, change.kv.mod_revision)
+
+
+def holds(state: JobState) -> bool:
+    """Whether the job occupies its placements: running, or revoked and not yet confirmed dead."""
+    return state.phase in BOUND or state.lingering
