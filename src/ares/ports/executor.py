@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from ares.model.node import Containment
@@ -9,7 +10,10 @@ from ares.model.node import Containment
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything needed to start one attempt's rank. Output goes to `log_path`, appended."""
+    """Everything needed to start one attempt's rank. Output goes to `log_path`, appended.
+
+    `deadline` is a reading of `Clock.monotonic`: whoever holds the process kills it then, without
+    the agent's help, so that a frozen agent's jobs die when their right to run ends."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -20,6 +24,7 @@ class Launch:
     file_bytes_max: int
     processes_max: int
     open_files_max: int
+    deadline: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class Finished:
     oom: bool
     max_rss_mib: int
     cpu_s: float
+    # Killed because its deadline passed.
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,8 @@ class CannotStart:
     """The process never ran: no such command, no permission, no such directory."""
 
     message: str
+    # Its deadline had passed already.
+    expired: bool = False
 
 
 class Running(Protocol):
@@ -52,6 +61,10 @@ class Running(Protocol):
 
     def kill(self) -> None:
         """SIGKILL to every process of the attempt."""
+        ...
+
+    def extend(self, deadline: float) -> None:
+        """Moves the deadline given at the start."""
         ...
 
     def on_finished(self, callback: Callable[[Finished], None]) -> None: ...

@@ -1,0 +1,1 @@
+"""Runs attempts as local processes, each contained so that nothing outlives it."""

@@ -1,0 +1,64 @@
+"""Ends processes an earlier incarnation of the agent left, and no others: pids are reused."""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ares.adapters.executors.warden import kernel
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_WAIT_TRIES = 500
+_WAIT_PAUSE_S = 0.01
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Processes of one incarnation: pid and start time in clock ticks since boot."""
+
+    boot_id: str
+    processes: tuple[tuple[int, int], ...]
+
+
+def started_at(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The name, in parentheses, may hold anything.
+    return int(text.rpartition(b")")[2].split()[19])
+
+
+def write(path: Path, pids: Iterable[int]) -> None:
+    processes = tuple((pid, start) for pid in pids if (start := started_at(pid)) is not None)
+    draft = path.with_suffix(".new")
+    draft.write_bytes(msgspec.json.encode(Record(boot_id=_BOOT_ID.read_text().strip(), processes=processes)))
+    draft.replace(path)
+
+
+def end(path: Path) -> tuple[int, ...]:
+    """Kills what the record names and is still the same process, and all below it. Returns the pids killed."""
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=Record)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return ()
+    if record.boot_id != _BOOT_ID.read_text().strip():
+        return ()
+    roots = [pid for pid, start in record.processes if started_at(pid) == start]
+    victims = {pid: started_at(pid) for root in roots for pid in (root, *kernel.descendants(root))}
+    for pid in victims:
+        kernel.kill(pid)
+    for _ in range(_WAIT_TRIES):
+        if not any(_lives(pid, start) for pid, start in victims.items()):
+            break
+        time.sleep(_WAIT_PAUSE_S)
+    return tuple(victims)
+
+
+def _lives(pid: int, start: int | None) -> bool:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in (b"Z", b"X") and int(fields[19]) == start

@@ -1,0 +1,249 @@
+"""The executor: a pool of slots, grown on demand, that attempts run in."""
+
+import asyncio
+import fcntl
+import hashlib
+import marshal
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Final, Literal
+
+import structlog
+
+from ares.adapters.executors import cgroups, leftovers
+from ares.adapters.executors.process import Answer, Slot
+from ares.model.node import Containment
+from ares.ports.executor import CannotStart, Launch, Running
+
+Contain = Literal["best", "none"]
+
+_WARDEN: Final = Path(__file__).parent / "warden"
+_HELLO_TIMEOUT_S: Final = 10.0
+_END_TIMEOUT_S: Final = 10.0
+# Short attempts free their slots sooner than new ones open; long ones let the pool grow without bound.
+_OPENING_MAX: Final = 4
+_IDLE_MAX: Final = 64
+# After this many slots died while opening, waiting attempts are refused instead of tried forever.
+_FAILED_OPENINGS_MAX: Final = 8
+
+_log = structlog.get_logger(__name__)
+
+
+class ExecutorBusy(Exception):
+    """Another live agent uses this state directory."""
+
+
+class LocalExecutor:
+    """Runs attempts on this machine (`ports.executor.Executor`)."""
+
+    def __init__(self, state_dir: Path, *, contain: Contain = "best", limits: bool = True) -> None:
+        self._folder = state_dir / "executor"
+        self._contain: Contain = contain
+        self._limits = limits
+        self._lock = -1
+        self._cgroups: cgroups.Cgroups | None = None
+        self._containment: Containment = "none"
+        self._warden: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._slots: dict[int, Slot] = {}
+        self._idle: list[Slot] = []
+        # Asked for, and arrived but not yet ready.
+        self._opening: deque[int] = deque()
+        self._unready = 0
+        self._failed_openings = 0
+        self._waiting: deque[tuple[Launch, Answer]] = deque()
+        self._closed = False
+        self._restart: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._take_lock()
+        if killed := leftovers.end(self._record):
+            _log.info("ended leftovers of an earlier agent", pids=killed)
+        name = "ares-" + hashlib.sha256(os.fsencode(self._folder.resolve())).hexdigest()[:12]
+        self._cgroups = cgroups.discover(name) if self._limits else None
+        if self._cgroups is not None:
+            self._cgroups.remove_leftovers()
+        try:
+            await self._start_warden()
+        except OSError:
+            if self._contain == "none":
+                raise
+            self._contain = "none"
+            await self._start_warden()
+
+    def isolation(self) -> tuple[Containment, ...]:
+        """How attempts are contained, then how their limits are enforced."""
+        return (self._containment, self._cgroups.layout.version if self._cgroups else "none")
+
+    def start(self, launch: Launch) -> Awaitable[Running | CannotStart]:
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._waiting.append((launch, answer))
+        self._dispatch()
+        return answer
+
+    async def close(self) -> None:
+        self._closed = True
+        for slot in list(self._slots.values()):
+            slot.close()
+        self._slots.clear()
+        self._idle.clear()
+        self._refuse_waiting("the executor is shutting down")
+        self._drop_control()
+        if self._warden is not None:
+            await asyncio.to_thread(self._warden.wait, _END_TIMEOUT_S)
+        self._record.unlink(missing_ok=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    # ---- the warden
+
+    @property
+    def _record(self) -> Path:
+        return self._folder / "processes.json"
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = -1
+            raise ExecutorBusy(
+                f"another agent is running in {self._folder.parent}; stop it or choose another state directory"
+            ) from None
+
+    async def _start_warden(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._warden = self._popen_warden(theirs)
+        ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_HELLO_TIMEOUT_S):
+            hello = (await loop.sock_recv(ours, 64)).decode()
+        if not hello:
+            ours.close()
+            raise OSError("the warden ended before it was ready; its error output says why")
+        self._containment = "pid-namespace" if hello == "pid-namespace" else "none"
+        self._control = ours
+        loop.add_reader(ours.fileno(), self._control_readable)
+        self._write_record()
+
+    def _popen_warden(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        python = [sys.executable, "-I", "-S", "-X", "utf8", str(_WARDEN)]
+        return subprocess.Popen(
+            [*python, str(theirs.fileno()), self._contain],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def _drop_control(self) -> None:
+        if self._control is not None:
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._control.close()
+            self._control = None
+
+    def _control_readable(self) -> None:
+        assert self._control is not None
+        try:
+            data, fds, _, _ = socket.recv_fds(self._control, 4096, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, fds = b"", []
+        if not data:
+            self._warden_lost()
+        elif fds:
+            index = self._opening.popleft()
+            self._unready += 1
+            self._slots[index] = Slot(index, socket.socket(fileno=fds[0]), self)
+        else:
+            self._opening.popleft()
+            self._opening_failed(data.decode(errors="replace"))
+
+    def _warden_lost(self) -> None:
+        """Slots end with their warden, each by itself. Attempts still to start need another one."""
+        self._drop_control()
+        self._opening.clear()
+        _log.error("the warden ended; every attempt it held is gone")
+        self._opening_failed("the warden ended")
+        if not self._closed:
+            self._restart = asyncio.create_task(self._start_again())
+
+    async def _start_again(self) -> None:
+        if self._warden is not None:
+            await asyncio.to_thread(self._warden.wait, _END_TIMEOUT_S)
+        try:
+            await self._start_warden()
+        except (OSError, TimeoutError) as error:
+            self._refuse_waiting(f"the warden could not be started again: {error}")
+            return
+        self._dispatch()
+
+    # ---- slots
+
+    def _dispatch(self) -> None:
+        while self._waiting and self._idle:
+            launch, answer = self._waiting.popleft()
+            weight = self._cgroups.layout.cpu_weight(launch.cpu_milli) if self._cgroups else 0
+            self._idle.pop().launch(launch, weight, answer)
+        while self._control is not None and len(self._opening) + self._unready < min(_OPENING_MAX, len(self._waiting)):
+            self._ask_for_slot(self._control)
+
+    def _ask_for_slot(self, control: socket.socket) -> None:
+        taken = {*self._slots, *self._opening}
+        index = next(i for i in range(len(taken) + 1) if i not in taken)
+        group = self._cgroups.slot(index) if self._cgroups else cgroups.SlotGroup({}, ())
+        control.send(marshal.dumps((group.paths, group.folders)))
+        self._opening.append(index)
+
+    def slot_ready(self, slot: Slot) -> None:
+        self._unready -= 1
+        self._failed_openings = 0
+        self._write_record()
+        self.slot_idle(slot)
+
+    def slot_idle(self, slot: Slot, *, retire: bool = False) -> None:
+        if retire or len(self._idle) >= _IDLE_MAX:
+            self._forget(slot)
+            slot.close()
+        else:
+            self._idle.append(slot)
+        self._dispatch()
+
+    def slot_gone(self, slot: Slot, why: str) -> None:
+        self._forget(slot)
+        if not slot.pid:
+            self._unready -= 1
+            self._opening_failed(why or "it ended at once")
+        self._dispatch()
+
+    def _forget(self, slot: Slot) -> None:
+        self._slots.pop(slot.index, None)
+        if slot in self._idle:
+            self._idle.remove(slot)
+
+    def _opening_failed(self, why: str) -> None:
+        self._failed_openings += 1
+        _log.error("a slot could not be opened", why=why)
+        if self._failed_openings >= _FAILED_OPENINGS_MAX:
+            self._refuse_waiting(f"no process slot could be opened: {why}")
+
+    def _refuse_waiting(self, why: str) -> None:
+        while self._waiting:
+            answer = self._waiting.popleft()[1]
+            if not answer.done():
+                answer.set_result(CannotStart(why))
+
+    def _write_record(self) -> None:
+        pids = [slot.pid for slot in self._slots.values() if slot.pid]
+        leftovers.write(self._record, [*pids, *([self._warden.pid] if self._warden else [])])

@@ -1,0 +1,170 @@
+"""The agent's ends of a slot: the socket, and the attempt that runs in it."""
+
+import asyncio
+import contextlib
+import marshal
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from ares.adapters.executors.warden import wire
+from ares.ports.executor import CannotStart, Finished, Launch
+
+Answer = asyncio.Future["Process | CannotStart"]
+_ANCILLARY_BYTES = socket.CMSG_SPACE(wire.CREDENTIALS.size)
+LOST = Finished(code=None, signal=int(signal.SIGKILL), oom=False, max_rss_mib=0, cpu_s=0.0)
+
+
+class Process:
+    """One started attempt (`ports.executor.Running`)."""
+
+    def __init__(self, slot: "Slot", pid: int) -> None:
+        self._slot: Slot | None = slot
+        self.pid = pid
+        self._finished: Finished | None = None
+        self._callback: Callable[[Finished], None] | None = None
+
+    def signal(self, signum: int) -> None:
+        self._say(b"S" + bytes((signum,)))
+
+    def kill(self) -> None:
+        self._say(b"K")
+
+    def extend(self, deadline: float) -> None:
+        self._say(wire.DEADLINE.pack(b"D", deadline))
+
+    def on_finished(self, callback: Callable[[Finished], None]) -> None:
+        self._callback = callback
+        if self._finished is not None:
+            callback(self._finished)
+
+    def finish(self, finished: Finished) -> None:
+        self._slot = None
+        self._finished = finished
+        if self._callback is not None:
+            self._callback(finished)
+
+    def _say(self, message: bytes) -> None:
+        if self._slot is not None:
+            self._slot.say(message)
+
+
+class Pool(Protocol):
+    """Who slots belong to."""
+
+    def slot_ready(self, slot: "Slot") -> None: ...
+
+    def slot_idle(self, slot: "Slot", *, retire: bool = False) -> None: ...
+
+    def slot_gone(self, slot: "Slot", why: str) -> None: ...
+
+
+class Slot:
+    """The agent's end of one slot. Runs one attempt at a time."""
+
+    def __init__(self, index: int, sock: socket.socket, pool: Pool) -> None:
+        sock.setblocking(False)
+        self.index = index
+        self.pid = 0
+        self._sock = sock
+        self._pool = pool
+        self._answer: Answer | None = None
+        self._process: Process | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock.fileno(), self._readable)
+
+    def launch(self, launch: Launch, cpu_weight: int, answer: Answer) -> None:
+        limits = (launch.memory_mib, cpu_weight, launch.file_bytes_max, launch.processes_max, launch.open_files_max)
+        request = (list(launch.argv), dict(launch.env), launch.cwd, launch.log_path, limits, launch.deadline)
+        self._answer = answer
+        try:
+            self._sock.send(b"L" + marshal.dumps(request))
+        except OSError as error:
+            self._answered(CannotStart(f"cannot hand the command to its slot: {error.strerror}"))
+            self._pool.slot_idle(self, retire=True)
+
+    def say(self, message: bytes) -> None:
+        # A slot that is gone, or so stuck that its buffer is full, is dealt with when its socket ends.
+        with contextlib.suppress(OSError):
+            self._sock.send(message)
+
+    def close(self) -> None:
+        """The slot ends, and what it runs."""
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+        self._answered(CannotStart("the executor is shutting down"))
+        self._ended(LOST)
+
+    def _answered(self, outcome: "Process | CannotStart") -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None and not answer.done():
+            answer.set_result(outcome)
+
+    def _ended(self, finished: Finished) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.finish(finished)
+
+    def _readable(self) -> None:
+        try:
+            data, ancillary, _, _ = self._sock.recvmsg(8192, _ANCILLARY_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, ancillary = b"", []
+        handler = _HANDLERS.get(data[:1], Slot._lost)
+        handler(self, data, wire.CREDENTIALS.unpack(ancillary[0][2])[0] if ancillary else 0)
+
+    def _ready(self, _: bytes, pid: int) -> None:
+        self.pid = pid
+        self._pool.slot_ready(self)
+
+    def _started(self, _: bytes, pid: int) -> None:
+        self._process = Process(self, pid)
+        self._answered(self._process)
+
+    def _refused(self, data: bytes, _: int) -> None:
+        if not self.pid:
+            self._lost(data, 0)
+            return
+        self._answered(CannotStart(data[1:].decode(errors="replace")))
+        self._pool.slot_idle(self)
+
+    def _expired(self, _data: bytes, _pid: int) -> None:
+        self._answered(CannotStart("its right to run ended before it could start", expired=True))
+        self._pool.slot_idle(self)
+
+    def _finished(self, data: bytes, _: int) -> None:
+        _tag, status, oom, expired, retire, rss_kib, cpu_s = wire.FINISHED.unpack(data)
+        code = os.waitstatus_to_exitcode(status)
+        self._ended(
+            Finished(
+                code=code if code >= 0 else None,
+                signal=-code if code < 0 else None,
+                oom=bool(oom),
+                max_rss_mib=-(-rss_kib // 1024),
+                cpu_s=cpu_s,
+                expired=bool(expired),
+            )
+        )
+        self._pool.slot_idle(self, retire=bool(retire))
+
+    def _lost(self, data: bytes, _: int) -> None:
+        """The slot is gone: killed, or its warden is."""
+        self._loop.remove_reader(self._sock.fileno())
+        self._sock.close()
+        self._answered(CannotStart("the process's slot ended before the process started"))
+        self._ended(LOST)
+        self._pool.slot_gone(self, data[1:].decode(errors="replace"))
+
+
+_HANDLERS: dict[bytes, Callable[[Slot, bytes, int], None]] = {
+    b"R": Slot._ready,  # pyright: ignore[reportPrivateUsage]
+    b"S": Slot._started,  # pyright: ignore[reportPrivateUsage]
+    b"E": Slot._refused,  # pyright: ignore[reportPrivateUsage]
+    b"X": Slot._expired,  # pyright: ignore[reportPrivateUsage]
+    b"F": Slot._finished,  # pyright: ignore[reportPrivateUsage]
+}

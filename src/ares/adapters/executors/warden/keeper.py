@@ -1,0 +1,194 @@
+"""The warden: forks slots when the agent asks, and ends them all when the agent hangs up.
+
+The agent's death closes the sockets; that, not a signal, is what ends a warden, so that it can tidy
+up its cgroups. A slot sees the same end of its own socket, and dies with its warden in any case.
+"""
+
+import contextlib
+import gc
+import marshal
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from ares.adapters.executors.warden import kernel
+from ares.adapters.executors.warden.limits import Limits
+from ares.adapters.executors.warden.slot import Slot
+from ares.adapters.executors.warden.wire import MESSAGE_BYTES_MAX
+
+_SLOT_BUFFER_BYTES = 1 << 20
+_TIDY_TRIES = 100
+_TIDY_PAUSE_S = 0.01
+
+
+class Warden:
+    def __init__(self, agent: socket.socket, namespaced: bool) -> None:
+        self._agent = agent
+        self._namespaced = namespaced
+        self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if namespaced else -1
+        self._signals = kernel.signal_fd([signal.SIGCHLD])
+        self._slots: set[int] = set()
+        self._cgroups: dict[str, None] = {}
+
+    def serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._agent, select.POLLIN)
+        poll.register(self._signals, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd == self._signals:
+                    self._reap()
+                elif message := self._agent.recv(MESSAGE_BYTES_MAX):
+                    self._open_slot(*marshal.loads(message))
+                else:
+                    return
+
+    def _open_slot(self, paths: Mapping[str, Sequence[str]], folders: Sequence[str]) -> None:
+        self._cgroups.update(dict.fromkeys(folders))
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            for end in (ours, theirs):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SLOT_BUFFER_BYTES)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            try:
+                pid = self._fork()
+            except OSError as error:
+                self._agent.send(f"cannot open a slot: {error}".encode())
+                return
+            if pid == 0:
+                self._become_slot(theirs, ours, paths)
+            self._slots.add(pid)
+            socket.send_fds(self._agent, [b"slot"], [ours.fileno()])
+
+    def _fork(self) -> int:
+        """The child is the first process of a new PID namespace; the warden stays in its own."""
+        if not self._namespaced:
+            return os.fork()
+        kernel.unshare(kernel.NEWPID)
+        try:
+            pid = os.fork()
+        except OSError:
+            kernel.enter(self._own_namespace, kernel.NEWPID)
+            raise
+        if pid:
+            kernel.enter(self._own_namespace, kernel.NEWPID)
+        return pid
+
+    def _become_slot(self, agent: socket.socket, other: socket.socket, paths: Mapping[str, Sequence[str]]) -> NoReturn:
+        try:
+            other.close()
+            self._agent.close()
+            os.close(self._signals)
+            prepare_slot(self._namespaced)
+            slot = Slot(agent, self._namespaced, Limits(paths))
+            try:
+                slot.serve()
+            finally:
+                slot.end()
+        except BaseException as error:
+            agent.send(f"E{error}".encode(errors="replace")[:4000])
+            raise
+        finally:
+            os._exit(1)
+
+    def _reap(self) -> bool:
+        """Collects what ended. False when no child is left."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._signals, 1024)
+        try:
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self._slots.discard(pid)
+        except ChildProcessError:
+            return False
+        return True
+
+    def end(self) -> None:
+        """Kills every slot with all it holds, then removes the cgroups."""
+        while self._reap():
+            for pid in self._slots if self._namespaced else kernel.descendants(os.getpid()):
+                kernel.kill(pid)
+            time.sleep(_TIDY_PAUSE_S)
+        for folder in sorted(self._cgroups, key=len, reverse=True):
+            _remove_cgroup(folder)
+
+
+def _remove_cgroup(folder: str) -> None:
+    for _ in range(_TIDY_TRIES):
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            return
+        except OSError:
+            # The kernel lets go of the last process a moment after it was collected.
+            time.sleep(_TIDY_PAUSE_S)
+        else:
+            return
+
+
+def prepare_slot(namespaced: bool) -> None:
+    gc.freeze()
+    gc.disable()
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
+    if not namespaced:
+        # Told to end rather than killed: it must first end what it holds.
+        kernel.die_with_parent(signal.SIGTERM)
+        kernel.adopt_orphans()
+        return
+    kernel.die_with_parent(signal.SIGKILL)
+    try:
+        kernel.private_proc()
+    except OSError:
+        return  # Some containers forbid the mount. The namespace still ends everything in it.
+
+
+def can_contain() -> bool:
+    """Whether slots may have PID namespaces; without privileges, inside a user namespace of our own."""
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    try:
+        kernel.unshare(kernel.NEWPID)
+        kernel.enter(own, kernel.NEWPID)
+    except OSError:
+        return _enter_user_namespace()
+    finally:
+        os.close(own)
+    return True
+
+
+def _enter_user_namespace() -> bool:
+    """Goes on as the first process of namespaces this user owns; the process the agent knows waits for it."""
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        kernel.unshare(kernel.NEWUSER | kernel.NEWPID)
+    except OSError:
+        return False
+    # From here on a failure ends this process, and the agent starts another that does not try.
+    for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(line)
+    if inner := os.fork():
+        os.waitpid(inner, 0)
+        os._exit(0)
+    kernel.die_with_parent(signal.SIGKILL)
+    return True
+
+
+def main() -> None:
+    agent = socket.socket(fileno=int(sys.argv[1]))
+    agent.set_inheritable(False)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    namespaced = sys.argv[2] == "best" and can_contain()
+    if not namespaced:
+        kernel.adopt_orphans()
+    warden = Warden(agent, namespaced)
+    try:
+        agent.send(b"pid-namespace" if namespaced else b"none")
+        warden.serve()
+    finally:
+        warden.end()

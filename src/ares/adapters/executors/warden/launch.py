@@ -1,0 +1,43 @@
+"""Starting the user's command."""
+
+import errno
+import os
+import signal
+import stat
+from collections.abc import Mapping
+from typing import Final
+
+DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+_ALL_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+
+
+def spawn(argv: list[str], env: Mapping[str, str], null: int, log: int) -> int:
+    """Starts the command in its own session. Errors name the command and what was tried."""
+    path = locate(argv[0], env)
+    actions = ((os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2))
+    try:
+        return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_ALL_SIGNALS)
+    except OSError as error:
+        raise ValueError(f"cannot run {path}: {_SPAWN_ERRORS.get(error.errno or 0, error.strerror)}") from None
+
+
+_SPAWN_ERRORS: Final = {
+    errno.ENOENT: "no such file, or the interpreter in its first line is missing",
+    errno.EACCES: "permission denied: it is not an executable file for this user",
+    errno.ENOEXEC: "not a program this machine can run; a script needs an interpreter in its first line",
+    errno.E2BIG: "its arguments and environment are too large for this system",
+    errno.EAGAIN: "the limit on processes is reached",
+    errno.ENOMEM: "out of memory",
+}
+
+
+def locate(command: str, env: Mapping[str, str]) -> str:
+    """The job's own PATH decides, not the agent's."""
+    if "/" in command:
+        return command
+    path = env.get("PATH", DEFAULT_PATH)
+    for folder in path.split(":"):
+        candidate = f"{folder or '.'}/{command}"
+        if os.access(candidate, os.X_OK) and stat.S_ISREG(os.stat(candidate).st_mode):
+            return candidate
+    raise ValueError(f"command not found: {command} (looked in PATH={path})")

@@ -1,0 +1,216 @@
+"""A slot: PID 1 of its own namespace, running attempts one after the other."""
+
+import contextlib
+import marshal
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+from typing import Final
+
+from ares.adapters.executors.warden import kernel
+from ares.adapters.executors.warden.launch import spawn
+from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, Limits
+from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, MESSAGE_BYTES_MAX
+
+# Sleeping stops during suspend while deadlines go on, so nobody sleeps longer than this before one.
+DEADLINE_CHECK_S: Final = 1.0
+
+
+class Slot:
+    """Runs one attempt at a time and leaves nothing behind."""
+
+    def __init__(self, agent: socket.socket, namespaced: bool, limits: Limits) -> None:
+        self._agent = agent
+        self._namespaced = namespaced and os.getpid() == 1
+        self._limits = limits
+        self._null = os.open(os.devnull, os.O_RDWR)
+        self._signals = kernel.signal_fd([signal.SIGCHLD, signal.SIGTERM])
+        self._poll = select.poll()
+        self._poll.register(agent, select.POLLIN)
+        self._poll.register(self._signals, select.POLLIN)
+        self._owner = (os.getuid(), os.getgid())
+        self._rlimits: dict[int, int] = {}
+        self._main = 0
+        self._status = 0
+        self._cpu_s = 0.0
+        self._rss_kib = 0
+        self._oom_adjust = self._open_oom_adjust() if limits.holds_memory() else None
+
+    @staticmethod
+    def _open_oom_adjust() -> tuple[int, bytes] | None:
+        """The slot is never the one to kill for memory; its children start from the value it had."""
+        try:
+            fd = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+            before = os.pread(fd, 16, 0)
+            os.pwrite(fd, b"-1000", 0)
+        except OSError:
+            return None
+        return fd, before
+
+    def serve(self) -> None:
+        """Until the agent hangs up."""
+        self._send(b"R", os.getpid())
+        while message := self._receive():
+            if message[:1] == b"L":
+                self._attempt(*marshal.loads(message[1:]))
+
+    def _receive(self) -> bytes:
+        """The next message while idle; the warden's death counts as the end."""
+        while True:
+            for fd, _ in self._poll.poll():
+                if fd == self._signals:
+                    self._read_signals()
+                else:
+                    return self._agent.recv(MESSAGE_BYTES_MAX)
+
+    def _read_signals(self) -> None:
+        try:
+            data = os.read(self._signals, 128 * 8)
+        except BlockingIOError:
+            return
+        numbers = {struct.unpack_from("I", data, at)[0] for at in range(0, len(data), 128)}
+        if signal.SIGTERM in numbers:
+            self.end()
+
+    def _send(self, data: bytes, pid: int) -> None:
+        credentials = CREDENTIALS.pack(pid, *self._owner)
+        self._agent.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, credentials)])
+
+    def _attempt(
+        self,
+        argv: list[str],
+        env: dict[str, str],
+        cwd: str,
+        log_path: str,
+        limits: tuple[int, int, int, int, int],
+        deadline: float,
+    ) -> None:
+        if kernel.boottime() >= deadline:
+            self._agent.send(b"X")
+            return
+        try:
+            self._main = self._spawn(argv, env, cwd, log_path, limits)
+        except (OSError, ValueError) as error:
+            self._agent.send(b"E" + str(error).encode(errors="replace")[:4000])
+            return
+        self._send(b"S", self._main)
+        self._cpu_s, self._rss_kib = 0.0, 0
+        expired = self._watch(deadline)
+        self._sweep()
+        oom, retire = self._limits.killed_for_memory(), self._limits.spoiled()
+        self._agent.send(FINISHED.pack(b"F", self._status, oom, expired, retire, self._rss_kib, self._cpu_s))
+
+    def _spawn(
+        self, argv: list[str], env: dict[str, str], cwd: str, log_path: str, limits: tuple[int, int, int, int, int]
+    ) -> int:
+        self._limit(*limits)
+        try:
+            os.chdir(cwd)
+        except OSError as error:
+            raise ValueError(f"cannot enter the working directory {cwd}: {error.strerror}") from None
+        try:
+            log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise ValueError(f"cannot write the log {log_path}: {error.strerror}") from None
+        if self._oom_adjust:
+            os.pwrite(self._oom_adjust[0], self._oom_adjust[1], 0)
+        try:
+            return spawn(argv, env, self._null, log)
+        finally:
+            os.close(log)
+            if self._oom_adjust:
+                os.pwrite(self._oom_adjust[0], b"-1000", 0)
+
+    def _limit(self, memory_mib: int, cpu_weight: int, file_bytes: int, processes: int, open_files: int) -> None:
+        try:
+            self._limits.apply("memory", str((memory_mib + SLOT_OVERHEAD_MIB) << 20))
+            self._limits.apply("pids", str(processes + 1))
+            self._limits.apply("cpu", str(cpu_weight))
+        except OSError as error:
+            raise ValueError(f"cannot set the limits ({memory_mib} MiB of memory): {error.strerror}") from None
+        self._rlimit(resource.RLIMIT_FSIZE, file_bytes)
+        self._rlimit(resource.RLIMIT_NOFILE, open_files)
+        if not self._limits.limits_processes():
+            self._rlimit(resource.RLIMIT_NPROC, processes)
+
+    def _rlimit(self, which: int, value: int) -> None:
+        """On the slot itself, for its children to inherit: it needs no more than they do."""
+        if self._rlimits.get(which) != value:
+            hard = resource.getrlimit(which)[1]
+            soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(which, (soft, hard))
+            self._rlimits[which] = value
+
+    def _watch(self, deadline: float) -> bool:
+        """Waits for the main process. True when the deadline passed first."""
+        expired = False
+        while self._main:
+            left = deadline - kernel.boottime()
+            if left <= 0 and not expired:
+                expired = True
+                self._kill_all()
+            timeout = None if expired or left > 1e9 else max(0.0, min(left, DEADLINE_CHECK_S)) * 1000
+            for fd, _ in self._poll.poll(timeout):
+                if fd == self._signals:
+                    self._read_signals()
+                    self._reap(os.WNOHANG)
+                else:
+                    deadline = self._command(self._agent.recv(MESSAGE_BYTES_MAX), deadline)
+        return expired
+
+    def _command(self, message: bytes, deadline: float) -> float:
+        kind = message[:1]
+        if kind == b"D":
+            return max(deadline, DEADLINE.unpack(message)[1])
+        if kind == b"S":
+            # It may just have ended, or have left its own group.
+            with contextlib.suppress(OSError):
+                os.killpg(self._main, message[1])
+        elif kind == b"K":
+            self._kill_all()
+        else:
+            self.end()
+        return deadline
+
+    def _reap(self, flags: int) -> bool:
+        """Collects what ended. False when no child is left."""
+        try:
+            while True:
+                pid, status, usage = os.wait4(-1, flags)
+                if not pid:
+                    return True
+                self._cpu_s += usage.ru_utime + usage.ru_stime
+                self._rss_kib = max(self._rss_kib, usage.ru_maxrss)
+                if pid == self._main:
+                    self._main, self._status = 0, status
+        except ChildProcessError:
+            return False
+
+    def _kill_all(self) -> None:
+        if self._namespaced:
+            # Only ever inside the own namespace: elsewhere -1 means everybody.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+        else:
+            for pid in kernel.descendants(os.getpid()):
+                kernel.kill(pid)
+
+    def _sweep(self) -> None:
+        """Ends and collects every process the attempt left."""
+        if self._namespaced:
+            self._kill_all()
+            self._reap(0)
+            return
+        while self._reap(os.WNOHANG):
+            self._kill_all()
+            self._poll.poll(10)
+            self._read_signals()
+
+    def end(self) -> None:
+        """Without a namespace the slot must end its processes itself; with one the kernel does."""
+        if not self._namespaced:
+            self._sweep()
+        os._exit(0)

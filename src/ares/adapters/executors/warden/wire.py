@@ -1,0 +1,15 @@
+"""What the agent and its slots say to each other. Standard library only, like everything in this folder.
+
+agent -> slot   L launch (marshal) · S signal number · D new deadline · K kill
+slot -> agent   R ready · S started · E error text · X expired before the start · F finished
+
+The sender's pid travels as socket credentials, so the kernel translates it out of the namespace.
+"""
+
+import struct
+from typing import Final
+
+FINISHED: Final = struct.Struct("<cibbbqd")  # tag, wait status, oom, expired, retire, KiB, CPU seconds
+DEADLINE: Final = struct.Struct("<cd")
+CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid
+MESSAGE_BYTES_MAX: Final = 1 << 20
