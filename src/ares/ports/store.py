@@ -6,8 +6,12 @@ outcome cannot be known it returns `Unknown`, and the caller finds out by readin
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
+
+# Values here are structs rather than dataclasses: made by the hundred thousand a second, they cost a tenth,
+# and without reference cycles the garbage collector need not visit them (gc=False).
 
 # What one transaction may hold on every adapter: compares, and operations per branch.
 TXN_OPS_MAX = 60
@@ -16,8 +20,7 @@ VALUE_BYTES_MAX = 1_000_000
 TXN_BYTES_MAX = 1_300_000
 
 
-@dataclass(frozen=True, slots=True)
-class KV:
+class KV(Struct, frozen=True, gc=False):
     key: str
     value: bytes
     create_revision: int
@@ -26,8 +29,7 @@ class KV:
     lease: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Struct, frozen=True, gc=False):
     """A condition on one key. `mod_revision` 0 means "does not exist"."""
 
     key: str
@@ -35,31 +37,27 @@ class Compare:
     equals: int | bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True, gc=False):
     key: str
     value: bytes
     lease: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True, gc=False):
     """Deletes one key, or every key under it when `prefix` is set."""
 
     key: str
     prefix: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(Struct, frozen=True, gc=False):
     key: str
 
 
 Op = Put | Delete | Get
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True, gc=False):
     """`succeeded` tells which branch ran; `gets` holds the answers of its Get operations, in order."""
 
     succeeded: bool
@@ -67,15 +65,13 @@ class Committed:
     gets: tuple[KV | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True, gc=False):
     """The request was sent and no answer came: it may have committed, now or later."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True, gc=False):
     """Keys in order. `revision` is the store's revision the page was read at."""
 
     kvs: tuple[KV, ...]
@@ -83,24 +79,21 @@ class Page:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True, gc=False):
     """One watched change. A delete carries the key, no value and its revision as `mod_revision`."""
 
     kv: KV
     deleted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True, gc=False):
     """All changes of one revision or several, in order; complete up to `revision`."""
 
     revision: int
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(Struct, frozen=True, gc=False):
     """The history asked for is gone: list again, then watch from `revision` + 1. Ends the watch."""
 
     revision: int

@@ -1,14 +1,14 @@
 """What a transaction means, for the adapters that carry it out themselves."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ares.ports.store import KV, Change, Committed, Compare, Delete, Get, Op, Put, StoreError
 
 
-@dataclass(frozen=True, slots=True)
-class Txn:
+class Txn(Struct, frozen=True, gc=False):
     compares: Sequence[Compare]
     then: Sequence[Op]
     otherwise: Sequence[Op]

@@ -88,4 +88,7 @@ class History:
 
 
 def _size(changes: Sequence[Change]) -> int:
-    return sum(len(change.kv.value) + len(change.kv.key) + _ENTRY_BYTES for change in changes)
+    size = _ENTRY_BYTES * len(changes)
+    for change in changes:
+        size += len(change.kv.value) + len(change.kv.key)
+    return size

@@ -159,11 +159,11 @@ class SqliteStore:
         if self._closed:
             raise StoreUnavailable("the store was closed")
 
-    async def _write(self, work: Txn | Grant | Revoke) -> Committed | Unknown | int:
+    def _write(self, work: Txn | Grant | Revoke) -> "asyncio.Future[Committed | Unknown | int]":
         self._enter()
         future: asyncio.Future[Committed | Unknown | int] = self._loop.create_future()
         self._writer.put(Request(work, future))
-        return await future
+        return future
 
     def _deliver(self, delivery: Delivery) -> None:
         """Everything of one group commit reaches its callers and the watches in one step of the loop."""

@@ -3,11 +3,11 @@
 import threading
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic
 
 import apsw
+from msgspec import Struct, field
 
 from ares.adapters.store.evaluate import Txn, evaluate, remove_keys
 from ares.adapters.store.sqlite.batch import Batch, Recorded
@@ -19,27 +19,23 @@ _CHECKPOINT_PAGES = 4_000
 _CHECKPOINT_PAGES_MUST = 8 * _CHECKPOINT_PAGES
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     ttl_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Revoke:
+class Revoke(Struct, frozen=True):
     lease: int
 
 
 Answer = Committed | Unknown | int | StoreError
 
 
-@dataclass(slots=True, eq=False)
-class Request:
+class Request(Struct, eq=False):
     work: Txn | Grant | Revoke
     future: "Future[Committed | Unknown | int]"
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(Struct, eq=False):
     """What one group commit has for the event loop."""
 
     requests: Sequence[Request]
