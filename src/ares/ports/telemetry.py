@@ -1,7 +1,6 @@
 """Counters, histograms and spans, without a library in the services' hands."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 
@@ -14,8 +13,16 @@ class Telemetry(Protocol):
 
     def gauge(self, name: str, value: float, label: str = "") -> None: ...
 
-    def span(self, name: str, trace: str, attributes: Mapping[str, str | int | float] = ...) -> AbstractContextManager[None]:
-        """A span on the job's trace; `trace` is a W3C traceparent kept in the job's record."""
+    def span(
+        self, name: str, trace: str, began: float, ended: float, attributes: Mapping[str, str | int | float]
+    ) -> None:
+        """A finished stretch of the job's way, in wall-clock seconds. `trace` is the W3C traceparent
+        kept in the job's record, so that another process can go on where this one stopped."""
+        ...
+
+    @property
+    def traced(self) -> bool:
+        """Whether anybody collects spans: if not, callers need not prepare them."""
         ...
 
     def new_trace(self, parent: str = "") -> str:

@@ -6,7 +6,13 @@ import hmac
 
 import msgspec
 
+from ares.model.base import Record
+
 _MAC_BYTES = 12
+
+
+class BadCursor(Record, frozen=True):
+    """The cursor was not made by this installation for this tenant."""
 
 
 class Cursors:
@@ -19,17 +25,17 @@ class Cursors:
         payload = msgspec.json.encode(place)
         return base64.urlsafe_b64encode(self._mac(tenant, payload) + payload).decode("ascii").rstrip("=")
 
-    def read(self, tenant: str, cursor: str) -> tuple[int, str] | None | str:
-        """The position, "" for the beginning, None when the cursor is not ours or not this tenant's."""
+    def read(self, tenant: str, cursor: str) -> tuple[int, str] | BadCursor | None:
+        """The position; None for the beginning."""
         if cursor == "":
-            return ""
+            return None
         try:
             raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         except ValueError:
-            return None
+            return BadCursor()
         mac, payload = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(tenant, payload)):
-            return None
+            return BadCursor()
         return msgspec.json.decode(payload, type=tuple[int, str])
 
     def _mac(self, tenant: str, payload: bytes) -> bytes:

@@ -27,7 +27,7 @@ from ares.model.state import (
     RetryBudget,
 )
 from ares.ports.store import Committed, Compare, Put, Store
-from ares.services.cursors import Cursors
+from ares.services.cursors import BadCursor, Cursors
 from ares.services.planner import Planner
 from ares.services.submit import Rejected, Submit, SubmitRequest, Submitted
 from ares.services.transitions import Change, NoSuchJob, Outcome, Transitions, Written
@@ -65,10 +65,6 @@ class JobPage(Record, frozen=True):
 
     jobs: tuple[JobState, ...]
     cursor: str = ""
-
-
-class BadCursor(Record, frozen=True):
-    """The cursor was not made by this installation for this tenant."""
 
 
 class Jobs:
@@ -114,7 +110,7 @@ class Jobs:
         if array.tenant != who.tenant or kv is None:
             return None
         tasks = self._tasks(array)
-        counts = Counter(task.phase for task in tasks)
+        counts: Counter[Phase] = Counter(task.phase for task in tasks)
         return JobDetail(spec=self._view.decode_spec(kv.value), state=_whole(array, tasks), array_counts=dict(counts))
 
     def _tasks(self, array: ArrayRecord) -> list[JobState]:
@@ -136,8 +132,8 @@ class Jobs:
     async def list(self, who: Principal, query: JobQuery) -> JobPage | BadCursor:
         await self._view.catch_up()
         start = self._cursors.read(who.tenant, query.cursor)
-        if start is None:
-            return BadCursor()
+        if isinstance(start, BadCursor):
+            return start
         found: list[JobState] = []
         last: tuple[int, str] | None = None
         for place, job in self._walk(who.tenant, query.sort, start):
@@ -151,13 +147,13 @@ class Jobs:
             last = (place, job)
         return JobPage(jobs=tuple(found))
 
-    def _walk(self, tenant: str, sort: str, start: tuple[int, str] | Literal[""]) -> Iterator[tuple[int, str]]:
+    def _walk(self, tenant: str, sort: str, start: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
         order = self._view.order.get(tenant, [])
         if sort == "submitted":
-            first = 0 if start == "" else bisect_left(order, start)
+            first = 0 if start is None else bisect_left(order, start)
             yield from (item for item in order[first:] if item != start)
             return
-        end = len(order) if start == "" else bisect_left(order, start)
+        end = len(order) if start is None else bisect_left(order, start)
         yield from reversed(order[:end])
 
     async def _matches(self, state: JobState, query: JobQuery) -> bool:

@@ -5,7 +5,7 @@ has not noticed yet cannot bind anything.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import structlog
@@ -127,7 +127,7 @@ class Leader:
             return
 
 
-def _report(results: list[None | BaseException]) -> None:
+def _report(results: Sequence[BaseException | None]) -> None:
     for result in results:
         if isinstance(result, Exception) and not isinstance(result, asyncio.CancelledError):
             log.error("leader.loop_failed", error=repr(result), exc_info=result)

@@ -2,6 +2,8 @@
 
 import asyncio
 import heapq
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
 
@@ -60,7 +62,10 @@ class Requeue:
             return
         wait_s = self._due[0][0] - self._clock.monotonic()
         if wait_s > 0:
-            await _either(self._changed.wait(), self._clock.sleep(wait_s))
+            await _either(self._changed.wait(), self._sleep_for(wait_s))
+
+    async def _sleep_for(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
 
     def _take_due(self) -> list[JobState]:
         now = self._clock.monotonic()
@@ -73,8 +78,8 @@ class Requeue:
         return ready
 
 
-async def _either(*waits: "asyncio.Future[object] | object") -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]  # pyright: ignore
+async def _either(*waits: Coroutine[Any, Any, object]) -> None:
+    tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -17,8 +17,9 @@ from ares.core.run.lifecycle import step
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Op, Put, Delete, Store, StoreUnavailable, Unknown
+from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Delete, Op, Put, Store, StoreUnavailable, Unknown
 from ares.ports.telemetry import Telemetry
+from ares.services.tracing import stretches
 from ares.services.view import Entry, View
 
 _RACES_MAX = 20
@@ -94,11 +95,9 @@ class Transitions:
             drafted = self._draft(change, self._view.entries.get(change.job))
             if isinstance(drafted, _Draft):
                 drafts.append((place, drafted))
-            elif drafted is None or isinstance(drafted, Refused):
+            else:
                 # The view may lag: a "no" is only final when read from the store.
                 outcomes[place] = await self._apply_alone(change)
-            else:
-                outcomes[place] = drafted
         packs = _pack(drafts)
         for settled in await asyncio.gather(*(self._apply_pack(pack) for pack in packs)):
             outcomes.update(settled)
@@ -153,7 +152,15 @@ class Transitions:
         if isinstance(written, Committed) and written.succeeded:
             self._view.learn((draft.state, written.revision) for draft in drafts)
             self._count(drafts)
+            if self._telemetry.traced:
+                self._trace(drafts)
         return written
+
+    def _trace(self, drafts: Sequence[_Draft]) -> None:
+        for draft in drafts:
+            for name, began, ended in stretches(draft.entry.state, draft.state, self._clock.wall()):
+                attributes = {"job": draft.state.id, "attempt": draft.state.attempt, "phase": draft.state.phase}
+                self._telemetry.span(name, draft.state.trace, began, ended, attributes)
 
     def _count(self, drafts: Sequence[_Draft]) -> None:
         for draft in drafts:
@@ -213,7 +220,8 @@ def _pack(drafts: Sequence[tuple[int, _Draft]]) -> list[list[tuple[int, _Draft]]
         compares += len(draft.compares)
         if ops > TXN_OPS_MAX or compares > TXN_OPS_MAX or draft.change.job in jobs:
             packs.append([])
-            ops, compares, jobs = len(draft.ops), len(draft.compares), set()
+            ops, compares = len(draft.ops), len(draft.compares)
+            jobs.clear()
         packs[-1].append((place, draft))
         jobs.add(draft.change.job)
     return packs

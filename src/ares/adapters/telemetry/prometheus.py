@@ -4,8 +4,7 @@ Each instance has its own registry, so many can live in one process. Without a t
 nothing; with one they join the trace named by the job's stored traceparent, also after a restart.
 """
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentelemetry.trace import Tracer
@@ -21,7 +20,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # A label value beyond these many is counted as "other": a bug must not eat the memory.
 LABEL_VALUES_MAX = 100
 
-_NO_SPAN: AbstractContextManager[None] = nullcontext()
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -47,12 +45,18 @@ class PrometheusTelemetry:
     def gauge(self, name: str, value: float, label: str = "") -> None:
         (self._bound.get(("gauge", name, label)) or self._bind("gauge", name, label))(value)
 
+    @property
+    def traced(self) -> bool:
+        return self._tracer is not None
+
     def span(
-        self, name: str, trace: str, attributes: Mapping[str, str | int | float] = {}
-    ) -> AbstractContextManager[None]:
+        self, name: str, trace: str, began: float, ended: float, attributes: Mapping[str, str | int | float]
+    ) -> None:
         if self._tracer is None:
-            return _NO_SPAN
-        return _open_span(self._tracer, name, trace, attributes)
+            return
+        context = _PROPAGATOR.extract({"traceparent": trace})
+        span = self._tracer.start_span(name, context, attributes=attributes, start_time=_nanoseconds(began))
+        span.end(_nanoseconds(ended))
 
     def new_trace(self, parent: str = "") -> str:
         return new_traceparent(self._rng, parent)
@@ -92,8 +96,5 @@ def _family(name: str, metric: Metric, registry: CollectorRegistry) -> Any:
     return (Counter if metric.kind == "counter" else Gauge)(name, metric.help, labels, registry=registry)
 
 
-@contextmanager
-def _open_span(tracer: Tracer, name: str, trace: str, attributes: Mapping[str, str | int | float]) -> Generator[None]:
-    context = _PROPAGATOR.extract({"traceparent": trace})
-    with tracer.start_as_current_span(name, context=context, attributes=attributes):
-        yield None
+def _nanoseconds(wall_s: float) -> int:
+    return int(wall_s * 1e9)

@@ -116,16 +116,20 @@ def test_a_span_continues_the_stored_trace() -> None:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     telemetry = PrometheusTelemetry(CountingRng(), provider.get_tracer("test"))
     trace = telemetry.new_trace()
-    with telemetry.span("job.submit", trace, {"job": "x"}), telemetry.span("job.start", trace):
-        pass
-    inner, outer = exporter.get_finished_spans()
-    for span in (inner, outer):
+    telemetry.span("job.queue", trace, 10.0, 12.5, {"job": "x"})
+    telemetry.span("job.run", trace, 12.5, 13.0, {})
+    queued, ran = exporter.get_finished_spans()
+    for span in (queued, ran):
         assert span.parent is not None
         assert f"{span.parent.trace_id:032x}" == trace.split("-")[1]
         assert f"{span.parent.span_id:016x}" == trace.split("-")[2]
-    assert dict(outer.attributes or {}) == {"job": "x"}
+    assert dict(queued.attributes or {}) == {"job": "x"}
+    assert (queued.start_time, queued.end_time) == (10_000_000_000, 12_500_000_000)
 
 
-def test_without_a_tracer_spans_are_nothing() -> None:
-    with PrometheusTelemetry(CountingRng()).span("x", ""):
-        pass
+def test_without_a_tracer_spans_change_nothing() -> None:
+    telemetry = PrometheusTelemetry(CountingRng())
+    before = telemetry.render()
+    telemetry.span("x", "", 1.0, 2.0, {})
+    assert not telemetry.traced
+    assert telemetry.render() == before

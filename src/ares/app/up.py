@@ -1,0 +1,177 @@
+"""`ares up`: the whole platform on one machine, kept running by a small supervisor.
+
+The supervisor holds a lock in the home directory and restarts the server or the agent should one of
+them die; jobs survive a restart of the server, and are retried when the agent is restarted.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from ares.app.config import Config
+from ares.app.processes import run
+from ares.app.server import CLIENT_FILE
+
+log = structlog.get_logger()
+
+LOCK_FILE = "up.lock"
+LOG_FILE = "up.log"
+_PR_SET_PDEATHSIG = 1
+_RESTART_FIRST_S = 0.2
+_RESTART_LAST_S = 5.0
+_HEALTHY_AFTER_S = 10.0
+_STOP_S = 20.0
+
+
+class UpError(Exception):
+    """The platform did not come up; the message says where to look."""
+
+
+# ---- the supervisor
+
+
+def supervise(config: Config) -> int:
+    """Runs in the foreground until told to stop. One per home directory."""
+    config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = _lock(config.home_path)
+    if lock is None:
+        raise UpError(f"already running for {config.home}; `ares down` stops it")
+    with lock:
+        return run(lambda stop: _supervise(config, stop))
+
+
+def _lock(home: Path) -> "contextlib.AbstractContextManager[object] | None":
+    file = open(home / LOCK_FILE, "a+")  # noqa: SIM115 - held for the supervisor's whole life
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+async def _supervise(config: Config, stop: asyncio.Event) -> int:
+    server = asyncio.create_task(_keep("server", lambda: _spawn(config, "server"), stop))
+    agent = asyncio.create_task(_keep("agent", lambda: _spawn(config, "agent", "--auto-join"), stop))
+    await asyncio.gather(agent, server)
+    return 0
+
+
+async def _keep(name: str, start: Callable[[], subprocess.Popen[bytes]], stop: asyncio.Event) -> None:
+    """Starts a process again whenever it ends, slower if it keeps failing."""
+    pause = _RESTART_FIRST_S
+    while not stop.is_set():
+        began = time.monotonic()
+        process = start()
+        ended = asyncio.create_task(asyncio.to_thread(process.wait))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if stop.is_set():
+            await _end(process, ended)
+            return
+        log.warning("process.ended", process=name, code=process.returncode)
+        pause = _RESTART_FIRST_S if time.monotonic() - began > _HEALTHY_AFTER_S else min(pause * 2, _RESTART_LAST_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stop.wait()
+
+
+async def _end(process: subprocess.Popen[bytes], ended: "asyncio.Task[int]") -> None:
+    process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await asyncio.shield(ended)
+    except TimeoutError:
+        process.kill()
+        await ended
+
+
+def _spawn(config: Config, *command: str) -> subprocess.Popen[bytes]:
+    flags = [f"--set={key}={value}" for key, value in _flags(config).items()]
+    libc = ctypes.CDLL(None)
+    return subprocess.Popen(
+        [sys.executable, "-m", "ares", *command, *flags],
+        env={**os.environ, "ARES_HOME": config.home},
+        stdin=subprocess.DEVNULL,
+        # The supervisor's death must not leave a platform that nobody can stop.
+        preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),
+    )
+
+
+def _flags(config: Config) -> dict[str, str]:
+    return {
+        "http.host": config.http.host,
+        "http.port": str(config.http.port),
+        "agents.port": str(config.agents.port),
+        "store.url": config.store_url,
+        "node.name": config.node.name or "local",
+        "node.mock_gpu": config.node.mock_gpu or "auto",
+        "node.servers": f"{config.agents.host}:{config.agents.port}",
+    }
+
+
+# ---- starting and stopping it from a terminal
+
+
+def is_up(home: Path) -> bool:
+    """Whether a supervisor holds the lock of this home directory."""
+    path = home / LOCK_FILE
+    if not path.exists():
+        return False
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def start_detached(config: Config) -> None:
+    """Starts a supervisor that outlives this terminal."""
+    config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = [f"--set={key}={value}" for key, value in _flags(config).items()]
+    with open(config.home_path / LOG_FILE, "ab") as output:
+        subprocess.Popen(
+            [sys.executable, "-m", "ares", "up", "--foreground", *flags],
+            env={**os.environ, "ARES_HOME": config.home},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def stop(home: Path, timeout_s: float = 2 * _STOP_S) -> bool:
+    """Ends the supervisor and with it the platform. False when none was running."""
+    if not is_up(home):
+        return False
+    os.kill(int((home / LOCK_FILE).read_text()), signal.SIGTERM)
+    deadline = time.monotonic() + timeout_s
+    while is_up(home):
+        if time.monotonic() > deadline:
+            raise UpError(f"the platform did not stop within {timeout_s:g} s; see {home / LOG_FILE}")
+        time.sleep(0.1)
+    return True
+
+
+def connection(home: Path) -> tuple[str, str] | None:
+    """The URL and token the server left for clients on this machine, once it has."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        known = json.loads((home / CLIENT_FILE).read_text())
+        return known["url"], known["token"]
+    return None

@@ -1,0 +1,66 @@
+"""What a job hands over in files: its result and its progress. Neither is trusted."""
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+RESULT_BYTES_MAX = 64 * 1024
+PROGRESS_BYTES_MAX = 4 * 1024
+PROGRESS_MESSAGE_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """JSON bytes, empty when there are none; `note` says why a file was ignored."""
+
+    value: bytes = b""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressNote:
+    fraction: float | None
+    message: str
+
+
+def read_result(path: str) -> ResultFile:
+    try:
+        data = _read(path, RESULT_BYTES_MAX)
+        if data:
+            msgspec.json.decode(data)
+    except FileNotFoundError:
+        return ResultFile()
+    except (OSError, ValueError, RecursionError) as error:
+        return ResultFile(note=f"the result file was ignored: {error}")
+    return ResultFile(value=data)
+
+
+def read_progress(path: str) -> ProgressNote | None:
+    """The progress written there, or None when it is not usable."""
+    try:
+        content: Any = msgspec.json.decode(_read(path, PROGRESS_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    fields: dict[str, Any] = content  # pyright: ignore[reportUnknownVariableType]
+    fraction, message = fields.get("fraction"), fields.get("message", "")
+    good = isinstance(fraction, int | float) and not isinstance(fraction, bool) and 0 <= fraction <= 1
+    return ProgressNote(float(fraction) if good else None, str(message)[:PROGRESS_MESSAGE_MAX])
+
+
+def _read(path: str, limit: int) -> bytes:
+    # Non-blocking, so that a named pipe in its place cannot hold the agent up.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("it is not a regular file")
+        data = os.read(fd, limit + 1)
+    finally:
+        os.close(fd)
+    if len(data) > limit:
+        raise ValueError(f"it is larger than {limit} bytes")
+    return data

@@ -1,0 +1,53 @@
+"""The agent's right to run, dated from when each renewal was sent."""
+
+from math import inf
+
+from ares.ports.clock import Clock
+
+
+class Leash:
+    """A renewal counts once the control plane says it is durable, and from when it was sent."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ratio = 0.0
+        self._nonce = 0
+        self._sent: dict[int, float] = {}
+        self._held_since = -inf
+
+    def set_ratio(self, self_fence_ratio: float) -> None:
+        self._ratio = self_fence_ratio
+
+    def sending(self) -> int:
+        """Call just before a renewal is handed over for sending. Returns its nonce."""
+        self._nonce += 1
+        self._sent[self._nonce] = self._clock.monotonic()
+        return self._nonce
+
+    def acknowledged(self, nonce: int) -> bool:
+        """True when the right was moved forward."""
+        sent = self._sent.get(nonce)
+        self._sent = {n: at for n, at in self._sent.items() if n > nonce}
+        if sent is None or sent <= self._held_since:
+            return False
+        self._held_since = sent
+        return True
+
+    def dropped(self) -> None:
+        """The session ended: renewals under way may never be answered."""
+        self._sent.clear()
+
+    def lost(self) -> None:
+        """Another incarnation took over: nothing may run under this one."""
+        self._sent.clear()
+        self._held_since = -inf
+
+    def unanswered_since(self) -> float | None:
+        return min(self._sent.values(), default=None)
+
+    def held_since(self) -> float:
+        return self._held_since
+
+    def deadline(self, lease_s: float) -> float:
+        """Until when an attempt with this lease may run, by the agent's own clock."""
+        return self._held_since + lease_s * self._ratio

@@ -1,0 +1,94 @@
+"""One attempt's output file, tailed: what was written, sent, and kept by the control plane."""
+
+import os
+import stat
+from pathlib import Path
+
+CHUNK_BYTES_MAX = 256 * 1024
+WINDOW_BYTES = 1024 * 1024
+
+
+class Tail:
+    """Ships a growing file by absolute offsets. Beyond `cap` bytes output is dropped, on disk too."""
+
+    def __init__(self, path: Path, cap: int) -> None:
+        self._path = path
+        self._cap = cap
+        self._fd = -1
+        self._size = 0
+        self._marker = b""
+        self._sent = 0
+        self._acked = 0
+        self._final = False
+
+    def poll(self) -> bool:
+        """Looks at the file. True when there is something to send."""
+        if self._fd < 0 and not self._open():
+            return False
+        size = os.fstat(self._fd).st_size
+        if size > self._cap:
+            # Writers append, so they go on at the cap and the disk does not fill.
+            os.ftruncate(self._fd, self._cap)
+            self._marker = f"\n[ares: output beyond {self._cap} bytes was dropped]\n".encode()
+        self._size = max(self._size, min(size, self._cap))
+        return self._sent < self._end
+
+    def _open(self) -> bool:
+        try:
+            if not stat.S_ISREG((seen := os.lstat(self._path)).st_mode) or seen.st_size == 0:
+                return False
+            self._fd = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        return True
+
+    def finish(self) -> None:
+        """No process can write any more."""
+        self.poll()
+        self._final = True
+
+    @property
+    def _end(self) -> int:
+        return self._size + len(self._marker)
+
+    def chunk(self) -> tuple[int, bytes] | None:
+        """The next piece to send, within the window of bytes not yet kept by the other side."""
+        room = min(CHUNK_BYTES_MAX, self._acked + WINDOW_BYTES - self._sent)
+        offset = self._sent
+        if room <= 0 or offset >= self._end:
+            return None
+        if offset < self._size:
+            data = os.pread(self._fd, min(room, self._size - offset), offset)
+            if not data:
+                # The job cut its own log short; what it took away cannot be sent.
+                self._size = offset
+                return self.chunk()
+        else:
+            data = self._marker[offset - self._size :]
+        self._sent += len(data)
+        return offset, data
+
+    def acked(self, offset: int) -> None:
+        """The other side keeps everything below `offset`. Less than before means it has to be sent again."""
+        if offset < self._acked:
+            self._sent = offset
+        self._acked = offset
+        self._sent = max(self._sent, min(offset, self._end))
+
+    def rewind(self) -> None:
+        """A new session: what was not acknowledged may be lost."""
+        self._sent = self._acked
+
+    @property
+    def drained(self) -> bool:
+        """Everything there will ever be was sent."""
+        return self._final and self._sent >= self._end
+
+    @property
+    def settled(self) -> bool:
+        return self._final and self._acked >= self._end
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
