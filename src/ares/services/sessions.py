@@ -32,7 +32,7 @@ from ares.model.link import (
 )
 from ares.model.state import BOUND, JobState, Placement
 from ares.ports.clock import Clock
-from ares.ports.logs import LogGap, Logs
+from ares.ports.logs import Logs
 from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
 from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
@@ -245,8 +245,9 @@ class Sessions:
                 kept = self._logs.append(
                     chunk.ref.tenant, chunk.ref.job, chunk.attempt, chunk.rank, chunk.offset, chunk.data
                 )
-            except LogGap as gap:
-                kept = gap.size
+            except OSError as error:
+                # Output may be lost to a full disk; the job's result must not wait for it.
+                log.error("log.lost", job=chunk.ref.job, bytes=len(chunk.data), error=str(error))
             self._telemetry.count("ares_log_bytes_total", len(chunk.data))
         session.send(LogAck(ref=chunk.ref, rank=chunk.rank, offset=kept))
 
