@@ -16,7 +16,7 @@ from ares.core.run.inputs import (
     Start,
     Stepped,
 )
-from ares.core.run.ledger import Entry, commit, node_of, where
+from ares.core.run.ledger import Entry, agent, commit, grant, where
 from ares.model.state import BOUND, ExitInfo, Fence, Job, JobState, Result
 
 MANUAL_RETRIES_MAX = 10
@@ -47,7 +47,7 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refused:
         message = f"job {state.id}: an attempt needs exactly 1 placement, the binding has {len(what.placements)}"
         return Refused(code="not-allowed", message=message)
     attempt, place = state.attempt + 1, what.placements[0]
-    entry = Entry("bound", f"attempt {attempt} on node {place.node}", "scheduler", where(what.placements))
+    entry = Entry("bound", f"attempt {attempt} on node {place.node}", "scheduler", grant(place))
     return commit(
         state, context.now, (entry,),
         phase="STAGING", attempt=attempt, fence=_granted(state.fence, context.epoch), placements=what.placements,
@@ -59,19 +59,19 @@ def start(job: Job, what: Start, context: Context) -> Stepped | Refused:
     state = job.state
     # The agent's clock may be off: a start lies between the binding and now.
     at = max(state.bound_at or 0.0, min(what.at or context.now, context.now))
-    entry = Entry("started", by=f"agent {node_of(state)}")
+    entry = Entry("started", by=agent(state))
     return commit(state, context.now, (entry,), phase="RUNNING", started_at=at)
 
 
 def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
     if what.exit.failure is not None:
-        entry = Entry("failed", by=f"agent {node_of(job.state)}", data=_exit_data(job.state, what.exit))
+        entry = Entry("failed", by=agent(job.state), data=_exit_data(job.state, what.exit))
         return _after_failure(job, what.exit, context, (), entry)
     if job.spec.restart == "always" and job.spec.effects != "unsafe":
         return _restart(job, what, context)
     state = job.state
     result = _result(state, what.exit, context, what.value)
-    entry = Entry("succeeded", "", f"agent {node_of(state)}", _exit_data(state, what.exit))
+    entry = Entry("succeeded", "", agent(state), _exit_data(state, what.exit))
     return commit(
         state, context.now, (entry,), result,
         phase="SUCCEEDED", exit=what.exit, placements=(), ended_at=context.now,
@@ -80,7 +80,7 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
 
 def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refused:
     state = job.state
-    lost = Entry("lease-lost", what.reason, "controller", where(state.placements), state.fence)
+    lost = Entry("lease-lost", what.reason, "controller", where(state), state.fence)
     exit_info = ExitInfo(failure="node-lost", message=what.reason)
     if job.spec.effects == "unsafe":
         reason = f"{retry.describe(exit_info)}; its effects are unsafe, so a person must find out what it did"
@@ -98,7 +98,7 @@ def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refused:
     lingering = state.phase in BOUND
     reason = what.reason or f"cancelled by {what.by}"
     return commit(
-        state, context.now, (Entry("cancelled", reason, what.by, where(state.placements)),),
+        state, context.now, (Entry("cancelled", reason, what.by, where(state)),),
         phase="CANCELLED", fence=_revoked(state.fence), lingering=lingering, reason=reason, ended_at=context.now,
         retry_delay_s=0.0, retry_at=None,
     )  # fmt: skip
@@ -111,8 +111,8 @@ def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
     if what.fence != revoked_fence(state):
         message = f"job {state.id}: fence {what.fence} is released, the attempt still to end is {revoked_fence(state)}"
         return Refused(code="stale-fence", message=message)
-    data = where(state.placements)
-    entry = Entry("released", "all its processes are gone", f"agent {node_of(state)}", data, what.fence)
+    data = where(state)
+    entry = Entry("released", "all its processes are gone", agent(state), data, what.fence)
     return commit(state, context.now, (entry,), lingering=False, placements=(), reason=state.reason)
 
 
@@ -143,7 +143,7 @@ def _requeue(state: JobState, context: Context, entry: Entry, **changes: Any) ->
 def _restart(job: Job, what: Exit, context: Context) -> Stepped:
     state, restarts = job.state, job.state.restarts + 1
     reason = f"{retry.describe(what.exit)}; its restart policy is always: restart {restarts}"
-    entry = Entry("restarted", reason, f"agent {node_of(state)}", _exit_data(state, what.exit), state.fence)
+    entry = Entry("restarted", reason, agent(state), _exit_data(state, what.exit), state.fence)
     return commit(
         state, context.now, (entry,),
         phase="PENDING", fence=_revoked(state.fence), placements=(), restarts=restarts, exit=what.exit,
@@ -184,4 +184,4 @@ def _result(state: JobState, exit_info: ExitInfo, context: Context, value: Any =
 
 def _exit_data(state: JobState, exit_info: ExitInfo) -> dict[str, Any]:
     facts = {"code": exit_info.code, "signal": exit_info.signal, "failure": exit_info.failure}
-    return {**where(state.placements), **{name: fact for name, fact in facts.items() if fact is not None}}
+    return {**where(state), **{name: fact for name, fact in facts.items() if fact is not None}}

@@ -46,16 +46,18 @@ def _event(state: JobState, at: float, seq: int, entry: Entry) -> LedgerEvent:
     )
 
 
-def where(placements: tuple[Placement, ...]) -> dict[str, Any]:
-    """What an attempt holds, for a ledger entry: usage and cost are derived from these."""
-    if not placements:
-        return {}
-    first = placements[0]
-    data: dict[str, Any] = {"node": first.node, "cpuMilli": first.cpu_milli, "memoryMib": first.memory_mib}
-    if first.gpus:
-        data["gpus"] = list(first.gpus)
+def grant(place: Placement) -> dict[str, Any]:
+    """What an attempt is given, for its ledger entry: usage and cost are derived from these."""
+    data: dict[str, Any] = {"node": place.node, "cpuMilli": place.cpu_milli, "memoryMib": place.memory_mib}
+    if place.gpus:
+        data["gpus"] = list(place.gpus)
     return data
 
 
-def node_of(state: JobState) -> str:
-    return state.placements[0].node if state.placements else "?"
+def where(state: JobState) -> dict[str, Any]:
+    return {"node": state.placements[0].node} if state.placements else {}
+
+
+def agent(state: JobState) -> str:
+    """Who reports on the attempt."""
+    return f"agent {state.placements[0].node}" if state.placements else "agent"

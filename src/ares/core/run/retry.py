@@ -85,7 +85,7 @@ def decide(spec: JobSpec, state: JobState, exit_info: ExitInfo, jitter: float) -
         return Final(message=f"{ending}; {veto}")
     used, limit = state.retries.get(failure, 0), limit_of(spec, failure)
     if used >= limit:
-        budget = f"all {limit} retries used" if limit else f"no retries for class {failure}"
+        budget = f"no retries left ({used} of {limit} used)" if limit else f"no retries for class {failure}"
         return Final(message=f"{ending}; {budget}")
     delay_s = jitter * ceiling_s(spec, failure, used)
     message = f"{ending}; retry {used + 1} of {limit} in {delay_s:.1f} s"

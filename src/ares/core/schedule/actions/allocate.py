@@ -54,9 +54,7 @@ class Allocation:
 
     def _current_scores(self, shape: Shape) -> Floats:
         scores = self._scores.get(shape)
-        if scores is None:
-            scores = self._scores[shape] = self._score_all(shape)
-        elif len(touched := set(self._touched[self._caught_up[shape] :])) > _REPAIRS_MAX:
+        if scores is None or len(touched := set(self._touched[self._caught_up[shape] :])) > _REPAIRS_MAX:
             scores = self._scores[shape] = self._score_all(shape)
         else:
             for slot in touched:

@@ -1,0 +1,134 @@
+"""Admission: bounds on both sides, and what the answer says."""
+
+from typing import Any
+
+import pytest
+
+from ares.core.admit.arrays import INDEX_MAX, indices
+from ares.core.admit.decide import decide
+from ares.core.admit.dedup import Conflict, New, Replayed, payload_sha256, resolve
+from ares.core.admit.verdict import Admitted, Rejected
+from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec, Resources, Warn
+from ares.model.state import RequestRecord
+
+LABELS = {f"k{n}": "v" for n in range(65)}
+SIXTY_FOUR = {f"k{n}": "v" for n in range(64)}
+
+REJECTED: list[tuple[dict[str, Any], str]] = [
+    ({"command": ("",)}, "command-empty"),
+    ({"command": (" \t",)}, "command-empty"),
+    ({"command": ("x", "y" * (ARGV_BYTES_MAX - 2))}, "command-too-large"),
+    ({"command": ("é" * (ARGV_BYTES_MAX // 2),)}, "command-too-large"),
+    ({"command": ("a\ud800",)}, "not-utf8"),
+    ({"env": {"A": "\udcff"}}, "not-utf8"),
+    ({"env": {"A": "x" * (ENV_BYTES_MAX - 2)}}, "env-too-large"),
+    ({"env": {"ARES_JOB_ID": "1"}}, "env-reserved"),
+    ({"env": {"RANK": "1"}}, "env-reserved"),
+    ({"env": {"CUDA_VISIBLE_DEVICES": ""}}, "env-reserved"),
+    ({"workdir": "/data/../etc"}, "workdir-dots"),
+    ({"workdir": "/."}, "workdir-dots"),
+    ({"labels": LABELS}, "labels-too-many"),
+    ({"selector": LABELS}, "labels-too-many"),
+    ({"time_limit_s": 30.0, "warn": Warn(before_s=30.0)}, "warn-after-limit"),
+    ({"time_limit_s": 30.0, "warn": Warn(before_s=61.0)}, "warn-after-limit"),
+    ({"resources": Resources(gpu_model="A100")}, "gpu-model-without-gpus"),
+    ({"effects": "unsafe", "restart": "always"}, "unsafe-restart"),
+    ({"array": "5-1"}, "array-syntax"),
+    ({"array": "0-100000"}, "array-too-large"),
+]  # fmt: skip
+
+ADMITTED: list[dict[str, Any]] = [
+    {},
+    {"command": ("x", "y" * (ARGV_BYTES_MAX - 3))},
+    {"env": {"A": "x" * (ENV_BYTES_MAX - 3)}},
+    {"env": {"ARE": "1", "RANKS": "1", "MY_ARES_X": "1"}},
+    {"workdir": "/data/.hidden/..x/a.b/"},
+    {"labels": SIXTY_FOUR, "selector": SIXTY_FOUR},
+    {"time_limit_s": 30.0, "warn": Warn(before_s=29.9)},
+    {"resources": Resources(gpus=1, gpu_model="A100")},
+    {"effects": "unsafe", "restart": "never"},
+    {"array": "0-99999"},
+]
+
+
+@pytest.mark.parametrize(("options", "code"), REJECTED, ids=lambda one: one if isinstance(one, str) else "")
+def test_rejected(options: dict[str, Any], code: str) -> None:
+    verdict = decide(JobSpec(**{"command": ("true",), **options}))
+    assert isinstance(verdict, Rejected)
+    assert verdict.code == code
+    assert verdict.fix
+    assert len(verdict.message) < 300
+
+
+@pytest.mark.parametrize("options", ADMITTED)
+def test_admitted_as_asked(options: dict[str, Any]) -> None:
+    spec = JobSpec(**{"command": ("true",), **options})
+    verdict = decide(spec)
+    assert isinstance(verdict, Admitted)
+    assert verdict.spec == spec
+    assert (verdict.indices is None) == (spec.array is None)
+
+
+@pytest.mark.parametrize(("limit", "before"), [(60.0, 6.0), (0.1, 0.01), (60.1, 60.0), (None, 60.0)])
+def test_the_default_warning_shrinks_to_fit(limit: float | None, before: float) -> None:
+    verdict = decide(JobSpec(command=("true",), time_limit_s=limit))
+    assert isinstance(verdict, Admitted)
+    assert verdict.spec.warn.before_s == pytest.approx(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("7", (7,)), ("0-3", (0, 1, 2, 3)), ("4-4", (4,)), ("9,1-3", (9, 1, 2, 3)), ("0-10:5", (0, 5, 10)),
+     ("0-9:5", (0, 5)), ("3-5:100", (3,)), ("007", (7,)), (f"{INDEX_MAX}", (INDEX_MAX,))],
+)  # fmt: skip
+def test_indices(text: str, found: tuple[int, ...]) -> None:
+    assert indices(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ",", "1,", ",1", "1,,2", "-", "-1", "1-", "3-1", "1-2-3", "1:2", "1-5:0", "1-5:", "1-5:1:1", "a", "1 ,2", "٣",
+     "1\n", "+1", "0x1", "1.5", f"{INDEX_MAX + 1}", "9" * 900, "1,1", "0-5,3", "0-4:2,4", "0-10,5-15"],
+)  # fmt: skip
+def test_bad_indices(text: str) -> None:
+    refused = indices(text)
+    assert isinstance(refused, Rejected)
+    assert refused.code == "array-syntax"
+    assert len(refused.message) < 150
+
+
+@pytest.mark.parametrize("text", ["0-100000", "0-9999999", "0-50000,60000-110000", ",".join(["0-9999999"] * 100)])
+def test_too_many_tasks(text: str) -> None:
+    refused = indices(text)
+    assert isinstance(refused, Rejected)
+    assert refused.code == "array-too-large"
+
+
+def test_the_repeated_index_is_named() -> None:
+    refused = indices("0-5,9,3-4")
+    assert isinstance(refused, Rejected)
+    assert "index 3 more than once" in refused.message
+
+
+def test_the_digest_does_not_depend_on_the_order_of_maps_but_on_every_value() -> None:
+    one = JobSpec(command=("true",), env={"A": "1", "B": "2"}, labels={"x": "1", "y": "2"})
+    same = JobSpec(command=("true",), env={"B": "2", "A": "1"}, labels={"y": "2", "x": "1"}, priority="NORMAL")
+    others = [
+        JobSpec(command=("true", ""), env=one.env, labels=one.labels),
+        JobSpec(command=("true",), env={"A": "2", "B": "1"}, labels=one.labels),
+        JobSpec(command=("true",), env=one.env, labels=one.labels, array="0-1"),
+        JobSpec(command=("true",), env=one.env, labels=one.labels, resources=Resources(gpus=1)),
+    ]
+    digests = {payload_sha256(spec) for spec in others}
+    assert payload_sha256(one) == payload_sha256(same)
+    assert len(digests | {payload_sha256(one)}) == 5
+
+
+def test_seen_before() -> None:
+    seen = RequestRecord(job="j1", payload_sha256="aa")
+    assert resolve(None, "aa") == New()
+    assert resolve(seen, "aa") == Replayed(job="j1")
+    conflict = resolve(seen, "ab")
+    assert isinstance(conflict, Conflict)
+    assert conflict.job == "j1"
+    assert "j1" in conflict.message

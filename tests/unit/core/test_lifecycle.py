@@ -1,0 +1,153 @@
+"""The transition table: what is in it, what is refused, and what each step writes."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from ares.core.run.handlers import MANUAL_RETRIES_MAX, revoked_fence
+from ares.core.run.inputs import (
+    Bind,
+    Cancel,
+    Context,
+    Exit,
+    Input,
+    LeaseLost,
+    Refused,
+    Release,
+    RetryDue,
+    RetryNow,
+    Start,
+    Stepped,
+)
+from ares.core.run.lifecycle import TRANSITIONS, begin, diagram, step
+from ares.model.job import JobSpec
+from ares.model.state import TERMINAL, ExitInfo, Fence, Job, JobState, Phase, Placement
+
+NOW = Context(now=100.0, jitter=0.5)
+PLACE = Placement(node="n1", incarnation=4, cpu_milli=1000, memory_mib=256)
+SPEC = JobSpec(command=("true",))
+
+
+def _state(phase: Phase, **changes: Any) -> JobState:
+    held = {"placements": (PLACE,), "bound_at": 50.0} if phase in {"STAGING", "RUNNING"} else {}
+    usual = {"seq": 7, "fence": Fence(counter=3), "attempt": 2}
+    return JobState(id="j1", tenant="t", name="x", phase=phase, **{**usual, **held, **changes})
+
+
+def _step(state: JobState, what: Input, context: Context = NOW) -> Stepped:
+    done = step(Job(spec=SPEC, state=state), what, context)
+    assert isinstance(done, Stepped), done
+    return done
+
+
+def _refused(state: JobState, what: Input) -> Refused:
+    done = step(Job(spec=SPEC, state=state), what, NOW)
+    assert isinstance(done, Refused), done
+    return done
+
+
+FENCE = Fence(counter=3)
+INPUTS: list[Input] = [
+    Bind(placements=(PLACE,)),
+    Start(fence=FENCE),
+    Exit(fence=FENCE, exit=ExitInfo(code=0)),
+    LeaseLost(fence=FENCE, reason="silent"),
+    Cancel(by="ann"),
+    RetryDue(),
+    RetryNow(by="ann"),
+    Release(fence=FENCE),
+]
+PHASES: list[Phase] = ["PENDING", "STAGING", "RUNNING", "RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"]
+UNTABLED = [(p, what) for p in PHASES for what in INPUTS if (p, type(what)) not in TRANSITIONS]
+
+
+@pytest.mark.parametrize(
+    ("phase", "what"), UNTABLED, ids=lambda one: one if isinstance(one, str) else type(one).__name__
+)
+def test_what_is_not_in_the_table_is_refused(phase: Phase, what: Input) -> None:
+    refused = _refused(_state(phase), what)
+    assert refused.code == ("terminal" if phase in TERMINAL else "not-allowed")
+    assert phase in refused.message
+
+
+def test_every_phase_but_the_first_is_reached_and_only_ends_are_dead_ends() -> None:
+    reached = {target for one in TRANSITIONS.values() for target in one.targets}
+    left = {phase for phase, _ in TRANSITIONS}
+    assert reached == set(PHASES)
+    assert left == {"PENDING", "STAGING", "RUNNING", "RETRYING", "CANCELLED"}
+    assert all(one.targets == {"CANCELLED"} for (phase, _), one in TRANSITIONS.items() if phase in TERMINAL)
+
+
+def test_the_diagram_shows_every_edge_of_the_table() -> None:
+    lines = diagram().splitlines()
+    assert lines[0] == "stateDiagram-v2"
+    for (phase, kind), one in TRANSITIONS.items():
+        name = str(kind.__struct_config__.tag)
+        for target in one.targets:
+            assert any(line.startswith(f"    {phase} --> {target}: ") and name in line for line in lines)
+
+
+@pytest.mark.parametrize("what", [Start, Exit, LeaseLost])
+@pytest.mark.parametrize("fence", [Fence(counter=2), Fence(counter=4), Fence(epoch=2, counter=3)])
+def test_another_fence_changes_nothing_and_both_are_named(what: Any, fence: Fence) -> None:
+    more = {Start: {}, Exit: {"exit": ExitInfo(code=0)}, LeaseLost: {"reason": "silent"}}[what]
+    refused = _refused(_state("STAGING"), what(fence=fence, **more))
+    assert refused.code == "stale-fence"
+    assert f"fence {fence}" in refused.message
+    assert "1.3" in refused.message
+
+
+@pytest.mark.parametrize("placements", [(), (PLACE, PLACE)])
+def test_a_binding_has_exactly_one_placement(placements: tuple[Placement, ...]) -> None:
+    assert _refused(_state("PENDING"), Bind(placements=placements)).code == "not-allowed"
+
+
+def test_a_binding_clears_what_the_last_attempt_left() -> None:
+    ended = ExitInfo(code=1, failure="exit")
+    old = _state("PENDING", exit=ended, started_at=1.0, reason="waits for 2 GPUs")
+    new = _step(old, Bind(placements=(PLACE,))).state
+    assert (new.exit, new.started_at, new.reason, new.bound_at) == (None, None, "", 100.0)
+
+
+@pytest.mark.parametrize(("at", "shown"), [(60.0, 60.0), (10.0, 50.0), (900.0, 100.0), (0.0, 100.0)])
+def test_a_start_is_shown_between_the_binding_and_now(at: float, shown: float) -> None:
+    assert _step(_state("STAGING"), Start(fence=FENCE, at=at)).state.started_at == shown
+
+
+def test_an_epoch_never_goes_back() -> None:
+    state = _state("PENDING", fence=Fence(epoch=5, counter=9))
+    assert _step(state, Bind(placements=(PLACE,)), Context(now=1.0, jitter=0.0, epoch=3)).state.fence == Fence(
+        epoch=5, counter=10
+    )
+
+
+def test_the_revoked_fence_is_the_one_that_was_granted() -> None:
+    running = _state("RUNNING", fence=Fence(epoch=2, counter=9))
+    cancelled = _step(running, Cancel(by="ann"), Context(now=1.0, jitter=0.0, epoch=7)).state
+    assert cancelled.fence > running.fence
+    assert revoked_fence(cancelled) == running.fence
+
+
+def test_manual_retries_end_at_their_limit() -> None:
+    state, used = _state("RETRYING", retry_delay_s=4.0, retry_at=104.0), 0
+    while isinstance(done := step(Job(spec=SPEC, state=state), RetryNow(by="ann"), NOW), Stepped):
+        used += 1
+        assert (done.state.phase, done.state.retry_delay_s, done.state.retry_at) == ("PENDING", 0.0, None)
+        state = replace(done.state, phase="RETRYING", retry_delay_s=4.0)
+    assert used == MANUAL_RETRIES_MAX
+    assert done.code == "budget-exhausted"
+    assert str(MANUAL_RETRIES_MAX) in done.message
+
+
+def test_a_new_job_has_one_entry_and_no_grant() -> None:
+    made = begin(
+        id="j1_4", tenant="t", spec=SPEC, name="x", submitted_by="ann", trace="00-1", context=replace(NOW, epoch=3),
+        array="j1", index=4, retry_of="j0", manual_retries=2,
+    )  # fmt: skip
+    state = made.state
+    assert (state.phase, state.seq, state.fence, state.attempt) == ("PENDING", 1, Fence(epoch=3), 0)
+    assert (state.array, state.index, state.retry_of, state.manual_retries) == ("j1", 4, "j0", 2)
+    assert [(event.seq, event.kind, event.by, event.reason) for event in made.events] == [
+        (1, "submitted", "ann", "retry of j0")
+    ]
