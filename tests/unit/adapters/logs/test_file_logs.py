@@ -86,7 +86,7 @@ def test_only_identifiers_name_a_file(logs: FileLogs, bad: str) -> None:
 
 def test_bad_numbers_are_refused(logs: FileLogs) -> None:
     for attempt, rank, offset in [(-1, 0, 0), (0, -1, 0), (10**10, 0, 0), (0, 0, -1)]:
-        with pytest.raises(ValueError, match="negative|out of range"):
+        with pytest.raises(ValueError, match=r"negative|out of range"):
             logs.append("acme", JOB, attempt, rank, offset, b"x")
 
 
@@ -96,12 +96,12 @@ def test_links_are_not_followed(tmp_path: Path, logs: FileLogs) -> None:
     logs.append("acme", JOB, 1, 0, 0, b"x")
     folder = tmp_path / "logs" / "acme" / JOB[:2] / JOB
     os.symlink(secret, folder / "2-0.log")
-    with pytest.raises(OSError, match="symbolic links|Not a directory"):
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
         logs.read("acme", JOB, 2, 0, 0, 100)
-    with pytest.raises(OSError, match="symbolic links|Not a directory"):
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
         logs.append("acme", JOB, 2, 0, 6, b"overwritten")
     os.symlink(tmp_path, tmp_path / "logs" / "linked")
-    with pytest.raises(OSError, match="symbolic links|Not a directory"):
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
         logs.append("linked", JOB, 1, 0, 0, b"x")
     assert secret.read_bytes() == b"secret"
 

@@ -1,0 +1,1 @@
+"""The HTTP API: REST, server-sent events and WebSockets."""

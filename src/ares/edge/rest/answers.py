@@ -1,0 +1,189 @@
+"""What clients get. Values are written out whole: a reader need not know our defaults."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from ares.edge.rest.problems import MEDIA_TYPE, Problem
+from ares.model.access import Role
+from ares.model.base import Record
+from ares.model.event import LedgerEvent
+from ares.services.nodes import ClusterView, LeaseView, NodeView, PoolView
+
+JSON = "application/json"
+_encode = msgspec.json.Encoder().encode
+
+
+class Created(Record, frozen=True):
+    """A submitted job. `replayed`: an earlier request with the same id made it."""
+
+    id: str
+    replayed: bool
+    tasks: int
+    links: dict[str, str]
+
+
+class ProblemDocument(Record, frozen=True):
+    """RFC 9457. `code` is stable, `fix` says what to do next, `path` points into the request."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    fix: str
+    detail: str | None = None
+    instance: str | None = None
+    path: str | None = None
+
+
+class BatchOutcome(Record, frozen=True):
+    """One job of a batch: an id, or an error."""
+
+    id: str = ""
+    replayed: bool = False
+    tasks: int = 0
+    error: ProblemDocument | None = None
+
+
+class BatchAnswer(Record, frozen=True):
+    """Outcomes in the order of the jobs sent."""
+
+    results: list[BatchOutcome]
+    created: int
+    replayed: int
+    rejected: int
+
+
+class Ids(Record, frozen=True):
+    ids: tuple[str, ...]
+
+
+class Events(Record, frozen=True):
+    events: tuple[LedgerEvent, ...]
+
+
+class NodeList(Record, frozen=True):
+    nodes: tuple[NodeView, ...]
+
+
+class PoolList(Record, frozen=True):
+    nodepools: tuple[PoolView, ...]
+
+
+class ClusterList(Record, frozen=True):
+    clusters: tuple[ClusterView, ...]
+
+
+class LeaseList(Record, frozen=True):
+    leases: tuple[LeaseView, ...]
+
+
+class TokenView(Record, frozen=True):
+    """A token without its secret and its digest."""
+
+    id: str
+    tenant: str
+    role: Role
+    name: str
+    created_at: float
+    expires_at: float | None
+    revoked: bool
+    node: str | None
+    single_use: bool
+
+
+class TokenList(Record, frozen=True):
+    tokens: tuple[TokenView, ...]
+
+
+class NewToken(Record, frozen=True):
+    """`token` is shown this once."""
+
+    token: str
+    record: TokenView
+
+
+class WhoAmI(Record, frozen=True):
+    tenant: str
+    role: Role
+    name: str
+    token_id: str
+
+
+class HealthView(Record, frozen=True):
+    status: str
+    checks: dict[str, str] = {}
+
+
+class StreamedEvent(Record, frozen=True):
+    """A WebSocket message: resume after `cursor`."""
+
+    cursor: str
+    event: LedgerEvent
+
+
+class StreamedLog(Record, frozen=True):
+    """A WebSocket message: bytes (base64) at an offset; resume at `next`. The last one is `complete`."""
+
+    attempt: int
+    rank: int
+    offset: int
+    next: int
+    data: bytes
+    complete: bool
+
+
+class Answer:
+    """A whole response. Header names are lower case."""
+
+    __slots__ = ("_body", "_headers", "_status")
+
+    def __init__(
+        self, body: bytes, *, status: int = 200, media_type: str = JSON, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._body = body
+        self._status = status
+        fields = {"content-type": media_type, "content-length": str(len(body)), **(headers or {})}
+        self._headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The same messages also refuse a WebSocket handshake, under the extension's names.
+        prefix: Any = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+        start: Any = {"type": f"{prefix}.start", "status": self._status, "headers": self._headers}
+        body: Any = {"type": f"{prefix}.body", "body": self._body, "more_body": False}
+        await send(start)
+        await send(body)
+
+
+def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> ASGIApp:
+    return Answer(_encode(whole(value)), status=status, headers=headers)
+
+
+def empty() -> ASGIApp:
+    return Answer(b"", status=204)
+
+
+def refuse(problem: Problem, instance: str = "") -> ASGIApp:
+    return Answer(problem.body(instance), status=problem.kind.status, media_type=MEDIA_TYPE, headers=problem.headers)
+
+
+# ---- writing values out whole
+
+_names: dict[type, list[tuple[str, str]]] = {}
+
+
+def whole(value: Any) -> Any:
+    """Records as objects with every field, also those at their default."""
+    if isinstance(value, msgspec.Struct):
+        names = _names.get(type(value))
+        if names is None:
+            fields = msgspec.structs.fields(type(value))
+            names = _names[type(value)] = [(f.encode_name, f.name) for f in fields]
+        return {encoded: whole(getattr(value, name)) for encoded, name in names}
+    if isinstance(value, tuple | list):
+        return [whole(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value

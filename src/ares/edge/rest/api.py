@@ -1,0 +1,62 @@
+"""What the HTTP edge is given: the services it speaks for, and how it should behave."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ares.ports.clock import Clock, Rng
+from ares.ports.telemetry import Telemetry
+from ares.services.health import Health
+from ares.services.jobs import Jobs
+from ares.services.logs import LogReader
+from ares.services.nodes import Nodes
+from ares.services.stream import EventStream
+from ares.services.submit import Submit
+from ares.services.tokens import Tokens
+
+LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServices:
+    """`metrics` renders the Prometheus text."""
+
+    submit: Submit
+    jobs: Jobs
+    events: EventStream
+    logs: LogReader
+    nodes: Nodes
+    tokens: Tokens
+    health: Health
+    metrics: Callable[[], bytes]
+    telemetry: Telemetry
+    clock: Clock
+    rng: Rng
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Where to listen, who may come, and how much of everything is enough."""
+
+    host: str = "127.0.0.1"
+    # 0 takes a free port.
+    port: int = 0
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    # Names clients may call this server by, without the port. Others get 421: a web page that
+    # rebinds its name to this address must not reach the API.
+    allowed_hosts: tuple[str, ...] = LOOPBACK_NAMES
+    # Web origins that may call from a browser, besides the server's own.
+    allowed_origins: tuple[str, ...] = ()
+    body_bytes_max: int = 1024 * 1024
+    batch_bytes_max: int = 16 * 1024 * 1024
+    batch_jobs_max: int = 10_000
+    body_timeout_s: float = 30.0
+    streams_per_token_max: int = 100
+    # How often an open stream's token is checked again: revocation takes effect within 5 s.
+    recheck_s: float = 2.0
+    # An idle event stream says something this often.
+    heartbeat_s: float = 15.0
+    # A reader that takes nothing for this long is cut off.
+    send_timeout_s: float = 15.0
+    shutdown_s: float = 5.0

@@ -1,0 +1,133 @@
+"""Builds the app from the table of routes. A route without a declared permission stops the build."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from litestar import Litestar, Request, WebSocket
+from litestar.handlers import HTTPRouteHandler, WebsocketRouteHandler
+from litestar.routes import ASGIRoute, HTTPRoute, WebSocketRoute
+from litestar.types import ASGIApp
+
+from ares.edge.rest.answers import Answer, refuse
+from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.bodies import NoQuery
+from ares.edge.rest.failures import Failures
+from ares.edge.rest.gate import CALLER, PERMISSION, Frontier, Gate
+from ares.edge.rest.inputs import BodyReader, QueryReader
+from ares.edge.rest.openapi import document
+from ares.edge.rest.operation import PUBLIC, Call, Edge, Operation, Socket
+from ares.edge.rest.problems import NOT_FOUND
+from ares.edge.rest.routes import OPERATIONS, PATH_PARAMETERS, PREFIXES, SOCKETS
+from ares.edge.rest.streaming import Streams
+from ares.model.access import Principal
+
+_PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in PATH_PARAMETERS.items()}
+_ANYONE = (Principal(token_id="", tenant="", role="viewer"), "")
+STREAMS = "ares_streams"
+
+
+class UndeclaredRoute(Exception):
+    """A route declares no permission: it would be open to everyone."""
+
+
+def build_app(
+    services: ApiServices, settings: ApiSettings, extra: Sequence[HTTPRouteHandler | WebsocketRouteHandler] = ()
+) -> Litestar:
+    """`extra` are routes of other parts, such as the dashboard; they too must declare `opt["permission"]`."""
+    edge = Edge(services, settings, Streams(services, settings))
+    failures = Failures(services.rng)
+
+    def gate(app: ASGIApp) -> ASGIApp:
+        return Gate(app, services, failures.problem_of)
+
+    app = Litestar(
+        [
+            *(_http(operation, edge) for operation in (*OPERATIONS, _openapi())),
+            *(_socket(socket, edge, failures) for socket in SOCKETS),
+            *extra,
+        ],
+        middleware=[gate],
+        exception_handlers={Exception: failures.answer},
+        openapi_config=None,
+        logging_config=None,
+        state=None,
+    )
+    _refuse_undeclared(app)
+    app.state[STREAMS] = edge.streams
+    app.asgi_handler = Frontier(app.asgi_handler, services, settings)
+    return app
+
+
+def _refuse_undeclared(app: Litestar) -> None:
+    for route in app.routes:
+        match route:
+            case HTTPRoute():
+                handlers = [h for h in route.route_handlers if h.http_methods != {"OPTIONS"}]
+            case WebSocketRoute() | ASGIRoute():
+                handlers = [route.route_handler]
+        if not all(handler.opt.get(PERMISSION) for handler in handlers):
+            raise UndeclaredRoute(f"{route.path}: declare opt={{'permission': ...}}")
+
+
+def _paths(path: str, *, root: bool) -> list[str]:
+    typed = re.sub(r"\{(\w+)\}", r"{\1:str}", path)
+    return [*(prefix + typed for prefix in PREFIXES), *([typed] if root else [])]
+
+
+def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
+    query = QueryReader(operation.query)
+    body = None if operation.body is None else BodyReader(operation.body, edge.settings)
+
+    async def endpoint(request: Request[Any, Any, Any]) -> ASGIApp:
+        scope = request.scope
+        who, token = scope["state"].get(CALLER, _ANYONE)
+        path = _checked(scope["path_params"])
+        asked = query.read(scope)
+        raw, value, plain = (b"", None, None) if body is None else await body.read(scope, request.receive)
+        return await operation.handler(Call(edge, who, token, path, asked, value, plain, raw, scope))
+
+    return HTTPRouteHandler(
+        _paths(operation.path, root=operation.root),
+        http_method=operation.method,
+        status_code=next(iter(operation.answers)),
+        opt={PERMISSION: operation.access},
+        name=operation.id,
+    )(endpoint)
+
+
+def _socket(route: Socket, edge: Edge, failures: Failures) -> WebsocketRouteHandler:
+    query = QueryReader(route.query)
+
+    async def endpoint(socket: WebSocket[Any, Any, Any]) -> None:
+        scope = socket.scope
+        who, token = scope["state"][CALLER]
+        try:
+            path = _checked(scope["path_params"])
+            call: Call[Any, Any] = Call(edge, who, token, path, query.read(scope), None, None, b"", scope)
+            await route.handler(call, socket.receive, socket.send)
+        except Exception as error:
+            await refuse(failures.problem_of(error), scope["path"])(scope, socket.receive, socket.send)
+
+    return WebsocketRouteHandler(_paths(route.path, root=False), opt={PERMISSION: route.access}, name=route.id)(
+        endpoint
+    )
+
+
+def _checked(path: dict[str, Any]) -> dict[str, str]:
+    for name, value in path.items():
+        if not _PATTERNS[name].match(value) or value.endswith("\n"):
+            raise NOT_FOUND
+    return path
+
+
+def _openapi() -> Operation:
+    async def openapi(call: Call[NoQuery, None]) -> ASGIApp:
+        return Answer(text)
+
+    operation = Operation(
+        "openapi", "GET", "/openapi.json", PUBLIC, "This document.", openapi,
+        {200: ("application/json", dict[str, Any])}, NoQuery, tag="server",
+    )  # fmt: skip
+    text = document((*OPERATIONS, operation), PATH_PARAMETERS)
+    return operation

@@ -1,0 +1,107 @@
+"""What clients send: bodies and query strings. Everything is bounded."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from ares.model.base import Name, Note, Record, RequestId, Slug
+from ares.model.job import JobSpec, Priority
+from ares.model.state import Phase
+
+NodeName = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")]
+Cursor = Annotated[str, Meta(max_length=512)]
+EventCursor = Annotated[str, Meta(max_length=19, pattern=r"^[0-9]*$(?!\n)")]
+JobRef = Annotated[str, Meta(max_length=32, pattern=r"^[0-9a-z]+(_[0-9]+)?$(?!\n)")]
+YEAR_S = 31_536_000.0
+
+
+class SubmitBody(Record, frozen=True):
+    """A job to submit. Fields beside `spec` fill it where it says nothing itself."""
+
+    spec: JobSpec
+    # The same id with the same payload gives the same job.
+    request_id: RequestId | None = None
+    # Only to be sure: must be the credential's own.
+    tenant_id: Slug | None = None
+    priority: Priority | None = None
+    # Seconds.
+    expected_runtime: Annotated[float, Meta(ge=0.0, le=YEAR_S)] | None = None
+    estimate_cores: Annotated[float, Meta(ge=0.001, le=4096.0)] | None = None
+
+
+class BatchBody(Record, frozen=True):
+    """Jobs to submit together; each has its own outcome."""
+
+    jobs: Annotated[list[SubmitBody], Meta(min_length=1, max_length=10_000)]
+
+
+class ReasonBody(Record, frozen=True):
+    """Why, for the ledger."""
+
+    reason: Note = ""
+
+
+class TokenBody(Record, frozen=True):
+    """A token to create. Without `ttlS` it does not expire."""
+
+    role: Literal["viewer", "submitter", "admin"]
+    name: Name | Literal[""] = ""
+    # The administrator's own tenant if not given.
+    tenant: Slug | None = None
+    ttl_s: Annotated[float, Meta(ge=1.0, le=10 * YEAR_S)] | None = None
+
+
+class JoinTokenBody(Record, frozen=True):
+    """Admits one node, once. With `node` it admits only that one."""
+
+    node: NodeName | None = None
+    ttl_s: Annotated[float, Meta(ge=1.0, le=900.0)] = 900.0
+
+
+# ---- query strings
+
+
+class NoQuery(Record, frozen=True):
+    pass
+
+
+class ReasonQuery(Record, frozen=True):
+    reason: Note = ""
+
+
+class JobsQuery(Record, frozen=True):
+    """`phase` and `label` may be repeated; phases may also be separated by commas."""
+
+    phase: tuple[Phase, ...] = ()
+    name: Annotated[str, Meta(max_length=128)] | None = None
+    label: tuple[Annotated[str, Meta(max_length=385, pattern=r"^[^=]+=")], ...] = ()
+    array: JobRef | None = None
+    node: NodeName | None = None
+    sort: Literal["submitted", "-submitted"] = "-submitted"
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    cursor: Cursor = ""
+
+
+class ResolveQuery(Record, frozen=True):
+    prefix: Annotated[str, Meta(min_length=1, max_length=32, pattern=r"^[0-9a-z_]+$(?!\n)")]
+
+
+class LogsQuery(Record, frozen=True):
+    """`tail` is a number of lines, or a duration such as `10s`: the last lines, then what comes within that time."""
+
+    tail: Annotated[str, Meta(pattern=r"^[0-9]{1,6}s?$(?!\n)")] | None = None
+    follow: bool = False
+    attempt: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    rank: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    offset: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+class EventsQuery(Record, frozen=True):
+    """Resumes after `cursor` (or the Last-Event-ID header); `0` starts with the oldest event kept."""
+
+    cursor: EventCursor = ""
+    job: JobRef | None = None
+
+
+class LeasesQuery(Record, frozen=True):
+    job: JobRef | None = None

@@ -1,0 +1,143 @@
+"""Who may come in. Everything is refused unless a rule lets it through.
+
+`Frontier` stands before the router and looks at where a request comes from; `Gate` stands before
+each handler and looks at who sends it and what the route demands.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from ares.core.access.roles import allows
+from ares.core.access.tokens import Denied
+from ares.edge.rest.answers import refuse
+from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.operation import PUBLIC, Access
+from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.wire import header
+from ares.model.access import Principal
+
+PERMISSION = "permission"
+# Where the gate leaves the verified caller for the handler.
+CALLER = "ares_caller"
+_UNAUTHENTICATED = Problem("unauthenticated", headers={"www-authenticate": "Bearer"})
+_SAFE_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+ProblemOf = Callable[[Exception], Problem]
+
+
+class Gate:
+    """Authenticates and authorises, the same for HTTP and WebSockets."""
+
+    def __init__(self, app: ASGIApp, services: ApiServices, problem_of: ProblemOf) -> None:
+        self._app = app
+        self._services = services
+        self._problem_of = problem_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._enter(scope)
+        except Exception as error:
+            await refuse(self._problem_of(error), scope["path"])(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _enter(self, scope: Scope) -> None:
+        access: Access | None = scope["route_handler"].opt.get(PERMISSION)
+        if access is None:
+            # Only the framework's own OPTIONS routes declare nothing.
+            raise Problem("method-not-allowed", headers={"allow": _allowed(scope)})
+        if access == PUBLIC:
+            return
+        token = _bearer(scope)
+        who = await self._services.tokens.authenticate(token) if token else None
+        if not isinstance(who, Principal):
+            self._denied(who.reason if isinstance(who, Denied) else "no-credential")
+            raise _UNAUTHENTICATED
+        if not allows(who.role, access):
+            self._denied("role")
+            raise Problem("forbidden", detail=f"the role {who.role!r} does not have {access}")
+        scope["state"][CALLER] = (who, token)
+
+    def _denied(self, reason: str) -> None:
+        self._services.telemetry.count("ares_auth_denials_total", 1, reason)
+
+
+def _allowed(scope: Scope) -> str:
+    routes = [route for route in scope["litestar_app"].routes if route.path_format == scope["path_template"]]
+    methods = {method for route in routes for method in getattr(route, "methods", ())}
+    return ", ".join(sorted(methods - {"OPTIONS"}))
+
+
+def _bearer(scope: Scope) -> str:
+    """From the Authorization header or, where browsers cannot set one, the WebSocket's protocols. Never the URL."""
+    scheme, _, token = header(scope, b"authorization").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    if scope["type"] == "websocket":
+        offered = scope["subprotocols"]
+        if len(offered) == 2 and offered[0] == "bearer":
+            return offered[1]
+    return ""
+
+
+class Frontier:
+    """Checks Host and Origin of whatever arrives, and counts what leaves."""
+
+    def __init__(self, app: ASGIApp, services: ApiServices, settings: ApiSettings) -> None:
+        self._app = app
+        self._services = services
+        self._hosts = frozenset(name.lower() for name in settings.allowed_hosts)
+        self._origins = frozenset(settings.allowed_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exit_ = self._socket_exit(scope, receive, send) if scope["type"] == "websocket" else self._http_exit(send)
+        problem = self._foreign(scope)
+        if problem is not None:
+            self._services.telemetry.count("ares_auth_denials_total", 1, problem.code)
+            await refuse(problem, scope["path"])(scope, receive, exit_)
+            return
+        await self._app(scope, receive, exit_)
+
+    def _foreign(self, scope: Scope) -> Problem | None:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
+        if _name_of(host) not in self._hosts:
+            return Problem("wrong-host")
+        origin = header(scope, b"origin")
+        if origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host:
+            return Problem("bad-origin")
+        return None
+
+    def _http_exit(self, send: Send) -> Send:
+        async def leave(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._services.telemetry.count("ares_http_requests_total", 1, str(message["status"]))
+                message["headers"] = [*message["headers"], *_SAFE_HEADERS]
+            await send(message)
+
+        return leave
+
+    def _socket_exit(self, scope: Scope, receive: Receive, send: Send) -> Send:
+        """Before the handshake, a close (the router's word for "no such route") becomes a proper answer."""
+        open_ = False
+
+        async def leave(message: Message) -> None:
+            nonlocal open_
+            kind: Any = message["type"]
+            if kind == "websocket.close" and not open_:
+                await refuse(NOT_FOUND)(scope, receive, send)
+                return
+            open_ = open_ or kind == "websocket.accept"
+            await send(message)
+
+        return leave
+
+
+def _name_of(host: str) -> str:
+    """Without the port; IPv6 without brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]

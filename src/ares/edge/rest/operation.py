@@ -1,0 +1,95 @@
+"""One value per route. The same table makes the app's routes, their checks and the OpenAPI document."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.streaming import Streams
+from ares.edge.rest.wire import header
+from ares.model.access import Permission, Principal
+
+# Routes anyone may call, without a credential. The list of them is pinned by a test.
+PUBLIC: Literal["public"] = "public"
+Access = Permission | Literal["public"]
+Method = Literal["GET", "POST", "DELETE"]
+
+Q = TypeVar("Q", bound=msgspec.Struct)
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What every handler may use."""
+
+    services: ApiServices
+    settings: ApiSettings
+    streams: Streams
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q, B]):
+    """A request that passed the gate, decoded. `plain` is its JSON before typing, `raw` its bytes."""
+
+    edge: Edge
+    who: Principal
+    token: str
+    path: dict[str, str]
+    query: Q
+    body: B
+    plain: Any
+    raw: bytes
+    scope: Scope
+
+    def header(self, name: bytes) -> str:
+        return header(self.scope, name)
+
+
+Handler = Callable[[Call[Any, Any]], Awaitable[ASGIApp]]
+SocketHandler = Callable[[Call[Any, Any], Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """How a request's body is read. With `typed` false the handler gets bytes and decodes them itself."""
+
+    type: type[msgspec.Struct]
+    required: bool = True
+    typed: bool = True
+    batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A route. `answers` maps a good status to its media type and schema."""
+
+    id: str
+    method: Method
+    path: str
+    access: Access
+    summary: str
+    handler: Handler
+    answers: dict[int, tuple[str, Any]]
+    query: type[msgspec.Struct]
+    body: Body | None = None
+    # Codes it may answer with beyond those every route has.
+    problems: tuple[str, ...] = ()
+    tag: str = "jobs"
+    # Also at the root, without a version: where probes and scrapers look.
+    root: bool = False
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """A WebSocket route."""
+
+    id: str
+    path: str
+    access: Access
+    summary: str
+    handler: SocketHandler
+    query: type[msgspec.Struct]

@@ -1,0 +1,134 @@
+"""Nodes, tokens, health and metrics."""
+
+from litestar.types import ASGIApp
+
+from ares.edge.rest.answers import (
+    Answer,
+    ClusterList,
+    HealthView,
+    LeaseList,
+    NewToken,
+    NodeList,
+    PoolList,
+    TokenList,
+    TokenView,
+    WhoAmI,
+    answer,
+    empty,
+)
+from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, TokenBody
+from ares.edge.rest.operation import Call
+from ares.edge.rest.problems import NOT_FOUND
+from ares.model.access import TokenRecord
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def list_nodes(call: Call[NoQuery, None]) -> ASGIApp:
+    return answer(NodeList(nodes=await call.edge.services.nodes.nodes(call.who)))
+
+
+async def get_node(call: Call[NoQuery, None]) -> ASGIApp:
+    nodes = await call.edge.services.nodes.nodes(call.who)
+    found = next((node for node in nodes if node.name == call.path["name"]), None)
+    if found is None:
+        raise NOT_FOUND
+    return answer(found)
+
+
+async def cordon_node(call: Call[NoQuery, None]) -> ASGIApp:
+    return await _cordon(call, on=True)
+
+
+async def uncordon_node(call: Call[NoQuery, None]) -> ASGIApp:
+    return await _cordon(call, on=False)
+
+
+async def _cordon(call: Call[NoQuery, None], *, on: bool) -> ASGIApp:
+    node = await call.edge.services.nodes.cordon(call.who, call.path["name"], on)
+    if node is None:
+        raise NOT_FOUND
+    return answer(node)
+
+
+async def list_pools(call: Call[NoQuery, None]) -> ASGIApp:
+    return answer(PoolList(nodepools=await call.edge.services.nodes.pools(call.who)))
+
+
+async def list_clusters(call: Call[NoQuery, None]) -> ASGIApp:
+    return answer(ClusterList(clusters=await call.edge.services.nodes.clusters(call.who)))
+
+
+async def get_cluster(call: Call[NoQuery, None]) -> ASGIApp:
+    clusters = await call.edge.services.nodes.clusters(call.who)
+    found = next((cluster for cluster in clusters if cluster.id == call.path["cluster"]), None)
+    if found is None:
+        raise NOT_FOUND
+    return answer(found)
+
+
+async def list_leases(call: Call[LeasesQuery, None]) -> ASGIApp:
+    return answer(LeaseList(leases=await call.edge.services.nodes.leases(call.who, call.query.job)))
+
+
+# ---- access
+
+
+async def create_token(call: Call[NoQuery, TokenBody]) -> ASGIApp:
+    body = call.body
+    text, record = await call.edge.services.tokens.create(
+        call.who, tenant=body.tenant or call.who.tenant, role=body.role, name=body.name, ttl_s=body.ttl_s
+    )
+    return answer(NewToken(token=text, record=_view(record)), status=201)
+
+
+async def create_join_token(call: Call[NoQuery, JoinTokenBody]) -> ASGIApp:
+    text, record = await call.edge.services.tokens.create_join(call.who, node=call.body.node, ttl_s=call.body.ttl_s)
+    return answer(NewToken(token=text, record=_view(record)), status=201)
+
+
+async def list_tokens(call: Call[NoQuery, None]) -> ASGIApp:
+    records = await call.edge.services.tokens.list(call.who)
+    return answer(TokenList(tokens=tuple(_view(record) for record in records)))
+
+
+async def revoke_token(call: Call[NoQuery, None]) -> ASGIApp:
+    if not await call.edge.services.tokens.revoke(call.who, call.path["token"]):
+        raise NOT_FOUND
+    return empty()
+
+
+async def whoami(call: Call[NoQuery, None]) -> ASGIApp:
+    who = call.who
+    return answer(WhoAmI(tenant=who.tenant, role=who.role, name=who.name, token_id=who.token_id))
+
+
+def _view(record: TokenRecord) -> TokenView:
+    return TokenView(
+        id=record.id,
+        tenant=record.tenant,
+        role=record.role,
+        name=record.name,
+        created_at=record.created_at,
+        expires_at=record.expires_at,
+        revoked=record.revoked,
+        node=record.node,
+        single_use=record.single_use,
+    )
+
+
+# ---- this server
+
+
+async def healthz(call: Call[NoQuery, None]) -> ASGIApp:
+    alive = call.edge.services.health.live()
+    return answer(HealthView(status="alive" if alive else "failing"), status=200 if alive else 503)
+
+
+async def readyz(call: Call[NoQuery, None]) -> ASGIApp:
+    ready, checks = call.edge.services.health.ready()
+    return answer(HealthView(status="ready" if ready else "not ready", checks=checks), status=200 if ready else 503)
+
+
+async def metrics(call: Call[NoQuery, None]) -> ASGIApp:
+    return Answer(call.edge.services.metrics(), media_type=METRICS_TYPE)

@@ -1,0 +1,103 @@
+"""Errors as RFC 9457 problems. `docs/errors.md` explains every code listed here."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+MEDIA_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a code always means: its status, title, and what to do next unless the occasion knows better."""
+
+    status: int
+    title: str
+    fix: str
+
+
+KINDS: dict[str, Kind] = {
+    "malformed-json": Kind(400, "The body is not valid JSON", "Send one JSON value in UTF-8, without NaN or Infinity."),
+    "duplicate-key": Kind(400, "A JSON object names a key twice", "Remove one of the two."),
+    "too-deep": Kind(400, "The JSON is nested too deeply", "Nest at most 32 levels."),
+    "bad-request": Kind(400, "The request is malformed", "Check the request against /v1/openapi.json."),
+    "request-id-mismatch": Kind(
+        400, "Two different request ids", "Give the id in the Idempotency-Key header or in requestId, not both."
+    ),
+    "bad-cursor": Kind(400, "The cursor is not valid here", "Start again without a cursor."),
+    "unauthenticated": Kind(401, "No valid credential", "Send 'Authorization: Bearer <token>' with a valid token."),
+    "forbidden": Kind(403, "The credential does not allow this", "Use a token with a role that may do it."),
+    "tenant-mismatch": Kind(
+        403, "The credential belongs to another tenant", "Leave tenantId out, or use a token of that tenant."
+    ),
+    "bad-origin": Kind(403, "This web origin may not call the API", "Add the origin to api.allowed_origins."),
+    "not-found": Kind(404, "No such object", "Check the path and the id, and that the token is of the right tenant."),
+    "method-not-allowed": Kind(405, "This method is not supported here", "Use one of the methods in the Allow header."),
+    "request-timeout": Kind(408, "The body did not arrive in time", "Send the whole body at once."),
+    "request-conflict": Kind(
+        409,
+        "This request id was used with a different payload",
+        "Use a new request id for a new job, or send the first payload again.",
+    ),
+    "job-finished": Kind(409, "The job has ended", "Nothing is left to change; retry it to run it again."),
+    "not-allowed": Kind(409, "The job's state does not allow this", "Look at the job's phase and events."),
+    "retry-budget-exhausted": Kind(409, "The manual retries are used up", "Submit a new job."),
+    "too-large": Kind(413, "The body is too large", "Send less, or split the batch."),
+    "unsupported-media-type": Kind(
+        415, "The body has the wrong type", "Send 'Content-Type: application/json' without a content encoding."
+    ),
+    "wrong-host": Kind(421, "This server does not answer to that host name", "Add the name to api.allowed_hosts."),
+    "invalid": Kind(422, "The request does not fit the schema", "Correct the value at the named path."),
+    "unknown-field": Kind(422, "The request has a field nobody knows", "Remove or correct the named field."),
+    "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
+    "too-many-streams": Kind(429, "Too many open streams", "Close some streams, or wait."),
+    "internal": Kind(500, "Something broke on our side", "Try again; if it stays, tell the operator the error id."),
+    "store-unavailable": Kind(
+        503, "The store of record did not answer", "Send the same request again with the same request id."
+    ),
+    "not-ready": Kind(503, "The server is not ready", "Wait and try again."),
+    # Only ever the end of a stream that has begun.
+    "lagged": Kind(503, "The stream was not read fast enough", "Reconnect with the last cursor you have."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem(Exception):
+    """A refusal on its way to the client. `path` is a JSON path like `$.spec.command[0]`."""
+
+    code: str
+    detail: str = ""
+    fix: str = ""
+    path: str = ""
+    instance: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.code]
+
+    def document(self, instance: str = "") -> dict[str, Any]:
+        """Missing objects name no instance, so that all answers about them are the same bytes."""
+        kind = self.kind
+        shown = self.instance or ("" if self.code == "not-found" else instance)
+        optional = {"detail": self.detail, "instance": shown, "path": self.path}
+        return {
+            "type": f"urn:ares:error:{self.code}",
+            "title": kind.title,
+            "status": kind.status,
+            "code": self.code,
+            "fix": self.fix or kind.fix,
+            **{name: value for name, value in optional.items() if value},
+        }
+
+    def body(self, instance: str = "") -> bytes:
+        return msgspec.json.encode(self.document(instance))
+
+
+NOT_FOUND = Problem("not-found")
+
+
+def retry_after(seconds: float) -> dict[str, str]:
+    """Whole seconds, at least one."""
+    return {"retry-after": str(max(1, round(seconds)))}

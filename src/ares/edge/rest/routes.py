@@ -1,0 +1,170 @@
+"""Every route of the API, in one table."""
+
+from ares.edge.rest import events, jobs, logs, platform, submitting
+from ares.edge.rest.answers import (
+    JSON,
+    BatchAnswer,
+    ClusterList,
+    Created,
+    Events,
+    HealthView,
+    Ids,
+    LeaseList,
+    NewToken,
+    NodeList,
+    PoolList,
+    TokenList,
+    WhoAmI,
+)
+from ares.edge.rest.bodies import (
+    BatchBody,
+    EventsQuery,
+    JobsQuery,
+    JoinTokenBody,
+    LeasesQuery,
+    LogsQuery,
+    NoQuery,
+    ReasonBody,
+    ReasonQuery,
+    ResolveQuery,
+    SubmitBody,
+    TokenBody,
+)
+from ares.edge.rest.operation import PUBLIC, Body, Operation, Socket
+from ares.model.state import JobState
+from ares.services.jobs import JobDetail, JobPage
+from ares.services.nodes import ClusterView, NodeView
+
+PREFIXES = ("/v1", "/api/v1")
+# What a path parameter may look like. Anything else names nothing, so it is a 404.
+PATH_PARAMETERS = {
+    "id": r"^[0-9a-z]{1,24}(_[0-9]{1,6})?$",
+    "name": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$",
+    "cluster": r"^[a-z0-9-]{1,63}$",
+    "token": r"^[0-9a-z]{1,32}$",
+}
+
+_STEER = ("job-finished", "not-allowed")
+_REASON = Body(ReasonBody, required=False)
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "submitJob", "POST", "/jobs", "jobs:submit", "Submit a job.", submitting.submit_job,
+        {201: (JSON, Created), 200: (JSON, Created)}, NoQuery, Body(SubmitBody),
+        ("request-id-mismatch", "tenant-mismatch", "request-conflict", "queue-full"),
+        headers=("Idempotency-Key", "traceparent"),
+    ),
+    Operation(
+        "submitBatch", "POST", "/jobs/batch", "jobs:submit", "Submit up to 10,000 jobs, each with its own outcome.",
+        submitting.submit_batch, {200: (JSON, BatchAnswer)}, NoQuery, Body(BatchBody, typed=False, batch=True),
+        headers=("traceparent",),
+    ),
+    Operation(
+        "listJobs", "GET", "/jobs", "jobs:read", "List jobs, page by page.", jobs.list_jobs,
+        {200: (JSON, JobPage)}, JobsQuery, problems=("bad-cursor",),
+    ),
+    Operation(
+        "resolveJob", "GET", "/jobs/resolve", "jobs:read", "Ids that begin with some characters.", jobs.resolve_job,
+        {200: (JSON, Ids)}, ResolveQuery,
+    ),
+    Operation(
+        "getJob", "GET", "/jobs/{id}", "jobs:read", "A job or an array: specification, state and result.",
+        jobs.get_job, {200: (JSON, JobDetail)}, NoQuery,
+    ),
+    Operation(
+        "deleteJob", "DELETE", "/jobs/{id}", "jobs:cancel", "Cancel a job. It is final at once.", jobs.delete_job,
+        {200: (JSON, JobState)}, ReasonQuery, problems=_STEER,
+    ),
+    Operation(
+        "cancelJob", "POST", "/jobs/{id}/cancel", "jobs:cancel", "Cancel a job. It is final at once.",
+        jobs.cancel_job, {200: (JSON, JobState)}, NoQuery, _REASON, _STEER,
+    ),
+    Operation(
+        "retryJob", "POST", "/jobs/{id}/retry", "jobs:retry",
+        "Try a waiting job now, or run a finished one again as a new job.",
+        jobs.retry_job, {200: (JSON, JobState)}, NoQuery, _REASON, (*_STEER, "retry-budget-exhausted"),
+    ),
+    Operation(
+        "listJobEvents", "GET", "/jobs/{id}/events", "events:read", "The job's ledger: everything that happened to it.",
+        jobs.job_events, {200: (JSON, Events)}, NoQuery,
+    ),
+    Operation(
+        "getJobLogs", "GET", "/jobs/{id}/logs", "logs:read", "What an attempt wrote, to its end or as it comes.",
+        logs.get_logs, {200: ("text/plain", str)}, LogsQuery, problems=("too-many-streams",),
+    ),
+    Operation(
+        "followEvents", "GET", "/events", "events:read", "Live events as server-sent events.", events.follow_events,
+        {200: ("text/event-stream", str)}, EventsQuery, problems=("bad-cursor", "too-many-streams"), tag="events",
+        headers=("Last-Event-ID",),
+    ),
+    Operation(
+        "listNodes", "GET", "/nodes", "nodes:read", "Nodes, and what is free on them.", platform.list_nodes,
+        {200: (JSON, NodeList)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "getNode", "GET", "/nodes/{name}", "nodes:read", "One node.", platform.get_node, {200: (JSON, NodeView)},
+        NoQuery, tag="nodes",
+    ),
+    Operation(
+        "cordonNode", "POST", "/nodes/{name}/cordon", "nodes:admit", "Keep new work off a node.",
+        platform.cordon_node, {200: (JSON, NodeView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "uncordonNode", "POST", "/nodes/{name}/uncordon", "nodes:admit", "Let work onto a node again.",
+        platform.uncordon_node, {200: (JSON, NodeView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "listNodePools", "GET", "/nodepools", "nodes:read", "Capacity by pool.", platform.list_pools,
+        {200: (JSON, PoolList)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "listClusters", "GET", "/clusters", "nodes:read", "Clusters.", platform.list_clusters,
+        {200: (JSON, ClusterList)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "getCluster", "GET", "/clusters/{cluster}", "nodes:read", "One cluster.", platform.get_cluster,
+        {200: (JSON, ClusterView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "listLeases", "GET", "/leases", "jobs:read", "Who holds the right to run the tenant's jobs.",
+        platform.list_leases, {200: (JSON, LeaseList)}, LeasesQuery, tag="nodes",
+    ),
+    Operation(
+        "createToken", "POST", "/tokens", "tokens:admin", "Create an API token. Its secret is shown once.",
+        platform.create_token, {201: (JSON, NewToken)}, NoQuery, Body(TokenBody), tag="access",
+    ),
+    Operation(
+        "listTokens", "GET", "/tokens", "tokens:admin", "Tokens, without their secrets.", platform.list_tokens,
+        {200: (JSON, TokenList)}, NoQuery, tag="access",
+    ),
+    Operation(
+        "revokeToken", "DELETE", "/tokens/{token}", "tokens:admin", "Revoke a token; open streams end within 5 s.",
+        platform.revoke_token, {204: ("", None)}, NoQuery, tag="access",
+    ),
+    Operation(
+        "createJoinToken", "POST", "/join-tokens", "nodes:admit", "A token that admits one node, once.",
+        platform.create_join_token, {201: (JSON, NewToken)}, NoQuery, Body(JoinTokenBody, required=False),
+        tag="access",
+    ),
+    Operation(
+        "whoAmI", "GET", "/whoami", "jobs:read", "Who this credential is.", platform.whoami, {200: (JSON, WhoAmI)},
+        NoQuery, tag="access",
+    ),
+    Operation(
+        "healthz", "GET", "/healthz", PUBLIC, "Is the process alive?", platform.healthz,
+        {200: (JSON, HealthView), 503: (JSON, HealthView)}, NoQuery, tag="server", root=True,
+    ),
+    Operation(
+        "readyz", "GET", "/readyz", PUBLIC, "Can this replica serve?", platform.readyz,
+        {200: (JSON, HealthView), 503: (JSON, HealthView)}, NoQuery, tag="server", root=True,
+    ),
+    Operation(
+        "metrics", "GET", "/metrics", "metrics:read", "Metrics in the Prometheus text format.", platform.metrics,
+        {200: (platform.METRICS_TYPE, str)}, NoQuery, tag="server", root=True,
+    ),
+)  # fmt: skip
+
+SOCKETS: tuple[Socket, ...] = (
+    Socket("streamEvents", "/events", "events:read", "Live events.", events.stream_events, EventsQuery),
+    Socket("streamJobLogs", "/jobs/{id}/logs", "logs:read", "Live output.", logs.stream_logs, LogsQuery),
+)

@@ -1,0 +1,110 @@
+"""Runs the app on uvicorn inside the process's own event loop."""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Generator
+
+import uvicorn
+from litestar import Litestar
+
+from ares.edge.rest.api import ApiSettings
+from ares.edge.rest.app import STREAMS
+from ares.edge.rest.streaming import Streams
+
+_BACKLOG = 1024
+_WEBSOCKET_BYTES_MAX = 64 * 1024
+_HEADER_BYTES_MAX = 64 * 1024
+
+
+class BindRefused(Exception):
+    """Listening there would put credentials on the network in the clear."""
+
+
+class _Embedded(uvicorn.Server):
+    """Signals belong to whoever owns the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class HttpServer:
+    """`start` returns when connections are accepted; `port` is then known."""
+
+    def __init__(self, app: Litestar, settings: ApiSettings) -> None:
+        self._app = app
+        self._settings = settings
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self.port = settings.port
+
+    @property
+    def url(self) -> str:
+        scheme = "http" if self._settings.tls_cert is None else "https"
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"{scheme}://{host}:{self.port}"
+
+    async def start(self) -> None:
+        refuse_open_bind(self._settings)
+        listening = _listen(self._settings.host, self._settings.port)
+        self.port = listening.getsockname()[1]
+        self._server = _Embedded(_config(self._app, self._settings))
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
+        while not self._server.started:
+            if self._serving.done():
+                self._serving.result()
+                raise RuntimeError(f"the HTTP server on {self.url} stopped while starting")
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        """Ends streams, lets requests finish for a while, and returns when everything is closed."""
+        if self._server is None or self._serving is None:
+            return
+        streams: Streams = self._app.state[STREAMS]
+        streams.close()
+        self._server.should_exit = True
+        await self._serving
+
+
+def refuse_open_bind(settings: ApiSettings) -> None:
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise BindRefused("TLS needs both a certificate and a key: set api.tls_cert and api.tls_key")
+    if settings.tls_cert is None and not _is_loopback(settings.host):
+        raise BindRefused(
+            f"{settings.host} is reachable from outside: set api.tls_cert and api.tls_key, or bind 127.0.0.1"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+
+
+def _config(app: Litestar, settings: ApiSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
+        h11_max_incomplete_event_size=_HEADER_BYTES_MAX,
+        ws_max_size=_WEBSOCKET_BYTES_MAX,
+        ws_ping_interval=20.0,
+        ws_ping_timeout=20.0,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=None if settings.tls_key is None else str(settings.tls_key),
+    )

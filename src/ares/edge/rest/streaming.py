@@ -1,0 +1,92 @@
+"""Long answers: counted per token, watched for revocation, ended together.
+
+Back-pressure is the transport's: a send waits while the client reads. A client that reads nothing
+for a while is cut off, so nothing here queues without bound.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal
+
+from ares.core.access.tokens import Denied
+from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.problems import Problem
+
+Ending = Literal["done", "gone", "revoked", "shutdown"]
+
+
+class TooSlow(Exception):
+    """The client did not read for too long."""
+
+
+class Streams:
+    """All open streams of one app."""
+
+    def __init__(self, services: ApiServices, settings: ApiSettings) -> None:
+        self._services = services
+        self._settings = settings
+        self._open: Counter[str] = Counter()
+        self._closing = asyncio.Event()
+
+    def close(self) -> None:
+        """Ends every stream, and each that still comes, politely."""
+        self._closing.set()
+
+    async def run(
+        self,
+        token: str,
+        token_id: str,
+        work: Coroutine[Any, Any, None],
+        gone: Coroutine[Any, Any, None],
+        *aside: Coroutine[Any, Any, None],
+    ) -> Ending:
+        """Runs `work` until it is done, the client is gone, its token is revoked, or the server stops.
+        What runs aside has no end of its own."""
+        watched: dict[asyncio.Task[Any], Ending] = {
+            asyncio.create_task(work): "done",
+            asyncio.create_task(gone): "gone",
+            asyncio.create_task(self._revoked(token)): "revoked",
+            asyncio.create_task(self._closing.wait()): "shutdown",
+            **{asyncio.create_task(endless): "done" for endless in aside},
+        }
+        self._count(token_id, 1)
+        try:
+            finished, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            first = next(task for task in watched if task in finished)
+            first.result()
+            return watched[first]
+        finally:
+            self._count(token_id, -1)
+            for task in watched:
+                task.cancel()
+            await asyncio.gather(*watched, return_exceptions=True)
+
+    def check_room(self, token_id: str) -> None:
+        if self._open[token_id] >= self._settings.streams_per_token_max:
+            raise Problem("too-many-streams", detail=f"the limit is {self._settings.streams_per_token_max} per token")
+
+    async def send(self, sending: Awaitable[None]) -> None:
+        """One send with a limit on how long the client may take for it."""
+        try:
+            async with asyncio.timeout(self._settings.send_timeout_s):
+                await sending
+        except TimeoutError:
+            raise TooSlow from None
+
+    async def every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._services.clock.sleep(seconds)
+            await act()
+
+    async def _revoked(self, token: str) -> None:
+        while True:
+            await self._services.clock.sleep(self._settings.recheck_s)
+            if isinstance(await self._services.tokens.authenticate(token), Denied):
+                return
+
+    def _count(self, token_id: str, by: int) -> None:
+        self._open[token_id] += by
+        if not self._open[token_id]:
+            del self._open[token_id]
+        self._services.telemetry.gauge("ares_streams_open", self._open.total())

@@ -1,0 +1,130 @@
+"""Submitting jobs, one or many."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from litestar.types import ASGIApp
+
+from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, ProblemDocument, answer
+from ares.edge.rest.bodies import NoQuery, SubmitBody
+from ares.edge.rest.operation import Call
+from ares.edge.rest.problems import Problem, retry_after
+from ares.edge.rest.strict import StrictDecoder
+from ares.model.access import Principal
+from ares.model.base import RequestId
+from ares.model.job import JobSpec
+from ares.services.submit import Rejected, SubmitRequest, Submitted
+
+# Jobs of a batch decoded before others get their turn on the loop.
+_SLICE = 250
+_job = StrictDecoder(SubmitBody)
+
+
+class _Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """The outer shell; jobs stay bytes, so that one bad job does not spoil the others."""
+
+    jobs: list[msgspec.Raw]
+
+
+_batch = StrictDecoder(_Batch)
+
+
+async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
+    keyed = _request_id(call.header(b"idempotency-key"))
+    body = call.body
+    if keyed is not None and body.request_id not in (None, keyed):
+        raise Problem("request-id-mismatch", path="$.requestId")
+    request = _request(call.who, body, call.plain, call.header(b"traceparent"), keyed)
+    (outcome,) = await call.edge.services.submit.submit(call.who, [request])
+    if isinstance(outcome, Rejected):
+        raise rejection(outcome)
+    links = _links(outcome.job)
+    created = Created(id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, links=links)
+    return answer(created, status=200 if outcome.replayed else 201, headers={"location": links["self"]})
+
+
+async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
+    if call.header(b"idempotency-key"):
+        raise Problem(
+            "bad-request",
+            detail="a batch takes no Idempotency-Key",
+            fix="Give each job of the batch its own requestId.",
+        )
+    shell, _ = _batch.decode(call.raw)
+    limit = call.edge.settings.batch_jobs_max
+    if not 1 <= len(shell.jobs) <= limit:
+        raise Problem("invalid", detail=f"{len(shell.jobs)} jobs; a batch holds 1 to {limit}", path="$.jobs")
+    drafts = await _drafts(call, shell.jobs)
+    good = [draft for draft in drafts if isinstance(draft, SubmitRequest)]
+    outcomes = iter(await call.edge.services.submit.submit(call.who, good) if good else ())
+    results = [_outcome(draft if isinstance(draft, Problem) else next(outcomes)) for draft in drafts]
+    replayed = sum(result.replayed for result in results)
+    rejected = sum(result.error is not None for result in results)
+    created = len(results) - replayed - rejected
+    return answer(BatchAnswer(results=results, created=created, replayed=replayed, rejected=rejected))
+
+
+async def _drafts(call: Call[NoQuery, None], jobs: Sequence[msgspec.Raw]) -> list[SubmitRequest | Problem]:
+    trace = call.header(b"traceparent")
+    drafts: list[SubmitRequest | Problem] = []
+    for place, raw in enumerate(jobs):
+        if place and place % _SLICE == 0:
+            await asyncio.sleep(0)
+        try:
+            body, plain = _job.decode(raw)
+            drafts.append(_request(call.who, body, plain, trace, None))
+        except Problem as problem:
+            drafts.append(_at(problem, place))
+    return drafts
+
+
+def _at(problem: Problem, place: int) -> Problem:
+    path = f"$.jobs[{place}]{problem.path.removeprefix('$')}"
+    return Problem(problem.code, detail=problem.detail, fix=problem.fix, path=path)
+
+
+def _request(who: Principal, body: SubmitBody, plain: Any, trace: str, keyed: str | None) -> SubmitRequest:
+    if body.tenant_id is not None and body.tenant_id != who.tenant:
+        raise Problem("tenant-mismatch", path="$.tenantId")
+    return SubmitRequest(spec=_filled(body, plain["spec"]), request_id=keyed or body.request_id, trace=trace)
+
+
+def _filled(body: SubmitBody, said: dict[str, Any]) -> JobSpec:
+    """The specification, with what stands beside it where it says nothing itself."""
+    changes: dict[str, Any] = {}
+    if body.priority is not None and "priority" not in said:
+        changes["priority"] = body.priority
+    if body.expected_runtime is not None and "expectedRuntimeS" not in said:
+        changes["expected_runtime_s"] = body.expected_runtime
+    if body.estimate_cores is not None and "cpuMilli" not in said.get("resources", {}):
+        cpu_milli = max(1, round(body.estimate_cores * 1000))
+        changes["resources"] = msgspec.structs.replace(body.spec.resources, cpu_milli=cpu_milli)
+    return msgspec.structs.replace(body.spec, **changes) if changes else body.spec
+
+
+def _request_id(text: str) -> str | None:
+    if not text:
+        return None
+    try:
+        return msgspec.convert(text, RequestId)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid", detail=str(error), path="header.Idempotency-Key") from None
+
+
+def rejection(outcome: Rejected) -> Problem:
+    headers = {} if outcome.retry_after_s is None else retry_after(outcome.retry_after_s)
+    return Problem(outcome.code, detail=outcome.message, fix=outcome.fix, headers=headers)
+
+
+def _outcome(outcome: Submitted | Rejected | Problem) -> BatchOutcome:
+    if isinstance(outcome, Submitted):
+        return BatchOutcome(id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks)
+    problem = rejection(outcome) if isinstance(outcome, Rejected) else outcome
+    return BatchOutcome(error=ProblemDocument(**problem.document()))
+
+
+def _links(job: str) -> dict[str, str]:
+    base = f"/v1/jobs/{job}"
+    return {"self": base, "events": f"{base}/events", "logs": f"{base}/logs"}
