@@ -5,7 +5,7 @@ from ares.model.base import Record
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo
-from ares.model.state import Fence, JobState, Phase, Result
+from ares.model.state import JobState, Phase, ProgressRecord, Result
 
 
 class Submitted(Record, frozen=True):
@@ -23,6 +23,7 @@ class Refusal(Record, frozen=True):
     title: str = ""
     detail: str = ""
     fix: str = ""
+    path: str = ""
 
 
 class BatchItem(Record, frozen=True):
@@ -37,20 +38,13 @@ class BatchItem(Record, frozen=True):
         return self.error or Submitted(id=self.id, replayed=self.replayed, tasks=self.tasks)
 
 
-class ProgressView(Record, frozen=True):
-    """What the job last said about itself."""
-
-    fraction: float | None = None
-    message: str = ""
-
-
 class JobDetail(Record, frozen=True):
     """Everything about one job, or about a whole array (then `array_counts` is set)."""
 
     spec: JobSpec
     state: JobState
     result: Result | None = None
-    progress: ProgressView | None = None
+    progress: ProgressRecord | None = None
     queue_position: int | None = None
     array_counts: dict[Phase, int] | None = None
 
@@ -104,8 +98,9 @@ class LeaseView(Record, frozen=True):
     """An attempt's right to run."""
 
     job: str
+    name: str = ""
     attempt: int = 0
-    fence: Fence | str = ""
+    fence: str = ""
     node: str = ""
     phase: Phase = "RUNNING"
     held_s: float | None = None

@@ -69,9 +69,11 @@ def job_spec(**ask: Any) -> JobSpec:
     return spec_from({_camel(key): value for key, value in ask.items()})
 
 
-def spec_from(asked: Mapping[str, object]) -> JobSpec:
-    """A checked JobSpec from the keys of a job file."""
-    raw = expand(asked)
+def spec_from(*layers: Mapping[str, object]) -> JobSpec:
+    """A checked JobSpec from the keys of a job file; later layers override earlier ones."""
+    raw: RawSpec = {}
+    for layer in layers:
+        raw = _overlay(raw, expand(layer))
     if isinstance(raw.get("command"), str):
         raise InvalidSpec(
             "command is text, but has to be a list of arguments",
@@ -98,6 +100,15 @@ def expand(asked: Mapping[str, object]) -> RawSpec:
             raise InvalidSpec(f"{key} and {'.'.join(path)} are both given", fix=f"keep only {key}")
         inner[path[-1]] = read(value)
     return raw
+
+
+def _overlay(below: RawSpec, above: RawSpec) -> RawSpec:
+    """Maps are joined, other values replaced."""
+    joined = {**below, **above}
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(below.get(key), Mapping):
+            joined[key] = {**below[key], **cast("Mapping[str, object]", value)}
+    return joined
 
 
 def _plain(key: str, value: object) -> object:
@@ -134,6 +145,8 @@ def _explain(error: msgspec.ValidationError) -> InvalidSpec:
     fix = ""
     if where.startswith(("env", "labels", "selector")) and "Expected `str`" in text:
         fix = 'values are text: put the value in quotes, as in "3"'
+    if where == "workdir":
+        fix = "give an absolute path on the machine the job runs on"
     choices = {"priority": Priority, "effects": Effects, "restart": Restart}.get(where)
     if choices is not None:
         fix = f"one of {', '.join(get_args(choices))}"

@@ -1,6 +1,6 @@
 """Every request of the API as a value, and how its answer is read. No I/O here."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
@@ -16,6 +16,8 @@ from ares.model.state import JobState
 
 T = TypeVar("T")
 Params = Mapping[str, object]
+BATCH_JOBS = 1000
+BATCH_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,10 @@ class Call(Generic[T]):
         """The same request, answered with the API's objects as they are."""
         return cast("Call[Any]", replace(self, type=object, field=""))
 
+    def read(self, raw: Any) -> T:
+        """The value of an answer got by `raw`."""
+        return cast("T", msgspec.convert(raw[self.field] if self.field else raw, self.type))
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -57,10 +63,6 @@ class Reply:
 class SubmitBody(Record, frozen=True):
     spec: JobSpec
     request_id: str
-
-
-class BatchBody(Record, frozen=True):
-    jobs: tuple[SubmitBody, ...]
 
 
 def read_answer(call: Call[T], reply: Reply) -> T:
@@ -105,9 +107,23 @@ def submit(spec: JobSpec, request_id: str) -> Call[answers.Submitted]:
     return _post("/v1/jobs", answers.Submitted, SubmitBody(spec=spec, request_id=request_id), repeatable=True)
 
 
-def submit_many(jobs: Sequence[tuple[JobSpec, str]]) -> Call[tuple[answers.BatchItem, ...]]:
-    body = BatchBody(jobs=tuple(SubmitBody(spec=spec, request_id=request_id) for spec, request_id in jobs))
-    return _post("/v1/jobs/batch", tuple[answers.BatchItem, ...], body, field="results", repeatable=True)
+def batches(jobs: Iterable[tuple[JobSpec, str]]) -> Iterator[Call[tuple[answers.BatchItem, ...]]]:
+    """Requests of many jobs each, within what the server takes at once."""
+    encoded = (msgspec.json.encode(SubmitBody(spec=spec, request_id=request_id)) for spec, request_id in jobs)
+    batch: list[msgspec.Raw] = []
+    size = 0
+    for job in encoded:
+        if batch and (len(batch) == BATCH_JOBS or size + len(job) > BATCH_BYTES):
+            yield _batch(batch)
+            batch, size = [], 0
+        batch.append(msgspec.Raw(job))
+        size += len(job)
+    if batch:
+        yield _batch(batch)
+
+
+def _batch(jobs: Sequence[msgspec.Raw]) -> Call[tuple[answers.BatchItem, ...]]:
+    return _post("/v1/jobs/batch", tuple[answers.BatchItem, ...], {"jobs": jobs}, field="results", repeatable=True)
 
 
 def job(job_id: str) -> Call[answers.JobDetail]:

@@ -22,8 +22,6 @@ T = TypeVar("T")
 # The server sends a comment well within this when nothing happens.
 SILENCE_S = 45.0
 POLL_S = 1.0
-# Jobs per batch request.
-BATCH = 500
 _EVENT = msgspec.json.Decoder(LedgerEvent)
 
 
@@ -49,8 +47,8 @@ class Flows:
     def submit_many(self, jobs: Sequence[tuple[JobSpec, str]]) -> Flow[tuple[answers.Submitted | answers.Refusal, ...]]:
         """Submits in batches; answers come in the order of the jobs."""
         found: list[answers.Submitted | answers.Refusal] = []
-        for start in range(0, len(jobs), BATCH):
-            items = yield from self.exchange(calls.submit_many(jobs[start : start + BATCH]))
+        for batch in calls.batches(jobs):
+            items = yield from self.exchange(batch)
             found.extend(item.outcome() for item in items)
         return tuple(found)
 
@@ -167,9 +165,7 @@ class Patience:
 
 def ended(detail: answers.JobDetail) -> bool:
     """Whether the job, or every task of the array, is finished."""
-    if detail.array_counts is None:
-        return detail.state.phase in TERMINAL
-    return all(phase in TERMINAL for phase, count in detail.array_counts.items() if count)
+    return detail.state.phase in TERMINAL
 
 
 def _until_change(parser: SseParser, job_id: str, only_end: bool, *, bounded: bool) -> Flow[bool]:

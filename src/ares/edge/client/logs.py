@@ -1,14 +1,13 @@
 """Reading a job's output: from one attempt to the next, and on after a lost connection."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from ares.edge.client import answers, calls
 from ares.edge.client.calls import Reply
 from ares.edge.client.flows import POLL_S, SILENCE_S, Flows, Patience, ended
 from ares.edge.client.steps import Broken, Emit, Flow, Open, Pause, Read
 
-ATTEMPT_HEADER = "x-ares-log-attempt"
+ATTEMPT_HEADER = "x-ares-attempt"
 OFFSET_HEADER = "x-ares-log-offset"
 
 
@@ -17,16 +16,17 @@ class _Place:
     """Where in the output we are. An `attempt` of None means the latest one."""
 
     attempt: int | None
-    offset: int | None
-    tail: int | None
+    offset: int | None = None
+    tail: int | None = None
 
-    def params(self, rank: int, follow: bool) -> dict[str, Any]:
+    def params(self, rank: int, follow: bool) -> calls.Params:
         tail = self.tail if self.offset is None else None
-        return {"attempt": self.attempt, "rank": rank, "follow": follow or None, "offset": self.offset, "tail": tail}
+        return {"attempt": self.attempt, "rank": rank, "follow": follow, "offset": self.offset, "tail": tail}
 
     def learn(self, reply: Reply) -> None:
+        """The server says what it sends. 0 is a job that waits for its first attempt."""
         attempt, offset = reply.headers.get(ATTEMPT_HEADER, ""), reply.headers.get(OFFSET_HEADER, "")
-        self.attempt = int(attempt) if attempt.isdecimal() else self.attempt
+        self.attempt = max(1, int(attempt)) if attempt.isdecimal() else self.attempt
         self.offset = int(offset) if offset.isdecimal() else self.offset or 0
 
 
@@ -34,26 +34,23 @@ def follow_logs(
     flows: Flows, job_id: str, follow: bool, tail: int | None, attempt: int | None, rank: int
 ) -> Flow[None]:
     """Emits the output as it comes. With `follow` and no attempt named, later attempts come after earlier ones."""
-    place, patience = _Place(attempt, None, tail), Patience(flows)
+    place, patience = _Place(attempt, tail=tail), Patience(flows)
     while True:
         opened: Reply | Broken = yield Open(calls.job_logs(job_id, place.params(rank, follow)), SILENCE_S)
-        finished = False
+        complete = False
         if isinstance(opened, Reply) and opened.status < 400:
             patience.reset()
             place.learn(opened)
-            finished = yield from _copy(place)
-        if not finished:
+            complete = yield from _copy(place)
+        if not complete:
+            # Silence may also mean that the attempt we wait for will never be.
+            if follow and (yield from _never_comes(flows, job_id, place, opened)):
+                return
             yield from patience.lose(opened)
-            continue
-        if not follow or attempt is not None:
-            return
-        detail: answers.JobDetail = yield from flows.exchange(calls.job(job_id))
-        if place.attempt is not None and detail.state.attempt > place.attempt:
-            place = _Place(place.attempt + 1, 0, None)
-        elif ended(detail):
+        elif not follow or attempt is not None or not (yield from _next_attempt(flows, job_id, place)):
             return
         else:
-            yield Pause(POLL_S)
+            place = _Place((place.attempt or 0) + 1, 0)
 
 
 def _copy(place: _Place) -> Flow[bool]:
@@ -66,3 +63,21 @@ def _copy(place: _Place) -> Flow[bool]:
             return True
         yield Emit(chunk)
         place.offset = (place.offset or 0) + len(chunk)
+
+
+def _next_attempt(flows: Flows, job_id: str, place: _Place) -> Flow[bool]:
+    """Waits for an attempt after this one. False: the job has ended without."""
+    while True:
+        detail: answers.JobDetail = yield from flows.exchange(calls.job(job_id))
+        if detail.state.attempt > (place.attempt or 0):
+            return True
+        if ended(detail):
+            return False
+        yield Pause(POLL_S)
+
+
+def _never_comes(flows: Flows, job_id: str, place: _Place, opened: Reply | Broken) -> Flow[bool]:
+    if not isinstance(opened, Reply) or opened.status >= 400:
+        return False
+    detail: answers.JobDetail = yield from flows.exchange(calls.job(job_id))
+    return ended(detail) and detail.state.attempt < (place.attempt or 0)

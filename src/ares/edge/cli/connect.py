@@ -1,0 +1,69 @@
+"""The client a command uses, and the jobs its arguments name."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from ares.edge.client.sync import Client
+
+# Crockford's base 32, and the index of an array task.
+_FULL_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{16}(_\d+)?")
+_COMPLETION_TIMEOUT_S = 0.7
+
+
+def connect(ctx: click.Context) -> "Client":
+    """A client for this command, closed when the command ends."""
+    from ares.edge.client.retry import Retry
+    from ares.edge.client.sync import Client
+
+    # A person is waiting: say quickly that nobody answers. Streams once begun are more patient.
+    client = Client(ctx.find_root().obj, retry=Retry(attempts=3, base_s=0.1, cap_s=0.5))
+    ctx.call_on_close(client.close)
+    return client
+
+
+def find_job(client: "Client", text: str) -> str:
+    """The full id of a job given by the beginning of its id."""
+    if _FULL_ID.fullmatch(text):
+        return text
+    from ares.edge.client import calls
+    from ares.edge.client.errors import AmbiguousJob, NotFound
+
+    found = client.send(calls.resolve(text.lower()))
+    if not found:
+        raise NotFound(f"no job's id begins with {text!r}", code="not-found", fix="`ares jobs` lists the jobs")
+    if len(found) > 1 and text not in found:
+        raise AmbiguousJob(f"{text!r} fits {', '.join(found)}")
+    return text if text in found else found[0]
+
+
+class JobParam(click.ParamType):
+    """A job id or the beginning of one. Completes from the newest jobs."""
+
+    name = "job"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            return [
+                CompletionItem(state["id"], help=f"{state.get('name', '')} {state.get('phase', 'PENDING')}")
+                for state in _newest(ctx)
+                if state["id"].startswith(incomplete)
+            ]
+        except Exception:
+            # A shell waits for this: no answer is better than an error in the prompt.
+            return []
+
+
+def _newest(ctx: click.Context) -> list[dict[str, Any]]:
+    from ares.edge.client import calls
+    from ares.edge.client.retry import Retry
+    from ares.edge.client.sync import Client
+
+    with Client(ctx.find_root().obj, retry=Retry(attempts=1), timeout_s=_COMPLETION_TIMEOUT_S) as client:
+        return client.send(calls.jobs({"limit": 50}).raw())["jobs"]
+
+
+JOB = JobParam()

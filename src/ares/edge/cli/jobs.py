@@ -1,0 +1,91 @@
+"""`ares jobs`: the list."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ares.edge.cli.connect import connect, find_job
+from ares.edge.cli.options import pairs_option
+from ares.edge.cli.output import output_option, print_objects
+
+if TYPE_CHECKING:
+    from ares.edge.client.calls import Params
+    from ares.edge.client.sync import Client
+
+PHASES = ("PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
+ACTIVE = PHASES[:5]
+PAGE_MAX = 1000
+
+
+@click.command()
+@click.option(
+    "--phase",
+    "-p",
+    "--state",
+    multiple=True,
+    type=click.Choice(PHASES, case_sensitive=False),
+    help="In this state. May be repeated.",
+)
+@click.option("--active", "-a", is_flag=True, help="Not finished yet.")
+@click.option("--name", help="With this name.")
+@pairs_option("--label", help="With this label, as key=value. May be repeated.")
+@click.option("--array", metavar="JOB", help="Tasks of this array.")
+@click.option("--node", help="On this machine.")
+@click.option("--oldest", is_flag=True, help="Oldest first instead of newest.")
+@click.option(
+    "--limit", "-l", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many; 0 for all."
+)
+@output_option()
+@click.pass_context
+def jobs(
+    ctx: click.Context, phase: tuple[str, ...], active: bool, name: str | None, label: dict[str, str],
+    array: str | None, node: str | None, oldest: bool, limit: int, output: str,
+) -> None:  # fmt: skip
+    """Lists jobs, newest first.
+
+    STATE is one of PENDING, STAGING, RUNNING, RETRYING, PREEMPTED, SUCCEEDED, FAILED, CANCELLED and UNKNOWN.
+    """
+    from ares.edge.client import calls
+
+    client = connect(ctx)
+    filters = calls.job_filters(
+        phase=(*phase, *(ACTIVE if active else ())), name=name, label=label,
+        array=find_job(client, array) if array else None, node=node,
+        sort="submitted" if oldest else "-submitted", limit=PAGE_MAX,
+    )  # fmt: skip
+    found = fetch(client, filters, limit)
+    if not print_objects(output, found, lambda page: [state["id"] for state in page["jobs"]]):
+        show_table(found, wide=output == "wide")
+
+
+def fetch(client: "Client", filters: "Params", limit: int) -> dict[str, Any]:
+    """Pages of the API joined into one of the same shape."""
+    from ares.edge.client import calls
+
+    states: list[Any] = []
+    cursor = ""
+    while True:
+        size = min(PAGE_MAX, limit - len(states)) if limit else PAGE_MAX
+        page = client.send(calls.jobs({**filters, "limit": size, "cursor": cursor}).raw())
+        states += page["jobs"]
+        cursor = page.get("cursor", "")
+        if not cursor or (limit and len(states) >= limit):
+            return {"jobs": states, "cursor": cursor}
+
+
+def show_table(found: dict[str, Any], *, wide: bool) -> None:
+    import msgspec
+
+    from ares.edge.cli.rows import JOB_HEADER, JOB_HEADER_WIDE, job_row
+    from ares.edge.cli.table import print_table
+    from ares.model.state import JobState
+
+    states = msgspec.convert(found["jobs"], list[JobState])
+    if not states:
+        click.echo("no jobs", err=True)
+        return
+    now = time.time()
+    print_table(JOB_HEADER_WIDE if wide else JOB_HEADER, (job_row(state, now, wide=wide) for state in states))
+    if found["cursor"]:
+        click.echo(f"... more than these {len(states)} (use --limit, or a filter)", err=True)

@@ -1,0 +1,69 @@
+"""The line that shows how a job does while one waits for it. On stderr, gone when it is over."""
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from ares.edge.client.answers import JobDetail
+
+
+class StatusLine:
+    """A spinner with the job's state. Does nothing where there is no terminal."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._detail: JobDetail | None = None
+        self._live: Any = None
+
+    def __enter__(self) -> Self:
+        if self._enabled:
+            # Loaded only when there is a terminal to draw on.
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(stderr=True)
+            self._live = Live(get_renderable=self._render, console=console, refresh_per_second=5, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, detail: "JobDetail") -> None:
+        self._detail = detail
+
+    def _render(self) -> Any:
+        from rich.spinner import Spinner
+        from rich.text import Text
+
+        words = "asking" if self._detail is None else status(self._detail, time.time())
+        if not hasattr(self, "_spinner"):
+            self._spinner = Spinner("dots")
+        self._spinner.update(text=Text(words, no_wrap=True, overflow="ellipsis"))
+        return self._spinner
+
+
+def status(detail: "JobDetail", now: float) -> str:
+    """The job in a few words: train RUNNING on node-1 for 2m, 40% epoch 4."""
+    from ares.edge.cli.rows import nodes, run_time, why
+    from ares.edge.cli.text import duration, printable
+
+    state, progress = detail.state, detail.progress
+    if detail.array_counts is not None:
+        counts = ", ".join(f"{count} {phase}" for phase, count in detail.array_counts.items() if count)
+        return printable(f"{state.name} {counts}")
+    words = [state.name, state.phase]
+    if state.phase == "RUNNING":
+        words += [f"on {nodes(state.placements)}", f"for {run_time(state, now) or '0s'}"]
+    else:
+        words += [f"for {duration(now - (state.queued_at or state.submitted_at))}"]
+    if detail.queue_position is not None:
+        words.append(f"(position {detail.queue_position})")
+    if reason := why(state, now):
+        words.append(f"- {reason}")
+    if progress is not None:
+        fraction = "" if progress.fraction is None else f"{progress.fraction:.0%} "
+        words.append(f"- {fraction}{progress.message}")
+    return printable(" ".join(words))

@@ -1,0 +1,121 @@
+"""`ares nodes`, `ares pools` and `ares lease`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ares.edge.cli.connect import JOB, connect, find_job
+from ares.edge.cli.output import output_option, print_objects
+from ares.edge.cli.text import cpus, duration, memory
+
+if TYPE_CHECKING:
+    from ares.edge.client.answers import LeaseView, NodeView, PoolView
+
+NODE_HEADER = ("NAME", "STATE", "POOL", "RUNNING", "CPUS", "MEMORY", "GPUS", "LEASE")
+NODE_HEADER_WIDE = (*NODE_HEADER, "MODEL", "ISOLATION", "AGENT", "LABELS")
+POOL_HEADER = ("NAME", "READY", "CPUS", "MEMORY", "GPUS", "PENDING", "MODELS")
+LEASE_HEADER = ("JOB", "STATE", "ATTEMPT", "FENCE", "NODE", "HELD", "EXPIRES")
+
+
+@click.group(invoke_without_command=True)
+@output_option()
+@click.pass_context
+def nodes(ctx: click.Context, output: str) -> None:
+    """Lists the machines. CPUS, MEMORY and GPUS are free/total."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from ares.edge.cli.table import print_table
+    from ares.edge.client import calls
+
+    call, wide = calls.nodes(), output == "wide"
+    raw = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [node["name"] for node in answer["nodes"]]):
+        print_table(NODE_HEADER_WIDE if wide else NODE_HEADER, (node_row(node, wide=wide) for node in call.read(raw)))
+
+
+@nodes.command()
+@click.argument("name")
+@click.pass_context
+def cordon(ctx: click.Context, name: str) -> None:
+    """Keeps new jobs off a machine. What runs there goes on."""
+    node = connect(ctx).cordon(name)
+    click.echo(f"{node.name} cordoned; {node.running} running")
+
+
+@nodes.command()
+@click.argument("name")
+@click.pass_context
+def uncordon(ctx: click.Context, name: str) -> None:
+    """Lets new jobs on a machine again."""
+    node = connect(ctx).cordon(name, on=False)
+    click.echo(f"{node.name} uncordoned")
+
+
+@click.command()
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def pools(ctx: click.Context, output: str) -> None:
+    """Lists the pools of machines. READY is nodes; CPUS, MEMORY and GPUS are free/total."""
+    from ares.edge.cli.table import print_table
+    from ares.edge.client import calls
+
+    call = calls.pools()
+    raw = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [pool["name"] for pool in answer["nodepools"]]):
+        print_table(POOL_HEADER, (pool_row(pool) for pool in call.read(raw)))
+
+
+@click.command()
+@click.argument("job", type=JOB, required=False)
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def lease(ctx: click.Context, job: str | None, output: str) -> None:
+    """Lists who holds the right to run what.
+
+    EXPIRES is when the control plane takes the job away unless its machine renews the lease.
+    """
+    from ares.edge.cli.table import print_table
+    from ares.edge.client import calls
+
+    client = connect(ctx)
+    call = calls.leases(find_job(client, job) if job else None)
+    raw = client.send(call.raw())
+    if not print_objects(output, raw, lambda answer: [lease["job"] for lease in answer["leases"]]):
+        print_table(LEASE_HEADER, (lease_row(lease) for lease in call.read(raw)))
+
+
+def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:
+    info = node.info
+    state = "READY" if node.ready else "LOST"
+    row = (
+        node.name,
+        f"{state},CORDONED" if node.cordoned else state,
+        info.pool,
+        str(node.running),
+        f"{cpus(node.cpu_milli_free)}/{cpus(info.cpu_milli)}",
+        f"{memory(node.memory_mib_free)}/{memory(info.memory_mib)}",
+        f"{node.gpus_free}/{len(info.gpus)}",
+        "-" if node.lease_age_s is None else f"{duration(node.lease_age_s)} ago",
+    )
+    if not wide:
+        return row
+    models = ", ".join(dict.fromkeys(gpu.model for gpu in info.gpus))
+    labels = ",".join(f"{key}={value}" for key, value in info.labels.items())
+    return (*row, models, ",".join(info.isolation), info.agent_version, labels)
+
+
+def lease_row(held: "LeaseView") -> tuple[str, ...]:
+    left = "" if held.expires_in_s is None else f"in {held.expires_in_s:.0f}s unless renewed"
+    return (held.job, held.phase, str(held.attempt), held.fence, held.node, duration(held.held_s), left)
+
+
+def pool_row(pool: "PoolView") -> tuple[str, ...]:
+    return (
+        pool.name,
+        f"{pool.ready_nodes}/{pool.nodes}",
+        f"{cpus(pool.cpu_milli_free)}/{cpus(pool.cpu_milli)}",
+        f"{memory(pool.memory_mib_free)}/{memory(pool.memory_mib)}",
+        f"{pool.gpus_free}/{pool.gpus}",
+        str(pool.pending_jobs),
+        ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items()),
+    )

@@ -1,0 +1,24 @@
+"""Options several commands share."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def read_pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """key=value arguments as a mapping; the last of two equal keys wins."""
+    found: dict[str, str] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{value!r} is not of the form key=value", ctx, param)
+        found[key] = text
+    return found
+
+
+def pairs_option(flag: str, *, help: str) -> Callable[[F], F]:  # noqa: A002
+    """A repeatable key=value option."""
+    return click.option(flag, multiple=True, metavar="KEY=VALUE", callback=read_pairs, help=help)

@@ -1,0 +1,80 @@
+"""Jobs as people read them: cells of tables and lines of `ares show`. Pure: the time is given."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ares.edge.cli.text import cpus, duration, memory
+
+if TYPE_CHECKING:
+    from ares.model.event import LedgerEvent
+    from ares.model.job import JobSpec
+    from ares.model.state import ExitInfo, JobState, Placement
+
+JOB_HEADER = ("ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "REASON")
+JOB_HEADER_WIDE = (
+    "ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "CPUS", "MEMORY", "GPUS", "FENCE", "BY", "REASON",
+)  # fmt: skip
+EVENT_HEADER = ("AT", "KIND", "STATE", "ATTEMPT", "FENCE", "BY", "REASON")
+
+
+def job_row(state: "JobState", now: float, *, wide: bool) -> tuple[str, ...]:
+    """One line of `ares jobs`."""
+    front = (state.id, state.name, state.phase, str(state.attempt or ""), duration(now - state.submitted_at))
+    where = (run_time(state, now), nodes(state.placements))
+    held = (
+        cpus(sum(p.cpu_milli for p in state.placements)) if state.placements else "",
+        memory(sum(p.memory_mib for p in state.placements)) if state.placements else "",
+        str(sum(len(p.gpus) for p in state.placements) or ""),
+        str(state.fence),
+        state.submitted_by,
+    )
+    return (*front, *where, *(held if wide else ()), why(state, now))
+
+
+def run_time(state: "JobState", now: float) -> str:
+    """How long the latest attempt ran or runs."""
+    if state.started_at is None:
+        return ""
+    return duration((now if state.ended_at is None else state.ended_at) - state.started_at)
+
+
+def nodes(placements: "tuple[Placement, ...]") -> str:
+    names = list(dict.fromkeys(p.node for p in placements))
+    return f"{names[0]}+{len(names) - 1}" if len(names) > 1 else "".join(names)
+
+
+def why(state: "JobState", now: float) -> str:
+    """The reason of the state, the exit where there is one, and when it is tried again."""
+    ending = exit_text(state.exit) if state.exit is not None else ""
+    again = ""
+    if state.phase == "RETRYING" and state.retry_at is not None:
+        again = f"next try in {duration(state.retry_at - now)}"
+    lingering = "processes still ending" if state.lingering else ""
+    parts = (state.reason, "" if ending in state.reason else ending, again, lingering)
+    return "; ".join(part for part in parts if part)
+
+
+def exit_text(exit: "ExitInfo") -> str:  # noqa: A002
+    """exit 3; SIGKILL (oom); staging: no such file."""
+    how = exit.signal or ("" if exit.code is None else f"exit {exit.code}")
+    failure = exit.failure if exit.failure not in {None, "exit", "signal"} else ""
+    text = f"{how} ({failure})" if how and failure else how or failure or ""
+    return f"{text}: {exit.message}" if exit.message and text else text or exit.message
+
+
+def event_row(event: "LedgerEvent", at: str) -> tuple[str, ...]:
+    return (at, event.kind, event.phase, str(event.attempt or ""), event.fence, event.by, event.reason)
+
+
+def asked_for(spec: "JobSpec") -> str:
+    """1 CPU, 256Mi, 2 GPUs (A100)."""
+    ask = spec.resources
+    parts = [f"{cpus(ask.cpu_milli)} CPU{'' if ask.cpu_milli == 1000 else 's'}", memory(ask.memory_mib)]
+    if ask.gpus:
+        model = f" ({ask.gpu_model})" if ask.gpu_model else ""
+        parts.append(f"{ask.gpus} GPU{'' if ask.gpus == 1 else 's'}{model}")
+    return ", ".join(parts)
+
+
+def pairs(mapping: Mapping[str, object]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in mapping.items())

@@ -1,0 +1,126 @@
+"""`ares show`: all about one job."""
+
+import shlex
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ares.edge.cli.connect import JOB, connect, find_job
+from ares.edge.cli.output import output_option, print_objects
+
+if TYPE_CHECKING:
+    from ares.edge.client.answers import JobDetail
+    from ares.model.event import LedgerEvent
+
+
+@click.command()
+@click.argument("job", type=JOB)
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def show(ctx: click.Context, job: str, output: str) -> None:
+    """Shows all about a job.
+
+    What was asked for, where it is, its attempts and its result. JOB is an id or the beginning of one.
+    """
+    from ares.edge.client import calls
+
+    client = connect(ctx)
+    full = find_job(client, job)
+    raw: Any = client.send(calls.job(full).raw())
+    if print_objects(output, raw, lambda detail: [detail["state"]["id"]]):
+        return
+    import msgspec
+
+    from ares.edge.client.answers import JobDetail
+
+    detail = msgspec.convert(raw, JobDetail)
+    events = () if detail.array_counts is not None else client.job_events(full)
+    for line in render(detail, events, time.time()):
+        click.echo(line)
+
+
+def render(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -> list[str]:
+    """The lines of the view for people."""
+    from ares.edge.cli.rows import EVENT_HEADER, event_row
+    from ares.edge.cli.table import layout
+    from ares.edge.cli.text import duration, phase_colour, printable, use_colour
+
+    facts = [(label, text) for label, text in _facts(detail, now) if text]
+    phase = detail.state.phase
+    shown = click.style(phase, fg=phase_colour(phase)) if use_colour() else phase
+    lines = [f"{printable(detail.state.name)}  {detail.state.id}  {shown}"]
+    lines += [f"  {label:<12}{printable(text)}" for label, text in facts]
+    if events:
+        start = events[0].at
+        lines += ["", *layout(EVENT_HEADER, (event_row(e, f"+{duration(e.at - start)}") for e in events))]
+    return lines
+
+
+def _facts(detail: "JobDetail", now: float) -> list[tuple[str, str]]:
+    import json
+
+    from ares.edge.cli.rows import asked_for, exit_text, pairs, run_time, why
+    from ares.edge.cli.text import duration
+
+    spec, state, progress = detail.spec, detail.state, detail.progress
+    times = {"time limit": spec.time_limit_s, "grace": spec.grace_s, "lease": spec.lease_s}
+    limits = ", ".join(f"{name} {duration(value)}" for name, value in times.items() if value is not None)
+    fraction = "" if progress is None or progress.fraction is None else f"{progress.fraction:.0%} "
+    return [
+        ("Command", shlex.join(spec.command)),
+        ("Asks for", asked_for(spec)),
+        (
+            "Policy",
+            f"priority {spec.priority}, restart {spec.restart}, retries {spec.retry.limit}, effects {spec.effects}",
+        ),
+        ("Limits", limits),
+        ("Directory", spec.workdir or ""),
+        # Names only: values are often secrets. `-o yaml` has them.
+        ("Environment", ", ".join(spec.env)),
+        ("Labels", pairs(spec.labels)),
+        ("Selector", pairs(spec.selector)),
+        ("Submitted", _submitted(detail, now)),
+        ("Retry of", state.retry_of or ""),
+        ("Array", _array(detail)),
+        ("Queue", "" if detail.queue_position is None else f"position {detail.queue_position}"),
+        ("Attempt", f"{state.attempt}, fence {state.fence}" if state.attempt else ""),
+        ("Node", _placements(detail)),
+        ("Run time", run_time(state, now)),
+        ("Progress", "" if progress is None else f"{fraction}{progress.message}".strip()),
+        ("Reason", why(state, now)),
+        ("Exit", "" if state.exit is None else _exit(detail, exit_text(state.exit))),
+        ("Result", "" if detail.result is None or detail.result.value is None else json.dumps(detail.result.value)),
+    ]
+
+
+def _submitted(detail: "JobDetail", now: float) -> str:
+    from ares.edge.cli.text import duration
+
+    state = detail.state
+    who = f" by {state.submitted_by}" if state.submitted_by else ""
+    return f"{duration(now - state.submitted_at)} ago{who}, tenant {state.tenant}"
+
+
+def _array(detail: "JobDetail") -> str:
+    if detail.array_counts is not None:
+        counts = ", ".join(f"{count} {phase}" for phase, count in detail.array_counts.items() if count)
+        return f"{detail.spec.array}: {counts}"
+    return "" if detail.state.array is None else f"task {detail.state.index} of {detail.state.array}"
+
+
+def _placements(detail: "JobDetail") -> str:
+    shown = detail.state.placements[:8]
+    texts = [f"{p.node}{' GPU ' + ','.join(map(str, p.gpus)) if p.gpus else ''}" for p in shown]
+    more = len(detail.state.placements) - len(shown)
+    return "; ".join([*texts, *([f"and {more} more"] if more else [])])
+
+
+def _exit(detail: "JobDetail", text: str) -> str:
+    ending = detail.state.exit
+    assert ending is not None
+    used = [
+        "" if ending.max_rss_mib is None else f"used {ending.max_rss_mib} MiB at most",
+        "" if ending.cpu_s is None else f"{ending.cpu_s:.1f} s of CPU",
+    ]
+    return ", ".join(part for part in (text or "none", *used) if part)

@@ -1,0 +1,92 @@
+"""`ares token`: who may talk to the server."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ares.edge.cli.connect import connect
+from ares.edge.cli.output import note, output_option, print_objects
+from ares.edge.cli.text import duration
+
+if TYPE_CHECKING:
+    from ares.edge.client.answers import NewToken, TokenView
+    from ares.edge.client.calls import Call
+
+ROLES = ("viewer", "submitter", "admin")
+HEADER = ("ID", "NAME", "TENANT", "ROLE", "STATE", "AGE", "EXPIRES")
+
+
+@click.group()
+def token() -> None:
+    """Makes, lists and revokes tokens."""
+
+
+@token.command()
+@click.option("--role", type=click.Choice(ROLES), default="submitter", show_default=True)
+@click.option("--name", default="", help="What it is for.")
+@click.option("--tenant", help="Whose jobs it acts on.  [default: yours]")
+@click.option("--ttl", metavar="TIME", help="Expires after this long: 12h, 90d.  [default: never]")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def create(ctx: click.Context, role: str, name: str, tenant: str | None, ttl: str | None, output: str) -> None:
+    """Makes an API token and prints it, this once."""
+    from ares.edge.client import calls
+    from ares.edge.client.units import seconds
+
+    lifetime = None if ttl is None else seconds(ttl)
+    _print_new(ctx, calls.create_token({"role": role, "name": name, "tenant": tenant, "ttlS": lifetime}), output)
+
+
+@token.command()
+@click.option("--node", help="Only for the machine of this name.")
+@click.option("--ttl", metavar="TIME", help="Expires after this long.  [default: 15m]")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def join(ctx: click.Context, node: str | None, ttl: str | None, output: str) -> None:
+    """Makes a token that admits one machine, once: `ares agent --join TOKEN`."""
+    from ares.edge.client import calls
+    from ares.edge.client.units import seconds
+
+    _print_new(ctx, calls.create_join_token({"node": node, "ttlS": None if ttl is None else seconds(ttl)}), output)
+
+
+@token.command("list")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def list_(ctx: click.Context, output: str) -> None:
+    """Lists the tokens, without their secrets."""
+    from ares.edge.cli.table import print_table
+    from ares.edge.client import calls
+
+    call = calls.tokens()
+    raw = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [record["id"] for record in answer["tokens"]]):
+        now = time.time()
+        print_table(HEADER, (token_row(record, now) for record in call.read(raw)))
+
+
+@token.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.pass_context
+def revoke(ctx: click.Context, ids: tuple[str, ...]) -> None:
+    """Makes tokens useless, within 5 seconds everywhere."""
+    client = connect(ctx)
+    for token_id in ids:
+        client.revoke_token(token_id)
+        click.echo(f"revoked {token_id}")
+
+
+def token_row(record: "TokenView", now: float) -> tuple[str, ...]:
+    expired = record.expires_at is not None and record.expires_at <= now
+    state = "revoked" if record.revoked else "expired" if expired else "valid"
+    kind = f"{record.role} {record.node}" if record.node else record.role
+    expires = "never" if record.expires_at is None else "-" if expired else f"in {duration(record.expires_at - now)}"
+    return (record.id, record.name, record.tenant, kind, state, duration(now - record.created_at), expires)
+
+
+def _print_new(ctx: click.Context, call: "Call[NewToken]", output: str) -> None:
+    made = connect(ctx).send(call.raw())
+    if not print_objects(output, made, lambda answer: [answer["token"]]):
+        click.echo(made["token"])
+        note("shown this once; give it to a client as ARES_TOKEN or in a file named by ARES_TOKEN_FILE")
