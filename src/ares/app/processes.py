@@ -14,7 +14,7 @@ Main = Callable[[asyncio.Event], Awaitable[int]]
 def configure_logging() -> None:
     """Logs go to standard error: readable on a terminal, JSON lines otherwise."""
     terminal = sys.stderr.isatty()
-    renderer = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback) if terminal else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
