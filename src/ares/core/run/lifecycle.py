@@ -71,16 +71,18 @@ def begin(
     index: int | None = None,
     retry_of: str | None = None,
     manual_retries: int = 0,
+    request_id: str | None = None,
+    note: str = "",
 ) -> Stepped:
     """The first state of an admitted job and its first ledger entry."""
     wants = spec.resources
     data = {"priority": spec.priority, "cpuMilli": wants.cpu_milli, "memoryMib": wants.memory_mib, "gpus": wants.gpus}
     unborn = JobState(
         id=id, tenant=tenant, name=name, fence=Fence(epoch=context.epoch), array=array, index=index,
-        retry_of=retry_of, manual_retries=manual_retries, submitted_by=submitted_by, trace=trace,
+        retry_of=retry_of, manual_retries=manual_retries, request_id=request_id, submitted_by=submitted_by, trace=trace,
         submitted_at=context.now, queued_at=context.now,
     )  # fmt: skip
-    reason = f"retry of {retry_of}" if retry_of else ""
+    reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", note) if part)
     return commit(unborn, context.now, (Entry("submitted", reason, submitted_by, data),))
 
 

@@ -28,7 +28,8 @@ class Miss(NamedTuple):
 
     def nearest(self, column: Ints) -> int:
         """The slot with the most of `column` among the nodes that came this far."""
-        return int(np.where(self.alive, column, -1).argmax())
+        # What is free is below 0 on a node that is over-committed.
+        return int(np.where(self.alive, column, np.iinfo(np.int64).min).argmax())
 
 
 class Filter(NamedTuple):
