@@ -41,6 +41,8 @@ class StoreConfig(Section, frozen=True):
 
 
 class LimitsConfig(Section, frozen=True):
+    # How long finished jobs, their ledgers, results, request ids and logs are kept.
+    keep_days: Annotated[float, Meta(ge=0.01, le=36_500.0)] = 35.0
     jobs_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 2_000_000
 
 

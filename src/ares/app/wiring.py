@@ -37,6 +37,7 @@ from ares.services.planner import Planner
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
 from ares.services.requeue import Requeue
+from ares.services.retention import Retention
 from ares.services.schedule import Schedule
 from ares.services.sessions import Sessions
 from ares.services.stream import EventStream
@@ -68,6 +69,7 @@ class Services:
     requeue: Requeue
     schedule: Schedule
     arrays: Arrays
+    retention: Retention
     progress: ProgressBoard
     telemetry: PrometheusTelemetry
 
@@ -119,6 +121,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         requeue=Requeue(view, transitions, clock),
         schedule=Schedule(view, planner, transitions, clock, telemetry, Profile()),
         arrays=Arrays(view, submit, clock),
+        retention=Retention(store, view, logs, clock, config.limits.keep_days * 86_400),
         progress=progress,
         telemetry=telemetry,
     )
@@ -158,6 +161,7 @@ class ControlPlane:
                 loops.create_task(services.monitor.run())
                 loops.create_task(services.requeue.run())
                 loops.create_task(services.arrays.run())
+                loops.create_task(services.retention.run())
         finally:
             services.telemetry.gauge("ares_leader", 0)
 

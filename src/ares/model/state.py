@@ -71,6 +71,7 @@ class JobState(Record, frozen=True):
     array: str | None = None
     index: int | None = None
     retry_of: str | None = None
+    request_id: str | None = None
     submitted_by: str = ""
     trace: str = ""
     # Wall-clock seconds since the epoch: shown to people, never used to decide.
@@ -126,6 +127,7 @@ class ArrayRecord(Record, frozen=True):
     submitted_by: str = ""
     trace: str = ""
     submitted_at: float = 0.0
+    request_id: str | None = None
     expanded: bool = False
 
 

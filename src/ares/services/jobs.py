@@ -226,9 +226,9 @@ class Jobs:
             return _state_of(outcome)
         if state.phase == "SUCCEEDED":
             return Refused(code="not-allowed", message=f"job {job_id} SUCCEEDED; submit it again as a new job instead")
-        return await self._retry_finished(who, state)
+        return await self._retry_finished(who, state, reason)
 
-    async def _retry_finished(self, who: Principal, state: JobState) -> JobState | Refused | Rejected | None:
+    async def _retry_finished(self, who: Principal, state: JobState, reason: str) -> JobState | Refused | Rejected | None:
         spec = await self._spec(state)
         if spec is None:
             return None
@@ -238,9 +238,10 @@ class Jobs:
         number = len(budget.jobs)
         request = SubmitRequest(
             spec=msgspec.structs.replace(spec, array=None),
-            request_id=f"retry:{state.id}:{number}",
-            retry_of=state.id,
+            request_id=f"retry:{budget.root}:{number}",
+            retry_of=budget.root,
             manual_retries=number,
+            note=reason,
         )
         (submitted,) = await self._submit.submit(who, [request])
         if not isinstance(submitted, Submitted):

@@ -42,6 +42,8 @@ class SubmitRequest(Record, frozen=True):
     trace: str = ""
     retry_of: str | None = None
     manual_retries: int = 0
+    # Why, in the words of whoever asked; goes into the ledger.
+    note: str = ""
 
 
 class Submitted(Record, frozen=True):
@@ -148,6 +150,7 @@ class Submit:
                 submitted_by=who.token_id,
                 trace=trace,
                 submitted_at=self._clock.wall(),
+                request_id=request.request_id,
             )
             header = Put(keys.array(who.tenant, new_id), self._encode(array))
             return _Draft(request, digest, new_id, (*request_ops, spec_op, header), compares, array=array)
@@ -161,6 +164,8 @@ class Submit:
             context=self._context(),
             retry_of=request.retry_of,
             manual_retries=request.manual_retries,
+            request_id=request.request_id,
+            note=request.note,
         )
         return _Draft(request, digest, new_id, (*request_ops, spec_op, *self._begin_ops(begun)), compares)
 

@@ -246,6 +246,8 @@ class View:
             return
         order = self.order[entry.state.tenant]
         del order[bisect_left(order, (entry.create_revision, job_id))]
+        if entry.state.array is not None:
+            self.by_array[entry.state.array].remove(job_id)
         self.specs.pop(job_id, None)
         delta.removed.append(entry.state)
 

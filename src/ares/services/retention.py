@@ -1,0 +1,78 @@
+"""Forgets jobs long after they ended: records, ledger, result, request id and output together.
+
+Leader only. A request id is forgotten with its job, so it protects from doubles for the job's life
+plus the time kept.
+"""
+
+import structlog
+
+from ares.core import keys
+from ares.model.state import TERMINAL, ArrayRecord, JobState
+from ares.ports.clock import Clock
+from ares.ports.logs import Logs
+from ares.ports.store import Compare, Delete, Op, Store, StoreError
+from ares.services.view import Entry, View
+
+log = structlog.get_logger()
+
+_LOOK_EVERY_S = 600.0
+_BATCH = 1000
+
+
+class Retention:
+    """`keep_s` counts from the end of a job."""
+
+    def __init__(self, store: Store, view: View, logs: Logs, clock: Clock, keep_s: float) -> None:
+        self._store = store
+        self._view = view
+        self._logs = logs
+        self._clock = clock
+        self._keep_s = keep_s
+
+    async def run(self) -> None:
+        while True:
+            try:
+                while await self.sweep():
+                    continue
+            except StoreError as error:
+                log.warning("retention.delayed", error=str(error))
+            await self._clock.sleep(_LOOK_EVERY_S)
+
+    async def sweep(self) -> int:
+        """Forgets some of what is old; returns how many jobs."""
+        before = self._clock.wall() - self._keep_s
+        old = [entry for entry in self._view.entries.values() if _ended_before(entry.state, before)][:_BATCH]
+        for entry in old:
+            await self._forget(entry)
+        for array in list(self._view.arrays.values()):
+            if array.expanded and array.submitted_at < before and not self._view.by_array.get(array.id):
+                await self._forget_array(array)
+        if old:
+            log.info("retention.swept", jobs=len(old))
+        return len(old)
+
+    async def _forget(self, entry: Entry) -> None:
+        state = entry.state
+        own: list[Op] = [
+            Delete(keys.state(state.tenant, state.id)),
+            Delete(keys.job(state.tenant, state.id)),
+            Delete(keys.job_events(state.tenant, state.id), prefix=True),
+            Delete(keys.result(state.tenant, state.id)),
+            Delete(keys.retry(state.tenant, state.id)),
+        ]
+        if state.request_id is not None:
+            own.append(Delete(keys.request(state.tenant, state.request_id)))
+        guard = Compare(keys.state(state.tenant, state.id), "mod_revision", entry.mod_revision)
+        await self._store.txn([guard], own)
+        self._logs.delete(state.tenant, state.id)
+
+    async def _forget_array(self, array: ArrayRecord) -> None:
+        own: list[Op] = [Delete(keys.array(array.tenant, array.id)), Delete(keys.job(array.tenant, array.id))]
+        if array.request_id is not None:
+            own.append(Delete(keys.request(array.tenant, array.request_id)))
+        await self._store.txn([], own)
+
+
+def _ended_before(state: JobState, moment: float) -> bool:
+    ended = state.ended_at
+    return state.phase in TERMINAL and not state.lingering and ended is not None and ended < moment
