@@ -3,7 +3,7 @@
 import os
 import stat
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import msgspec
 
@@ -26,6 +26,13 @@ class ProgressNote:
     message: str
 
 
+class _Written(msgspec.Struct):
+    """What `ares.job.progress` writes; other fields are the job's own."""
+
+    fraction: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None = None
+    message: Annotated[str, msgspec.Meta(max_length=PROGRESS_MESSAGE_MAX)] = ""
+
+
 def read_result(path: str) -> ResultFile:
     try:
         data = _read(path, RESULT_BYTES_MAX)
@@ -41,15 +48,10 @@ def read_result(path: str) -> ResultFile:
 def read_progress(path: str) -> ProgressNote | None:
     """The progress written there, or None when it is not usable."""
     try:
-        content: Any = msgspec.json.decode(_read(path, PROGRESS_BYTES_MAX))
+        written = msgspec.json.decode(_read(path, PROGRESS_BYTES_MAX), type=_Written)
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(content, dict):
-        return None
-    fields: dict[str, Any] = content  # pyright: ignore[reportUnknownVariableType]
-    fraction, message = fields.get("fraction"), fields.get("message", "")
-    good = isinstance(fraction, int | float) and not isinstance(fraction, bool) and 0 <= fraction <= 1
-    return ProgressNote(float(fraction) if good else None, str(message)[:PROGRESS_MESSAGE_MAX])
+    return ProgressNote(written.fraction, written.message)
 
 
 def _read(path: str, limit: int) -> bytes:

@@ -20,13 +20,17 @@ def load(state_dir: Path) -> str | None:
 async def join(link: Link, *, token: str, node: str, state_dir: Path) -> str:
     """Trades the token and saves what came back, readable by the agent's user alone."""
     reply = await link.join(JoinRequest(token=token, node=node))
+    save(reply.credential, state_dir)
+    return reply.credential
+
+
+def save(credential: str, state_dir: Path) -> None:
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = state_dir / f"{_FILE}.new"
     draft.unlink(missing_ok=True)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "w") as file:
-        file.write(reply.credential + "\n")
+        file.write(credential + "\n")
         file.flush()
         os.fsync(file.fileno())
     draft.replace(state_dir / _FILE)
-    return reply.credential

@@ -14,6 +14,7 @@ class Leash:
         self._nonce = 0
         self._sent: dict[int, float] = {}
         self._held_since = -inf
+        self.last_sent = -inf
 
     def set_ratio(self, self_fence_ratio: float) -> None:
         self._ratio = self_fence_ratio
@@ -21,7 +22,7 @@ class Leash:
     def sending(self) -> int:
         """Call just before a renewal is handed over for sending. Returns its nonce."""
         self._nonce += 1
-        self._sent[self._nonce] = self._clock.monotonic()
+        self._sent[self._nonce] = self.last_sent = self._clock.monotonic()
         return self._nonce
 
     def acknowledged(self, nonce: int) -> bool:

@@ -2,7 +2,6 @@
 
 import os
 import stat
-from pathlib import Path
 
 CHUNK_BYTES_MAX = 256 * 1024
 WINDOW_BYTES = 1024 * 1024
@@ -11,7 +10,7 @@ WINDOW_BYTES = 1024 * 1024
 class Tail:
     """Ships a growing file by absolute offsets. Beyond `cap` bytes output is dropped, on disk too."""
 
-    def __init__(self, path: Path, cap: int) -> None:
+    def __init__(self, path: str, cap: int) -> None:
         self._path = path
         self._cap = cap
         self._fd = -1

@@ -1,0 +1,1 @@
+"""How an agent reaches the control plane."""

@@ -1,0 +1,136 @@
+"""The agent's end of the gRPC stream. Messages are MessagePack of `model.link`, not protobuf."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import msgspec
+
+from ares.model.link import AgentFrame, JoinReply, JoinRequest, ServerFrame
+from ares.ports.link import LinkBroken, LinkRefused
+
+_SERVICE: Final = "/ares.v1.AgentLink"
+_CONNECT_TIMEOUT_S: Final = 5.0
+_SEND_TIMEOUT_S: Final = 15.0
+_CLOSE_TIMEOUT_S: Final = 1.0
+_MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+# A cut is noticed well before the right to run ends, so that another replica can be tried in time.
+_OPTIONS: Final = (
+    ("grpc.keepalive_time_ms", 2_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+    # Reconnecting is the agent's own decision; the library must not wait behind its back.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.enable_retries", 0),
+)
+# Answers that will be the same next time.
+_REFUSALS: Final = frozenset(
+    {
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
+
+
+class GrpcLink:
+    """`ports.link.Link` over one or several control-plane addresses, tried in turn."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        if not addresses:
+            raise ValueError("an agent needs at least one control-plane address, host:port")
+        self._addresses = tuple(addresses)
+        self._turn = 0
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        address = self._next()
+        async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
+            call = channel.unary_unary(
+                f"{_SERVICE}/Join",
+                request_serializer=msgspec.msgpack.Encoder().encode,
+                response_deserializer=msgspec.msgpack.Decoder(JoinReply).decode,
+            )
+            try:
+                return await call(request, timeout=_CONNECT_TIMEOUT_S)
+            except grpc.aio.AioRpcError as error:
+                raise _explain(address, error) from None
+
+    async def connect(self, credential: str) -> "GrpcSession":
+        address = self._next()
+        channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await channel.channel_ready()
+        except TimeoutError:
+            await channel.close()
+            raise LinkBroken(f"{address} did not answer within {_CONNECT_TIMEOUT_S:g} s") from None
+        except BaseException:
+            await channel.close()
+            raise
+        return GrpcSession(address, channel, credential)
+
+    async def close(self) -> None:
+        """Sessions own their channels: nothing is left to close."""
+
+    def _next(self) -> str:
+        address = self._addresses[self._turn % len(self._addresses)]
+        self._turn += 1
+        return address
+
+
+class GrpcSession:
+    """One open stream (`ports.link.Session`)."""
+
+    def __init__(self, address: str, channel: grpc.aio.Channel, credential: str) -> None:
+        self._address = address
+        self._channel = channel
+        open_stream = channel.stream_stream(
+            f"{_SERVICE}/Session",
+            request_serializer=msgspec.msgpack.Encoder().encode,
+            response_deserializer=msgspec.msgpack.Decoder(ServerFrame).decode,
+        )
+        self._call: grpc.aio.StreamStreamCall[AgentFrame, ServerFrame] = open_stream(
+            metadata=(("authorization", f"Bearer {credential}"),)
+        )
+
+    async def send(self, frame: AgentFrame) -> None:
+        try:
+            async with asyncio.timeout(_SEND_TIMEOUT_S):
+                await self._call.write(frame)
+        except TimeoutError:
+            raise LinkBroken(f"{self._address} took nothing for {_SEND_TIMEOUT_S:g} s") from None
+        except grpc.aio.AioRpcError as error:
+            raise _explain(self._address, error) from None
+        except asyncio.InvalidStateError:
+            raise await self._end() from None
+
+    async def frames(self) -> AsyncIterator[ServerFrame]:
+        while True:
+            try:
+                frame: Any = await self._call.read()
+            except grpc.aio.AioRpcError as error:
+                raise _explain(self._address, error) from None
+            if not isinstance(frame, ServerFrame):
+                raise await self._end()
+            yield frame
+
+    async def _end(self) -> LinkBroken | LinkRefused:
+        code, details = await self._call.code(), await self._call.details()
+        kind = LinkRefused if code in _REFUSALS else LinkBroken
+        return kind(f"{self._address} ended the stream: {details or code.name}")
+
+    async def close(self) -> None:
+        self._call.cancel()
+        await self._channel.close(_CLOSE_TIMEOUT_S)
+
+
+def _explain(address: str, error: grpc.aio.AioRpcError) -> LinkBroken | LinkRefused:
+    kind = LinkRefused if error.code() in _REFUSALS else LinkBroken
+    return kind(f"{address}: {error.details() or error.code().name}")

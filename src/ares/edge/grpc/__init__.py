@@ -1,0 +1,1 @@
+"""The control plane's gRPC edge: agents connect here."""

@@ -1,0 +1,119 @@
+"""The agent: one process per node, from start-up to its farewell."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from ares.model.node import NodeInfo
+from ares.ports.clock import Clock, Rng
+from ares.ports.executor import Executor
+from ares.ports.link import Link
+from ares.services.agent.attempts import Attempts
+from ares.services.agent.leash import Leash
+from ares.services.agent.mailbox import Mailbox
+from ares.services.agent.session import Conversation
+from ares.services.agent.settings import Settings
+from ares.services.agent.workspace import Workspace
+
+_log = structlog.get_logger(__name__)
+
+_CHECK_S = 0.02
+# How long after the last SIGKILL processes may take to vanish.
+_KILL_S = 5.0
+
+
+class Agent:
+    def __init__(
+        self,
+        *,
+        info: NodeInfo,
+        link: Link,
+        executor: Executor,
+        clock: Clock,
+        rng: Rng,
+        state_dir: Path,
+        credential: str,
+        settings: Settings | None = None,
+    ) -> None:
+        self._info = info
+        self._link = link
+        self._executor = executor
+        self._clock = clock
+        self._rng = rng
+        self._credential = credential
+        self._settings = settings or Settings()
+        self._workspace = Workspace(state_dir)
+        self._mailbox = Mailbox()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Asks `run` to end its attempts, report and return. Safe in a signal handler of the loop."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Until `stop`. Raises LinkRefused when the control plane does not want this node."""
+        # What an earlier process left is ended before this one registers.
+        await self._executor.open()
+        try:
+            self._workspace.clear()
+            await self._live()
+        finally:
+            await self._executor.close()
+            self._workspace.clear()
+
+    async def _live(self) -> None:
+        info = msgspec.structs.replace(self._info, isolation=self._executor.isolation())
+        leash = Leash(self._clock)
+        attempts = Attempts(
+            info=info,
+            executor=self._executor,
+            clock=self._clock,
+            leash=leash,
+            mailbox=self._mailbox,
+            workspace=self._workspace,
+            settings=self._settings,
+        )
+        conversation = Conversation(
+            info=info,
+            link=self._link,
+            credential=self._credential,
+            clock=self._clock,
+            rng=self._rng,
+            leash=leash,
+            mailbox=self._mailbox,
+            attempts=attempts,
+        )
+        _log.info("agent.started", node=info.name, isolation=info.isolation, gpus=len(info.gpus))
+        talking = asyncio.create_task(conversation.run())
+        looking = asyncio.create_task(self._look(attempts))
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((talking, looking, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if self._stopping.is_set():
+                await self._leave(attempts, talking)
+        finally:
+            for task in (talking, looking, stopping):
+                task.cancel()
+            ended = await asyncio.gather(talking, looking, stopping, return_exceptions=True)
+        for outcome in ended:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _look(self, attempts: Attempts) -> None:
+        while True:
+            await self._clock.sleep(self._settings.poll_every_s)
+            attempts.look()
+
+    async def _leave(self, attempts: Attempts, talking: "asyncio.Task[None]") -> None:
+        """Ends attempts with grace, and says so for as long as somebody listens."""
+        _log.info("agent.leaving", attempts=attempts.processes_left())
+        attempts.leaving = True
+        attempts.stop_all(self._settings.shutdown_grace_s, "the agent is shutting down")
+        gone_by = self._clock.monotonic() + self._settings.shutdown_grace_s + _KILL_S
+        while attempts.processes_left() and self._clock.monotonic() < gone_by:
+            await self._clock.sleep(_CHECK_S)
+        heard_by = self._clock.monotonic() + self._settings.farewell_s
+        while len(self._mailbox.outbox) and not talking.done() and self._clock.monotonic() < heard_by:
+            await self._clock.sleep(_CHECK_S)

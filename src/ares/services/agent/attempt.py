@@ -1,0 +1,43 @@
+"""One attempt on this node, from its Start to the acknowledgement of its last report."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ares.model.link import Start
+from ares.ports.executor import Running
+from ares.services.agent.outbox import Key
+from ares.services.agent.spool import Tail
+from ares.services.agent.workspace import Folder
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """Mutable and owned by `Attempts`."""
+
+    start: Start
+    folder: Folder
+    tail: Tail
+    deadline: float
+    running: Running | None = None
+    # Set when the attempt may not go on: it will be reported as fenced, not as exited.
+    fenced: str = ""
+    timed_out: bool = False
+    timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
+    # Number of the final report once every process is gone.
+    final: int | None = None
+    # The final report was acknowledged.
+    heard: bool = False
+    progress_seen: tuple[int, int] = (0, 0)
+
+    @property
+    def key(self) -> Key:
+        return self.start.ref, self.start.placement.rank
+
+    @property
+    def ended(self) -> bool:
+        return self.final is not None
+
+    def cancel_timers(self) -> None:
+        for timer in self.timers:
+            timer.cancel()
+        self.timers.clear()

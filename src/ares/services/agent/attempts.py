@@ -1,0 +1,320 @@
+"""The attempts this node holds: started once each, watched, stopped, reported."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ares.model.link import AttemptRef, Exited, Fenced, Progress, Start, Started, Stop
+from ares.model.node import NodeInfo
+from ares.model.state import ExitInfo, Fence
+from ares.ports.clock import Clock
+from ares.ports.executor import CannotStart, Executor, Finished, Launch, Running
+from ares.services.agent.attempt import Attempt
+from ares.services.agent.environment import job_environment
+from ares.services.agent.exits import exit_info, not_started
+from ares.services.agent.files import read_progress, read_result
+from ares.services.agent.leash import Leash
+from ares.services.agent.mailbox import Mailbox
+from ares.services.agent.outbox import Key, Report
+from ares.services.agent.recent import Recent
+from ares.services.agent.settings import Settings
+from ares.services.agent.spool import Tail
+from ares.services.agent.workspace import Workspace
+
+_EXPIRED = "its right to run ended: no renewal was acknowledged in time"
+# Attempts remembered after they are over, so that a late repetition of a command does no harm.
+_REMEMBERED = 100_000
+
+
+class Attempts:
+    def __init__(
+        self,
+        *,
+        info: NodeInfo,
+        executor: Executor,
+        clock: Clock,
+        leash: Leash,
+        mailbox: Mailbox,
+        workspace: Workspace,
+        settings: Settings,
+    ) -> None:
+        self._info = info
+        self._executor = executor
+        self._clock = clock
+        self._leash = leash
+        self._mailbox = mailbox
+        self._workspace = workspace
+        self._settings = settings
+        self.incarnation = 0
+        self.leaving = False
+        self._live: dict[Key, Attempt] = {}
+        self._held: dict[Key, Start] = {}
+        self._over: Recent[Key, None] = Recent(_REMEMBERED)
+        self._stopped: Recent[AttemptRef, None] = Recent(_REMEMBERED)
+        self._newest: Recent[str, Fence] = Recent(_REMEMBERED)
+        self._removals: set[asyncio.Task[None]] = set()
+
+    # ---- what is there
+
+    def refs(self) -> tuple[AttemptRef, ...]:
+        """Attempts whose end the control plane has not acknowledged."""
+        return tuple(dict.fromkeys(a.start.ref for a in self._live.values() if not a.heard))
+
+    def processes_left(self) -> int:
+        return sum(not attempt.ended for attempt in self._live.values())
+
+    # ---- commands
+
+    def begin(self, start: Start) -> None:
+        if not self._is_new(start):
+            return
+        self._newest.put(start.ref.job, start.ref.fence)
+        if self._leash.deadline(start.spec.lease_s) > self._clock.monotonic():
+            self._launch(start)
+        else:
+            # No renewal was acknowledged lately: it starts with the next one.
+            self._held[(start.ref, start.placement.rank)] = start
+
+    def _is_new(self, start: Start) -> bool:
+        key = (start.ref, start.placement.rank)
+        if (attempt := self._live.get(key)) is not None:
+            if attempt.final is not None:
+                self._mailbox.again(attempt.final)
+            return False
+        if key in self._over or key in self._held or start.placement.incarnation != self.incarnation:
+            return False
+        newest = self._newest.get(start.ref.job)
+        if start.ref in self._stopped or (newest is not None and start.ref.fence < newest):
+            self._fence_unstarted(key, "a newer command for this job came first")
+            return False
+        if self.leaving:
+            self._fence_unstarted(key, "the agent is shutting down")
+            return False
+        return True
+
+    def stop(self, command: Stop) -> None:
+        """SIGTERM, grace, SIGKILL. An attempt that is not here is confirmed to be gone."""
+        self._stopped.put(command.ref, None)
+        mine = [a for a in self._live.values() if a.start.ref == command.ref]
+        for attempt in mine:
+            self._stop(attempt, command.grace_s, command.reason or "stopped")
+        for key in [k for k in self._held if k[0] == command.ref]:
+            del self._held[key]
+        if not mine:
+            self._fence_unstarted((command.ref, 0), "not running here")
+
+    def keep_only(self, refs: Iterable[AttemptRef]) -> None:
+        """After a reconnect: what the control plane no longer grants ends at once."""
+        granted = set(refs)
+        for attempt in self._live.values():
+            if attempt.start.ref not in granted:
+                self._stop(attempt, 0.0, "no longer granted to this node")
+
+    def stop_all(self, grace_s: float, reason: str) -> None:
+        self._held.clear()
+        for attempt in self._live.values():
+            self._stop(attempt, min(grace_s, attempt.start.spec.grace_s), reason)
+
+    def drop_held(self) -> None:
+        """The session ended: commands not yet acted on will be given again."""
+        self._held.clear()
+
+    # ---- the right to run
+
+    def renewed(self) -> None:
+        for attempt in self._live.values():
+            if not attempt.ended:
+                attempt.deadline = self._leash.deadline(attempt.start.spec.lease_s)
+                if attempt.running is not None:
+                    attempt.running.extend(attempt.deadline)
+        held, self._held = self._held, {}
+        for start in held.values():
+            self.begin(start)
+
+    def fence_expired(self) -> None:
+        """Ends what lost its right. Their slots do so by themselves too, even while this process is frozen."""
+        now = self._clock.monotonic()
+        for attempt in self._live.values():
+            if attempt.deadline <= now and not attempt.ended and not attempt.fenced:
+                self._stop(attempt, 0.0, _EXPIRED)
+
+    # ---- starting
+
+    def _launch(self, start: Start) -> None:
+        folder = self._workspace.folder(start.ref, start.placement.rank)
+        tail = Tail(folder.log, self._settings.log_bytes_max)
+        attempt = Attempt(start, folder, tail, self._leash.deadline(start.spec.lease_s))
+        self._live[attempt.key] = attempt
+        self._mailbox.watch(attempt)
+        try:
+            folder.create()
+        except OSError as error:
+            self._end(attempt, not_started(f"cannot create the attempt's directory: {error.strerror}"))
+            return
+        answer = asyncio.ensure_future(self._executor.start(self._launch_of(attempt)))
+        answer.add_done_callback(partial(self._answered, attempt))
+
+    def _launch_of(self, attempt: Attempt) -> Launch:
+        start, settings = attempt.start, self._settings
+        return Launch(
+            argv=start.spec.command,
+            env=job_environment(settings.environment, start, attempt.folder, self._info),
+            cwd=start.spec.workdir or attempt.folder.work,
+            log_path=attempt.folder.log,
+            memory_mib=start.placement.memory_mib,
+            cpu_milli=start.placement.cpu_milli,
+            file_bytes_max=settings.file_bytes_max,
+            processes_max=settings.processes_max,
+            open_files_max=settings.open_files_max,
+            deadline=attempt.deadline,
+        )
+
+    def _answered(self, attempt: Attempt, answer: "asyncio.Future[Running | CannotStart]") -> None:
+        outcome = answer.result()
+        if isinstance(outcome, CannotStart):
+            if outcome.expired:
+                attempt.fenced = attempt.fenced or _EXPIRED
+            self._end(attempt, not_started(outcome.message))
+            return
+        attempt.running = outcome
+        ref, rank = attempt.key
+        self._mailbox.report(
+            Started(number=self._mailbox.outbox.number(), ref=ref, rank=rank, pid=outcome.pid, at=self._clock.wall())
+        )
+        outcome.extend(attempt.deadline)
+        if attempt.fenced:
+            outcome.kill()
+        else:
+            self._arm_time_limit(attempt)
+        outcome.on_finished(partial(self._finished, attempt))
+
+    def _arm_time_limit(self, attempt: Attempt) -> None:
+        spec = attempt.start.spec
+        if spec.time_limit_s is None:
+            return
+        if 0 < spec.warn.before_s < spec.time_limit_s:
+            warn = partial(self._signal, attempt, signal.Signals[spec.warn.signal])
+            self._later(attempt, spec.time_limit_s - spec.warn.before_s, warn)
+        self._later(attempt, spec.time_limit_s, partial(self._time_is_up, attempt))
+
+    # ---- stopping
+
+    def _time_is_up(self, attempt: Attempt) -> None:
+        attempt.timed_out = True
+        self._terminate(attempt, attempt.start.spec.grace_s)
+
+    def _stop(self, attempt: Attempt, grace_s: float, reason: str) -> None:
+        if attempt.ended:
+            return
+        attempt.fenced = attempt.fenced or reason
+        if attempt.running is not None:
+            self._terminate(attempt, grace_s)
+
+    def _terminate(self, attempt: Attempt, grace_s: float) -> None:
+        if attempt.running is None:
+            return
+        if grace_s <= 0:
+            attempt.running.kill()
+            return
+        self._signal(attempt, signal.SIGTERM)
+        # A stopped process hears nothing.
+        self._signal(attempt, signal.SIGCONT)
+        self._later(attempt, grace_s, attempt.running.kill)
+
+    def _signal(self, attempt: Attempt, number: signal.Signals) -> None:
+        if attempt.running is not None:
+            attempt.running.signal(number)
+
+    def _later(self, attempt: Attempt, seconds: float, action: Callable[[], None]) -> None:
+        attempt.timers.append(asyncio.get_running_loop().call_later(seconds, action))
+
+    # ---- the end
+
+    def _finished(self, attempt: Attempt, finished: Finished) -> None:
+        if finished.expired:
+            attempt.fenced = attempt.fenced or _EXPIRED
+        result = read_result(attempt.folder.result)
+        ended = exit_info(
+            finished,
+            timed_out=attempt.timed_out,
+            time_limit_s=attempt.start.spec.time_limit_s,
+            notes=(result.note,),
+        )
+        self._end(attempt, ended, result.value)
+
+    def _end(self, attempt: Attempt, ended: ExitInfo, value: bytes = b"") -> None:
+        attempt.cancel_timers()
+        attempt.tail.finish()
+        attempt.running = None
+        attempt.final = self._mailbox.outbox.number()
+        ref, rank = attempt.key
+        report: Report
+        if attempt.fenced:
+            report = Fenced(number=attempt.final, ref=ref, rank=rank, reason=attempt.fenced)
+        else:
+            at = self._clock.wall()
+            report = Exited(number=attempt.final, ref=ref, rank=rank, exit=ended, at=at, value=value)
+        if not attempt.tail.drained:
+            self._mailbox.output(attempt)
+        self._mailbox.report(report)
+
+    def _fence_unstarted(self, key: Key, reason: str) -> None:
+        number = self._mailbox.outbox.number()
+        self._mailbox.report(Fenced(number=number, ref=key[0], rank=key[1], reason=reason))
+
+    # ---- answers to reports
+
+    def settled(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            attempt = self._live.get((report.ref, report.rank))
+            if attempt is not None and attempt.final == report.number:
+                attempt.heard = True
+                self._forget_if_done(attempt)
+
+    def log_kept(self, ref: AttemptRef, rank: int, offset: int) -> None:
+        attempt = self._live.get((ref, rank))
+        if attempt is None:
+            return
+        attempt.tail.acked(offset)
+        if attempt.tail.poll():
+            self._mailbox.output(attempt)
+        self._forget_if_done(attempt)
+
+    def _forget_if_done(self, attempt: Attempt) -> None:
+        if not (attempt.heard and attempt.tail.settled):
+            return
+        del self._live[attempt.key]
+        self._over.put(attempt.key, None)
+        self._mailbox.forget(attempt)
+        attempt.tail.close()
+        if not attempt.folder.remove_small():
+            task = asyncio.create_task(asyncio.to_thread(attempt.folder.remove))
+            self._removals.add(task)
+            task.add_done_callback(self._removals.discard)
+
+    # ---- watching
+
+    def look(self) -> None:
+        """Output and progress of everything that runs, and what ran out of time."""
+        for attempt in self._live.values():
+            if attempt.running is not None:
+                if attempt.tail.poll():
+                    self._mailbox.output(attempt)
+                self._look_at_progress(attempt)
+        self.fence_expired()
+
+    def _look_at_progress(self, attempt: Attempt) -> None:
+        try:
+            seen = os.lstat(attempt.folder.progress)
+        except OSError:
+            return
+        stamp = (seen.st_ino, seen.st_mtime_ns)
+        if stamp == attempt.progress_seen:
+            return
+        attempt.progress_seen = stamp
+        note = read_progress(attempt.folder.progress)
+        if note is not None:
+            ref, rank = attempt.key
+            self._mailbox.progress(Progress(ref=ref, rank=rank, fraction=note.fraction, message=note.message))

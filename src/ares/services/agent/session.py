@@ -1,0 +1,201 @@
+"""The agent's side of the stream: greet, renew, send, receive; reconnect while it runs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+
+import structlog
+
+from ares.model.link import (
+    Ack,
+    AgentFrame,
+    Hello,
+    LogAck,
+    Renew,
+    Renewed,
+    ServerFrame,
+    ServerMessage,
+    Start,
+    Stop,
+    Welcome,
+)
+from ares.model.node import NodeInfo
+from ares.ports.clock import Clock, Rng
+from ares.ports.link import Link, LinkBroken, LinkRefused, Session
+from ares.services.agent.attempts import Attempts
+from ares.services.agent.leash import Leash
+from ares.services.agent.mailbox import Mailbox
+
+_log = structlog.get_logger(__name__)
+
+_BACKOFF_BASE_S = 0.05
+_BACKOFF_MAX_S = 2.0
+_RENEW_AGAIN_S = 1.0
+_PATIENCE_S = 2.0
+_PATIENCE_MAX_S = 30.0
+# Under load frames are this far apart, so that each carries many messages. The first never waits.
+_LINGER_S = 0.004
+_WELCOME_TIMEOUT_S = 10.0
+
+
+class Conversation:
+    """Keeps a session open until told to leave."""
+
+    def __init__(
+        self,
+        *,
+        info: NodeInfo,
+        link: Link,
+        credential: str,
+        clock: Clock,
+        rng: Rng,
+        leash: Leash,
+        mailbox: Mailbox,
+        attempts: Attempts,
+    ) -> None:
+        self._info = info
+        self._link = link
+        self._credential = credential
+        self._clock = clock
+        self._rng = rng
+        self._leash = leash
+        self._mailbox = mailbox
+        self._attempts = attempts
+        self._renew_every_s = 4.5
+        self._patience_s = _PATIENCE_S
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Ends only by cancellation, or by LinkRefused when the control plane does not want this node."""
+        while True:
+            try:
+                await self._one_session()
+            except LinkBroken as error:
+                _log.warning("agent.disconnected", why=str(error), failures=self._failures)
+            except LinkRefused as error:
+                await self._refused(error)
+            self._leash.dropped()
+            self._attempts.drop_held()
+            ceiling = min(_BACKOFF_MAX_S, _BACKOFF_BASE_S * 2 ** min(self._failures, 10))
+            self._failures += 1
+            await self._clock.sleep(ceiling * self._rng.uniform())
+
+    async def _refused(self, error: LinkRefused) -> None:
+        """This incarnation is over. A new one may be taken up once nothing of the old is left."""
+        if self._attempts.incarnation == 0:
+            raise error
+        _log.error("agent.refused", why=str(error), incarnation=self._attempts.incarnation)
+        self._leash.lost()
+        self._attempts.stop_all(0.0, f"the control plane refused this agent: {error}")
+        while self._attempts.processes_left():
+            await self._clock.sleep(_BACKOFF_BASE_S)
+        self._attempts.incarnation = 0
+
+    async def _one_session(self) -> None:
+        session = await self._link.connect(self._credential)
+        try:
+            frames = session.frames()
+            self._settle_in(await self._greet(session, frames))
+            await _first_to_fail(self._receive(frames), self._send(session), self._renew())
+        finally:
+            await session.close()
+
+    async def _greet(self, session: Session, frames: AsyncIterator[ServerFrame]) -> ServerFrame:
+        hello = Hello(info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs())
+        await session.send(AgentFrame(messages=(hello, Renew(nonce=self._leash.sending()))))
+        try:
+            async with asyncio.timeout(_WELCOME_TIMEOUT_S):
+                first = await anext(frames, None)
+        except TimeoutError:
+            raise LinkBroken(f"no welcome within {_WELCOME_TIMEOUT_S:g} s") from None
+        if first is None or not first.messages or not isinstance(first.messages[0], Welcome):
+            raise LinkBroken("the control plane did not begin with a welcome")
+        return first
+
+    def _settle_in(self, first: ServerFrame) -> None:
+        welcome = first.messages[0]
+        assert isinstance(welcome, Welcome)
+        if self._attempts.incarnation not in (0, welcome.incarnation):
+            self._leash.lost()
+        self._attempts.incarnation = welcome.incarnation
+        self._renew_every_s = welcome.renew_every_s
+        self._leash.set_ratio(welcome.self_fence_ratio)
+        self._attempts.keep_only(welcome.keep)
+        self._mailbox.rewind()
+        self._failures = 0
+        _log.info("agent.connected", incarnation=welcome.incarnation, kept=len(welcome.keep))
+        self._take(first.messages[1:])
+
+    # ---- three loops of a session
+
+    async def _receive(self, frames: AsyncIterator[ServerFrame]) -> None:
+        async for frame in frames:
+            self._take(frame.messages)
+        raise LinkBroken("the control plane closed the stream")
+
+    async def _send(self, session: Session) -> None:
+        last = 0.0
+        while True:
+            await self._mailbox.wait()
+            if (ahead := last + _LINGER_S - self._clock.monotonic()) > 0:
+                await self._clock.sleep(ahead)
+            # A process that was frozen finds out here, before it says anything.
+            self._attempts.fence_expired()
+            frame = self._mailbox.frame()
+            if frame is not None:
+                await session.send(frame)
+            last = self._clock.monotonic()
+
+    async def _renew(self) -> None:
+        """On time while answered; more often, then elsewhere, while not."""
+        while True:
+            now = self._clock.monotonic()
+            unanswered = self._leash.unanswered_since()
+            if unanswered is not None and now - unanswered > self._patience_s:
+                patience, self._patience_s = self._patience_s, min(_PATIENCE_MAX_S, self._patience_s * 2)
+                raise LinkBroken(f"no renewal was acknowledged for {patience:g} s")
+            if unanswered is None:
+                due = self._leash.held_since() + self._renew_every_s
+            else:
+                due = self._leash.last_sent + min(_RENEW_AGAIN_S, self._renew_every_s)
+            if now >= due:
+                self._mailbox.renew(Renew(nonce=self._leash.sending()))
+            else:
+                await self._clock.sleep(due - now)
+
+    # ---- messages
+
+    def _take(self, messages: tuple[ServerMessage, ...]) -> None:
+        for message in messages:
+            match message:
+                case Start():
+                    self._attempts.begin(message)
+                case Ack(numbers=numbers):
+                    self._attempts.settled(self._mailbox.outbox.settle(numbers))
+                case LogAck(ref=ref, rank=rank, offset=offset):
+                    self._attempts.log_kept(ref, rank, offset)
+                case Renewed():
+                    self._renewed(message)
+                case Stop():
+                    self._attempts.stop(message)
+                case Welcome():
+                    raise LinkBroken("a second welcome in one session")
+
+    def _renewed(self, message: Renewed) -> None:
+        if self._leash.acknowledged(message.nonce):
+            self._patience_s = _PATIENCE_S
+            self._attempts.renewed()
+        for ref in message.stop:
+            self._attempts.stop(Stop(ref=ref, grace_s=0.0, reason="no longer current"))
+
+
+async def _first_to_fail(*loops: Coroutine[None, None, None]) -> None:
+    """Runs them together; the first that fails ends the others."""
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

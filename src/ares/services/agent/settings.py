@@ -1,0 +1,19 @@
+"""What an agent is told about how to run jobs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    # Already reduced to what jobs may inherit, see `environment.inherited`.
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    log_bytes_max: int = 64 * 1024 * 1024
+    file_bytes_max: int = 1 << 40
+    processes_max: int = 4096
+    open_files_max: int = 65_536
+    # Between SIGTERM and SIGKILL when the agent itself is told to stop, at most.
+    shutdown_grace_s: float = 10.0
+    # How long a leaving agent waits for its last reports to be acknowledged.
+    farewell_s: float = 5.0
+    poll_every_s: float = 0.2
