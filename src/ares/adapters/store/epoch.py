@@ -30,9 +30,7 @@ async def ensure_epoch(store: Store, rng: Rng) -> int:
         if found is not None:
             return decode(found.value).epoch
         # Whatever comes back, also Unknown, is settled by the next read.
-        outcome = await store.txn(
-            [Compare(EPOCH, "mod_revision", 0)], [Put(EPOCH, encode(1, rng.token(_ID_BYTES)))]
-        )
+        outcome = await store.txn([Compare(EPOCH, "mod_revision", 0)], [Put(EPOCH, encode(1, rng.token(_ID_BYTES)))])
         if isinstance(outcome, Committed) and outcome.succeeded:
             return 1
     raise StoreUnavailable(f"the store's epoch could not be created in {_TRIES} tries: is the store writable?")

@@ -44,7 +44,7 @@ def evaluate(state: State, txn: Txn, revision: int) -> tuple[Committed, list[Cha
     ops = txn.then if succeeded else txn.otherwise
     for op in ops:
         if isinstance(op, Put) and op.lease and not state.has_lease(op.lease):
-            raise StoreError(f"lease {op.lease} of key {op.key!r} does not exist: it expired or was revoked; grant a new one")
+            raise StoreError(f"lease {op.lease} of key {op.key!r} is gone: it expired or was revoked; grant a new one")
     changes: list[Change] = []
     gets: list[KV | None] = []
     for op in ops:

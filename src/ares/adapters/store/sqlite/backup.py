@@ -17,6 +17,7 @@ from ares.adapters.store.sqlite.schema import (
     read_revision,
     sync_directory,
 )
+from ares.adapters.store.sqlite.sql import connect
 from ares.core.keys import EPOCH
 from ares.ports.store import StoreError
 
@@ -76,7 +77,7 @@ def _copy(source: str, dest: str) -> None:
     reader = open_reader(source)
     try:
         check_schema(reader, source)
-        writer = apsw.Connection(dest)
+        writer = connect(dest, create=True)
         try:
             with writer.backup("main", reader, "main") as running:
                 running.step(-1)
@@ -108,7 +109,7 @@ def _fold(path: str) -> int:
     """Brings the replaced store's log into its file; its revision, 0 when it has none to tell."""
     if not Path(path).exists():
         return 0
-    connection = apsw.Connection(path)
+    connection = connect(path, create=True)
     try:
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         return read_revision(connection)
@@ -121,7 +122,7 @@ def _fold(path: str) -> int:
 
 def _begin_epoch(path: str, revision_before: int) -> None:
     """Fences of the time before are lower than every fence from now on; revisions go on growing."""
-    connection = apsw.Connection(path)
+    connection = connect(path, create=True)
     try:
         migrate(connection, path)
         connection.execute("BEGIN IMMEDIATE")
@@ -131,7 +132,7 @@ def _begin_epoch(path: str, revision_before: int) -> None:
         number = epoch.decode(value).epoch + 1 if isinstance(value, bytes) else 1
         connection.execute(
             "INSERT OR REPLACE INTO kv VALUES (?, ?, ?, ?, ?, 0)",
-            (EPOCH, epoch.encode(number, secrets.token_bytes(16)), created, revision, int(str(version)) + 1),
+            (EPOCH, epoch.encode(number, secrets.token_bytes(16)), created, revision, version + 1),
         )
         connection.execute("UPDATE store SET revision = ?", (revision,))
         connection.execute("COMMIT")

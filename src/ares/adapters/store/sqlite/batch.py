@@ -7,11 +7,11 @@ what the transactions touch is read as one JSON row and written from one JSON ar
 
 from collections.abc import Callable, Iterable, Sequence
 
-import apsw
 import msgspec
 
 from ares.adapters.store.evaluate import Txn
 from ares.adapters.store.limits import prefix_end
+from ares.adapters.store.sqlite.sql import Connection
 from ares.ports.store import KV, Change, Get
 
 # Stands for a value that was not read, by identity.
@@ -39,11 +39,11 @@ _encode = msgspec.json.encode
 class Batch:
     """The `State` of one group commit. Nothing is written before `flush`."""
 
-    def __init__(self, connection: apsw.Connection, has_lease: Callable[[int], bool]) -> None:
+    def __init__(self, connection: Connection, has_lease: Callable[[int], bool]) -> None:
         self._connection = connection
         self._rows: dict[str, KV | None] = {}
         self._dirty: dict[str, None] = {}
-        self.has_lease = has_lease
+        self._has_lease = has_lease
 
     def load(self, txns: Iterable[Txn]) -> None:
         """Reads what the transactions touch, all at once."""
@@ -90,6 +90,9 @@ class Batch:
     def remove(self, key: str) -> None:
         self._rows[key] = None
         self._dirty[key] = None
+
+    def has_lease(self, lease: int) -> bool:
+        return self._has_lease(lease)
 
     def flush(self) -> None:
         """Writes the last state of every changed key."""

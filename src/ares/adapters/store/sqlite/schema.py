@@ -5,6 +5,7 @@ from pathlib import Path
 
 import apsw
 
+from ares.adapters.store.sqlite.sql import Connection, connect
 from ares.ports.store import StoreError
 
 # "Ares" in the file's header, so that no other program's database is taken for a store.
@@ -30,9 +31,9 @@ MIGRATIONS = (
 )
 
 
-def open_writer(path: str) -> apsw.Connection:
+def open_writer(path: str) -> Connection:
     """The one connection that writes; creates and migrates. The caller holds the lock file."""
-    connection = apsw.Connection(path)
+    connection = connect(path, create=True)
     try:
         connection.set_busy_timeout(_BUSY_MS)
         migrate(connection, path)
@@ -49,15 +50,15 @@ def open_writer(path: str) -> apsw.Connection:
     return connection
 
 
-def open_reader(path: str) -> apsw.Connection:
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+def open_reader(path: str) -> Connection:
+    connection = connect(path, create=False)
     connection.set_busy_timeout(_BUSY_MS)
     connection.execute("PRAGMA query_only = 1")
     connection.execute("PRAGMA cache_size = -8000")
     return connection
 
 
-def migrate(connection: apsw.Connection, path: str) -> None:
+def migrate(connection: Connection, path: str) -> None:
     version = check_schema(connection, path)
     if version == len(MIGRATIONS):
         return
@@ -69,25 +70,25 @@ def migrate(connection: apsw.Connection, path: str) -> None:
     connection.execute("COMMIT")
 
 
-def check_schema(connection: apsw.Connection, path: str) -> int:
+def check_schema(connection: Connection, path: str) -> int:
     """The schema's version; refuses what this program cannot read."""
-    version = int(connection.pragma("user_version"))
-    application = int(connection.pragma("application_id"))
+    version = int(connection.execute("PRAGMA user_version").get)
+    application = int(connection.execute("PRAGMA application_id").get)
     tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").get)
     if application != _APPLICATION_ID and (version or tables):
         raise StoreError(f"{path} is a database of another program, not an Ares store: choose another path")
     if version > len(MIGRATIONS):
         raise StoreError(
-            f"{path} has schema version {version}, this Ares knows versions up to {len(MIGRATIONS)}: install a newer Ares"
+            f"{path} has schema version {version}, this Ares knows up to {len(MIGRATIONS)}: install a newer Ares"
         )
     return version
 
 
-def read_revision(connection: apsw.Connection) -> int:
+def read_revision(connection: Connection) -> int:
     return int(connection.execute("SELECT revision FROM store").get)
 
 
-def check_integrity(connection: apsw.Connection, path: str) -> None:
+def check_integrity(connection: Connection, path: str) -> None:
     found = connection.execute("PRAGMA integrity_check").get
     if found != "ok":
         raise StoreError(f"{path} is damaged: {found}")

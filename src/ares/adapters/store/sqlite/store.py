@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from itertools import islice
 from time import monotonic
-from typing import cast
+from typing import Any, cast
 
 import apsw
 
@@ -15,6 +15,7 @@ from ares.adapters.store.limits import check_key, check_txn, prefix_end
 from ares.adapters.store.sqlite.batch import AFTER_ALL
 from ares.adapters.store.sqlite.lock import OwnerLock
 from ares.adapters.store.sqlite.schema import open_reader, open_writer, read_revision
+from ares.adapters.store.sqlite.sql import Connection
 from ares.adapters.store.sqlite.writer import Delivery, Grant, Request, Revoke, Writer
 from ares.ports.clock import Clock
 from ares.ports.store import (
@@ -45,19 +46,19 @@ WHERE key >= ? AND key < ? AND mod_revision >= ? ORDER BY key LIMIT ?
 class SqliteStore:
     """Made by `open`. A failed disk breaks it for good: every call is refused until the process restarts."""
 
-    def __init__(self, path: str, clock: Clock, lock: OwnerLock, writer: apsw.Connection) -> None:
+    def __init__(self, path: str, clock: Clock, lock: OwnerLock, writer: Connection) -> None:
         self._path = path
         self._lock = lock
         self._loop = asyncio.get_running_loop()
         self._broken: StoreUnavailable | None = None
         self._closed = False
-        self._readers: list[apsw.Connection] = []
+        self._readers: list[Connection] = []
         self._revision = read_revision(writer)
         self._history = History(self._revision)
         self._leases = Leases(clock, self._expire)
         # Their owners may have renewed just before the last process ended.
         for lease, ttl_s in writer.execute("SELECT id, ttl_s FROM lease"):
-            self._leases.add(cast("int", lease), cast("float", ttl_s))
+            self._leases.add(lease, ttl_s)
         self._writer = Writer(writer, self._revision, self._leases.__contains__, self._loop, self._deliver)
         self._writer.start()
         self._watchdog = self._loop.call_later(_DEADLINE_S / 4, self._look_after_writer)
@@ -206,11 +207,11 @@ class SqliteStore:
                 # Nobody waits for it; a failure breaks the store and is seen by everyone.
                 self._writer.put(Request(Revoke(lease), self._loop.create_future()))
 
-    def _borrow(self) -> apsw.Connection:
+    def _borrow(self) -> Connection:
         self._enter()
         return self._readers.pop() if self._readers else open_reader(self._path)
 
-    def _give_back(self, reader: apsw.Connection) -> None:
+    def _give_back(self, reader: Connection) -> None:
         if reader.in_transaction:
             reader.execute("COMMIT")
         if self._closed:
@@ -223,5 +224,5 @@ class SqliteStore:
         return StoreUnavailable(str(self._broken))
 
 
-def _kv(row: "tuple[apsw.SQLiteValue, ...]") -> KV:
-    return KV(*cast("tuple[str, bytes, int, int, int, int]", row))
+def _kv(row: tuple[Any, ...]) -> KV:
+    return KV(*row)

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from ares.adapters.store.evaluate import Txn, evaluate, remove_keys
 from ares.adapters.store.sqlite.batch import Batch, Recorded
+from ares.adapters.store.sqlite.sql import Connection
 from ares.ports.store import Change, Committed, StoreError, StoreUnavailable, Unknown
 
 # More in one commit would only make the first caller wait longer.
@@ -49,7 +50,7 @@ class Delivery(Struct, eq=False):
 class Writer:
     def __init__(
         self,
-        connection: apsw.Connection,
+        connection: Connection,
         revision: int,
         has_lease: Callable[[int], bool],
         loop: AbstractEventLoop,
@@ -124,11 +125,9 @@ class Writer:
             return self._disk_full(requests, full)
         except apsw.Error as error:
             # Never tried again: after a failed fsync the kernel may have dropped the pages for good.
-            self._broken = f"the store's disk failed ({error}); this process must restart and check the disk"
-            unclear = Unknown(self._broken)
-            return Delivery(
-                requests, [unclear if committing else StoreUnavailable(self._broken)] * len(requests), broken=self._broken
-            )
+            self._broken = f"the store's disk failed ({error}); check the disk and restart this process"
+            answer: Answer = Unknown(self._broken) if committing else StoreUnavailable(self._broken)
+            return Delivery(requests, [answer] * len(requests), broken=self._broken)
         self._revision = delivery.revision
         return delivery
 
@@ -172,7 +171,7 @@ class Writer:
         refused: Answer = StoreUnavailable(why)
         return Delivery(requests, [refused] * len(requests), revision=self._revision, broken=self._broken)
 
-    def _saw_wal(self, _connection: apsw.Connection, _schema: str, pages: int) -> int:
+    def _saw_wal(self, _connection: Connection, _schema: str, pages: int) -> int:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
@@ -188,6 +187,6 @@ class Writer:
             # Everything stays in the write-ahead log; the next checkpoint tries again.
             return
         except apsw.Error as error:
-            self._broken = f"the store's disk failed in a checkpoint ({error}); this process must restart and check the disk"
+            self._broken = f"the store's disk failed in a checkpoint ({error}); check the disk and restart this process"
             delivery = Delivery((), [], revision=self._revision, broken=self._broken)
             self._loop.call_soon_threadsafe(self._deliver, delivery)

@@ -1,0 +1,1 @@
+"""Generated from proto/etcd by proto/etcd/generate."""

@@ -1,0 +1,155 @@
+"""The store on etcd. Reads may be asked again elsewhere; a transaction is sent once."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+
+import grpc
+import grpc.aio
+
+from ares.adapters.store.etcd import messages
+from ares.adapters.store.etcd.cluster import METADATA, Cluster, Member, describe, refusal
+from ares.adapters.store.etcd.coalesce import Coalescer
+from ares.adapters.store.etcd.pb import rpc_pb2
+from ares.adapters.store.etcd.watch import watch
+from ares.adapters.store.limits import check_key, check_txn
+from ares.ports.clock import Clock
+from ares.ports.store import (
+    KV,
+    Changes,
+    Committed,
+    Compacted,
+    Compare,
+    Op,
+    Page,
+    StoreError,
+    StoreUnavailable,
+    Unknown,
+)
+
+_CONNECT_S = 2.0
+# One try of a read on one member, all tries together, and the only try of a transaction.
+_TRY_S = 1.5
+_READ_S = 6.0
+_TXN_S = 3.0
+_KEYS_PER_PAGE = 5_000
+_TRIES_OF_A_LONG_RANGE = 3
+
+
+class EtcdStore:
+    """Made by `open`. Endpoints are `host:port`."""
+
+    def __init__(self, endpoints: Sequence[str], clock: Clock, *, txn_s: float = _TXN_S) -> None:
+        self._cluster = Cluster(endpoints, connect_s=_CONNECT_S)
+        self._clock = clock
+        self._txn_s = txn_s
+        self._coalescer = Coalescer(self._send)
+
+    @classmethod
+    async def open(cls, endpoints: Sequence[str], clock: Clock, *, txn_s: float = _TXN_S) -> "EtcdStore":
+        """Connects; StoreUnavailable when nobody answers, StoreVersionRefused for a server not to trust."""
+        store = cls(endpoints, clock, txn_s=txn_s)
+        try:
+            await store._cluster.ready()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def get(self, key: str) -> KV | None:
+        check_key(key)
+        response = await self._range(rpc_pb2.RangeRequest(key=key.encode()))
+        return messages.kv(response.kvs[0]) if response.kvs else None
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
+        first, end = messages.bounds(prefix)
+        if after and after >= prefix:
+            first = after.encode() + b"\0"
+        for _ in range(_TRIES_OF_A_LONG_RANGE):
+            request = rpc_pb2.RangeRequest(
+                key=first, range_end=end, limit=limit or _KEYS_PER_PAGE, min_mod_revision=min_mod_revision
+            )
+            try:
+                return await self._pages(request, all_of_it=not limit)
+            except StoreError as error:
+                # Compacted between two pages: read again at a newer revision.
+                if "compacted" not in str(error):
+                    raise
+        raise StoreUnavailable(f"etcd compacted its history {_TRIES_OF_A_LONG_RANGE} times while {prefix!r} was read")
+
+    async def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> Committed | Unknown:
+        check_txn(compares, then, otherwise)
+        return await self._coalescer.submit(compares, then, otherwise)
+
+    async def revision(self) -> int:
+        response = await self._range(rpc_pb2.RangeRequest(key=b"/", count_only=True))
+        return response.header.revision
+
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes | Compacted]:
+        return watch(self._cluster, self._clock, prefix, from_revision)
+
+    async def grant_lease(self, ttl_s: float) -> int:
+        request = rpc_pb2.LeaseGrantRequest(TTL=math.ceil(ttl_s))
+        # A grant whose answer was lost ends by itself, so it may be repeated.
+        response = await self._cluster.ask(lambda m: m.grant(request, timeout=_TRY_S, metadata=METADATA), _READ_S)
+        return response.ID
+
+    async def keep_alive(self, lease: int) -> float:
+        return await self._cluster.ask(lambda member: _keep_alive(member, lease), _READ_S)
+
+    async def revoke_lease(self, lease: int) -> None:
+        request = rpc_pb2.LeaseRevokeRequest(ID=lease)
+
+        async def revoke(member: Member) -> None:
+            try:
+                await member.revoke(request, timeout=_TRY_S, metadata=METADATA)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.NOT_FOUND:
+                    raise
+
+        await self._cluster.ask(revoke, _READ_S)
+
+    async def close(self) -> None:
+        await self._cluster.close()
+        await self._coalescer.close()
+
+    async def _range(self, request: rpc_pb2.RangeRequest) -> rpc_pb2.RangeResponse:
+        return await self._cluster.ask(lambda m: m.range(request, timeout=_TRY_S, metadata=METADATA), _READ_S)
+
+    async def _pages(self, request: rpc_pb2.RangeRequest, *, all_of_it: bool) -> Page:
+        found: list[KV] = []
+        while True:
+            response = await self._range(request)
+            found.extend(map(messages.kv, response.kvs))
+            # Further pages are of the same moment.
+            request.revision = request.revision or response.header.revision
+            if not response.more or not all_of_it:
+                return Page(tuple(found), request.revision, response.more)
+            request.key = response.kvs[-1].key + b"\0"
+
+    async def _send(self, request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse | Unknown:
+        """Once, to one member. Whatever is not certainly a refusal is unknown."""
+        member = await self._cluster.ready()
+        try:
+            return await member.txn(request, timeout=self._txn_s, metadata=METADATA)
+        except grpc.aio.AioRpcError as error:
+            self._cluster.avoid(member, error)
+            refused = refusal(error)
+            if refused is not None:
+                raise refused from error
+            return Unknown(f"no answer from etcd at {member.endpoint}: {describe(error)}")
+        except asyncio.CancelledError:
+            # The channel was closed under the call.
+            return Unknown(f"the connection to etcd at {member.endpoint} was closed before an answer came")
+
+
+async def _keep_alive(member: Member, lease: int) -> float:
+    call = member.keep_alive(timeout=_TRY_S, metadata=METADATA)
+    try:
+        await call.write(rpc_pb2.LeaseKeepAliveRequest(ID=lease))
+        response = await call.read()
+        return float(response.TTL) if isinstance(response, rpc_pb2.LeaseKeepAliveResponse) else 0.0
+    finally:
+        call.cancel()

@@ -1,0 +1,182 @@
+"""Real servers for tests: each on free ports, in a directory of its own, ended by who started it."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_READY_S = 30.0
+_POLL_S = 0.02
+
+
+class ServerFailed(Exception):
+    """A server did not come up; carries the end of its output."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now. All are held until all are found, so that no two are the same."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for held in sockets:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(("127.0.0.1", 0))
+        return [held.getsockname()[1] for held in sockets]
+    finally:
+        for held in sockets:
+            held.close()
+
+
+class EtcdServer:
+    """One etcd, alone or as a member of an `EtcdCluster`. Blocking calls; use `asyncio.to_thread` to start in a loop."""
+
+    def __init__(self, directory: Path, *, name: str = "etcd", peers: Sequence[tuple[str, int]] = ()) -> None:
+        self.directory = directory
+        self.name = name
+        self._client_port, own_peer_port = free_ports(2)
+        self._peers = list(peers) or [(name, own_peer_port)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"127.0.0.1:{self._client_port}"
+
+    @property
+    def url(self) -> str:
+        return f"etcd://{self.endpoint}"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def start(self, *, wait: bool = True) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        peer_port = dict(self._peers)[self.name]
+        client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{peer_port}"
+        # fmt: off
+        command = [
+            "etcd", "--name", self.name, "--data-dir", str(self.directory / f"{self.name}.data"),
+            "--listen-client-urls", client, "--advertise-client-urls", client,
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+            "--initial-cluster", ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in self._peers),
+            "--initial-cluster-state", "new", "--logger", "zap", "--log-level", "warn",
+        ]
+        # fmt: on
+        with self._log().open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + _READY_S
+        while time.monotonic() < deadline:
+            if self._running().poll() is not None:
+                break
+            if self._healthy():
+                return
+            time.sleep(_POLL_S)
+        output = self._log().read_text(errors="replace")[-2000:]
+        self.kill()
+        raise ServerFailed(f"etcd {self.name} is not healthy after {_READY_S:g} s:\n{output}")
+
+    def kill(self) -> None:
+        """SIGKILL: nothing more is written."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """On the same ports and data."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay up, nobody answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.kill()
+
+    def _end(self, signum: int) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(signum)
+            # A paused process takes no SIGTERM.
+            process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(_READY_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise ServerFailed(f"etcd {self.name} is not running: call start() first")
+        return self._process
+
+    def _healthy(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.endpoint}/health", timeout=1) as answer:
+                return b'"true"' in answer.read()
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _log(self) -> Path:
+        return self.directory / f"{self.name}.log"
+
+
+class EtcdCluster:
+    """Three members that elect a leader."""
+
+    def __init__(self, directory: Path, size: int = 3) -> None:
+        peers = [(f"etcd{number}", port) for number, port in enumerate(free_ports(size))]
+        self.members = [EtcdServer(directory, name=name, peers=peers) for name, _ in peers]
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [member.endpoint for member in self.members]
+
+    @property
+    def url(self) -> str:
+        return f"etcd://{','.join(self.endpoints)}"
+
+    def start(self) -> Self:
+        try:
+            for member in self.members:
+                member.start(wait=False)
+            for member in self.members:
+                member.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def kill(self) -> None:
+        for member in self.members:
+            member.kill()
+
+    def stop(self) -> None:
+        for member in self.members:
+            member.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.kill()
