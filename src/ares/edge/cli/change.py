@@ -2,12 +2,12 @@
 
 import click
 
-from ares.edge.cli.connect import JOB, connect, find_job
+from ares.edge.cli.connect import connect, find_job, job_argument, jobs_argument
 from ares.edge.cli.text import printable
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, type=JOB, metavar="JOB...")
+@jobs_argument()
 @click.option("--reason", default="", help="Kept in the job's ledger.")
 @click.pass_context
 def cancel(ctx: click.Context, jobs: tuple[str, ...], reason: str) -> None:
@@ -19,7 +19,7 @@ def cancel(ctx: click.Context, jobs: tuple[str, ...], reason: str) -> None:
 
 
 @click.command()
-@click.argument("job", type=JOB)
+@job_argument()
 @click.option("--reason", default="", help="Kept in the job's ledger.")
 @click.pass_context
 def retry(ctx: click.Context, job: str, reason: str) -> None:

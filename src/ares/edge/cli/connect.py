@@ -1,7 +1,8 @@
 """The client a command uses, and the jobs its arguments name."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 # Crockford's base 32, and the index of an array task.
 _FULL_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{16}(_\d+)?")
 _COMPLETION_TIMEOUT_S = 0.7
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def connect(ctx: click.Context) -> "Client":
@@ -35,26 +37,23 @@ def find_job(client: "Client", text: str) -> str:
     found = client.send(calls.resolve(text.lower()))
     if not found:
         raise NotFound(f"no job's id begins with {text!r}", code="not-found", fix="`ares jobs` lists the jobs")
-    if len(found) > 1 and text not in found:
+    first, *others = found
+    if others and text not in found:
         raise AmbiguousJob(f"{text!r} fits {', '.join(found)}")
-    return text if text in found else found[0]
+    return text if others else first
 
 
-class JobParam(click.ParamType):
-    """A job id or the beginning of one. Completes from the newest jobs."""
-
-    name = "job"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        try:
-            return [
-                CompletionItem(state["id"], help=f"{state.get('name', '')} {state.get('phase', 'PENDING')}")
-                for state in _newest(ctx)
-                if state["id"].startswith(incomplete)
-            ]
-        except Exception:
-            # A shell waits for this: no answer is better than an error in the prompt.
-            return []
+def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of the newest jobs that begin like this."""
+    try:
+        return [
+            CompletionItem(state["id"], help=f"{state.get('name', '')} {state.get('phase', 'PENDING')}")
+            for state in _newest(ctx)
+            if state["id"].startswith(incomplete)
+        ]
+    except Exception:
+        # A shell waits for this: no answer is better than an error in the prompt.
+        return []
 
 
 def _newest(ctx: click.Context) -> list[dict[str, Any]]:
@@ -66,4 +65,11 @@ def _newest(ctx: click.Context) -> list[dict[str, Any]]:
         return client.send(calls.jobs({"limit": 50}).raw())["jobs"]
 
 
-JOB = JobParam()
+def job_argument(*, required: bool = True) -> Callable[[F], F]:
+    """The argument JOB: an id or the beginning of one."""
+    return click.argument("job", required=required, shell_complete=complete_job)
+
+
+def jobs_argument() -> Callable[[F], F]:
+    """The argument JOB, one or several."""
+    return click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=complete_job)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ares.edge.cli.connect import JOB, connect, find_job
+from ares.edge.cli.connect import connect, find_job, job_argument
 from ares.edge.cli.output import output_option, print_objects
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("job", type=JOB, required=False)
+@job_argument(required=False)
 @click.option("--follow", "-f", is_flag=True, help="Print events as they happen, until Ctrl-C.")
 @click.option(
     "--after",

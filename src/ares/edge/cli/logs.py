@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import click
 
-from ares.edge.cli.connect import JOB, connect, find_job
+from ares.edge.cli.connect import connect, find_job, job_argument
 
 
 @click.command()
-@click.argument("job", type=JOB)
+@job_argument()
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended, through all its attempts.")
 @click.option("--tail", "-n", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines.")
 @click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt instead of the latest.")

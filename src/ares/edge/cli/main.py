@@ -13,7 +13,7 @@ PROGRAM = "ares"
 
 # Command -> its module in this package. In the order of `ares --help`.
 COMMANDS = {
-    "up": "serve", "submit": "submit", "jobs": "jobs", "show": "show", "logs": "logs", "wait": "wait",
+    "up": "up", "down": "up", "submit": "submit", "jobs": "jobs", "show": "show", "logs": "logs", "wait": "wait",
     "cancel": "change", "retry": "change", "events": "events", "nodes": "nodes", "pools": "nodes", "lease": "nodes",
     "token": "token", "server": "serve", "agent": "serve", "store": "serve", "version": "about", "completion": "about",
 }  # fmt: skip

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ares.edge.cli.connect import JOB, connect, find_job
+from ares.edge.cli.connect import connect, find_job, job_argument
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.text import cpus, duration, memory
 
@@ -66,7 +66,7 @@ def pools(ctx: click.Context, output: str) -> None:
 
 
 @click.command()
-@click.argument("job", type=JOB, required=False)
+@job_argument(required=False)
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def lease(ctx: click.Context, job: str | None, output: str) -> None:

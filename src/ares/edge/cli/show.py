@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ares.edge.cli.connect import JOB, connect, find_job
+from ares.edge.cli.connect import connect, find_job, job_argument
 from ares.edge.cli.output import output_option, print_objects
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("job", type=JOB)
+@job_argument()
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def show(ctx: click.Context, job: str, output: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ares.edge.cli.connect import JOB, connect, find_job
+from ares.edge.cli.connect import connect, find_job, jobs_argument
 
 if TYPE_CHECKING:
     from ares.edge.client.answers import JobDetail
@@ -26,7 +26,7 @@ _BY_FAILURE: Mapping[str, int] = {"node-lost": NODE_LOST, "time-limit": TIME_LIM
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, type=JOB, metavar="JOB...")
+@jobs_argument()
 @click.option("--timeout", metavar="TIME", help="Give up after this long: 90s, 2h. Exit code 123.")
 @click.pass_context
 def wait(ctx: click.Context, jobs: tuple[str, ...], timeout: str | None) -> None:

@@ -1,0 +1,126 @@
+"""`ares up` and `ares down`: the whole platform on one machine."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ares.edge.cli.program import configured, load, program
+
+if TYPE_CHECKING:
+    from ares.edge.client.sync import Client
+
+READY_WITHIN_S = 60.0
+LOOK_EVERY_S = 0.1
+# One sample job per installation, however often `ares up` is run.
+SAMPLE_REQUEST_ID = "ares-up-sample"
+SAMPLE = """\
+import os
+from ares import job
+
+gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "none"
+print(f"Hello from job {job.id}, attempt {job.attempt}, on {job.node}. GPUs given to it: {gpus}")
+job.progress(1.0, "done")
+job.result({"answer": 42})
+"""
+
+
+@click.command()
+@click.option("--port", type=int, help="Port of the API.  [default: 8642]")
+@click.option("--mock-gpu", metavar="PRESET", help="Mock GPUs: a number, or a preset such as dgx-a100.")
+@click.option("--foreground", is_flag=True, help="Stay in this terminal until Ctrl-C.")
+@click.option("--no-sample", is_flag=True, help="Do not run the sample job of the first start.")
+@configured
+def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool, **where: Any) -> int:
+    """Starts Ares on this machine.
+
+    Server and agent go on in the background until `ares down`. The first start runs a sample job to
+    its result. Without real GPUs there are mock ones.
+    """
+    config, module = load({"http.port": port, "node.mock_gpu": mock_gpu}, **where), program("up")
+    try:
+        if foreground:
+            return module.supervise(config)
+        if not module.is_up(config.home_path):
+            click.echo(f"starting Ares, its state in {config.home}", err=True)
+            module.start_detached(config)
+        client = _reach(module, config.home_path)
+    except module.UpError as error:
+        raise click.ClickException(str(error)) from error
+    with client:
+        click.echo(f"Ares is up at {client.endpoint.url}")
+        if not no_sample:
+            _run_sample(client)
+    click.echo(_next_steps(config.home_path))
+    return 0
+
+
+@click.command()
+@configured
+def down(**where: Any) -> None:
+    """Stops what `ares up` started. Its state is kept."""
+    config, module = load({}, **where), program("up")
+    try:
+        stopped = module.stop(config.home_path)
+    except module.UpError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo("stopped" if stopped else f"nothing runs for {config.home}")
+
+
+def _reach(module: Any, home: Path) -> "Client":
+    """A client, once the server answers and its own machine is ready."""
+    from ares.edge.client.errors import AresError
+    from ares.edge.client.retry import Retry
+    from ares.edge.client.sync import Client
+
+    deadline = time.monotonic() + READY_WITHIN_S
+    trouble = "it has not said where it listens"
+    while time.monotonic() < deadline:
+        if found := module.connection(home):
+            client = Client(*found, retry=Retry(attempts=1))
+            try:
+                if any(node.ready for node in client.nodes()):
+                    return client
+                trouble = "its agent has not registered"
+            except AresError as error:
+                trouble = str(error)
+            client.close()
+        time.sleep(LOOK_EVERY_S)
+    raise module.UpError(f"Ares is not ready after {READY_WITHIN_S:g} s: {trouble}; see {home / module.LOG_FILE}")
+
+
+def _run_sample(client: "Client") -> None:
+    from ares.edge.cli.logs import copy_log
+    from ares.edge.cli.wait import ending
+    from ares.edge.client.errors import Conflict
+
+    gpus = min(1, max(node.gpus_free for node in client.nodes()))
+    try:
+        job = client.submit(
+            command=[sys.executable, "-c", SAMPLE], name="hello", gpus=gpus, request_id=SAMPLE_REQUEST_ID
+        )
+    except Conflict:
+        # An earlier version's sample, or another number of GPUs: it ran before.
+        return
+    if job.replayed:
+        return
+    click.echo(f"running a sample job, {job.id}", err=True)
+    copy_log(client.logs(job, follow=True))
+    detail = client.wait(job, timeout=READY_WITHIN_S)
+    value = None if detail.result is None else detail.result.value
+    click.echo(f"its result: {value}" if detail.state.phase == "SUCCEEDED" else ending(detail))
+
+
+def _next_steps(home: Path) -> str:
+    from ares.edge.client.settings import home as default_home
+
+    elsewhere = "" if home == default_home() else f"  export ARES_HOME={home}\n"
+    return (
+        f"\nTry next:\n{elsewhere}"
+        "  ares submit --gpus 1 --name hello --follow -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n"
+        "  ares jobs\n"
+        "  ares nodes\n"
+        "  ares down"
+    )
