@@ -90,7 +90,8 @@ def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
     return HTTPRouteHandler(
         _paths(operation.path, root=operation.root),
         http_method=operation.method,
-        status_code=next(iter(operation.answers)),
+        # The answers carry their own status; the framework only wants one for a body.
+        status_code=200,
         opt={PERMISSION: operation.access},
         name=operation.id,
     )(endpoint)

@@ -10,7 +10,7 @@ from ares.model.state import Phase
 
 NodeName = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")]
 Cursor = Annotated[str, Meta(max_length=512)]
-EventCursor = Annotated[str, Meta(max_length=19, pattern=r"^[0-9]*$(?!\n)")]
+EventCursor = Annotated[str, Meta(max_length=64)]
 JobRef = Annotated[str, Meta(max_length=32, pattern=r"^[0-9a-z]+(_[0-9]+)?$(?!\n)")]
 YEAR_S = 31_536_000.0
 

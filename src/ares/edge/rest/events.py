@@ -15,9 +15,8 @@ from ares.edge.rest.problems import Problem
 from ares.edge.rest.sockets import Say, converse
 from ares.edge.rest.wire import until_gone
 from ares.model.event import LedgerEvent
-from ares.services.stream import Lagged
+from ares.services.stream import BadEventCursor, Lagged
 
-_CURSOR_DIGITS_MAX = 18
 _FAREWELLS = {"revoked": "unauthenticated", "shutdown": "not-ready", "lagged": "lagged"}
 
 Events = AsyncGenerator[tuple[str, LedgerEvent], None]
@@ -39,10 +38,7 @@ async def stream_events(call: Call[EventsQuery, None], receive: Receive, send: S
 
 
 def _cursor(call: Call[EventsQuery, None]) -> str:
-    cursor = call.query.cursor or call.header(b"last-event-id")
-    if cursor and not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= _CURSOR_DIGITS_MAX):
-        raise Problem("bad-cursor", fix="Use a cursor that came with an event, 0 for the oldest, or none.")
-    return cursor
+    return call.query.cursor or call.header(b"last-event-id")
 
 
 @asynccontextmanager
@@ -52,6 +48,8 @@ async def _listening(call: Call[EventsQuery, None], cursor: str) -> AsyncGenerat
     feed = call.edge.services.events.follow(call.who, cursor, call.query.job)
     first = asyncio.create_task(_next(feed))
     await asyncio.sleep(0)
+    if first.done() and isinstance(first.exception(), BadEventCursor):
+        raise Problem("bad-cursor", fix="Use a cursor that came with an event, 0 for the oldest, or none.")
 
     async def events() -> Events:
         yield await first

@@ -9,7 +9,8 @@ from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NOT_FOUND, Problem
 from ares.edge.rest.submitting import rejection
 from ares.model.state import JobState
-from ares.services.jobs import BadCursor, JobQuery
+from ares.services.cursors import BadCursor
+from ares.services.jobs import JobQuery
 from ares.services.submit import Rejected
 
 _REFUSALS = {"terminal": "job-finished", "budget-exhausted": "retry-budget-exhausted"}

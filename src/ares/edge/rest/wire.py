@@ -22,7 +22,8 @@ def header(scope: Scope, name: bytes) -> str:
 async def read_body(scope: Scope, receive: Receive, bytes_max: int, timeout_s: float) -> bytes:
     declared = _content_length(scope)
     if declared > bytes_max:
-        raise _too_large(bytes_max)
+        # The rest is known to end: the server reads past it, and the client gets to see the answer.
+        raise Problem("too-large", detail=f"{declared} bytes; the limit is {bytes_max}")
     first, more = await _next(receive)
     if not more:
         return _bounded(first, bytes_max)
@@ -58,8 +59,8 @@ def _bounded(body: bytes, bytes_max: int) -> bytes:
 
 
 def _too_large(bytes_max: int) -> Problem:
-    # The rest of the body is not worth reading.
-    return Problem("too-large", detail=f"the limit is {bytes_max} bytes", headers={"connection": "close"})
+    # Nobody knows whether the rest ever ends.
+    return Problem("too-large", detail=f"more than {bytes_max} bytes", headers={"connection": "close"})
 
 
 def _content_length(scope: Scope) -> int:
