@@ -15,6 +15,7 @@ from ares.model.state import LeaderRecord
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Put, Store, StoreError
 from ares.services.view import Delta, View
+from ares.services.waiting import happens
 
 log = structlog.get_logger()
 
@@ -60,11 +61,7 @@ class Leader:
         if self._view.leader is None:
             await self._clock.sleep(_RETRY_S / 10)
             return
-        try:
-            async with asyncio.timeout(_TTL_S):
-                await self._vacant.wait()
-        except TimeoutError:
-            pass
+        await happens(self._vacant, self._clock, _TTL_S)
 
     async def _campaign(self, reign: Reign) -> None:
         asked_at = self._clock.monotonic()

@@ -2,8 +2,6 @@
 
 import asyncio
 import heapq
-from collections.abc import Coroutine
-from typing import Any
 
 import structlog
 
@@ -13,6 +11,7 @@ from ares.ports.clock import Clock
 from ares.ports.store import StoreError
 from ares.services.transitions import Change, Transitions
 from ares.services.view import Delta, View
+from ares.services.waiting import happens
 
 log = structlog.get_logger()
 
@@ -62,10 +61,7 @@ class Requeue:
             return
         wait_s = self._due[0][0] - self._clock.monotonic()
         if wait_s > 0:
-            await _either(self._changed.wait(), self._sleep_for(wait_s))
-
-    async def _sleep_for(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
+            await happens(self._changed, self._clock, wait_s)
 
     def _take_due(self) -> list[JobState]:
         now = self._clock.monotonic()
@@ -76,12 +72,3 @@ class Requeue:
             if entry is not None and entry.state.phase == "RETRYING" and entry.state.seq == seq:
                 ready.append(entry.state)
         return ready
-
-
-async def _either(*waits: Coroutine[Any, Any, object]) -> None:
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -4,8 +4,6 @@ Leader only. It proposes; each binding is written by compare-and-swap together w
 fence, and what was refused is simply seen again in the next snapshot.
 """
 
-import asyncio
-
 import structlog
 
 from ares.core.run.inputs import Bind
@@ -18,6 +16,7 @@ from ares.ports.telemetry import Telemetry
 from ares.services.planner import Planner
 from ares.services.transitions import Change, Transitions, Written
 from ares.services.view import View
+from ares.services.waiting import happens
 
 log = structlog.get_logger()
 
@@ -58,10 +57,7 @@ class Schedule:
                 self._planner.changed.set()
 
     async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(_IDLE_LOOK_S):
-                await self._planner.changed.wait()
-        except TimeoutError:
+        if not await happens(self._planner.changed, self._clock, _IDLE_LOOK_S):
             self._planner.refresh_ready()
         self._planner.changed.clear()
 
