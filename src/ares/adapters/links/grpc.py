@@ -12,7 +12,9 @@ from ares.model.link import AgentFrame, JoinReply, JoinRequest, ServerFrame
 from ares.ports.link import LinkBroken, LinkRefused
 
 _SERVICE: Final = "/ares.v1.AgentLink"
-_CONNECT_TIMEOUT_S: Final = 5.0
+# The right to run must outlast two addresses that do not answer.
+_CONNECT_TIMEOUT_S: Final = 2.0
+_JOIN_TIMEOUT_S: Final = 10.0
 _SEND_TIMEOUT_S: Final = 15.0
 _CLOSE_TIMEOUT_S: Final = 1.0
 _MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -58,7 +60,7 @@ class GrpcLink:
                 response_deserializer=msgspec.msgpack.Decoder(JoinReply).decode,
             )
             try:
-                return await call(request, timeout=_CONNECT_TIMEOUT_S)
+                return await call(request, timeout=_JOIN_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
                 raise _explain(address, error) from None
 
@@ -67,7 +69,7 @@ class GrpcLink:
         channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                await channel.channel_ready()
+                await _ready(address, channel)
         except TimeoutError:
             await channel.close()
             raise LinkBroken(f"{address} did not answer within {_CONNECT_TIMEOUT_S:g} s") from None
@@ -129,6 +131,16 @@ class GrpcSession:
     async def close(self) -> None:
         self._call.cancel()
         await self._channel.close(_CLOSE_TIMEOUT_S)
+
+
+async def _ready(address: str, channel: grpc.aio.Channel) -> None:
+    """Gives up at the first failure, where the library would go on trying."""
+    state = channel.get_state(try_to_connect=True)
+    while state is not grpc.ChannelConnectivity.READY:
+        if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
+            raise LinkBroken(f"{address} cannot be reached")
+        await channel.wait_for_state_change(state)
+        state = channel.get_state(try_to_connect=True)
 
 
 def _explain(address: str, error: grpc.aio.AioRpcError) -> LinkBroken | LinkRefused:

@@ -1,0 +1,160 @@
+"""A control plane in memory: accepts sessions, records what agents say, says what a test wants."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+from ares.model.job import JobSpec
+from ares.model.link import (
+    Ack,
+    AgentFrame,
+    AgentMessage,
+    AttemptRef,
+    Exited,
+    Fenced,
+    Hello,
+    JoinReply,
+    JoinRequest,
+    LogAck,
+    LogChunk,
+    Renew,
+    Renewed,
+    ServerFrame,
+    ServerMessage,
+    Start,
+    Started,
+    Welcome,
+)
+from ares.model.state import Fence, Placement
+from ares.ports.link import LinkBroken, LinkRefused
+
+M = TypeVar("M", bound=AgentMessage)
+TIMEOUT_S = 30.0
+
+
+class ScriptedSession:
+    def __init__(self, plane: "ScriptedPlane") -> None:
+        self._plane = plane
+        self._out: asyncio.Queue[ServerFrame | None] = asyncio.Queue()
+        self.closed = False
+
+    async def send(self, frame: AgentFrame) -> None:
+        if self.closed:
+            raise LinkBroken("closed")
+        self._plane.take(self, frame)
+
+    async def frames(self) -> AsyncIterator[ServerFrame]:
+        while (frame := await self._out.get()) is not None:
+            yield frame
+        raise LinkBroken("closed")
+
+    def say(self, *messages: ServerMessage) -> None:
+        self._out.put_nowait(ServerFrame(messages=messages))
+
+    def cut(self) -> None:
+        self.closed = True
+        self._out.put_nowait(None)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class ScriptedPlane:
+    """`ports.link.Link`. Renewals, reports and logs are acknowledged unless a test turns that off."""
+
+    def __init__(self, *, self_fence_ratio: float = 7.0 / 9.0, renew_every_s: float = 0.2) -> None:
+        self.said: list[AgentMessage] = []
+        self.logs: dict[tuple[AttemptRef, int], bytearray] = {}
+        self.renewals = self.acks = self.log_acks = self.reachable = True
+        self.refused_incarnations: set[int] = set()
+        self.keep: Callable[[tuple[AttemptRef, ...]], tuple[AttemptRef, ...]] = lambda alive: alive
+        self.incarnation = 0
+        self.session: ScriptedSession | None = None
+        self._ratio = self_fence_ratio
+        self._renew_every_s = renew_every_s
+        self._changed = asyncio.Event()
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        return JoinReply(node=request.node, credential=f"credential-for-{request.token}")
+
+    async def connect(self, credential: str) -> ScriptedSession:
+        if not self.reachable:
+            raise LinkBroken("cut")
+        return ScriptedSession(self)
+
+    async def close(self) -> None: ...
+
+    def take(self, session: ScriptedSession, frame: AgentFrame) -> None:
+        for message in frame.messages:
+            self.said.append(message)
+            match message:
+                case Hello():
+                    self._welcome(session, message)
+                case Renew(nonce=nonce) if self.renewals:
+                    session.say(Renewed(nonce=nonce))
+                case LogChunk():
+                    self._log(session, message)
+                case Started() | Exited() | Fenced() if self.acks:
+                    session.say(Ack(numbers=(message.number,)))
+                case _:
+                    pass
+        self._changed.set()
+
+    def _welcome(self, session: ScriptedSession, hello: Hello) -> None:
+        if hello.incarnation in self.refused_incarnations:
+            raise LinkRefused(f"incarnation {hello.incarnation} is over")
+        self.incarnation = hello.incarnation or self.incarnation + 1
+        self.session = session
+        session.say(
+            Welcome(
+                incarnation=self.incarnation,
+                store_epoch=1,
+                keep=self.keep(hello.alive),
+                renew_every_s=self._renew_every_s,
+                self_fence_ratio=self._ratio,
+            )
+        )
+
+    def _log(self, session: ScriptedSession, chunk: LogChunk) -> None:
+        kept = self.logs.setdefault((chunk.ref, chunk.rank), bytearray())
+        if chunk.offset <= len(kept):
+            kept[chunk.offset :] = chunk.data
+        if self.log_acks:
+            session.say(LogAck(ref=chunk.ref, rank=chunk.rank, offset=len(kept)))
+
+    # ---- for tests
+
+    def say(self, *messages: ServerMessage) -> None:
+        assert self.session is not None
+        self.session.say(*messages)
+
+    def cut(self) -> None:
+        assert self.session is not None
+        self.session.cut()
+
+    def all(self, kind: type[M]) -> list[M]:
+        return [message for message in self.said if isinstance(message, kind)]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def first(self, kind: type[M], job: str = "", nth: int = 0) -> M:
+        def found() -> list[M]:
+            return [m for m in self.all(kind) if not job or getattr(m, "ref").job == job]
+
+        await self.until(lambda: len(found()) > nth)
+        return found()[nth]
+
+    def start(self, job: str, *command: str, counter: int = 1, rank: int = 0, **spec: object) -> Start:
+        gpus = spec.pop("granted", ())
+        return Start(
+            ref=AttemptRef(job=job, tenant="t", fence=Fence(counter=counter)),
+            attempt=1,
+            placement=Placement(
+                node="n1", incarnation=self.incarnation, cpu_milli=1000, memory_mib=256, gpus=gpus, rank=rank
+            ),
+            spec=JobSpec(command=command, **spec),
+        )

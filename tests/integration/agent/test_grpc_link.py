@@ -1,0 +1,142 @@
+"""Both ends of the agent link over a real socket."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ares.adapters.links.grpc import GrpcLink
+from ares.core.access.tokens import Denied
+from ares.edge.grpc.agents import AgentServer
+from ares.model.access import Principal
+from ares.model.link import (
+    AgentFrame,
+    AttemptRef,
+    Hello,
+    JoinReply,
+    JoinRequest,
+    LogChunk,
+    Renew,
+    Renewed,
+    ServerFrame,
+    Welcome,
+)
+from ares.model.node import NodeInfo
+from ares.model.state import Fence
+from ares.ports.link import LinkBroken, LinkRefused
+from ares.services.enrolment import SessionRefused
+
+NODE = Principal(token_id="a", tenant="t", role="node", node="n1")
+HELLO = Hello(info=NodeInfo(name="n1", cpu_milli=1, memory_mib=1))
+
+
+class FakeTokens:
+    async def authenticate(self, presented: str) -> Principal | Denied:
+        known = {"good": NODE, "person": Principal(token_id="b", tenant="t", role="admin")}
+        return known.get(presented) or Denied(reason="revoked" if presented == "old" else "unknown")
+
+
+class FakeSessions:
+    """Welcomes, then echoes the nonces of renewals; ends when a frame says so."""
+
+    def __init__(self) -> None:
+        self.frames: list[AgentFrame] = []
+        self.ended = asyncio.Event()
+
+    async def join(self, request: JoinRequest) -> JoinReply | Denied:
+        if request.token != "join-me":
+            return Denied(reason="expired")
+        return JoinReply(node=request.node, credential="good")
+
+    async def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncIterator[ServerFrame]:
+        try:
+            async for frame in frames:
+                self.frames.append(frame)
+                for message in frame.messages:
+                    if isinstance(message, Hello):
+                        if message.incarnation == 99:
+                            raise SessionRefused("incarnation 99 was superseded")
+                        yield ServerFrame(messages=(Welcome(incarnation=1, store_epoch=1),))
+                    elif isinstance(message, Renew):
+                        yield ServerFrame(messages=(Renewed(nonce=message.nonce),))
+        finally:
+            self.ended.set()
+
+
+@pytest.fixture
+def sessions() -> FakeSessions:
+    return FakeSessions()
+
+
+@pytest.fixture
+async def address(sessions: FakeSessions) -> AsyncIterator[str]:
+    server = AgentServer(sessions, FakeTokens())
+    port = await server.start("127.0.0.1", 0)
+    yield f"127.0.0.1:{port}"
+    await server.stop(0.0)
+
+
+async def test_join_trades_a_token(address: str) -> None:
+    link = GrpcLink([address])
+    assert await link.join(JoinRequest(token="join-me", node="n1")) == JoinReply(node="n1", credential="good")
+    with pytest.raises(LinkRefused, match="expired"):
+        await link.join(JoinRequest(token="other", node="n1"))
+
+
+async def test_frames_go_both_ways_and_keep_their_types(address: str, sessions: FakeSessions) -> None:
+    session = await GrpcLink([address]).connect("good")
+    frames = session.frames()
+    chunk = LogChunk(
+        ref=AttemptRef(job="j", tenant="t", fence=Fence(counter=2)), rank=0, attempt=1, offset=3, data=bytes(300_000)
+    )
+    await session.send(AgentFrame(messages=(HELLO, Renew(nonce=7), chunk)))
+    assert await anext(frames) == ServerFrame(messages=(Welcome(incarnation=1, store_epoch=1),))
+    assert await anext(frames) == ServerFrame(messages=(Renewed(nonce=7),))
+    assert sessions.frames == [AgentFrame(messages=(HELLO, Renew(nonce=7), chunk))]
+    await session.close()
+    await asyncio.wait_for(sessions.ended.wait(), 20)
+
+
+@pytest.mark.parametrize(("credential", "why"), [("old", "revoked"), ("nonsense", "unknown"), ("person", "admin")])
+async def test_other_credentials_are_refused_for_good(
+    address: str, sessions: FakeSessions, credential: str, why: str
+) -> None:
+    session = await GrpcLink([address]).connect(credential)
+    with pytest.raises(LinkRefused, match=why):
+        await anext(session.frames())
+    await session.close()
+    assert not sessions.frames
+
+
+async def test_a_refused_session_says_why(address: str) -> None:
+    session = await GrpcLink([address]).connect("good")
+    await session.send(AgentFrame(messages=(Hello(info=HELLO.info, incarnation=99),)))
+    with pytest.raises(LinkRefused, match="superseded"):
+        await anext(session.frames())
+    await session.close()
+
+
+async def test_the_next_address_is_tried_when_one_is_dead(address: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        link = GrpcLink([f"127.0.0.1:{unused.getsockname()[1]}", address])
+        with pytest.raises(LinkBroken):
+            await link.connect("good")
+        session = await link.connect("good")
+    await session.close()
+
+
+async def test_a_server_that_stops_breaks_the_link(sessions: FakeSessions) -> None:
+    server = AgentServer(sessions, FakeTokens())
+    port = await server.start("127.0.0.1", 0)
+    session = await GrpcLink([f"127.0.0.1:{port}"]).connect("good")
+    await session.send(AgentFrame(messages=(HELLO,)))
+    frames = session.frames()
+    await anext(frames)
+    await server.stop(0.0)
+    with pytest.raises(LinkBroken):
+        await anext(frames)
+    with pytest.raises(LinkBroken):
+        await session.send(AgentFrame(messages=(Renew(nonce=1),)))
+    await session.close()
