@@ -1,0 +1,191 @@
+"""An agent that does exactly what a test says: the far end of `Sessions.serve`, in memory."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+from ares.model.access import Principal
+from ares.model.job import FailureClass
+from ares.model.link import (
+    Ack,
+    AgentFrame,
+    AgentMessage,
+    AttemptRef,
+    Exited,
+    Fenced,
+    Hello,
+    LogAck,
+    LogChunk,
+    Progress,
+    Renew,
+    Renewed,
+    ServerFrame,
+    ServerMessage,
+    Start,
+    Started,
+    Stop,
+    Welcome,
+)
+from ares.model.node import Gpu, NodeInfo
+from ares.model.state import ExitInfo
+from ares.services.sessions import Sessions
+from tests.clocks import ManualClock, settle
+
+RENEW_EVERY_S = 4.5
+
+
+class ScriptedAgent:
+    """Keeps everything it was sent. With `auto` it starts and ends every attempt at once."""
+
+    def __init__(self, clock: ManualClock, name: str, *, gpus: int = 0, auto: bool = False, **info: Any) -> None:
+        cards = tuple(Gpu(index=n, uuid=f"gpu-{n}", model="Mock", memory_mib=1024) for n in range(gpus))
+        self.info = NodeInfo(**{"name": name, "cpu_milli": 4000, "memory_mib": 4096, "gpus": cards, **info})
+        self.auto = auto
+        self.incarnation = 0
+        self.received: list[ServerMessage] = []
+        self.refused: Exception | None = None
+        self._clock = clock
+        self._number = 0
+        self._nonce = 0
+        self._out: asyncio.Queue[AgentFrame | None] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ---- the stream
+
+    async def connect(
+        self, sessions: Sessions, *, fresh: bool = False, alive: tuple[AttemptRef, ...] = (), renewing: bool = True
+    ) -> None:
+        """Opens a session on top of any that is still open; `fresh` is a restarted agent's."""
+        if fresh:
+            self.incarnation = 0
+        await self.drop()
+        self.received = []
+        self._out = asyncio.Queue()
+        self.send(Hello(info=self.info, incarnation=self.incarnation, alive=alive))
+        who = Principal(token_id=f"node-{self.info.name}", tenant="system", role="node", node=self.info.name)
+        stream = sessions.serve(who, self._frames(self._out))
+        self._tasks.append(asyncio.create_task(self._receive(stream)))
+        if renewing:
+            self._tasks.append(asyncio.create_task(self._renew()))
+        await settle()
+
+    @staticmethod
+    async def _frames(out: "asyncio.Queue[AgentFrame | None]") -> AsyncIterator[AgentFrame]:
+        while (frame := await out.get()) is not None:
+            yield frame
+
+    async def _receive(self, stream: AsyncGenerator[ServerFrame, None]) -> None:
+        try:
+            async for frame in stream:
+                for message in frame.messages:
+                    self.received.append(message)
+                    self._react(message)
+        except Exception as error:
+            self.refused = error
+        finally:
+            await stream.aclose()
+
+    def _react(self, message: ServerMessage) -> None:
+        if isinstance(message, Welcome):
+            self.incarnation = message.incarnation
+        elif isinstance(message, Start) and self.auto:
+            self.send(self.start_report(message), self.exit_report(message))
+
+    async def _renew(self) -> None:
+        while True:
+            await self._clock.sleep(RENEW_EVERY_S)
+            self.renew()
+
+    def renew(self) -> int:
+        self._nonce += 1
+        self.send(Renew(nonce=self._nonce))
+        return self._nonce
+
+    async def silent(self) -> None:
+        """The stream stays open, but no renewal is sent any more."""
+        for task in self._tasks[1:]:
+            task.cancel()
+        await settle()
+
+    async def drop(self) -> None:
+        """The connection breaks."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._tasks) and not self._tasks[0].done()
+
+    # ---- what it says
+
+    def send(self, *messages: AgentMessage) -> None:
+        self._out.put_nowait(AgentFrame(messages=messages))
+
+    def number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def start_report(self, start: Start) -> Started:
+        return Started(number=self.number(), ref=start.ref, rank=0, pid=1, at=self._clock.wall())
+
+    def exit_report(
+        self, start: Start, code: int = 0, *, failure: FailureClass | None = None, value: bytes = b""
+    ) -> Exited:
+        ended = ExitInfo(code=code, failure=failure or ("exit" if code else None))
+        return Exited(number=self.number(), ref=start.ref, rank=0, exit=ended, at=self._clock.wall(), value=value)
+
+    def fence_report(self, ref: AttemptRef, reason: str = "stopped") -> Fenced:
+        return Fenced(number=self.number(), ref=ref, rank=0, reason=reason)
+
+    def started(self, start: Start) -> Started:
+        report = self.start_report(start)
+        self.send(report)
+        return report
+
+    def exited(self, start: Start, code: int = 0, **how: Any) -> Exited:
+        report = self.exit_report(start, code, **how)
+        self.send(report)
+        return report
+
+    def fenced(self, ref: AttemptRef, reason: str = "stopped") -> Fenced:
+        report = self.fence_report(ref, reason)
+        self.send(report)
+        return report
+
+    def log(self, start: Start, offset: int, data: bytes) -> None:
+        self.send(LogChunk(ref=start.ref, rank=0, attempt=start.attempt, offset=offset, data=data))
+
+    def progress(self, start: Start, fraction: float) -> None:
+        self.send(Progress(ref=start.ref, rank=0, fraction=fraction))
+
+    # ---- what it heard
+
+    def all_starts(self, job: str) -> list[Start]:
+        return [m for m in self.received if isinstance(m, Start) and m.ref.job == job]
+
+    @property
+    def starts(self) -> dict[str, Start]:
+        """The newest command to start each job."""
+        return {m.ref.job: m for m in self.received if isinstance(m, Start)}
+
+    @property
+    def stops(self) -> list[Stop]:
+        return [m for m in self.received if isinstance(m, Stop)]
+
+    @property
+    def acked(self) -> list[int]:
+        return [number for m in self.received if isinstance(m, Ack) for number in m.numbers]
+
+    @property
+    def renewed(self) -> list[int]:
+        return [m.nonce for m in self.received if isinstance(m, Renewed)]
+
+    @property
+    def welcome(self) -> Welcome:
+        return next(m for m in self.received if isinstance(m, Welcome))
+
+    @property
+    def log_acks(self) -> list[int]:
+        return [m.offset for m in self.received if isinstance(m, LogAck)]

@@ -1,0 +1,323 @@
+"""A whole control plane in one process: real services, several replicas, scripted agents, manual time.
+
+    async with World(replicas=2) as world:
+        agent = await world.agent("n1")
+        job = await world.submit()
+        await world.settle()
+        start = agent.starts[job]
+
+Nothing waits for real: `settle` runs everything that can run now, `advance` lets time pass. Every
+commit is judged by `tests.audit` as it happens.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from ares.adapters.logs.files import FileLogs
+from ares.adapters.store.epoch import ensure_epoch
+from ares.adapters.store.memory import Fault, MemoryStore
+from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.core.schedule.profile import Profile
+from ares.model.access import Principal
+from ares.model.job import JobSpec, Resources
+from ares.model.state import JobState
+from ares.ports.store import KV, Change, Changes, Committed, Compacted, Compare, Page, Store, StoreUnavailable, Unknown
+from ares.services.arrays import Arrays
+from ares.services.cursors import Cursors
+from ares.services.enrolment import Enrolment
+from ares.services.jobs import Jobs
+from ares.services.leader import Leader
+from ares.services.logs import LogReader
+from ares.services.monitor import Monitor
+from ares.services.nodes import Nodes
+from ares.services.planner import Planner
+from ares.services.progress import ProgressBoard
+from ares.services.reports import Reports
+from ares.services.requeue import Requeue
+from ares.services.retention import Retention
+from ares.services.schedule import Schedule
+from ares.services.sessions import Sessions
+from ares.services.stream import EventStream
+from ares.services.submit import Rejected, Submit, SubmitRequest, Submitted
+from ares.services.tokens import Tokens
+from ares.services.transitions import Transitions
+from ares.services.view import View
+from tests.agents import ScriptedAgent
+from tests.audit import Audit
+from tests.clocks import ManualClock, SeededRng, settle
+
+ALICE = Principal(token_id="alice-token", tenant="alpha", role="submitter")
+BOB = Principal(token_id="bob-token", tenant="beta", role="submitter")
+ADMIN = Principal(token_id="admin-token", tenant="alpha", role="admin")
+KEEP_S = 30 * 86_400.0
+
+
+def spec(**changes: Any) -> JobSpec:
+    """A small job; `cpu_milli`, `memory_mib` and `gpus` go into its resources."""
+    wants = {key: changes.pop(key) for key in ("cpu_milli", "memory_mib", "gpus") if key in changes}
+    return JobSpec(command=("true",), resources=Resources(**{"cpu_milli": 1000, "memory_mib": 64, **wants}), **changes)
+
+
+class AuditedStore(MemoryStore):
+    """A MemoryStore whose every commit is judged."""
+
+    audit: Audit
+
+    def _record(self, changes: Sequence[Change]) -> None:
+        self.audit.take(changes)
+        super()._record(changes)
+
+
+class Wire:
+    """A replica's own connection to the store: its watch can be held back, the whole can be cut."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._broken = False
+        self.up = True
+        self.txns = 0
+
+    def hold_watch(self) -> None:
+        """From now on the replica sees no changes, though it can read and write."""
+        self._flowing.clear()
+
+    def release_watch(self) -> None:
+        self._flowing.set()
+
+    def break_watch(self) -> None:
+        """Ends the watch with an error after what it holds; the replica must list again."""
+        self._broken = True
+        self._flowing.set()
+
+    def _enter(self) -> None:
+        if not self.up:
+            raise StoreUnavailable("the wire is cut")
+
+    async def get(self, key: str) -> KV | None:
+        self._enter()
+        return await self._store.get(key)
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
+        self._enter()
+        return await self._store.range(prefix, after=after, limit=limit, min_mod_revision=min_mod_revision)
+
+    async def txn(self, compares: Sequence[Any], then: Sequence[Any], otherwise: Sequence[Any] = ()) -> Committed | Unknown:
+        self._enter()
+        self.txns += 1
+        return await self._store.txn(compares, then, otherwise)
+
+    async def revision(self) -> int:
+        self._enter()
+        return await self._store.revision()
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes | Compacted]:
+        async for item in self._store.watch(prefix, from_revision):
+            await self._flowing.wait()
+            if self._broken:
+                self._broken = False
+                raise StoreUnavailable("the watch broke")
+            yield item
+
+    async def grant_lease(self, ttl_s: float) -> int:
+        self._enter()
+        return await self._store.grant_lease(ttl_s)
+
+    async def keep_alive(self, lease: int) -> float:
+        self._enter()
+        return await self._store.keep_alive(lease)
+
+    async def revoke_lease(self, lease: int) -> None:
+        self._enter()
+        await self._store.revoke_lease(lease)
+
+    async def close(self) -> None:
+        raise AssertionError("a replica does not own the store")
+
+
+class Replica:
+    """One set of services, wired as `app.wiring` does."""
+
+    def __init__(self, world: "World", name: str, *, exclusive: bool) -> None:
+        clock, rng, epoch = world.clock, world.rng, world.epoch
+        self.name = name
+        self.wire = Wire(world.store)
+        store: Store = self.wire
+        self.telemetry = PrometheusTelemetry(rng)
+        self.view = View(store, clock)
+        self.tokens = Tokens(store, self.view, clock, rng)
+        self.planner = Planner(self.view, clock)
+        self.transitions = Transitions(store, self.view, clock, rng, self.telemetry, epoch)
+        self.submit = Submit(store, self.view, clock, rng, self.telemetry, epoch, world.queue_max)
+        self.progress = ProgressBoard(store, self.view, clock)
+        self.leader = Leader(store, self.view, clock, cluster="local", replica=name, exclusive=exclusive)
+        self.jobs = Jobs(
+            store, self.view, self.transitions, self.submit, self.planner, Cursors(hashlib.sha256(b"world").digest())
+        )
+        self.events = EventStream(store, self.view)
+        self.logs = LogReader(self.view, world.logs, clock)
+        self.nodes = Nodes(store, self.view, clock)
+        self.sessions = Sessions(
+            view=self.view,
+            enrolment=Enrolment(store, clock, name),
+            reports=Reports(self.view, self.transitions, self.telemetry),
+            progress=self.progress,
+            tokens=self.tokens,
+            logs=world.logs,
+            clock=clock,
+            telemetry=self.telemetry,
+            epoch=epoch,
+        )
+        self.monitor = Monitor(self.view, self.transitions, clock, self.telemetry)
+        self.requeue = Requeue(self.view, self.transitions, clock)
+        self.schedule = Schedule(self.view, self.planner, self.transitions, clock, self.telemetry, Profile())
+        self.arrays = Arrays(self.view, self.submit, clock)
+        self.retention = Retention(store, self.view, world.logs, clock, KEEP_S)
+        self.guards: list[Compare] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        self._tasks.append(asyncio.create_task(self.view.run()))
+        await self.view.catch_up()
+        self._tasks.append(asyncio.create_task(self.progress.run()))
+        self._tasks.append(asyncio.create_task(self.leader.run(self._reign)))
+
+    async def _reign(self, guard: Compare) -> None:
+        self.guards.append(guard)
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self.schedule.run(guard))
+            loops.create_task(self.monitor.run())
+            loops.create_task(self.requeue.run())
+            loops.create_task(self.arrays.run())
+            loops.create_task(self.retention.run())
+
+    async def stop(self) -> None:
+        """Leaves in order: resigns if it led."""
+        for task in self._tasks:
+            task.cancel()
+        for result in await asyncio.gather(*self._tasks, return_exceptions=True):
+            assert isinstance(result, asyncio.CancelledError), f"a loop of {self.name} ended by itself: {result!r}"
+        self._tasks.clear()
+
+    async def crash(self) -> None:
+        """Gone without a word: its leadership and sessions only run out."""
+        self.wire.up = False
+        await self.stop()
+
+
+class World:
+    def __init__(self, *, replicas: int = 1, queue_max: int = 1_000_000, exclusive: bool = False) -> None:
+        self.clock = ManualClock()
+        self.rng = SeededRng()
+        self.queue_max = queue_max
+        self.agents: list[ScriptedAgent] = []
+        self.replicas: list[Replica] = []
+        self._wanted = replicas
+        self._exclusive = exclusive
+
+    async def __aenter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory()
+        self.logs = FileLogs(Path(self._folder.name))
+        self.store = AuditedStore(self.clock)
+        self.store.audit = self.audit = Audit()
+        self.epoch = await ensure_epoch(self.store, self.rng)
+        for _ in range(self._wanted):
+            await self.add_replica()
+        await settle()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for agent in self.agents:
+            await agent.drop()
+        for replica in self.replicas:
+            await replica.stop()
+        await self.store.close()
+        await settle()
+        self._folder.cleanup()
+        if kind is None:
+            self.audit.finish()
+
+    async def add_replica(self) -> Replica:
+        replica = Replica(self, f"r{len(self.replicas) + 1}", exclusive=self._exclusive)
+        self.replicas.append(replica)
+        await replica.start()
+        return replica
+
+    @property
+    def one(self) -> Replica:
+        return self.replicas[0]
+
+    @property
+    def two(self) -> Replica:
+        return self.replicas[1]
+
+    def leading(self) -> list[Replica]:
+        return [replica for replica in self.replicas if replica.leader.leading]
+
+    # ---- time and faults
+
+    async def settle(self) -> None:
+        await settle()
+
+    async def advance(self, seconds: float) -> None:
+        await self.clock.advance(seconds)
+
+    async def until(self, holds: Callable[[], object], within_s: float = 60.0) -> None:
+        """Lets time pass in small steps until `holds`."""
+        await settle()
+        waited = 0.0
+        while not holds():
+            assert waited < within_s, f"did not happen within {within_s:g} s"
+            await self.clock.advance(0.25)
+            waited += 0.25
+
+    def faults(self, *kinds: str | Fault | None) -> None:
+        """What happens to the next transactions of all replicas, in order."""
+        self.store.faults.next(*(Fault(kind) if isinstance(kind, str) else kind for kind in kinds))  # type: ignore[arg-type]
+
+    # ---- people
+
+    async def submit(self, *, replica: Replica | None = None, who: Principal = ALICE, **changes: Any) -> str:
+        (job,) = await self.submit_many(1, replica=replica, who=who, **changes)
+        return job
+
+    async def submit_many(
+        self, count: int, *, replica: Replica | None = None, who: Principal = ALICE, **changes: Any
+    ) -> list[str]:
+        requests = [SubmitRequest(spec=spec(**changes))] * count
+        outcomes = await (replica or self.one).submit.submit(who, requests)
+        assert all(isinstance(outcome, Submitted) for outcome in outcomes), outcomes
+        return [outcome.job for outcome in outcomes if not isinstance(outcome, Rejected)]
+
+    def state(self, job: str) -> JobState:
+        """The truth, as the auditor saw it committed."""
+        return self.audit.states[job]
+
+    def kinds(self, job: str) -> list[str]:
+        return [event.kind for event in self.audit.events[job]]
+
+    # ---- nodes
+
+    async def agent(self, name: str = "n1", *, replica: Replica | None = None, **changes: Any) -> ScriptedAgent:
+        """A new agent, connected and renewing."""
+        agent = ScriptedAgent(self.clock, name, **changes)
+        self.agents.append(agent)
+        await agent.connect((replica or self.one).sessions)
+        return agent
+
+    @contextlib.asynccontextmanager
+    async def running(self, *, replica: Replica | None = None, **changes: Any) -> AsyncIterator[tuple[ScriptedAgent, str]]:
+        """An agent on node n1 with one job that runs on it."""
+        agent = await self.agent("n1", replica=replica)
+        job = await self.submit(**changes)
+        await settle()
+        agent.started(agent.starts[job])
+        await settle()
+        assert self.state(job).phase == "RUNNING"
+        yield agent, job
