@@ -34,7 +34,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class EtcdServer:
-    """One etcd, alone or as a member of an `EtcdCluster`. Blocking calls; use `asyncio.to_thread` to start in a loop."""
+    """One etcd, alone or a member of an `EtcdCluster`. Calls block: in a loop use `asyncio.to_thread`."""
 
     def __init__(self, directory: Path, *, name: str = "etcd", peers: Sequence[tuple[str, int]] = ()) -> None:
         self.directory = directory
