@@ -1,7 +1,6 @@
 """What every Ares process does around its event loop: logging, signals, a clean end."""
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -43,12 +42,3 @@ async def _with_signals(main: Main) -> int:
         loop.add_signal_handler(number, stop.set)
     return await main(stop)
 
-
-def write_private(path: str, text: str) -> None:
-    """Replaces a file atomically; only its owner may read it."""
-    fresh = f"{path}.{os.getpid()}.tmp"
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)

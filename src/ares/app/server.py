@@ -1,18 +1,15 @@
 """`ares server`: one control-plane replica."""
 
 import asyncio
-import json
-from pathlib import Path
 
 import structlog
 
+from ares.app import handover
 from ares.app.config import Config
-from ares.app.processes import run, write_private
+from ares.app.processes import run
 from ares.app.wiring import ControlPlane
 
 log = structlog.get_logger()
-
-CLIENT_FILE = "client.json"
 
 
 def main(config: Config) -> int:
@@ -26,7 +23,6 @@ async def _serve(config: Config, stop: asyncio.Event) -> int:
     await plane.start()
     try:
         await _leave_token(plane, config)
-        _leave_address(plane, config)
         log.info("server.ready", url=_url(plane, config), agents=plane.agents_port)
         await stop.wait()
     finally:
@@ -36,27 +32,17 @@ async def _serve(config: Config, stop: asyncio.Event) -> int:
 
 async def _leave_token(plane: ControlPlane, config: Config) -> None:
     """There is no anonymous mode: a new store gets one administrator, whose token only we can read."""
-    path = config.home_path / CLIENT_FILE
-    tokens = plane.services.view.tokens.values()
-    if path.exists() and any(token.role == "admin" for token in tokens):
+    where = {"url": _url(plane, config), "agents": f"{config.agents.host}:{plane.agents_port}"}
+    has_admin = any(token.role == "admin" and not token.revoked for token in plane.services.view.tokens.values())
+    if has_admin:
+        # Replicas share one store: only the machine that holds the token keeps an address with it.
+        if "token" in handover.read(config.home_path):
+            handover.write(config.home_path, **where)
         return
-    text = await plane.services.tokens.bootstrap(config.tenant)
-    write_private(str(path), json.dumps({"url": _url(plane, config), "token": text}))
-
-
-def _leave_address(plane: ControlPlane, config: Config) -> None:
-    """The port may have been chosen by the system: keep the client's file right."""
-    path = config.home_path / CLIENT_FILE
-    known = json.loads(path.read_text())
-    address = {"url": _url(plane, config), "agents": f"{config.agents.host}:{plane.agents_port}"}
-    if known != {**known, **address}:
-        write_private(str(path), json.dumps({**known, **address}))
+    handover.write(config.home_path, **where, token=await plane.services.tokens.bootstrap(config.tenant))
 
 
 def _url(plane: ControlPlane, config: Config) -> str:
     scheme = "https" if config.http.tls_cert else "http"
     return f"{scheme}://{config.http.host}:{plane.http_port}"
 
-
-def client_file(home: Path) -> Path:
-    return home / CLIENT_FILE

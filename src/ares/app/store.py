@@ -2,14 +2,24 @@
 
 from pathlib import Path
 
+from ares.adapters.store import sqlite
+from ares.adapters.store.sqlite import Copy
 from ares.app.config import Config, ConfigError
 
 
-def database(config: Config) -> Path:
-    """The SQLite file of this installation."""
+def backup(config: Config, file: str) -> Copy:
+    """Works while the server runs."""
+    return sqlite.backup(str(_database(config)), file)
+
+
+def restore(config: Config, file: str) -> Copy:
+    """The server must be stopped. The store begins a new epoch, so older fences stay behind."""
+    return sqlite.restore(file, str(_database(config)))
+
+
+def _database(config: Config) -> Path:
     if not config.store_url.startswith("sqlite://"):
         raise ConfigError(
-            f"{config.store_url} is not an embedded store; for etcd use `etcdctl snapshot save` and "
-            "restore with a bumped revision, then run `ares store bump-epoch`"
+            f"{config.store_url} is not an embedded store: back up etcd with `etcdctl snapshot save`"
         )
     return Path(config.store_url.removeprefix("sqlite://"))

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -20,10 +19,12 @@ from pathlib import Path
 import structlog
 
 from ares.app.config import Config
+from ares.app.handover import connection
 from ares.app.processes import run
-from ares.app.server import CLIENT_FILE
 
 log = structlog.get_logger()
+
+__all__ = ["LOG_FILE", "UpError", "connection", "is_up", "start_detached", "stop", "supervise"]
 
 LOCK_FILE = "up.lock"
 LOG_FILE = "up.log"
@@ -168,10 +169,3 @@ def stop(home: Path, timeout_s: float = 2 * _STOP_S) -> bool:
         time.sleep(0.1)
     return True
 
-
-def connection(home: Path) -> tuple[str, str] | None:
-    """The URL and token the server left for clients on this machine, once it has."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        known = json.loads((home / CLIENT_FILE).read_text())
-        return known["url"], known["token"]
-    return None

@@ -1,0 +1,121 @@
+"""`ares agent`: runs jobs on this machine for a control plane."""
+
+import asyncio
+import os
+import platform
+import re
+import socket
+from pathlib import Path
+
+import structlog
+
+from ares import __version__
+from ares.adapters.clocks import SystemClock, SystemRng
+from ares.adapters.devices.system import SystemDevices
+from ares.adapters.executors.local import LocalExecutor
+from ares.adapters.links.grpc import GrpcLink
+from ares.app import handover
+from ares.app.config import Config
+from ares.app.processes import run
+from ares.edge.client.aio import AsyncClient
+from ares.edge.client.errors import AresError
+from ares.model.node import NodeInfo
+from ares.ports.link import LinkBroken, LinkRefused
+from ares.services.agent.agent import Agent
+from ares.services.agent.environment import inherited
+from ares.services.agent.identity import join, load
+from ares.services.agent.settings import Settings
+
+log = structlog.get_logger()
+
+_REACH_EVERY_S = 0.2
+_JOIN_WITHIN_S = 60.0
+
+
+def main(config: Config, *, join_token: str, auto_join: bool) -> int:
+    """Runs until told to stop. A node joins once and keeps its own credential."""
+    return run(lambda stop: _run(config, join_token, auto_join, stop))
+
+
+async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.Event) -> int:
+    name = config.node.name or _host_slug()
+    state_dir = config.home_path / "agents" / name
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    link = GrpcLink(config.node.servers)
+    credential = load(state_dir) or await _join(config, link, name, state_dir, join_token, auto_join)
+    if not credential:
+        log.error("agent.not_joined", node=name, fix="make a join token with `ares token join` and pass it by --join")
+        return 1
+    agent = Agent(
+        info=_describe(config, name),
+        link=link,
+        executor=LocalExecutor(state_dir),
+        clock=SystemClock(),
+        rng=SystemRng(),
+        state_dir=state_dir,
+        credential=credential,
+        settings=Settings(environment=inherited(os.environ)),
+    )
+    stopping = asyncio.create_task(_stop_agent(stop, agent))
+    try:
+        await agent.run()
+    except LinkRefused as refusal:
+        log.error("agent.refused", node=name, why=str(refusal))
+        return 1
+    finally:
+        stopping.cancel()
+        await link.close()
+    return 0
+
+
+async def _stop_agent(stop: asyncio.Event, agent: Agent) -> None:
+    await stop.wait()
+    agent.stop()
+
+
+async def _join(
+    config: Config, link: GrpcLink, name: str, state_dir: Path, token: str, auto_join: bool
+) -> str | None:
+    """Keeps trying while the control plane is coming up."""
+    deadline = SystemClock().monotonic() + _JOIN_WITHIN_S
+    while token or auto_join:
+        try:
+            chosen = token or await _ask_join_token(config, name)
+            return await join(link, token=chosen, node=name, state_dir=state_dir)
+        except (LinkBroken, AresError, OSError, ValueError) as error:
+            if SystemClock().monotonic() > deadline:
+                log.error("agent.join_failed", error=str(error))
+                return None
+            await asyncio.sleep(_REACH_EVERY_S)
+    return None
+
+
+async def _ask_join_token(config: Config, name: str) -> str:
+    """On the server's own machine the administrator's token is at hand."""
+    known = handover.connection(config.home_path)
+    if known is None:
+        raise OSError(f"no server has left a token in {config.home} yet")
+    async with AsyncClient(*known) as client:
+        return (await client.create_join_token(node=name)).token
+
+
+def _describe(config: Config, name: str) -> NodeInfo:
+    devices = SystemDevices(config.node.mock_gpu)
+    return NodeInfo(
+        name=name,
+        cpu_milli=devices.cpus() * 1000,
+        memory_mib=devices.memory_mib(),
+        gpus=devices.gpus(),
+        numa=devices.numa(),
+        labels=config.node.labels,
+        pool=config.node.pool,
+        agent_version=__version__,
+        hostname=socket.gethostname(),
+        kernel=platform.release(),
+    )
+
+
+def _host_slug() -> str:
+    """A node's name is a slug: it becomes part of keys and tables."""
+    slug = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().lower()).strip("-")
+    return slug[:63] or "node"
