@@ -1,6 +1,7 @@
 """Spawns and reaps `true` by posix_spawn, some at a time: the machine's own rate of starting jobs.
 
-`python -m bench.spawn COUNT AT_A_TIME` prints processes per second. A process of its own, so that it may reap any child.
+`python -m bench.spawn COUNT AT_A_TIME` prints processes per second.
+A process of its own, so that it may reap any child.
 """
 
 import os

@@ -1,1 +1,46 @@
 """Other systems that run jobs, measured on the same machine in the same run."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.peers import cage
+from bench.peers.cage import Measured
+from bench.peers.install import apt, venv_python
+
+LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """`measure(jobs)` installs it when missing, runs that many no-op jobs, and ends all it started."""
+
+    name: str
+    note: str
+    measure: Callable[[int], Measured]
+
+
+def _slurm(jobs: int) -> Measured:
+    apt(["slurmctld", "slurmd", "sbatch", "munged"], ["slurm-wlm", "munge"])
+    return cage.run("run_slurm", sys.executable, jobs, LIMIT_S)
+
+
+def _hyperqueue(jobs: int) -> Measured:
+    return cage.run("run_hyperqueue", venv_python("hyperqueue", "hyperqueue"), jobs, LIMIT_S)
+
+
+def _ray(jobs: int) -> Measured:
+    return cage.run("run_ray", venv_python("ray", "ray"), jobs, LIMIT_S)
+
+
+def _dramatiq(jobs: int) -> Measured:
+    apt(["redis-server"], ["redis-server"])
+    return cage.run("run_dramatiq", venv_python("dramatiq", "dramatiq[redis]"), jobs, LIMIT_S)
+
+
+PEERS = (
+    Peer("Slurm", "tuned, one array, 64 slots; keeps state on disk", _slurm),
+    Peer("HyperQueue", "one job of many tasks, 64 slots; no state on disk", _hyperqueue),
+    Peer("Ray", "tasks that run `true`; no state on disk", _ray),
+    Peer("Dramatiq", "with Redis, actors that run `true`; no state on disk", _dramatiq),
+)

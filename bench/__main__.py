@@ -1,0 +1,77 @@
+"""`python -m bench`: measures Ares side by side with the machine and with peers, and prints ratios."""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from bench import etcd, latency, machine, memory, noops, submissions
+from bench.processes import NotMeasured
+from bench.report import Row, missing, show, write_json, write_page
+from bench.scale import FULL, QUICK, Scale
+
+Benchmark = Callable[[Scale, Path], Awaitable[list[Row]]]
+
+TITLES = {
+    "a": "durable submissions by REST",
+    "b": "no-op jobs with real processes",
+    "c": "submit-to-start latency",
+    "d": "the same on etcd",
+    "e": "memory for queued jobs",
+}
+
+
+def main() -> int:
+    asked = _arguments()
+    scale = QUICK if asked.quick else FULL
+
+    def noop_rows(scale: Scale, folder: Path) -> Awaitable[list[Row]]:
+        return noops.rows(scale, folder, peers=not asked.no_peers)
+
+    benchmarks: dict[str, Benchmark] = {
+        "a": submissions.rows, "b": noop_rows, "c": latency.rows, "d": etcd.rows, "e": memory.rows,
+    }  # fmt: skip
+    about = machine.describe()
+    rows: list[Row] = []
+    for letter in asked.only:
+        print(f"bench: ({letter}) {TITLES[letter]}", file=sys.stderr)
+        rows += _measure(letter, benchmarks[letter], scale)
+    show(rows)
+    if asked.json:
+        write_json(asked.json, about, rows)
+    if asked.write_docs:
+        write_page(f"{about}, {time.strftime('%Y-%m-%d')}", rows)
+    return 0
+
+
+def _measure(letter: str, benchmark: Benchmark, scale: Scale) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="ares-bench-") as folder:
+        try:
+            return uvloop.run(benchmark(scale, Path(folder)))
+        except NotMeasured as error:
+            return [missing(letter, TITLES[letter], error)]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", type=_letters, default=list(TITLES), metavar="a,b", help="these benchmarks only")
+    parser.add_argument("--quick", action="store_true", help="small counts: shows that it works, not how fast it is")
+    parser.add_argument("--no-peers", action="store_true", help="do not install or run other systems")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to FILE as well")
+    parser.add_argument("--write-docs", action="store_true", help="replace the measured table in docs/performance.md")
+    return parser.parse_args()
+
+
+def _letters(text: str) -> list[str]:
+    letters = text.split(",")
+    if unknown := [letter for letter in letters if letter not in TITLES]:
+        raise argparse.ArgumentTypeError(f"no benchmark {', '.join(unknown)}; there are {', '.join(TITLES)}")
+    return letters
+
+
+if __name__ == "__main__":
+    sys.exit(main())

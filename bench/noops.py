@@ -1,0 +1,122 @@
+"""(b) No-op jobs, each a real process, from submission to committed result, against the machine and against peers."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import machine, work
+from bench.http import Connection
+from bench.peers import PEERS
+from bench.platform import Platform, platform
+from bench.processes import NotMeasured
+from bench.report import Row, judged, missing, rate
+from bench.scale import Scale
+
+TARGET = 0.30
+GOAL = 0.50
+POLL_S = 0.05
+PAGE_JOBS = 1000
+WARM_UP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`server_ms` and `agent_ms` are CPU time per job; the agent's includes the job's own process."""
+
+    per_s: float
+    server_ms: float
+    agent_ms: float
+
+
+async def ares_rate(ares: Platform, count: int, slots: int, batch: int, timeout_s: float) -> Run:
+    """Every job must end with a committed success, or there is no number."""
+    line = await ares.connect()
+    cpus = await line.json("GET", "/v1/nodes")
+    spec = work.noop(max(1, cpus["nodes"][0]["info"]["cpuMilli"] // slots))
+    await _run(line, spec, "warm-up", WARM_UP, batch, WARM_UP, timeout_s)
+    server_s, agent_s = ares.cpu_s()
+    began = time.perf_counter()
+    await _run(line, spec, "noop", count, batch, WARM_UP + count, timeout_s)
+    took = time.perf_counter() - began
+    server_after_s, agent_after_s = ares.cpu_s()
+    await _check(line, WARM_UP + count)
+    await line.close()
+    per_job_ms = 1000.0 / count
+    return Run(count / took, (server_after_s - server_s) * per_job_ms, (agent_after_s - agent_s) * per_job_ms)
+
+
+async def _run(
+    line: Connection, spec: dict[str, Any], name: str, count: int, batch: int, total: int, timeout_s: float
+) -> None:
+    for at in range(0, count, batch):
+        body = work.batch([spec] * min(batch, count - at), f"{name}-{at}")
+        await line.submit_batch(body)
+    deadline = time.monotonic() + timeout_s
+    while (done := await _succeeded(line)) < total:
+        if time.monotonic() > deadline:
+            raise NotMeasured(f"{done} of {total} jobs were done after {timeout_s:g} s")
+        await asyncio.sleep(POLL_S)
+
+
+async def _succeeded(line: Connection) -> int:
+    for text in (await line.text("/metrics")).splitlines():
+        if text.startswith('ares_jobs_total{state="SUCCEEDED"}'):
+            return int(float(text.split()[-1]))
+    return 0
+
+
+async def _check(line: Connection, count: int) -> None:
+    """The jobs are there, each once, each with its success."""
+    ids: set[str] = set()
+    cursor = ""
+    while True:
+        page = await line.json("GET", f"/v1/jobs?phase=SUCCEEDED&limit={PAGE_JOBS}&cursor={cursor}")
+        ids.update(job["id"] for job in page["jobs"])
+        cursor = page["cursor"]
+        if not cursor:
+            break
+    if len(ids) != count:
+        raise NotMeasured(f"{len(ids)} jobs succeeded, {count} were submitted")
+
+
+def peer_rows(scale: Scale, spawn_per_s: float, ares_per_s: float | None) -> Iterator[Row]:
+    for peer in PEERS:
+        count = scale.slurm_jobs if peer.name == "Slurm" else scale.peer_jobs
+        what = f"no-op jobs, {peer.name}"
+        try:
+            found = peer.measure(count)
+        except NotMeasured as error:
+            yield missing("b", what, error)
+            continue
+        ahead = None if ares_per_s is None else ares_per_s / found.per_s
+        yield Row(
+            "b", what, rate(found.per_s), found.per_s, f"spawning `true`: {rate(spawn_per_s)}",
+            found.per_s / spawn_per_s, "Ares ahead" if ahead else "", judged(ahead > 1.0) if ahead else "",
+            f"Ares is {ahead:.1f} times as fast; {peer.note}" if ahead else peer.note,
+        )  # fmt: skip
+
+
+async def rows(scale: Scale, folder: Path, *, peers: bool) -> list[Row]:
+    before = machine.spawn_rate(scale.spawns)
+    ares: Run | None = None
+    first: Row
+    try:
+        with platform(folder) as running:
+            ares = await ares_rate(running, scale.jobs, scale.slots, scale.batch, scale.timeout_s)
+    except NotMeasured as error:
+        first = missing("b", "no-op jobs, Ares", error)
+    after = machine.spawn_rate(scale.spawns)
+    spawn = (before + after) / 2
+    if ares is not None:
+        share = ares.per_s / spawn
+        first = Row(
+            "b", f"no-op jobs, Ares, {scale.slots} slots", rate(ares.per_s), ares.per_s,
+            f"spawning `true`, two at a time: {rate(spawn)} ({before:,.0f} before, {after:,.0f} after)", share,
+            f">= {TARGET:.2f}, goal {GOAL:.2f}", judged(share >= TARGET),
+            f"CPU per job: server {ares.server_ms:.2f} ms, agent with the job {ares.agent_ms:.2f} ms",
+        )  # fmt: skip
+    others = list(peer_rows(scale, spawn, ares.per_s if ares else None)) if peers else []
+    return [first, *others]

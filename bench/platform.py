@@ -1,0 +1,105 @@
+"""Ares as in production: a server process and an agent process, in a home directory of their own."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bench.http import Connection
+from bench.processes import NotMeasured, free_port, last_lines, running, wait_until
+
+START_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A running platform. `agent` is None when jobs are only queued."""
+
+    port: int
+    token: str
+    home: Path
+    server: subprocess.Popen[bytes]
+    agent: subprocess.Popen[bytes] | None = None
+
+    async def connect(self) -> Connection:
+        return await Connection.open(self.port, self.token)
+
+    def server_rss_bytes(self) -> int:
+        return psutil.Process(self.server.pid).memory_info().rss
+
+    def cpu_s(self) -> tuple[float, float]:
+        """CPU seconds so far of the server, and of the agent with all it started."""
+        return _cpu_s(self.server), 0.0 if self.agent is None else _cpu_s(self.agent)
+
+
+@contextlib.contextmanager
+def platform(folder: Path, store_url: str = "", *, with_agent: bool = True) -> Iterator[Platform]:
+    """Runs for the length of the block. Without a URL the store is SQLite in the home directory."""
+    home = folder / "ares"
+    home.mkdir(mode=0o700)
+    http, agents = free_port(), free_port()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ARES_")} | {"ARES_HOME": str(home)}
+    ares = [sys.executable, "-m", "ares"]
+    addresses = ["--listen", f"127.0.0.1:{http}", "--agents", f"127.0.0.1:{agents}"]
+    store = ["--store", store_url] if store_url else []
+    with contextlib.ExitStack() as stack:
+        log = folder / "server.log"
+        server = stack.enter_context(running([*ares, "server", *addresses, *store], log, env))
+        _wait(lambda: _ready(http), server, "the server", log)
+        token = json.loads((home / "client.json").read_text())["token"]
+        if not with_agent:
+            yield Platform(http, token, home, server)
+            return
+        log = folder / "agent.log"
+        join = ["--server", f"127.0.0.1:{agents}", "--auto-join", "--name", "bench"]
+        agent = stack.enter_context(running([*ares, "agent", *join], log, env))
+        _wait(lambda: _node_is_ready(http, token), agent, "the agent", log)
+        yield Platform(http, token, home, server, agent)
+
+
+def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], what: str, log: Path) -> None:
+    def settled() -> bool:
+        if process.poll() is not None:
+            raise NotMeasured(f"{what} ended with {process.returncode}: {last_lines(log)}")
+        return ready()
+
+    try:
+        wait_until(settled, f"starting {what}", START_S, 0.05)
+    except NotMeasured as error:
+        raise NotMeasured(f"{error}; its log ends: {last_lines(log)}") from None
+
+
+def _ready(port: int) -> bool:
+    return _get(port, "/readyz", "") is not None
+
+
+def _node_is_ready(port: int, token: str) -> bool:
+    said = _get(port, "/v1/nodes", token)
+    return said is not None and any(node["ready"] for node in json.loads(said)["nodes"])
+
+
+def _get(port: int, path: str, token: str) -> bytes | None:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=5.0) as answer:
+            return answer.read()
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+def _cpu_s(process: subprocess.Popen[bytes]) -> float:
+    root = psutil.Process(process.pid)
+    total = 0.0
+    for member in (root, *root.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = member.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total

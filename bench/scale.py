@@ -1,0 +1,34 @@
+"""How much of everything one run measures."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Counts. The quick ones show that it works; only the full ones are worth writing down."""
+
+    spawns: int
+    singles: int
+    batched: int
+    jobs: int
+    peer_jobs: int
+    slurm_jobs: int
+    starts: int
+    queued: int
+    fsyncs: int
+    # Open connections of the single submissions; jobs per batch.
+    connections: int = 64
+    batch: int = 1000
+    # No-op jobs that may run at once.
+    slots: int = 64
+    timeout_s: float = 300.0
+
+
+FULL = Scale(
+    spawns=4000, singles=10_000, batched=50_000, jobs=6000, peer_jobs=4000, slurm_jobs=500, starts=300,
+    queued=100_000, fsyncs=500,
+)  # fmt: skip
+QUICK = Scale(
+    spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=10_000,
+    fsyncs=100,
+)  # fmt: skip
