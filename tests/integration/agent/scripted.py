@@ -143,7 +143,7 @@ class ScriptedPlane:
 
     async def first(self, kind: type[M], job: str = "", nth: int = 0) -> M:
         def found() -> list[M]:
-            return [m for m in self.all(kind) if not job or getattr(m, "ref").job == job]
+            return [m for m in self.all(kind) if not job or m.ref.job == job]
 
         await self.until(lambda: len(found()) > nth)
         return found()[nth]

@@ -1,0 +1,1 @@
+"""What hardware this machine has, or pretends to have."""
