@@ -206,6 +206,10 @@ class Jobs:
         what = Cancel(by=who.token_id, reason=reason)
         array = self._view.arrays.get(job_id)
         if array is not None and array.tenant == who.tenant:
+            if not array.expanded:
+                # A task that does not exist yet would be created later, and run.
+                await self._submit.expand(array)
+                await self._view.catch_up()
             tasks = [task for task in self._tasks(array) if task.phase not in TERMINAL]
             await self._transitions.apply([Change(task.id, task.tenant, (what,)) for task in tasks])
             return _whole(array, self._tasks(array))
@@ -228,7 +232,9 @@ class Jobs:
             return Refused(code="not-allowed", message=f"job {job_id} SUCCEEDED; submit it again as a new job instead")
         return await self._retry_finished(who, state, reason)
 
-    async def _retry_finished(self, who: Principal, state: JobState, reason: str) -> JobState | Refused | Rejected | None:
+    async def _retry_finished(
+        self, who: Principal, state: JobState, reason: str
+    ) -> JobState | Refused | Rejected | None:
         spec = await self._spec(state)
         if spec is None:
             return None

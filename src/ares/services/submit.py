@@ -23,9 +23,23 @@ from ares.model.base import Record, RequestId
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, RequestRecord
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Get, Op, Put, Store, StoreError, Unknown
+from ares.ports.store import (
+    KV,
+    TXN_OPS_MAX,
+    VALUE_BYTES_MAX,
+    Committed,
+    Compare,
+    Get,
+    Op,
+    Put,
+    Store,
+    StoreError,
+    StoreUnavailable,
+    Unknown,
+)
 from ares.ports.telemetry import Telemetry
 from ares.services.ids import job_id
+from ares.services.packing import packs
 from ares.services.view import View
 
 _UNKNOWN_TRIES = 5
@@ -53,7 +67,7 @@ class Submitted(Record, frozen=True):
 
 
 class Rejected(Record, frozen=True):
-    """Nothing was changed. `code` is stable; `fix` says what to do next."""
+    """Nothing was changed, or with "store-unavailable" nobody knows. `code` is stable; `fix` says what to do next."""
 
     code: str
     message: str
@@ -72,13 +86,24 @@ class _Draft:
     compares: tuple[Compare, ...]
     array: ArrayRecord | None = None
 
+    @property
+    def tasks(self) -> int:
+        return 1 if self.array is None else self.array.tasks
 
-_BUSY = Rejected(
-    code="store-unavailable",
-    message="the store did not answer, so the job was not acknowledged",
-    fix="send the same request again with the same request id: it will not be doubled",
-    retry_after_s=1.0,
-)
+    @property
+    def subject(self) -> str | None:
+        """Arrays go alone: their tasks follow."""
+        return self.job if self.array is None else None
+
+
+def _unacknowledged(request: SubmitRequest) -> Rejected:
+    """The one answer that does not know whether anything was changed."""
+    if request.request_id is None:
+        fix = "look for it in the job list before you send it again; with a request id repeats are safe"
+    else:
+        fix = "send the same request again with the same request id: it will not be doubled"
+    message = "the store did not answer, so the job was not acknowledged; it may exist"
+    return Rejected(code="store-unavailable", message=message, fix=fix, retry_after_s=1.0)
 
 
 class Submit:
@@ -98,10 +123,17 @@ class Submit:
 
     async def submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Rejected]:
         """One outcome per request, in order."""
+        outcomes = await self._submit(who, requests)
+        for outcome in outcomes:
+            self._telemetry.count("ares_submissions_total", 1, _label(outcome))
+        return outcomes
+
+    async def _submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Rejected]:
         outcomes: dict[int, Submitted | Rejected] = {}
         drafts: list[tuple[int, _Draft]] = []
         repeats: list[int] = []
         seen: set[str] = set()
+        room = self._queue_max - len(self._view.entries)
         for place, request in enumerate(requests):
             if request.request_id is not None and request.request_id in seen:
                 repeats.append(place)
@@ -111,14 +143,15 @@ class Submit:
             drafted = self._draft(who, request)
             if isinstance(drafted, Rejected):
                 outcomes[place] = drafted
+            elif drafted.tasks > room:
+                outcomes[place] = await self._without_room(drafted, room)
             else:
+                room -= drafted.tasks
                 drafts.append((place, drafted))
-        for settled in await asyncio.gather(*(self._write_pack(pack) for pack in _pack(drafts))):
+        for settled in await asyncio.gather(*(self._write_pack(pack) for pack in packs(drafts))):
             outcomes.update(settled)
         for place in repeats:
-            outcomes[place] = (await self.submit(who, [requests[place]]))[0]
-        for outcome in outcomes.values():
-            self._telemetry.count("ares_submissions_total", 1, _label(outcome))
+            outcomes[place] = (await self._submit(who, [requests[place]]))[0]
         return [outcomes[place] for place in range(len(requests))]
 
     # ---- deciding
@@ -127,17 +160,12 @@ class Submit:
         admitted = decide(request.spec)
         if isinstance(admitted, NotAdmitted):
             return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix)
-        kept = len(self._view.entries)
-        if kept >= self._queue_max:
-            return Rejected(
-                code="queue-full",
-                message=f"{kept} jobs are kept, the limit is {self._queue_max}",
-                fix="wait until finished jobs are removed by retention, or raise limits.jobs_max",
-                retry_after_s=5.0,
-            )
         digest = payload_sha256(request.spec)
         new_id = job_id(self._rng)
         spec_op = Put(keys.job(who.tenant, new_id), self._encode(admitted.spec))
+        if len(spec_op.value) > VALUE_BYTES_MAX:
+            message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
+            return Rejected(code="spec-too-large", message=message, fix="put long input into a file")
         compares, request_ops = self._claim(who, request, digest, new_id)
         trace = self._telemetry.new_trace(request.trace)
         if admitted.indices is not None:
@@ -168,6 +196,20 @@ class Submit:
             note=request.note,
         )
         return _Draft(request, digest, new_id, (*request_ops, spec_op, *self._begin_ops(begun)), compares)
+
+    async def _without_room(self, draft: _Draft, room: int) -> Submitted | Rejected:
+        """What was taken in before is still known when nothing new fits."""
+        for compare in draft.compares if draft.request.request_id is not None else ():
+            with contextlib.suppress(StoreError):
+                kv = await self._store.get(compare.key)
+                if kv is not None:
+                    return await self._seen(draft, kv)
+        return Rejected(
+            code="queue-full",
+            message=f"{draft.tasks} more do not fit: {self._queue_max - room} of {self._queue_max} jobs are kept",
+            fix="wait until finished jobs are removed by retention, or raise limits.jobs_max",
+            retry_after_s=5.0,
+        )
 
     def _claim(
         self, who: Principal, request: SubmitRequest, digest: str, new_id: str
@@ -204,7 +246,7 @@ class Submit:
             if isinstance(written, Committed):
                 return await self._settle(draft, written)
             await self._clock.sleep(_UNKNOWN_PAUSE_S)
-        return _BUSY
+        return _unacknowledged(draft.request)
 
     async def _txn(self, drafts: Sequence[_Draft]) -> Committed | Unknown:
         compares = [compare for draft in drafts for compare in draft.compares]
@@ -221,12 +263,18 @@ class Submit:
     async def _settle(self, draft: _Draft, written: Committed) -> Submitted | Rejected:
         if written.succeeded or draft.request.request_id is None:
             return await self._created(draft)
-        kv = written.gets[0]
+        return await self._seen(draft, written.gets[0])
+
+    async def _seen(self, draft: _Draft, kv: KV | None) -> Submitted | Rejected:
+        """What the record kept under the request id means for this request."""
         seen = None if kv is None else msgspec.json.decode(kv.value, type=RequestRecord)
         match resolve(seen, draft.digest):
+            case Replayed(job=job) if job == draft.job:
+                # An earlier try of this very call had landed.
+                return await self._created(draft)
             case Replayed(job=job):
-                # Our own id: an earlier try of this very call had landed.
-                return await self._created(draft) if job == draft.job else self._replayed(job)
+                # The same payload has the same number of tasks.
+                return Submitted(job=job, replayed=True, tasks=draft.tasks)
             case Conflict():
                 return Rejected(
                     code="request-conflict",
@@ -234,11 +282,7 @@ class Submit:
                     fix="use a new request id for a new job, or send the first payload again",
                 )
             case New():
-                return _BUSY
-
-    def _replayed(self, job: str) -> Submitted:
-        array = self._view.arrays.get(job)
-        return Submitted(job=job, replayed=True, tasks=1 if array is None else array.tasks)
+                return _unacknowledged(draft.request)
 
     async def _created(self, draft: _Draft) -> Submitted:
         if draft.array is None:
@@ -272,6 +316,9 @@ class Submit:
         if len(chunk) > 1:
             for index in chunk:
                 await self._expand_chunk(array, spec, [index])
+        elif isinstance(written, Unknown):
+            # Only a task that is known to exist may be counted when the array is called whole.
+            raise StoreUnavailable(f"array {array.id}: task {chunk[0]} is not confirmed: {written.why}")
 
     def _begin_task(self, array: ArrayRecord, spec: JobSpec, index: int) -> Stepped:
         return begin(
@@ -291,16 +338,3 @@ def _label(outcome: Submitted | Rejected) -> str:
     if isinstance(outcome, Rejected):
         return "rejected"
     return "replayed" if outcome.replayed else "created"
-
-
-def _pack(drafts: Sequence[tuple[int, _Draft]]) -> list[list[tuple[int, _Draft]]]:
-    """Groups requests into transactions within the store's limits. Arrays go alone."""
-    packs: list[list[tuple[int, _Draft]]] = []
-    ops = TXN_OPS_MAX + 1
-    for place, draft in drafts:
-        ops += len(draft.ops)
-        if ops > TXN_OPS_MAX or draft.array is not None:
-            packs.append([])
-            ops = len(draft.ops) if draft.array is None else TXN_OPS_MAX + 1
-        packs[-1].append((place, draft))
-    return packs

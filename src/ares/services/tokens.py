@@ -65,7 +65,8 @@ class Tokens:
         verified = verify(record, parsed[1], self._clock.wall())
         if isinstance(verified, Denied):
             return verified
-        assert kv is not None and record is not None
+        assert kv is not None
+        assert record is not None
         if not record.single_use or record.node not in (None, node):
             return Denied(reason="unknown")
         text, issued = self._draft(tenant=_PLATFORM, role="node", name=node, ttl_s=None, node=node)

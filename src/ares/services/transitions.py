@@ -17,8 +17,9 @@ from ares.core.run.lifecycle import step
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Delete, Op, Put, Store, StoreUnavailable, Unknown
+from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreUnavailable, Unknown
 from ares.ports.telemetry import Telemetry
+from ares.services.packing import packs
 from ares.services.tracing import stretches
 from ares.services.view import Entry, View
 
@@ -74,6 +75,10 @@ class _Draft:
         key = keys.state(self.change.tenant, self.change.job)
         return (Compare(key, "mod_revision", self.entry.mod_revision), *self.change.guards)
 
+    @property
+    def subject(self) -> str:
+        return self.change.job
+
 
 class Transitions:
     """`apply` is safe to call from anywhere, concurrently, for the same job."""
@@ -98,8 +103,7 @@ class Transitions:
             else:
                 # The view may lag: a "no" is only final when read from the store.
                 outcomes[place] = await self._apply_alone(change)
-        packs = _pack(drafts)
-        for settled in await asyncio.gather(*(self._apply_pack(pack) for pack in packs)):
+        for settled in await asyncio.gather(*(self._apply_pack(pack) for pack in packs(drafts))):
             outcomes.update(settled)
         return [outcomes[place] for place in range(len(changes))]
 
@@ -208,20 +212,3 @@ class Transitions:
             if found != guard.equals:
                 return False
         return True
-
-
-def _pack(drafts: Sequence[tuple[int, _Draft]]) -> list[list[tuple[int, _Draft]]]:
-    """Groups drafts of different jobs into transactions within the store's limits."""
-    packs: list[list[tuple[int, _Draft]]] = []
-    ops = compares = TXN_OPS_MAX + 1
-    jobs: set[str] = set()
-    for place, draft in drafts:
-        ops += len(draft.ops)
-        compares += len(draft.compares)
-        if ops > TXN_OPS_MAX or compares > TXN_OPS_MAX or draft.change.job in jobs:
-            packs.append([])
-            ops, compares = len(draft.ops), len(draft.compares)
-            jobs.clear()
-        packs[-1].append((place, draft))
-        jobs.add(draft.change.job)
-    return packs

@@ -1,0 +1,193 @@
+"""Submission: one job per request id, whatever the store does; arrays always become whole."""
+
+import asyncio
+
+import pytest
+
+from ares.adapters.store.memory import Fault
+from ares.core import keys
+from ares.services.submit import Rejected, SubmitRequest, Submitted
+from tests.world import ALICE, BOB, World, spec
+
+
+def ask(request_id: str | None = None, **changes: object) -> SubmitRequest:
+    return SubmitRequest(spec=spec(**changes), request_id=request_id)
+
+
+async def test_the_same_request_is_the_same_job_on_every_replica_and_another_payload_a_conflict() -> None:
+    async with World(replicas=2) as world:
+        (first,) = await world.one.submit.submit(ALICE, [ask("r")])
+        (again,) = await world.two.submit.submit(ALICE, [ask("r")])
+        (other,) = await world.two.submit.submit(ALICE, [ask("r", name="other")])
+        (foreign,) = await world.two.submit.submit(BOB, [ask("r", name="other")])
+        assert isinstance(first, Submitted) and isinstance(again, Submitted)
+        assert (again.job, again.replayed, first.replayed) == (first.job, True, False)
+        assert isinstance(other, Rejected) and other.code == "request-conflict"
+        assert isinstance(foreign, Submitted) and not foreign.replayed
+        assert len(world.audit.states) == 2
+
+
+async def test_concurrent_submissions_of_one_request_on_two_replicas_make_one_job() -> None:
+    async with World(replicas=2) as world:
+        # Both transactions are under way at once; which one is carried out first is turned around.
+        world.faults(Fault("delayed", 0.2), Fault("delayed", 0.1))
+        calls = [asyncio.create_task(replica.submit.submit(ALICE, [ask("r")])) for replica in world.replicas]
+        await world.advance(1)
+        (one,), (two,) = [call.result() for call in calls]
+        assert isinstance(one, Submitted) and isinstance(two, Submitted)
+        assert one.job == two.job and (one.replayed, two.replayed) == (True, False)
+        assert len(world.audit.states) == 1
+
+
+@pytest.mark.parametrize("kind", ["reply_lost", "request_lost", "refused", "late"])
+@pytest.mark.parametrize("request_id", ["r", None])
+@pytest.mark.parametrize("size", [1, 3])
+async def test_an_unknown_outcome_neither_doubles_nor_loses(kind: str, request_id: str | None, size: int) -> None:
+    async with World() as world:
+        world.faults(Fault(kind, 0.05 if kind == "late" else 0.0))  # type: ignore[arg-type]
+        wanted = [ask(request_id and f"{request_id}{n}") for n in range(size)]
+        call = asyncio.create_task(world.one.submit.submit(ALICE, wanted))
+        await world.advance(2)
+        outcomes = call.result()
+        jobs = {outcome.job for outcome in outcomes if isinstance(outcome, Submitted) and not outcome.replayed}
+        assert len(jobs) == size
+        assert jobs == set(world.audit.states)
+
+
+async def test_a_store_that_stays_away_gives_no_acknowledgement_and_a_repeat_finds_what_landed() -> None:
+    async with World() as world:
+        # The very first try lands long after the caller was told "unknown".
+        world.faults(Fault("late", 5.0), *["request_lost"] * 10)
+        call = asyncio.create_task(world.one.submit.submit(ALICE, [ask("r")]))
+        await world.advance(3)
+        (outcome,) = call.result()
+        assert isinstance(outcome, Rejected) and outcome.code == "store-unavailable"
+        assert world.audit.states == {}
+        await world.advance(5)
+        world.store.faults = type(world.store.faults)()
+        (again,) = await world.one.submit.submit(ALICE, [ask("r")])
+        assert isinstance(again, Submitted) and again.replayed
+        assert set(world.audit.states) == {again.job}
+
+
+async def test_without_a_request_id_the_caller_is_told_that_the_job_may_exist() -> None:
+    async with World() as world:
+        world.faults(*["reply_lost"], *["request_lost"] * 10)
+        call = asyncio.create_task(world.one.submit.submit(ALICE, [ask()]))
+        await world.advance(3)
+        (outcome,) = call.result()
+        assert isinstance(outcome, Rejected) and outcome.code == "store-unavailable"
+        assert "may" in outcome.message and "same request id" not in outcome.fix
+        assert len(world.audit.states) == 1
+
+
+async def test_repeats_and_conflicts_inside_one_batch_harm_nobody_else() -> None:
+    async with World() as world:
+        (old,) = await world.one.submit.submit(ALICE, [ask("old")])
+        outcomes = await world.one.submit.submit(
+            ALICE,
+            [ask("a"), ask("a"), ask("a", name="x"), ask("old", name="x"), ask(), ask(cpu_milli=1, array="9-1"), ask("b")],
+        )
+        kinds = [o.code if isinstance(o, Rejected) else o.replayed for o in outcomes]
+        assert kinds == [False, True, "request-conflict", "request-conflict", False, "array-syntax", False]
+        assert isinstance(outcomes[0], Submitted) and isinstance(outcomes[1], Submitted)
+        assert outcomes[0].job == outcomes[1].job
+        assert isinstance(old, Submitted)
+        assert len(world.audit.states) == 4
+        counted = world.one.telemetry.render().decode()
+        assert 'ares_submissions_total{outcome="replayed"} 1.0' in counted
+
+
+async def test_what_is_refused_changes_nothing() -> None:
+    async with World() as world:
+        before = await world.store.revision()
+        bad = [ask("r", env={"ARES_X": "1"}), ask("s", array="5-1"), ask("t", array="0-200000")]
+        outcomes = await world.one.submit.submit(ALICE, bad)
+        assert [type(outcome) for outcome in outcomes] == [Rejected] * 3
+        assert await world.store.revision() == before
+        (good,) = await world.one.submit.submit(ALICE, [ask("r")])
+        assert isinstance(good, Submitted) and not good.replayed
+
+
+async def test_a_job_too_large_for_the_store_is_refused_for_good_and_big_ones_fit_together() -> None:
+    async with World() as world:
+        # Control characters take six bytes each once they are written down.
+        huge = SubmitRequest(spec=spec().__class__(command=("x", "\x01" * 131_000), env={"A": "\x01" * 65_000}))
+        big = SubmitRequest(spec=spec().__class__(command=("x", "y" * 130_000)))
+        outcomes = await asyncio.wait_for(world.one.submit.submit(ALICE, [huge, *[big] * 20]), 5)
+        assert isinstance(outcomes[0], Rejected) and outcomes[0].code == "spec-too-large"
+        assert all(isinstance(outcome, Submitted) for outcome in outcomes[1:])
+        assert world.one.wire.txns <= 6
+
+
+async def test_a_full_queue_takes_no_more_than_fits_and_still_knows_what_it_took() -> None:
+    async with World(queue_max=3) as world:
+        outcomes = await world.one.submit.submit(ALICE, [ask(f"r{n}") for n in range(5)])
+        assert [isinstance(outcome, Submitted) for outcome in outcomes] == [True] * 3 + [False] * 2
+        await world.settle()
+        (again,) = await world.one.submit.submit(ALICE, [ask("r0")])
+        assert isinstance(again, Submitted) and again.replayed
+        (conflict,) = await world.one.submit.submit(ALICE, [ask("r0", name="x")])
+        assert isinstance(conflict, Rejected) and conflict.code == "request-conflict"
+        (array,) = await world.one.submit.submit(ALICE, [ask("a", array="0-9")])
+        assert isinstance(array, Rejected) and array.code == "queue-full"
+
+
+async def test_an_array_is_one_submission_and_a_repeat_elsewhere_knows_its_size() -> None:
+    async with World(replicas=2) as world:
+        world.two.wire.hold_watch()
+        (first,) = await world.one.submit.submit(ALICE, [ask("r", array="0-99")])
+        (again,) = await world.two.submit.submit(ALICE, [ask("r", array="0-99")])
+        assert isinstance(first, Submitted) and isinstance(again, Submitted)
+        assert (again.job, again.replayed, again.tasks) == (first.job, True, 100)
+        assert set(world.audit.states) == {f"{first.job}_{n}" for n in range(100)}
+        world.two.wire.release_watch()
+
+
+@pytest.mark.parametrize("lost", [["request_lost"] * 40, ["refused"], [None, "request_lost", "reply_lost"]])
+async def test_an_array_interrupted_after_its_header_is_finished_by_the_leader(lost: list[str | None]) -> None:
+    async with World() as world:
+        world.faults(None, *lost)
+        call = asyncio.create_task(world.one.submit.submit(ALICE, [ask("r", array="0-99")]))
+        await world.until(lambda: len(world.audit.states) == 100)
+        (outcome,) = call.result()
+        assert isinstance(outcome, Submitted) and outcome.tasks == 100
+        await world.until(lambda: world.one.view.arrays[outcome.job].expanded)
+        assert all(events[0].kind == "submitted" for events in world.audit.events.values())
+
+
+async def test_a_submitter_that_dies_between_header_and_tasks_leaves_nothing_half_done() -> None:
+    async with World(replicas=2) as world:
+        dying = world.two
+        world.faults(None, Fault("delayed", 1.0))
+        call = asyncio.create_task(dying.submit.submit(ALICE, [ask("r", array="0-9")]))
+        await world.settle()
+        dying.wire.up = False
+        call.cancel()
+        assert world.audit.states == {}
+        await world.until(lambda: len(world.audit.states) == 10)
+        (again,) = await world.one.submit.submit(ALICE, [ask("r", array="0-9")])
+        assert isinstance(again, Submitted) and again.replayed and again.tasks == 10
+        dying.wire.up = True
+
+
+async def test_cancelling_an_array_that_is_not_whole_yet_cancels_every_task() -> None:
+    async with World() as world:
+        world.faults(None, *["refused"] * 5)
+        (array,) = await world.one.submit.submit(ALICE, [ask(array="0-99")])
+        assert isinstance(array, Submitted) and len(world.audit.states) < 100
+        world.store.faults = type(world.store.faults)()
+        state = await world.one.jobs.cancel(ALICE, array.job)
+        assert state is not None and state.phase == "CANCELLED"
+        await world.advance(30)
+        assert [s.phase for s in world.audit.states.values()] == ["CANCELLED"] * 100
+        detail = await world.one.jobs.get(ALICE, array.job)
+        assert detail is not None and detail.array_counts == {"CANCELLED": 100}
+        assert await world.one.jobs.cancel(BOB, array.job) is None
+
+
+async def test_request_records_point_to_the_job_they_made() -> None:
+    async with World() as world:
+        (made,) = await world.one.submit.submit(ALICE, [ask("a/b:c")])
+        assert isinstance(made, Submitted)
+        assert world.audit.requests == {keys.request("alpha", "a/b:c"): made.job}
