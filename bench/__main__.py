@@ -4,6 +4,7 @@ import argparse
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -54,6 +55,10 @@ def _measure(letter: str, benchmark: Benchmark, scale: Scale) -> list[Row]:
             return uvloop.run(benchmark(scale, Path(folder)))
         except NotMeasured as error:
             return [missing(letter, TITLES[letter], error)]
+        except Exception as error:
+            # One that breaks must not hide what the others found.
+            traceback.print_exc()
+            return [missing(letter, TITLES[letter], repr(error))]
 
 
 def _arguments() -> argparse.Namespace:

@@ -53,8 +53,9 @@ def platform(folder: Path, store_url: str = "", *, with_agent: bool = True) -> I
     with contextlib.ExitStack() as stack:
         log = folder / "server.log"
         server = stack.enter_context(running([*ares, "server", *addresses, *store], log, env))
-        _wait(lambda: _ready(http), server, "the server", log)
-        token = json.loads((home / "client.json").read_text())["token"]
+        left = home / "client.json"
+        _wait(lambda: _ready(http) and left.exists(), server, "the server", log)
+        token = json.loads(left.read_text())["token"]
         if not with_agent:
             yield Platform(http, token, home, server)
             return
