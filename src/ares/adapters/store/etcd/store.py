@@ -40,6 +40,7 @@ class EtcdStore:
     """Made by `open`. Endpoints are `host:port`."""
 
     def __init__(self, endpoints: Sequence[str], clock: Clock, *, txn_s: float = _TXN_S) -> None:
+        self.endpoints = tuple(endpoints)
         self._cluster = Cluster(endpoints, connect_s=_CONNECT_S)
         self._clock = clock
         self._txn_s = txn_s

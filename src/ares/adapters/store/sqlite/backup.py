@@ -17,7 +17,7 @@ from ares.adapters.store.sqlite.schema import (
     read_revision,
     sync_directory,
 )
-from ares.adapters.store.sqlite.sql import connect
+from ares.adapters.store.sqlite.sql import Connection, connect
 from ares.core.keys import EPOCH
 from ares.ports.store import StoreError
 
@@ -59,9 +59,9 @@ def restore(src: str, path: str) -> Copy:
     try:
         _copy(src, temporary)
         _describe(temporary, src)
-        _begin_epoch(temporary, _fold(path))
-        kept = _keep(path)
-        copy = _describe(temporary, path, kept)
+        restores = _restores(path)
+        _begin_epoch(temporary, _fold(path), restores)
+        copy = _describe(temporary, path, _keep(path, f"{path}.before-restore-{restores + 1}"))
         os.replace(temporary, path)
         sync_directory(path)
     except (apsw.Error, OSError) as error:
@@ -97,39 +97,49 @@ def _describe(path: str, name: str, kept: str = "") -> Copy:
         if not check_schema(connection, name):
             raise StoreError(f"{name} is empty: it is not a store")
         check_integrity(connection, name)
-        keys = int(connection.execute("SELECT count(*) FROM kv").get)
-        found = connection.execute("SELECT value FROM kv WHERE key = ?", (EPOCH,)).get
-        number = 0 if found is None else epoch.decode(found).epoch
-        return Copy(name, read_revision(connection), keys, number, kept)
+        return _read(connection, name, kept)
     finally:
         connection.close()
 
 
-def _fold(path: str) -> int:
-    """Brings the replaced store's log into its file; its revision, 0 when it has none to tell."""
+def _read(connection: Connection, name: str, kept: str) -> Copy:
+    keys = int(connection.execute("SELECT count(*) FROM kv").get)
+    found = connection.execute("SELECT value FROM kv WHERE key = ?", (EPOCH,)).get
+    number = 0 if found is None else epoch.decode(found).epoch
+    return Copy(name, read_revision(connection), keys, number, kept)
+
+
+def _fold(path: str) -> Copy | None:
+    """Brings the replaced store's log into its file and tells what it was, if it can still be read."""
     if not Path(path).exists():
-        return 0
-    connection = connect(path, create=True)
+        return None
     try:
-        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        return read_revision(connection)
+        connection = connect(path, create=False)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            return _read(connection, path, "")
+        finally:
+            connection.close()
     except apsw.Error:
         # A damaged store is what restores are for; it is kept as it is.
-        return 0
-    finally:
-        connection.close()
+        return None
 
 
-def _begin_epoch(path: str, revision_before: int) -> None:
-    """Fences of the time before are lower than every fence from now on; revisions go on growing."""
-    connection = connect(path, create=True)
+def _begin_epoch(path: str, replaced: Copy | None, restores: int) -> None:
+    """Fences of the time before are lower than every fence from now on; revisions go on growing.
+
+    Each earlier restore left a file behind: counted, they keep epochs apart also when the store that
+    is replaced cannot be read any more.
+    """
+    connection = connect(path, create=False)
     try:
         migrate(connection, path)
+        copy = _read(connection, path, "")
+        number = max(copy.epoch + restores, replaced.epoch if replaced else 0) + 1
+        revision = max(copy.revision, replaced.revision if replaced else 0) + 1
         connection.execute("BEGIN IMMEDIATE")
-        revision = max(read_revision(connection), revision_before) + 1
-        row = connection.execute("SELECT value, create_revision, version FROM kv WHERE key = ?", (EPOCH,)).fetchone()
-        value, created, version = row if row is not None else (None, revision, 0)
-        number = epoch.decode(value).epoch + 1 if isinstance(value, bytes) else 1
+        row = connection.execute("SELECT create_revision, version FROM kv WHERE key = ?", (EPOCH,)).fetchone()
+        created, version = row or (revision, 0)
         connection.execute(
             "INSERT OR REPLACE INTO kv VALUES (?, ?, ?, ?, ?, 0)",
             (EPOCH, epoch.encode(number, secrets.token_bytes(16)), created, revision, version + 1),
@@ -141,13 +151,17 @@ def _begin_epoch(path: str, revision_before: int) -> None:
     _sync(path)
 
 
-def _keep(path: str) -> str:
+def _restores(path: str) -> int:
+    number = 0
+    while Path(f"{path}.before-restore-{number + 1}").exists():
+        number += 1
+    return number
+
+
+def _keep(path: str, kept: str) -> str:
     """Gives the present file a second name, so that `path` is never missing, not even for a moment."""
     if not Path(path).exists():
         return ""
-    number = 1
-    while Path(kept := f"{path}.before-restore-{number}").exists():
-        number += 1
     os.link(path, kept)
     # A log left beside the file would be applied to the restored one.
     for suffix in ("-wal", "-shm"):

@@ -47,7 +47,7 @@ class SqliteStore:
     """Made by `open`. A failed disk breaks it for good: every call is refused until the process restarts."""
 
     def __init__(self, path: str, clock: Clock, lock: OwnerLock, writer: Connection) -> None:
-        self._path = path
+        self.path = path
         self._lock = lock
         self._loop = asyncio.get_running_loop()
         self._broken: StoreUnavailable | None = None
@@ -209,7 +209,7 @@ class SqliteStore:
 
     def _borrow(self) -> Connection:
         self._enter()
-        return self._readers.pop() if self._readers else open_reader(self._path)
+        return self._readers.pop() if self._readers else open_reader(self.path)
 
     def _give_back(self, reader: Connection) -> None:
         if reader.in_transaction:
