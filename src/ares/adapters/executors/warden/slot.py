@@ -121,6 +121,8 @@ class Slot:
             return spawn(argv, env, self._null, log)
         finally:
             os.close(log)
+            # An idle slot holds on to nobody's directory.
+            os.chdir("/")
             if self._oom_adjust:
                 os.pwrite(self._oom_adjust[0], b"-1000", 0)
 

@@ -1,0 +1,407 @@
+"""The executor with real processes: what starts, what is contained, what is left."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from ares.adapters.executors import leftovers
+from ares.adapters.executors.local import Contain, ExecutorBusy, LocalExecutor
+from ares.ports.executor import CannotStart, Finished, Launch, Running
+
+TIMEOUT_S = 30.0
+
+
+def boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def launch(folder: Path, *argv: str, **changes: object) -> Launch:
+    defaults: dict[str, object] = {
+        "argv": argv,
+        "env": {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        "cwd": str(folder),
+        "log_path": str(folder / "log"),
+        "memory_mib": 256,
+        "cpu_milli": 1000,
+        "file_bytes_max": 1 << 30,
+        "processes_max": 200,
+        "open_files_max": 1024,
+    }
+    return Launch(**(defaults | changes))
+
+
+async def started(executor: LocalExecutor, request: Launch) -> tuple[Running, "asyncio.Future[Finished]"]:
+    running = await asyncio.wait_for(executor.start(request), TIMEOUT_S)
+    assert not isinstance(running, CannotStart), running.message
+    finished: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
+    running.on_finished(finished.set_result)
+    return running, finished
+
+
+async def run(executor: LocalExecutor, request: Launch) -> Finished:
+    _, finished = await started(executor, request)
+    return await asyncio.wait_for(finished, TIMEOUT_S)
+
+
+async def log_has(folder: Path, lines: int) -> list[str]:
+    log = folder / "log"
+    await until(lambda: log.exists() and len(log.read_text().splitlines()) >= lines)
+    return log.read_text().splitlines()
+
+
+@pytest.fixture(params=["best", "none"])
+def contain(request: pytest.FixtureRequest) -> Contain:
+    return request.param
+
+
+@pytest.fixture
+async def executor(tmp_path: Path, contain: Contain) -> AsyncIterator[LocalExecutor]:
+    executor = LocalExecutor(tmp_path / "state", contain=contain)
+    await executor.open()
+    yield executor
+    await executor.close()
+
+
+async def test_output_exit_code_and_usage(executor: LocalExecutor, tmp_path: Path) -> None:
+    finished = await run(executor, launch(tmp_path, "sh", "-c", "echo out; echo err >&2; cat; exit 3"))
+    assert (finished.code, finished.signal, finished.oom, finished.expired) == (3, None, False, False)
+    assert finished.max_rss_mib > 0
+    assert (tmp_path / "log").read_text() == "out\nerr\n"
+
+
+async def test_output_is_appended(executor: LocalExecutor, tmp_path: Path) -> None:
+    for word in ("one", "two"):
+        await run(executor, launch(tmp_path, "echo", word))
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
+
+
+async def test_the_job_has_its_own_session_and_no_foreign_files(executor: LocalExecutor, tmp_path: Path) -> None:
+    script = "import os; print(os.getsid(0) == os.getpid(), sorted(os.listdir('/proc/self/fd')))"
+    await run(executor, launch(tmp_path, sys.executable, "-I", "-S", "-c", script))
+    # 3 is the listing itself.
+    assert (tmp_path / "log").read_text() == "True ['0', '1', '2', '3']\n"
+
+
+async def test_signals_are_at_their_defaults(executor: LocalExecutor, tmp_path: Path) -> None:
+    await run(executor, launch(tmp_path, "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status"))
+    masks = [int(line.split()[1], 16) for line in (tmp_path / "log").read_text().splitlines()]
+    # glibc's posix_spawn ignores 32 and 33, which are its own.
+    assert [mask & ~(3 << 31) for mask in masks] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"argv": ("no-such-command",)},
+            r"command not found: no-such-command \(looked in PATH=/usr/local/bin:/usr/bin:/bin\)",
+        ),
+        ({"argv": ("tool",), "env": {"PATH": "/empty"}}, r"command not found: tool \(looked in PATH=/empty\)"),
+        ({"argv": ("/etc/passwd",)}, "cannot run /etc/passwd: permission denied"),
+        ({"argv": ("/nowhere/tool",)}, "cannot run /nowhere/tool: no such file"),
+        ({"cwd": "/nowhere"}, "cannot enter the working directory /nowhere: No such file"),
+        ({"log_path": "/nowhere/log"}, "cannot write the log /nowhere/log"),
+        ({"argv": ("true", "x" * 200_000)}, "too large for this system"),
+    ],
+)
+async def test_what_cannot_start_says_why(
+    executor: LocalExecutor, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    outcome = await executor.start(launch(tmp_path, "true", **changes))
+    assert isinstance(outcome, CannotStart)
+    assert re.search(message, outcome.message), outcome.message
+    assert (await run(executor, launch(tmp_path, "true"))).code == 0, "the slot is still good"
+
+
+async def test_a_script_without_its_interpreter_is_explained(executor: LocalExecutor, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    outcome = await executor.start(launch(tmp_path, "./script"))
+    assert isinstance(outcome, CannotStart)
+    assert "interpreter" in outcome.message
+
+
+async def test_the_jobs_own_path_decides(executor: LocalExecutor, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    tool = tmp_path / "bin" / "only-here"
+    tool.write_text("#!/bin/sh\necho found\n")
+    tool.chmod(0o755)
+    await run(executor, launch(tmp_path, "only-here", env={"PATH": f"/nowhere:{tmp_path}/bin"}))
+    assert (tmp_path / "log").read_text() == "found\n"
+
+
+async def test_nothing_outlives_the_attempt(executor: LocalExecutor, tmp_path: Path) -> None:
+    """A daemon: forked twice, in its own session, deaf to SIGTERM, still writing."""
+    daemon = "trap '' TERM HUP; while :; do date +%s%N > beat; sleep 0.01; done"
+    script = f'(setsid sh -c "{daemon}" </dev/null >/dev/null 2>&1 &) ; while [ ! -e beat ]; do sleep 0.01; done'
+    finished = await run(executor, launch(tmp_path, "sh", "-c", script))
+    assert finished.code == 0
+    beat = (tmp_path / "beat").read_text()
+    for _ in range(10):
+        await asyncio.sleep(0.01)
+    assert (tmp_path / "beat").read_text() == beat
+
+
+async def test_kill_ends_what_ignores_and_what_is_stopped(executor: LocalExecutor, tmp_path: Path) -> None:
+    script = "trap '' TERM; (setsid sleep 1000 &); echo up; kill -STOP $$"
+    running, finished = await started(executor, launch(tmp_path, "sh", "-c", script))
+    await log_has(tmp_path, 1)
+    running.signal(signal.SIGTERM)
+    running.kill()
+    assert (await asyncio.wait_for(finished, TIMEOUT_S)).signal == signal.SIGKILL
+    assert not lives(running.pid)
+    running.kill()  # Too late, and harmless.
+
+
+async def test_a_signal_reaches_the_process_group(executor: LocalExecutor, tmp_path: Path) -> None:
+    running, finished = await started(
+        executor, launch(tmp_path, "sh", "-c", "trap 'echo got; exit 5' USR1; echo up; while :; do sleep 0.01; done")
+    )
+    await log_has(tmp_path, 1)
+    running.signal(signal.SIGUSR1)
+    assert (await asyncio.wait_for(finished, TIMEOUT_S)).code == 5
+
+
+async def test_a_fork_bomb_stays_within_its_limit(tmp_path: Path) -> None:
+    executor = LocalExecutor(tmp_path / "state")
+    await executor.open()
+    try:
+        if executor.isolation()[1] == "none":
+            pytest.skip("no cgroups here: processes are limited per user only")
+        script = """
+import os, sys, time
+born = 0
+try:
+    while born < 500:
+        if os.fork() == 0:
+            time.sleep(1000)
+        born += 1
+except BlockingIOError:
+    pass
+print(born)
+"""
+        finished = await run(executor, launch(tmp_path, sys.executable, "-I", "-S", "-c", script, processes_max=20))
+        assert finished.code == 0
+        assert (tmp_path / "log").read_text() == "19\n"
+        assert (await run(executor, launch(tmp_path, "true"))).code == 0
+    finally:
+        await executor.close()
+
+
+async def test_too_much_memory_is_recognised(tmp_path: Path) -> None:
+    executor = LocalExecutor(tmp_path / "state")
+    await executor.open()
+    try:
+        if executor.isolation()[1] == "none":
+            pytest.skip("no cgroups here: memory is not limited")
+        hungry = launch(tmp_path, sys.executable, "-I", "-S", "-c", "x = bytearray(300 << 20)", memory_mib=32)
+        finished = await run(executor, hungry)
+        assert finished.oom
+        assert finished.signal == signal.SIGKILL
+        enough = launch(tmp_path, sys.executable, "-I", "-S", "-c", "x = bytearray(300 << 20)", memory_mib=512)
+        finished = await run(executor, enough)
+        assert not finished.oom
+        assert finished.code == 0
+    finally:
+        await executor.close()
+
+
+async def test_a_file_that_grows_too_large_ends_the_job(executor: LocalExecutor, tmp_path: Path) -> None:
+    finished = await run(
+        executor, launch(tmp_path, "sh", "-c", "exec head -c 5000000 /dev/zero > big", file_bytes_max=1_000_000)
+    )
+    assert finished.signal == signal.SIGXFSZ
+    assert (tmp_path / "big").stat().st_size == 1_000_000
+
+
+async def test_the_deadline_kills_and_can_be_moved(executor: LocalExecutor, tmp_path: Path) -> None:
+    late, moved = (
+        launch(tmp_path, "sleep", "1000", deadline=boottime() + 0.3),
+        launch(tmp_path, "sleep", "0.6", deadline=boottime() + 0.3),
+    )
+    (_, dies), (running, goes_on) = await started(executor, late), await started(executor, moved)
+    running.extend(boottime() + 1000)
+    first, second = await asyncio.wait_for(asyncio.gather(dies, goes_on), TIMEOUT_S)
+    assert (first.expired, first.signal) == (True, signal.SIGKILL)
+    assert (second.expired, second.code) == (False, 0)
+
+
+async def test_nothing_starts_after_its_deadline(executor: LocalExecutor, tmp_path: Path) -> None:
+    outcome = await executor.start(launch(tmp_path, "touch", "ran", deadline=boottime() - 1))
+    assert isinstance(outcome, CannotStart)
+    assert outcome.expired
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_attempts_run_side_by_side_and_slots_are_reused(executor: LocalExecutor, tmp_path: Path) -> None:
+    # Each waits for all the others: they end only if all five run at once.
+    script = "touch here.$1; while [ $(ls here.* | wc -l) -lt 5 ]; do sleep 0.01; done"
+    await asyncio.gather(*(run(executor, launch(tmp_path, "sh", "-c", script, "-", str(i))) for i in range(5)))
+    codes = await asyncio.gather(*(run(executor, launch(tmp_path, "true")) for _ in range(40)))
+    assert {finished.code for finished in codes} == {0}
+
+
+async def test_close_kills_everything(tmp_path: Path, contain: Contain) -> None:
+    executor = LocalExecutor(tmp_path / "state", contain=contain)
+    await executor.open()
+    running, finished = await started(executor, launch(tmp_path, "sh", "-c", "trap '' TERM; sleep 1000"))
+    await executor.close()
+    assert (await finished).signal == signal.SIGKILL
+    assert not lives(running.pid)
+    assert not sleeping_in(tmp_path)
+
+
+async def test_a_dead_warden_takes_its_jobs_along_and_is_replaced(executor: LocalExecutor, tmp_path: Path) -> None:
+    running, finished = await started(executor, launch(tmp_path, "sleep", "1000"))
+    warden = executor._warden
+    assert warden is not None
+    os.kill(warden.pid, signal.SIGKILL)
+    assert (await asyncio.wait_for(finished, TIMEOUT_S)).signal == signal.SIGKILL
+    await until(lambda: not lives(running.pid))
+    assert (await run(executor, launch(tmp_path, "true"))).code == 0
+
+
+async def test_one_agent_per_state_directory(executor: LocalExecutor, tmp_path: Path) -> None:
+    with pytest.raises(ExecutorBusy, match="another agent is running"):
+        await LocalExecutor(tmp_path / "state").open()
+
+
+AGENT = """
+import asyncio, sys
+from pathlib import Path
+from ares.adapters.executors.local import LocalExecutor
+from ares.ports.executor import Launch
+import time
+
+async def main(folder, contain, seconds):
+    executor = LocalExecutor(folder / "state", contain=contain)
+    await executor.open()
+    script = "trap '' TERM; setsid sleep 1000 & echo $! > child; sleep 1000"
+    running = await executor.start(Launch(
+        argv=("sh", "-c", script), env={"PATH": "/usr/bin:/bin"}, cwd=str(folder), log_path=str(folder / "log"),
+        memory_mib=256, cpu_milli=1000, file_bytes_max=1 << 30, processes_max=100, open_files_max=100,
+        deadline=time.clock_gettime(time.CLOCK_BOOTTIME) + float(seconds)))
+    print(running.pid, executor._warden.pid, *(slot.pid for slot in executor._slots.values()), flush=True)
+    await asyncio.sleep(1000)
+
+asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
+"""
+
+
+@contextlib.asynccontextmanager
+async def agent(
+    folder: Path, contain: Contain, seconds: float
+) -> AsyncIterator[tuple[subprocess.Popen[str], list[int]]]:
+    """An agent of its own process, holding one job with a child that left its session."""
+    command = [sys.executable, "-c", AGENT, str(folder), contain, str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220
+    try:
+        assert process.stdout is not None
+        pids = [int(word) for word in (await asyncio.to_thread(process.stdout.readline)).split()]
+        yield process, pids
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.chaos
+async def test_killing_the_agent_leaves_nothing_alive(tmp_path: Path, contain: Contain) -> None:
+    async with agent(tmp_path, contain, 1000) as (process, pids):
+        await until((tmp_path / "child").exists)
+        assert all(lives(pid) for pid in pids)
+        process.kill()
+        await until(lambda: not any(lives(pid) for pid in pids))
+        await until(lambda: not sleeping_in(tmp_path))
+    executor = LocalExecutor(tmp_path / "state", contain=contain)
+    await executor.open()
+    assert (await run(executor, launch(tmp_path, "true"))).code == 0
+    await executor.close()
+
+
+@pytest.mark.chaos
+async def test_a_frozen_agents_job_dies_at_its_deadline(tmp_path: Path, contain: Contain) -> None:
+    async with agent(tmp_path, contain, 1.0) as (process, pids):
+        process.send_signal(signal.SIGSTOP)
+        await until(lambda: not lives(pids[0]))
+        await until(lambda: not sleeping_in(tmp_path))
+        assert lives(process.pid), "and nobody woke it"
+
+
+@pytest.mark.chaos
+async def test_even_without_agent_warden_and_slots_a_new_agent_cleans_up(tmp_path: Path) -> None:
+    """Everything is frozen and killed in an order that leaves the job behind; only the record knows."""
+    async with agent(tmp_path, "none", 1000) as (process, (job, warden, slot)):
+        for pid in (slot, warden, process.pid):
+            os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        await asyncio.to_thread(process.wait)
+        assert lives(job)
+        executor = LocalExecutor(tmp_path / "state")
+        await executor.open()
+        assert not any(lives(pid) for pid in (job, warden, slot))
+        await executor.close()
+
+
+def sleeping_in(folder: Path) -> list[int]:
+    """Processes whose working directory is this one."""
+    found = list[int]()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(entry / "cwd") == str(folder):
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
+    bystander = subprocess.Popen(["sleep", "1000"])
+    try:
+        record = tmp_path / "processes.json"
+        leftovers.write(record, [bystander.pid])
+        text = record.read_text()
+        start = leftovers.started_at(bystander.pid)
+        record.write_text(text.replace(str(start), str((start or 0) - 1)))
+        assert leftovers.end(record) == ()
+        record.write_text(text.replace('"boot_id":"', '"boot_id":"other'))
+        assert leftovers.end(record) == ()
+        assert bystander.poll() is None
+        record.write_text(text)
+        assert leftovers.end(record) == (bystander.pid,)
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+async def test_no_cgroups_are_left(tmp_path: Path) -> None:
+    executor = LocalExecutor(tmp_path / "state")
+    await executor.open()
+    if executor.isolation()[1] == "none":
+        pytest.skip("no cgroups here")
+    await run(executor, launch(tmp_path, "true"))
+    assert executor._cgroups is not None
+    bases = list(executor._cgroups._bases.values())
+    assert all((base / "slot-0").is_dir() for base in bases)
+    await executor.close()
+    assert not any(base.exists() for base in bases)
