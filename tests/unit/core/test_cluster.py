@@ -76,12 +76,18 @@ def test_many_nodes_come_and_go_and_slots_are_used_again() -> None:
 
 
 def test_columns_nobody_asks_for_any_more_are_dropped() -> None:
-    made = cluster(node("a"))
-    for n in range(200):
+    made = cluster(node("a", gpus=2))
+    made.enqueue(state("stays"), spec(cpu=3, gpus=1, model="A100"))
+    for n in range(600):
         made.enqueue(state(f"j{n}"), spec(gpus=1, model=f"m{n}", selector={"k": str(n)}))
         made.dequeue(f"j{n}")
     columns = made.snapshot().columns
     assert len(columns.gpus) + len(columns.selected) < 20
+    # What is still needed goes on working.
+    made.hold("h", _held("a", gpus=(0,)))
+    made.enqueue(state("late", 1), spec(gpus=1))
+    assert [(one.job, one.placements[0].gpus) for one in plan(made).placed] == [("stays", (1,))]
+    assert made.position("late") == 1
 
 
 def test_queueing_twice_counts_once_and_moves_on_change() -> None:
@@ -131,3 +137,17 @@ def test_a_line_is_a_sorted_list(seed: int) -> None:
             assert line.before(probe) == sum(rank < probe for rank in model)
     assert len(line) == len(model)
     assert line.heads(10_000) == tuple(model)
+
+
+@pytest.mark.parametrize("late", [1, 32, 33, 500])
+def test_latecomers_find_their_place_after_others_have_left(late: int) -> None:
+    line, ranks = Line(), [(float(n), 0, f"j{n}", 1) for n in range(1000)]
+    late_ones, in_time = ranks[200 : 200 + late], ranks[:200] + ranks[200 + late :]
+    for rank in in_time:
+        line.add(rank)
+    for rank in in_time[:100]:
+        line.remove(rank)
+    for rank in reversed(late_ones):
+        line.add(rank)
+    assert line.heads(1000) == tuple(ranks[100:])
+    assert len(line) == 900

@@ -215,3 +215,15 @@ def test_a_snapshot_does_not_change_with_the_cluster_or_with_a_cycle() -> None:
 def test_an_empty_cluster_and_an_empty_queue() -> None:
     assert plan(Cluster()).placed == ()
     assert plan(cluster(A)).left == ()
+
+
+def test_a_class_notices_all_that_others_took_since_its_last_job() -> None:
+    """More nodes are touched in between than are repaired one by one."""
+    made = cluster(node("small", cpu=1), *(node(f"n{n}", cpu=2) for n in range(30)))
+    made.enqueue(state("first", 0), spec(cpu=1))
+    for n in range(31):
+        made.enqueue(state(f"wide{n:02d}", 1 + n), spec(cpu=2))
+    made.enqueue(state("second", 100), spec(cpu=1))
+    decided = plan(made, scorers=(Weight(scorer="fit", weight=1.0),))
+    assert len(decided.placed) == 31
+    assert [(one.first_job, one.jobs) for one in decided.left] == [("wide30", 1), ("second", 1)]

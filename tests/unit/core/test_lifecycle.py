@@ -151,3 +151,10 @@ def test_a_new_job_has_one_entry_and_no_grant() -> None:
     assert [(event.seq, event.kind, event.by, event.reason) for event in made.events] == [
         (1, "submitted", "ann", "retry of j0")
     ]
+
+
+@pytest.mark.parametrize("fence", [Fence(counter=1), Fence(counter=3), Fence(epoch=0, counter=2), Fence(counter=9)])
+def test_only_the_revoked_attempt_is_released(fence: Fence) -> None:
+    lingering = _state("CANCELLED", lingering=True, placements=(PLACE,))
+    assert _refused(lingering, Release(fence=fence)).code == "stale-fence"
+    assert _step(lingering, Release(fence=Fence(counter=2))).state.placements == ()
