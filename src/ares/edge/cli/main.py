@@ -80,7 +80,7 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader has seen enough. Nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return 1
     except Exception as error:
         if os.environ.get("ARES_DEBUG"):
             raise

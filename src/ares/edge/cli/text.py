@@ -2,9 +2,7 @@
 
 import os
 import sys
-import unicodedata
 
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _PHASE_COLOURS = {
     "PENDING": "yellow", "STAGING": "cyan", "RUNNING": "blue", "RETRYING": "yellow", "PREEMPTED": "yellow",
     "SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "bright_black", "UNKNOWN": "magenta",
@@ -14,11 +12,9 @@ _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 def printable(text: str) -> str:
     """Control characters, escapes and invisible direction marks become \\x1b and the like."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
-    return "".join(
-        ascii(char)[1:-1] if unicodedata.category(char) in _UNSAFE and char != "\n" else char for char in text
-    ).replace("\n", "\\n")
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def use_colour() -> bool:

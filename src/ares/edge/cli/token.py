@@ -23,7 +23,7 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--role", type=click.Choice(ROLES), default="submitter", show_default=True)
+@click.option("--role", type=click.Choice(ROLES), default="submitter", show_default=True, help="What it may do.")
 @click.option("--name", default="", help="What it is for.")
 @click.option("--tenant", help="Whose jobs it acts on.  [default: yours]")
 @click.option("--ttl", metavar="TIME", help="Expires after this long: 12h, 90d.  [default: never]")
@@ -44,7 +44,10 @@ def create(ctx: click.Context, role: str, name: str, tenant: str | None, ttl: st
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def join(ctx: click.Context, node: str | None, ttl: str | None, output: str) -> None:
-    """Makes a token that admits one machine, once: `ares agent --join TOKEN`."""
+    """Makes a token that admits one machine.
+
+    Once, within its time: put it in a file and run `ares agent --join FILE` there.
+    """
     from ares.edge.client import calls
     from ares.edge.client.units import seconds
 

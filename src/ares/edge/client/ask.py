@@ -113,8 +113,12 @@ def _overlay(below: RawSpec, above: RawSpec) -> RawSpec:
 
 def _plain(key: str, value: object) -> object:
     nested = _NESTED.get(key)
-    if nested is None or not isinstance(value, Mapping):
+    if nested is None:
         return value
+    if not isinstance(value, Mapping):
+        raise InvalidSpec(
+            f"{key}: expected object, got {type(value).__name__}", fix=f"it has the keys {', '.join(_names(nested))}"
+        )
     inner = cast("Mapping[str, object]", value)
     _refuse_unknown(f"{key}.", inner, _names(nested))
     return dict(inner)

@@ -5,12 +5,12 @@ import re
 from ares.edge.client.errors import InvalidSpec
 
 _MEMORY_KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3}
-_MEMORY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt])(?:i?b?)", re.IGNORECASE)
+_MEMORY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt])(?:i?b?)", re.IGNORECASE | re.ASCII)
 _SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_DURATION_PART = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|d|h|m|s)")
-_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern.replace('?P<number>', '?:').replace('?P<unit>', '?:')})+")
-_CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>[0-5]?\d):(?P<s>[0-5]?\d)")
-_CPUS = re.compile(r"(?P<milli>\d+)m|(?P<whole>\d+(?:\.\d{1,3})?)")
+_DURATION_PART = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|d|h|m|s)", re.ASCII)
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+", re.ASCII)
+_CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>[0-5]?\d):(?P<s>[0-5]?\d)", re.ASCII)
+_CPUS = re.compile(r"(?P<milli>\d+)m|(?P<whole>\d+(?:\.\d{1,3})?)", re.ASCII)
 
 
 def memory_mib(text: str | float) -> int:

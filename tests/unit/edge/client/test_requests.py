@@ -184,7 +184,9 @@ def test_everything_else(stub: Stub, ask: Ask) -> None:
     record = {"id": "tok", "tenant": "default", "role": "viewer", "name": "", "createdAt": 1.0, "expiresAt": None,
               "revoked": False, "node": None, "singleUse": False}  # fmt: skip
     fence = {"epoch": 2, "counter": 7}
-    stub.on("GET", f"/v1/jobs/{JOB}", detail("RUNNING", fence=fence, progress={"job": JOB, "fence": fence, "fraction": 0.5}))
+    stub.on(
+        "GET", f"/v1/jobs/{JOB}", detail("RUNNING", fence=fence, progress={"job": JOB, "fence": fence, "fraction": 0.5})
+    )
     stub.on("DELETE", f"/v1/jobs/{JOB}", state("CANCELLED"))
     stub.on("GET", "/v1/nodes", {"nodes": [{"name": "n", "info": {"name": "n", "cpuMilli": 4000, "memoryMib": 1}}]})
     stub.on("GET", "/v1/nodepools", {"nodepools": [{"name": "default", "gpuModels": {"A100": 8}}]})

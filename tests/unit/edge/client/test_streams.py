@@ -66,7 +66,8 @@ def test_watch_tells_every_change_once(stub: Stub, ask: Ask) -> None:
 def test_wait_survives_the_loss_of_its_stream(stub: Stub, ask: Ask, ending: dict[str, Any]) -> None:
     stub.on(
         "GET", EVENTS,
-        Say(headers=SSE, pieces=[b": open\n\n", event(2, "STAGING")[:20]], **ending), Say(headers=SSE, pieces=[event(3, "FAILED")]),
+        Say(headers=SSE, pieces=[b": open\n\n", event(2, "STAGING")[:20]], **ending),
+        Say(headers=SSE, pieces=[event(3, "FAILED")]),
     )  # fmt: skip
     stub.on("GET", THE_JOB, detail("PENDING"), detail("RUNNING"), detail("FAILED"))
     assert ask(lambda c: c.wait(JOB)).state.phase == "FAILED"
@@ -214,7 +215,10 @@ def test_log_of_a_job_that_is_not_there(stub: Stub, ask: Ask) -> None:
 
 # ---- the parser
 
-WIRE = b": open\n\nid: 1\r\nevent: a\r\ndata: x\r\ndata:y\r\n\r\nid: 2\ndata: \xc3\xa9\n\n: still here\n\ndata: z\n\nid: 9\ndata: cut"
+WIRE = (
+    b": open\n\nid: 1\r\nevent: a\r\ndata: x\r\ndata:y\r\n\r\n"
+    b"id: 2\ndata: \xc3\xa9\n\n: still here\n\ndata: z\n\nid: 9\ndata: cut"
+)
 PARSED = [ServerEvent("1", "a", "x\ny"), ServerEvent("2", "message", "é"), ServerEvent("2", "message", "z")]
 
 

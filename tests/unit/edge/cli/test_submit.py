@@ -1,0 +1,285 @@
+"""`ares submit`: flags, files, waiting and exit codes."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ares.edge.cli.live import status
+from ares.edge.cli.wait import exit_code
+from ares.edge.client.answers import JobDetail
+from tests.unit.edge.client.stub import JOB, Say, Stub, detail, event, problem, state
+
+Ares = Callable[..., Any]
+CREATED = Say({"id": JOB, "replayed": False, "tasks": 1, "links": {}}, 201)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def taking(stub: Stub) -> Stub:
+    stub.on("POST", "/v1/jobs", CREATED)
+    return stub
+
+
+def sent(stub: Stub) -> dict[str, Any]:
+    return stub.requests("POST", "/v1/jobs")[-1].body["spec"]
+
+
+def test_flags(taking: Stub, ares: Ares, monkeypatch: pytest.MonkeyPatch, elsewhere: Path) -> None:
+    monkeypatch.setenv("HERE", "from here")
+    done = ares(
+        "submit", "--gpus", "2", "--name", "train", "--cpus", "1.5", "--memory", "4G", "--gpu-model", "A100",
+        "--priority", "high", "--time", "2h", "--grace", "10s", "--retries", "5", "--restart", "never",
+        "--effects", "unsafe", "--array", "0-9", "--env", "K=V=W", "-e", "HERE", "--label", "k=v",
+        "--selector", "zone=a", "--chdir", ".", "--lease", "60s", "--request-id", "X",
+        "--", "python", "train.py", "--epochs", "3", "-f",
+    )  # fmt: skip
+    assert (done.code, done.out, done.err) == (0, f"submitted {JOB} (train)\n", "")
+    assert taking.asked[0].body["requestId"] == "X"
+    assert sent(taking) == {
+        "command": ["python", "train.py", "--epochs", "3", "-f"], "name": "train", "priority": "HIGH",
+        "resources": {"cpuMilli": 1500, "memoryMib": 4096, "gpus": 2, "gpuModel": "A100"}, "timeLimitS": 7200.0,
+        "graceS": 10.0, "retry": {"limit": 5}, "restart": "never", "effects": "unsafe", "array": "0-9",
+        "env": {"K": "V=W", "HERE": "from here"}, "labels": {"k": "v"}, "selector": {"zone": "a"},
+        "workdir": str(elsewhere), "leaseS": 60.0,
+    }  # fmt: skip
+
+
+def test_the_command_may_follow_without_dashes(taking: Stub, ares: Ares) -> None:
+    assert ares("submit", "--gpus", "1", "echo", "--gpus", "7").code == 0
+    assert sent(taking) == {"command": ["echo", "--gpus", "7"], "resources": {"gpus": 1}}
+
+
+FILES = {
+    "job.yaml": "command: [python, train.py]\ngpus: 2\nmemory: 4G\ntime: 1h\nenv: {A: '1', B: '2'}\n",
+    "job.toml": 'command = ["python", "train.py"]\ngpus = 2\nmemory = "4G"\ntime = "1h"\nenv = {A = "1", B = "2"}\n',
+    "job.json": '{"command":["python","train.py"],"gpus":2,"memory":"4G","time":"1h","env":{"A":"1","B":"2"}}',
+    "job": "command: [python, train.py]\nresources: {gpus: 2, memoryMib: 4096}\ntimeLimitS: 3600\nenv: {A: '1', B: '2'}",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_all_kinds_mean_the_same_and_flags_override(
+    taking: Stub, ares: Ares, elsewhere: Path, name: str
+) -> None:
+    (elsewhere / name).write_text(FILES[name])
+    assert ares("submit", "-f", name, "--time", "2h", "--env", "B=3", "--cpus", "500m").code == 0
+    assert sent(taking) == {
+        "command": ["python", "train.py"], "resources": {"gpus": 2, "memoryMib": 4096, "cpuMilli": 500},
+        "timeLimitS": 7200.0, "env": {"A": "1", "B": "3"},
+    }  # fmt: skip
+
+
+def test_a_file_from_stdin(taking: Stub, ares: Ares, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (elsewhere / "in").write_text("script: |\n  set -e\n  make\n")
+    with (elsewhere / "in").open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert ares("submit", "-f", "-").code == 0
+    assert sent(taking) == {"command": ["/bin/sh", "-c", "set -e\nmake\n"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("j.yaml", "command: [x]\ngpuss: 1\n", "unknown key gpuss\nfix: did you mean gpus?"),
+        ("j.yaml", "command: [x]\ngpus: 1\ngpus: 2\n", "the key 'gpus' stands twice, line 1"),
+        ("j.yaml", "command: [x\n", "j.yaml cannot be read: while parsing a flow sequence"),
+        ("j.yaml", "- a\n- b\n", "j.yaml does not hold a job"),
+        ("j.yaml", "", "j.yaml does not hold a job"),
+        ("j.yaml", "1: x\n", "j.yaml does not hold a job"),
+        ("j.yaml", "command: !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
+        ("j.yaml", "command: [x]\nenv: {A: 1}\n", "values are text: put the value in quotes"),
+        ("j.yaml", "command: python train.py\n", "command is text, but has to be a list"),
+        ("j.toml", "command = [", "j.toml cannot be read"),
+        ("j.json", '{"command": ["x"],}', "j.json cannot be read"),
+        ("j.json", "\udc80", "j.json cannot be read"),
+    ],
+)
+def test_bad_files_are_explained(stub: Stub, ares: Ares, elsewhere: Path, name: str, text: str, says: str) -> None:
+    (elsewhere / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    done = ares("submit", "-f", name)
+    assert done.code == 1
+    assert done.err.startswith("error: This is not a valid job: ")
+    assert says in done.err
+    assert stub.asked == []
+
+
+def test_flags_are_checked_before_anything_is_sent(stub: Stub, ares: Ares) -> None:
+    done = ares("submit", "--memory", "4096", "--", "true")
+    assert done.err.splitlines() == [
+        "error: This is not a valid job: memory 4096 has no unit",
+        "fix: write 4096M for mebibytes or 4096G for gibibytes",
+    ]
+    assert ares("submit", "--gpus", "-1", "--", "true").code == 1
+    assert ares("submit").err.splitlines()[1] == "fix: write it after --, or as command: [...] in the file"
+    assert stub.asked == []
+
+
+def test_a_local_file_gets_a_hint_unless_the_directory_is_given(taking: Stub, ares: Ares, elsewhere: Path) -> None:
+    (elsewhere / "train.py").touch()
+    assert ares("submit", "--", "python", "train.py").err == (
+        "hint: train.py is a file here, but jobs start in a private directory; add --chdir . to start in this one\n"
+    )
+    assert ares("submit", "-C", ".", "--", "python", "train.py").err == ""
+    assert ares("submit", "--", "python", "other.py").err == ""
+
+
+def test_a_repeated_request_says_so(stub: Stub, ares: Ares) -> None:
+    stub.on("POST", "/v1/jobs", {"id": JOB, "replayed": True, "tasks": 10})
+    assert ares("submit", "--request-id", "X", "--", "true").out == (
+        f"already submitted as {JOB} (job) with 10 tasks: this request id was used before\n"
+    )
+
+
+def test_a_conflict_is_passed_on(stub: Stub, ares: Ares) -> None:
+    stub.on("POST", "/v1/jobs", problem(409, "request-conflict", "used with another payload", "use a new id"))
+    done = ares("submit", "--request-id", "X", "--", "true")
+    assert (done.code, done.err.splitlines()[1]) == (1, "fix: use a new id")
+
+
+def test_output_for_programs(taking: Stub, ares: Ares) -> None:
+    assert ares("submit", "-o", "name", "--", "true").out == f"{JOB}\n"
+    assert json.loads(ares("submit", "-o", "json", "--", "true").out)["id"] == JOB
+
+
+# ---- waiting
+
+
+def test_wait_exits_as_the_job_did(taking: Stub, ares: Ares) -> None:
+    looked = threading.Event()
+
+    def pieces() -> Any:
+        assert looked.wait(20)
+        yield event(2, "FAILED", "failed")
+
+    taking.on("GET", "/v1/events", Say(pieces=pieces()))
+    failed = detail("FAILED", exit={"code": 7, "failure": "exit"}, reason="exit 7")
+    taking.on("GET", f"/v1/jobs/{JOB}", Say(detail("PENDING"), before=looked.set), failed)
+    done = ares("submit", "--wait", "--", "sh", "-c", "exit 7")
+    assert (done.code, done.out) == (7, "")
+    assert done.err.splitlines() == [f"submitted {JOB} (job)", f"{JOB} (train) FAILED: exit 7"]
+
+
+def test_follow_prints_the_jobs_bytes_alone(taking: Stub, ares: Ares) -> None:
+    headers = {"x-ares-attempt": "1", "x-ares-log-offset": "0"}
+    taking.on("GET", f"/v1/jobs/{JOB}/logs", Say(headers=headers, pieces=[b"one\n", b"\x1b[2Jtwo"]))
+    taking.on("GET", f"/v1/jobs/{JOB}", detail("SUCCEEDED", attempt=1))
+    done = ares("submit", "--follow", "--", "x")
+    assert (done.code, done.out) == (0, "one\n\x1b[2Jtwo")
+
+
+CODES = [
+    (0, "SUCCEEDED", {"code": 0}),
+    (3, "FAILED", {"code": 3, "failure": "exit"}),
+    (137, "FAILED", {"signal": "SIGKILL", "failure": "signal"}),
+    (143, "FAILED", {"signal": "TERM", "failure": "signal"}),
+    (128, "FAILED", {"signal": "SIGNONSENSE", "failure": "signal"}),
+    (137, "FAILED", {"signal": "SIGKILL", "failure": "oom"}),
+    (124, "FAILED", {"signal": "SIGTERM", "failure": "time-limit"}),
+    (125, "FAILED", {"failure": "staging"}),
+    (120, "FAILED", {"failure": "node-lost"}),
+    (1, "FAILED", {"code": 0, "failure": "exit"}),
+    (1, "FAILED", None),
+    (121, "CANCELLED", {"signal": "SIGTERM"}),
+    (121, "CANCELLED", None),
+    (122, "UNKNOWN", None),
+]
+
+
+@pytest.mark.parametrize(("code", "phase", "ending"), CODES)
+def test_exit_codes(code: int, phase: str, ending: dict[str, Any] | None) -> None:
+    assert exit_code(msgspec.convert(detail(phase, exit=ending), JobDetail)) == code
+
+
+def test_wait_for_several(stub: Stub, ares: Ares) -> None:
+    other = "f" * 16
+    stub.on("GET", f"/v1/jobs/{JOB}", detail("SUCCEEDED"))
+    stub.on("GET", f"/v1/jobs/{other}", detail("CANCELLED", id=other, name="other", reason="enough"))
+    done = ares("wait", JOB, other)
+    assert done.code == 121
+    assert done.err.splitlines() == [f"{JOB} (train) SUCCEEDED", f"{other} (other) CANCELLED: enough"]
+
+
+def test_wait_gives_up(stub: Stub, ares: Ares) -> None:
+    stub.on("GET", f"/v1/jobs/{JOB}", detail("RUNNING"))
+    done = ares("wait", "--timeout", "0", JOB)
+    assert done.code == 123
+    assert done.err.startswith(f"error: The job did not end in the time given: {JOB} is RUNNING")
+
+
+# ---- ids
+
+
+def test_beginnings_of_ids(stub: Stub, ares: Ares) -> None:
+    stub.on("DELETE", f"/v1/jobs/{JOB}", state("CANCELLED"))
+    stub.on("GET", "/v1/jobs/resolve", {"ids": [JOB]})
+    assert ares("cancel", "0123AB", "--reason", "enough").out == f"{JOB} (train) CANCELLED\n"
+    assert stub.asked[0].query == {"prefix": "0123ab"}
+    stub.on("GET", "/v1/jobs/resolve", {"ids": []})
+    assert ares("cancel", "zz").err.splitlines() == [
+        "error: There is no such thing: no job's id begins with 'zz'",
+        "fix: `ares jobs` lists the jobs",
+    ]
+    stub.on("GET", "/v1/jobs/resolve", {"ids": ["aa1", "aa2"]})
+    done = ares("cancel", "aa")
+    assert done.code == 1
+    assert done.err.splitlines()[0] == "error: The beginning of a job id fits several jobs: 'aa' fits aa1, aa2"
+    assert len(stub.requests("DELETE", f"/v1/jobs/{JOB}")) == 1
+
+
+def test_nothing_is_cancelled_unless_all_names_are_clear(stub: Stub, ares: Ares) -> None:
+    stub.on("DELETE", f"/v1/jobs/{JOB}", state("CANCELLED"))
+    stub.on("GET", "/v1/jobs/resolve", {"ids": ["aa1", "aa2"]})
+    assert ares("cancel", JOB, "aa").code == 1
+    assert stub.requests("DELETE", f"/v1/jobs/{JOB}") == []
+
+
+def test_full_ids_are_not_looked_up(stub: Stub, ares: Ares) -> None:
+    task = f"{JOB}_12"
+    stub.on("POST", f"/v1/jobs/{task}/retry", state("PENDING", id="f" * 16))
+    assert ares("retry", task).out == f"submitted {'f' * 16} (train), again after {task}\n"
+    assert [asked.path for asked in stub.asked] == [f"/v1/jobs/{task}/retry"]
+
+
+def test_events_of_a_job_and_of_all(stub: Stub, ares: Ares) -> None:
+    entry = {"job": JOB, "tenant": "t", "seq": 1, "kind": "submitted", "phase": "PENDING", "at": 1000.0, "by": "tok"}
+    stub.on("GET", f"/v1/jobs/{JOB}/events", {"events": [entry]})
+    assert ares("events", JOB).out.splitlines()[1].split()[2:] == ["submitted", "PENDING", "-", "-", "tok", "-"]
+    assert json.loads(ares("events", JOB, "-o", "json").out) == {"events": [entry]}
+    refused = problem(400, "bad-cursor", "gone")
+    stub.on("GET", "/v1/events", Say(pieces=[event(1, "RUNNING", cursor="7-1")]), refused)
+    done = ares("events", "-f", "--after", "0", "-o", "json")
+    assert json.loads(done.out)["cursor"] == "7-1"
+    assert [asked.headers["last-event-id"] for asked in stub.requests("GET", "/v1/events")] == ["0", "7-1"]
+
+
+# ---- the live line
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"phase": "PENDING", "queuePosition": 3, "reason": "needs 8 GPUs"}, "train PENDING for 1h (position 3) - needs 8 GPUs"),
+        ({"phase": "RETRYING", "retryAt": 4612.0}, "train RETRYING for 1h - next try in 12s"),
+        ({"phase": "RUNNING", "arrayCounts": {"RUNNING": 1, "PENDING": 2, "FAILED": 0}}, "train 1 RUNNING, 2 PENDING"),
+        (
+            {
+                "phase": "RUNNING", "startedAt": 4480.0,
+                "placements": [{"node": "n", "incarnation": 1, "cpuMilli": 1, "memoryMib": 1}],
+                "progress": {"job": JOB, "fence": {}, "fraction": 0.4, "message": "epoch\x1b 4"},
+            },
+            "train RUNNING on n for 2m - 40% epoch\\x1b 4",
+        ),
+    ],
+)  # fmt: skip
+def test_status_line(fields: dict[str, Any], words: str) -> None:
+    assert status(msgspec.convert(detail(**fields), JobDetail), 4600.0) == words
