@@ -73,7 +73,7 @@ class Cgroups:
     def slot(self, index: int) -> SlotGroup:
         folders = {controller: base / f"slot-{index}" for controller, base in self._bases.items()}
         for folder in folders.values():
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         paths: dict[str, tuple[str, ...]] = {
             "join": tuple(f"{f}/{self.layout.join}" for f in dict.fromkeys(folders.values()))
         }
@@ -81,12 +81,11 @@ class Cgroups:
             file = folders.get(controller, Path("/nonexistent")) / name
             if file.exists():
                 paths[kind] = (*paths.get(kind, ()), str(file))
-        roots = {str(path) for path in (*folders.values(), *self._bases.values())}
-        return SlotGroup(paths=paths, folders=tuple(sorted(roots)))
+        return SlotGroup(paths=paths, folders=tuple(str(folder) for folder in dict.fromkeys(folders.values())))
 
-    def discard(self, index: int) -> None:
-        for base in self._bases.values():
-            _remove(base / f"slot-{index}")
+    def folders(self) -> tuple[str, ...]:
+        """What is to be removed when the agent is gone, besides the slots' own."""
+        return tuple(str(base) for base in dict.fromkeys(self._bases.values()))
 
     def remove_leftovers(self) -> None:
         """Ends what an earlier incarnation left in these groups, and makes them anew."""

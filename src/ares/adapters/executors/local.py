@@ -138,7 +138,7 @@ class LocalExecutor:
     def _popen_warden(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         python = [sys.executable, "-I", "-S", "-X", "utf8", str(_WARDEN)]
         return subprocess.Popen(
-            [*python, str(theirs.fileno()), self._contain],
+            [*python, str(theirs.fileno()), self._contain, *(self._cgroups.folders() if self._cgroups else ())],
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

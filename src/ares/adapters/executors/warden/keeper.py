@@ -27,13 +27,13 @@ _TIDY_PAUSE_S = 0.01
 
 
 class Warden:
-    def __init__(self, agent: socket.socket, namespaced: bool) -> None:
+    def __init__(self, agent: socket.socket, namespaced: bool, cgroups: Sequence[str]) -> None:
         self._agent = agent
         self._namespaced = namespaced
         self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if namespaced else -1
         self._signals = kernel.signal_fd([signal.SIGCHLD])
         self._slots: set[int] = set()
-        self._cgroups: dict[str, None] = {}
+        self._cgroups = dict.fromkeys(cgroups)
 
     def serve(self) -> None:
         poll = select.poll()
@@ -186,7 +186,7 @@ def main() -> None:
     namespaced = sys.argv[2] == "best" and can_contain()
     if not namespaced:
         kernel.adopt_orphans()
-    warden = Warden(agent, namespaced)
+    warden = Warden(agent, namespaced, sys.argv[3:])
     try:
         agent.send(b"pid-namespace" if namespaced else b"none")
         warden.serve()
