@@ -32,8 +32,16 @@ def prefix_end(prefix: str) -> str | None:
 
 
 def check_key(key: str) -> None:
-    if not key or "\0" in key:
-        raise StoreError(f"key {key!r} is refused: a key has at least one character and no NUL character")
+    if not key or "\0" in key or not (key.isascii() or _is_text(key)):
+        raise StoreError(f"key {key!r} is refused: a key is UTF-8 text of at least one character, without NUL")
+
+
+def _is_text(key: str) -> bool:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_txn(compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]) -> int:

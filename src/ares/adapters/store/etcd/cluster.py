@@ -15,6 +15,7 @@ from grpc import ChannelConnectivity, StatusCode
 
 from ares.adapters.store.etcd.pb import rpc_pb2
 from ares.adapters.store.etcd.version import check_version
+from ares.ports.clock import Clock
 from ares.ports.store import StoreError, StoreUnavailable
 
 _T = TypeVar("_T")
@@ -49,6 +50,8 @@ _REFUSED_CODES = frozenset(
     }
 )
 _NO_LEADER = "etcdserver: no leader"
+# Between two tries of a read, so that members that refuse at once are not asked in a tight loop.
+_PAUSE_S = 0.05
 
 
 class Member:
@@ -95,24 +98,30 @@ class Member:
 
 
 class Cluster:
-    def __init__(self, endpoints: Sequence[str], *, connect_s: float) -> None:
+    def __init__(self, endpoints: Sequence[str], clock: Clock, *, connect_s: float) -> None:
+        self._clock = clock
         self._members = [Member(endpoint) for endpoint in endpoints]
         self._current = 0
         self._connect_s = connect_s
-        self._connecting = asyncio.Lock()
+        self._connecting: asyncio.Task[Member] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self.closed = False
 
     async def ready(self) -> Member:
         """A member that can be sent to, now."""
+        if self.closed:
+            raise StoreUnavailable("the store was closed")
         member = self._members[self._current]
-        if member.usable() and not self.closed:
+        if member.usable():
             return member
-        async with self._connecting:
-            if self.closed:
-                raise StoreUnavailable("the store was closed")
-            member = self._members[self._current]
-            return member if member.usable() else await self._first_to_connect()
+        # All who wait share one attempt, and none of them ends it for the others.
+        connecting = self._connecting
+        if connecting is None or connecting.done():
+            connecting = self._connecting = asyncio.get_running_loop().create_task(self._first_to_connect())
+        await asyncio.wait([connecting])
+        if self.closed:
+            raise StoreUnavailable("the store was closed")
+        return connecting.result()
 
     def avoid(self, member: Member, error: grpc.aio.AioRpcError) -> None:
         """The next request goes to another member. One that did not answer needs a new connection to be used again."""
@@ -143,10 +152,19 @@ class Cluster:
                             raise refused from error
                         last = f"{member.endpoint}: {describe(error)}"
                         self.avoid(member, error)
+                        await self._clock.sleep(_PAUSE_S)
+                    except asyncio.CancelledError:
+                        if self.closed:
+                            # Closing a channel cancels the calls on it.
+                            raise StoreUnavailable("the store was closed") from None
+                        raise
         raise StoreUnavailable(f"etcd gave no answer within {deadline_s:g} s ({last or 'no error'}): {self._advice()}")
 
     async def close(self) -> None:
         self.closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
         for member in self._members:
             await member.channel.close()
         if self._closing:
@@ -162,7 +180,8 @@ class Cluster:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=list(tasks).index):
                     error = task.exception()
-                    if error is None:
+                    # One that was given up in the meantime is not chosen.
+                    if error is None and tasks[task] in self._members:
                         self._current = self._members.index(tasks[task])
                         return tasks[task]
                     if isinstance(error, StoreError):
@@ -171,7 +190,7 @@ class Cluster:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await asyncio.gather(*tasks, return_exceptions=True)
         raise StoreUnavailable(f"etcd cannot be reached ({'; '.join(refused)}): {self._advice()}")
 
     def _advice(self) -> str:
@@ -193,7 +212,7 @@ def describe(error: grpc.aio.AioRpcError) -> str:
     return f"{error.code().name}: {error.details()}"
 
 
-def _why(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
+def _why(error: BaseException | None) -> str:
+    if error is None or isinstance(error, TimeoutError):
         return "no connection in time"
     return describe(error) if isinstance(error, grpc.aio.AioRpcError) else str(error)

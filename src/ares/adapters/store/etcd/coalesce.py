@@ -118,7 +118,7 @@ class Coalescer:
         passed_claims = Claims()
         for _ in range(min(len(self._queue), _LOOK_AHEAD)):
             waiting = self._queue.popleft()
-            fits = size + waiting.size <= _BYTES_PER_REQUEST and not (waiting.alone and batch)
+            fits = not batch or (size + waiting.size <= _BYTES_PER_REQUEST and not waiting.alone)
             if not fits or self._held.clash(waiting) or (passed and passed_claims.clash(waiting)):
                 passed.append(waiting)
                 passed_claims.add(waiting)

@@ -41,7 +41,7 @@ class EtcdStore:
 
     def __init__(self, endpoints: Sequence[str], clock: Clock, *, txn_s: float = _TXN_S) -> None:
         self.endpoints = tuple(endpoints)
-        self._cluster = Cluster(endpoints, connect_s=_CONNECT_S)
+        self._cluster = Cluster(endpoints, clock, connect_s=_CONNECT_S)
         self._clock = clock
         self._txn_s = txn_s
         self._coalescer = Coalescer(self._send)

@@ -82,9 +82,8 @@ class SqliteStore:
         try:
             row = reader.execute(_GET, (key,)).fetchone()
         except apsw.Error as error:
-            raise self._read_failed(error) from error
-        finally:
-            self._readers.append(reader)
+            raise self._read_failed(reader, error) from error
+        self._give_back(reader)
         return None if row is None else _kv(row)
 
     async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
@@ -98,23 +97,26 @@ class SqliteStore:
             # One read transaction: the rows and the revision are of one moment.
             reader.execute("BEGIN")
             revision = read_revision(reader)
-            rows = reader.execute(_RANGE, bounds)
+            rows = iter(reader.execute(_RANGE, bounds))
             while step := list(islice(rows, _ROWS_PER_STEP)):
                 found.extend(map(_kv, step))
-                if len(step) == _ROWS_PER_STEP:
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            reader.execute("COMMIT")
         except apsw.Error as error:
-            raise self._read_failed(error) from error
-        finally:
-            self._give_back(reader)
+            raise self._read_failed(reader, error) from error
+        except BaseException:
+            # Given back half way it would show a later reader this moment again.
+            reader.close(force=True)
+            raise
+        self._give_back(reader)
         more = 0 < limit < len(found)
         return Page(tuple(found[:limit] if more else found), revision, more)
 
     async def txn(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> Committed | Unknown:
-        check_txn(compares, then, otherwise)
-        return cast("Committed | Unknown", await self._write(Txn(compares, then, otherwise)))
+        size = check_txn(compares, then, otherwise)
+        return cast("Committed | Unknown", await self._write(Txn(compares, then, otherwise), size))
 
     async def revision(self) -> int:
         self._enter()
@@ -160,10 +162,10 @@ class SqliteStore:
         if self._closed:
             raise StoreUnavailable("the store was closed")
 
-    def _write(self, work: Txn | Grant | Revoke) -> "asyncio.Future[Committed | Unknown | int]":
+    def _write(self, work: Txn | Grant | Revoke, size: int = 0) -> "asyncio.Future[Committed | Unknown | int]":
         self._enter()
         future: asyncio.Future[Committed | Unknown | int] = self._loop.create_future()
-        self._writer.put(Request(work, future))
+        self._writer.put(Request(work, future, size))
         return future
 
     def _deliver(self, delivery: Delivery) -> None:
@@ -193,7 +195,7 @@ class SqliteStore:
     def _look_after_writer(self) -> None:
         since = self._writer.busy_since
         if since is not None and monotonic() - since > _DEADLINE_S:
-            why = f"the store's disk has not finished a commit for {_DEADLINE_S:g} s; this process must restart"
+            why = f"the store's disk has not finished a commit for {_DEADLINE_S:g} s; restart this process"
             under_way, waiting = self._writer.current, self._writer.drain()
             unclear: list[Unknown | StoreError] = [Unknown(why)] * len(under_way)
             refused: list[Unknown | StoreError] = [StoreUnavailable(why)] * len(waiting)
@@ -212,15 +214,14 @@ class SqliteStore:
         return self._readers.pop() if self._readers else open_reader(self.path)
 
     def _give_back(self, reader: Connection) -> None:
-        if reader.in_transaction:
-            reader.execute("COMMIT")
         if self._closed:
             reader.close()
         else:
             self._readers.append(reader)
 
-    def _read_failed(self, error: apsw.Error) -> StoreUnavailable:
-        self._break(f"the store's disk failed while reading ({error}); this process must restart and check the disk")
+    def _read_failed(self, reader: Connection, error: apsw.Error) -> StoreUnavailable:
+        reader.close(force=True)
+        self._break(f"the store's disk failed while reading ({error}); check the disk and restart this process")
         return StoreUnavailable(str(self._broken))
 
 

@@ -3,6 +3,7 @@
 import threading
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 
@@ -16,6 +17,7 @@ from ares.ports.store import Change, Committed, StoreError, StoreUnavailable, Un
 
 # More in one commit would only make the first caller wait longer.
 _TXNS_PER_COMMIT = 2_000
+_BYTES_PER_COMMIT = 16_000_000
 _CHECKPOINT_PAGES = 4_000
 _CHECKPOINT_PAGES_MUST = 8 * _CHECKPOINT_PAGES
 
@@ -34,6 +36,7 @@ Answer = Committed | Unknown | int | StoreError
 class Request(Struct, eq=False):
     work: Txn | Grant | Revoke
     future: "Future[Committed | Unknown | int]"
+    size: int = 0
 
 
 class Delivery(Struct, eq=False):
@@ -78,7 +81,13 @@ class Writer:
 
     def drain(self) -> list[Request]:
         """Takes back what has not been begun."""
-        return [request for request in self._take(0) if request is not None]
+        taken: list[Request] = []
+        with suppress(Empty):
+            while True:
+                request = self._queue.get_nowait()
+                if request is not None:
+                    taken.append(request)
+        return taken
 
     def stop(self) -> None:
         """After what is queued; `join` waits for it."""
@@ -88,28 +97,33 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        last = False
-        while not last:
-            taken = [self._queue.get(), *self._take(_TXNS_PER_COMMIT)]
-            last = None in taken
-            requests = [request for request in taken if request is not None]
-            if requests:
-                self.current, self.busy_since = requests, monotonic()
-                delivery = self._commit(requests)
-                self.current, self.busy_since = (), None
-                self._loop.call_soon_threadsafe(self._deliver, delivery)
-            if not self._broken:
-                self._checkpoint()
+        going_on = True
+        # RuntimeError: the event loop is closed, so nobody waits for an answer any more.
+        with suppress(RuntimeError):
+            while going_on:
+                requests, going_on = self._take()
+                if requests:
+                    self.current, self.busy_since = requests, monotonic()
+                    delivery = self._commit(requests)
+                    self.current, self.busy_since = (), None
+                    self._loop.call_soon_threadsafe(self._deliver, delivery)
+                if not self._broken:
+                    self._checkpoint()
         self._connection.close()
 
-    def _take(self, most: int) -> list[Request | None]:
-        taken: list[Request | None] = []
-        try:
-            while not most or len(taken) < most:
-                taken.append(self._queue.get_nowait())
-        except Empty:
-            pass
-        return taken
+    def _take(self) -> tuple[list[Request], bool]:
+        """Waits for one request, then takes all there are; False when the last one was taken."""
+        taken: list[Request] = []
+        size = 0
+        request = self._queue.get()
+        with suppress(Empty):
+            while request is not None:
+                taken.append(request)
+                size += request.size
+                if len(taken) == _TXNS_PER_COMMIT or size > _BYTES_PER_COMMIT:
+                    break
+                request = self._queue.get_nowait()
+        return taken, request is not None
 
     def _commit(self, requests: list[Request]) -> Delivery:
         """One BEGIN, each transaction with its own compares and revision, one COMMIT: one fsync."""
@@ -122,12 +136,15 @@ class Writer:
             committing = True
             self._connection.execute("COMMIT")
         except apsw.FullError as full:
-            return self._disk_full(requests, full)
+            # The commit mark was not written whole, so this is a refusal and not an unknown outcome.
+            return self._undo(requests, f"the store's disk is full ({full}); nothing was written: free some space")
         except apsw.Error as error:
             # Never tried again: after a failed fsync the kernel may have dropped the pages for good.
             self._broken = f"the store's disk failed ({error}); check the disk and restart this process"
             answer: Answer = Unknown(self._broken) if committing else StoreUnavailable(self._broken)
             return Delivery(requests, [answer] * len(requests), broken=self._broken)
+        except Exception as error:  # Whatever it is, callers must not wait for ever.
+            return self._undo(requests, f"the store could not evaluate a batch of transactions: {error!r}")
         self._revision = delivery.revision
         return delivery
 
@@ -161,11 +178,10 @@ class Writer:
         self._connection.execute("DELETE FROM lease WHERE id = ?", (work.lease,))
         return work.lease, remove_keys(batch, batch.of_lease(work.lease), revision + 1)
 
-    def _disk_full(self, requests: list[Request], full: apsw.FullError) -> Delivery:
-        # The commit mark was not written whole, so this is a refusal and not an unknown outcome.
+    def _undo(self, requests: list[Request], why: str) -> Delivery:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
-        return self._refuse(requests, f"the store's disk is full ({full}); nothing was written: free some space")
+        return self._refuse(requests, why)
 
     def _refuse(self, requests: list[Request], why: str) -> Delivery:
         refused: Answer = StoreUnavailable(why)

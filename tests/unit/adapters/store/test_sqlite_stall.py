@@ -1,0 +1,53 @@
+"""A disk that hangs: callers get an answer, and the store is not used any more."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from ares.adapters.store.sqlite import SqliteStore, writer
+from ares.adapters.store.sqlite import store as module
+from ares.ports.store import Committed, Put, StoreUnavailable, Unknown
+from tests.unit.adapters.store.virtual import VirtualClock
+
+
+async def test_a_commit_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_DEADLINE_S", 0.2)
+    hangs, goes_on = threading.Event(), threading.Event()
+    commit = writer.Writer._commit
+
+    def slow(self: writer.Writer, requests: list[writer.Request]) -> writer.Delivery:
+        hangs.set()
+        goes_on.wait(30)
+        return commit(self, requests)
+
+    store = await SqliteStore.open(str(tmp_path / "store.db"), VirtualClock())
+    assert isinstance(await store.txn([], [Put("/good", b"")]), Committed)
+    monkeypatch.setattr(writer.Writer, "_commit", slow)
+    under_way = asyncio.create_task(store.txn([], [Put("/hangs", b"")]))
+    async with asyncio.timeout(30):
+        await asyncio.to_thread(hangs.wait)
+        waiting = asyncio.create_task(store.txn([], [Put("/waits", b"")]))
+        outcome = await under_way
+    assert isinstance(outcome, Unknown)
+    assert "restart" in outcome.why
+    # Not begun, taken back: that is certain.
+    with pytest.raises(StoreUnavailable, match="has not finished a commit"):
+        await waiting
+    with pytest.raises(StoreUnavailable, match="has not finished a commit"):
+        await store.get("/good")
+    goes_on.set()
+    await store.close()
+    store = await SqliteStore.open(str(tmp_path / "store.db"), VirtualClock())
+    assert await store.get("/waits") is None
+    await store.close()
+
+
+async def test_a_bug_in_one_batch_refuses_it_and_nothing_else(tmp_path: Path) -> None:
+    store = await SqliteStore.open(str(tmp_path / "store.db"), VirtualClock())
+    with pytest.raises(StoreUnavailable, match="could not evaluate"):
+        await store.txn([], [Put("/a", "not bytes")])  # pyright: ignore[reportArgumentType]
+    assert isinstance(await store.txn([], [Put("/b", b"")]), Committed)
+    assert [kv.key for kv in (await store.range("/")).kvs] == ["/b"]
+    await store.close()
