@@ -55,19 +55,24 @@ class ScriptedAgent:
     async def connect(
         self, sessions: Sessions, *, fresh: bool = False, alive: tuple[AttemptRef, ...] = (), renewing: bool = True
     ) -> None:
-        """Opens a session on top of any that is still open; `fresh` is a restarted agent's."""
+        """Opens a session instead of the one that is open; `fresh` is a restarted agent's."""
+        await self.drop()
         if fresh:
             self.incarnation = 0
-        await self.drop()
+        self.open(sessions, Hello(info=self.info, incarnation=self.incarnation, alive=alive), renewing=renewing)
+        await settle()
+
+    def open(self, sessions: Sessions, *first: AgentMessage, renewing: bool = True) -> None:
+        """Begins a session with these messages, without waiting for the answer."""
         self.received = []
+        self.refused = None
         self._out = asyncio.Queue()
-        self.send(Hello(info=self.info, incarnation=self.incarnation, alive=alive))
+        self.send(*first)
         who = Principal(token_id=f"node-{self.info.name}", tenant="system", role="node", node=self.info.name)
         stream = sessions.serve(who, self._frames(self._out))
         self._tasks.append(asyncio.create_task(self._receive(stream)))
         if renewing:
             self._tasks.append(asyncio.create_task(self._renew()))
-        await settle()
 
     @staticmethod
     async def _frames(out: "asyncio.Queue[AgentFrame | None]") -> AsyncIterator[AgentFrame]:

@@ -11,7 +11,6 @@ commit is judged by `tests.audit` as it happens.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,7 +25,19 @@ from ares.core.schedule.profile import Profile
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
 from ares.model.state import JobState
-from ares.ports.store import KV, Change, Changes, Committed, Compacted, Compare, Page, Store, StoreUnavailable, Unknown
+from ares.ports.store import (
+    KV,
+    Change,
+    Changes,
+    Committed,
+    Compacted,
+    Compare,
+    Op,
+    Page,
+    Store,
+    StoreUnavailable,
+    Unknown,
+)
 from ares.services.arrays import Arrays
 from ares.services.cursors import Cursors
 from ares.services.enrolment import Enrolment
@@ -108,7 +119,9 @@ class Wire:
         self._enter()
         return await self._store.range(prefix, after=after, limit=limit, min_mod_revision=min_mod_revision)
 
-    async def txn(self, compares: Sequence[Any], then: Sequence[Any], otherwise: Sequence[Any] = ()) -> Committed | Unknown:
+    async def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> Committed | Unknown:
         self._enter()
         self.txns += 1
         return await self._store.txn(compares, then, otherwise)
@@ -166,7 +179,7 @@ class Replica:
         self.sessions = Sessions(
             view=self.view,
             enrolment=Enrolment(store, clock, name),
-            reports=Reports(self.view, self.transitions, self.telemetry),
+            reports=Reports(self.transitions, self.telemetry),
             progress=self.progress,
             tokens=self.tokens,
             logs=world.logs,
@@ -304,15 +317,16 @@ class World:
 
     # ---- nodes
 
-    async def agent(self, name: str = "n1", *, replica: Replica | None = None, **changes: Any) -> ScriptedAgent:
+    async def agent(
+        self, name: str = "n1", *, replica: Replica | None = None, renewing: bool = True, **changes: Any
+    ) -> ScriptedAgent:
         """A new agent, connected and renewing."""
         agent = ScriptedAgent(self.clock, name, **changes)
         self.agents.append(agent)
-        await agent.connect((replica or self.one).sessions)
+        await agent.connect((replica or self.one).sessions, renewing=renewing)
         return agent
 
-    @contextlib.asynccontextmanager
-    async def running(self, *, replica: Replica | None = None, **changes: Any) -> AsyncIterator[tuple[ScriptedAgent, str]]:
+    async def running(self, *, replica: Replica | None = None, **changes: Any) -> tuple[ScriptedAgent, str]:
         """An agent on node n1 with one job that runs on it."""
         agent = await self.agent("n1", replica=replica)
         job = await self.submit(**changes)
@@ -320,4 +334,4 @@ class World:
         agent.started(agent.starts[job])
         await settle()
         assert self.state(job).phase == "RUNNING"
-        yield agent, job
+        return agent, job

@@ -85,7 +85,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     planner = Planner(view, clock)
     transitions = Transitions(store, view, clock, rng, telemetry, epoch)
     submit = Submit(store, view, clock, rng, telemetry, epoch, config.limits.jobs_max)
-    reports = Reports(view, transitions, telemetry)
+    reports = Reports(transitions, telemetry)
     progress = ProgressBoard(store, view, clock)
     enrolment = Enrolment(store, clock, replica)
     leader = Leader(

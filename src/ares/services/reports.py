@@ -8,10 +8,11 @@ import msgspec
 from ares.core.run.inputs import Exit, Input, LeaseLost, Release
 from ares.core.run.inputs import Start as Begin
 from ares.model.link import AttemptRef, Exited, Fenced, Started
-from ares.model.state import JobState
 from ares.ports.telemetry import Telemetry
 from ares.services.transitions import Change, Transitions, Written
-from ares.services.view import View
+
+# Agents send at most half of this.
+_VALUE_BYTES_MAX = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,7 @@ class Report:
 class Reports:
     """`commit` returns when every report is durable or refused as stale: then it may be acknowledged."""
 
-    def __init__(self, view: View, transitions: Transitions, telemetry: Telemetry) -> None:
-        self._view = view
+    def __init__(self, transitions: Transitions, telemetry: Telemetry) -> None:
         self._transitions = transitions
         self._telemetry = telemetry
 
@@ -46,26 +46,37 @@ class Reports:
         for report in reports:
             by_job.setdefault(report.ref.job, []).append(report)
         changes = [
-            Change(job, said[0].ref.tenant, tuple(self._input(report) for report in said))
+            Change(job, said[0].ref.tenant, tuple(what for report in said for what in _inputs(report)))
             for job, said in by_job.items()
         ]
         for outcome in await self._transitions.apply(changes):
             if isinstance(outcome, Written) and outcome.state.phase != outcome.before.phase:
                 self._telemetry.count("ares_attempts_total", 1, outcome.state.phase)
 
-    def _input(self, report: Report) -> Input:
-        entry = self._view.entries.get(report.ref.job)
-        lingering = entry is not None and _revoked(entry.state, report.ref)
-        match report.message:
-            case Started(ref=ref, rank=rank, at=at):
-                return Begin(fence=ref.fence, rank=rank, at=at)
-            case Exited(ref=ref) | Fenced(ref=ref) if lingering:
-                return Release(fence=ref.fence)
-            case Exited(ref=ref, rank=rank, exit=ended, value=value):
-                return Exit(fence=ref.fence, exit=ended, rank=rank, value=msgspec.json.decode(value) if value else None)
-            case Fenced(ref=ref, reason=reason):
-                return LeaseLost(fence=ref.fence, reason=reason)
+
+def _inputs(report: Report) -> tuple[Input, ...]:
+    """An end counts for a current attempt and releases a cancelled one. Which of the two it is, is decided
+    where it is written: a cancel may have landed that this replica has not seen."""
+    match report.message:
+        case Started(ref=ref, rank=rank, at=at):
+            return (Begin(fence=ref.fence, rank=rank, at=at),)
+        case Exited(ref=ref) as exited:
+            return (_exit(exited), Release(fence=ref.fence))
+        case Fenced(ref=ref, reason=reason):
+            return (LeaseLost(fence=ref.fence, reason=reason), Release(fence=ref.fence))
 
 
-def _revoked(state: JobState, ref: AttemptRef) -> bool:
-    return state.lingering and ref.fence < state.fence
+def _exit(report: Exited) -> Exit:
+    """A result that cannot be kept fails the attempt: calling it a success would lose it silently."""
+    value, trouble = None, ""
+    if len(report.value) > _VALUE_BYTES_MAX:
+        trouble = f"the result takes {len(report.value):,} bytes, at most {_VALUE_BYTES_MAX:,} are kept"
+    elif report.value:
+        try:
+            value = msgspec.json.decode(report.value)
+        except (ValueError, RecursionError) as error:
+            trouble = f"the result is not JSON: {error}"
+    ended = report.exit
+    if trouble and ended.failure is None:
+        ended = msgspec.structs.replace(ended, failure="exit", message=trouble)
+    return Exit(fence=report.ref.fence, exit=ended, rank=report.rank, value=value)

@@ -14,7 +14,10 @@ class Session:
         self.node = node
         self.incarnation = incarnation
         self.lease_revision = lease_revision
-        self.offered: set[AttemptRef] = set()
+        # What the agent may hold: offered in this session, or alive when it began.
+        self.held: set[AttemptRef] = set()
+        # What was told to end, or has reported its end: it needs no further command.
+        self.ending: set[AttemptRef] = set()
         self.reports: list[Report] = []
         self.report_ready = asyncio.Event()
         self.renewals: list[Renew] = []
@@ -35,8 +38,17 @@ class Session:
         self.closed_why = self.closed_why or why
         self._wake.set()
 
+    def take(self, report: Report) -> None:
+        """Queues a report to be committed."""
+        self.reports.append(report)
+        if report.final:
+            self.ending.add(report.ref)
+        self.report_ready.set()
+
     def acknowledge(self, settled: Sequence[Report]) -> None:
-        self.offered.difference_update(report.ref for report in settled if report.final)
+        over = [report.ref for report in settled if report.final]
+        self.held.difference_update(over)
+        self.ending.difference_update(over)
         numbers = tuple(report.number for report in settled if report.number is not None)
         if numbers:
             self.send(Ack(numbers=numbers))

@@ -1,12 +1,11 @@
 """The control plane's end of agents' streams: registration, renewals, commands and reports.
 
 Commands are derived from the view, never remembered: whatever is bound to a node's incarnation and
-was not offered in this session is offered; whatever was offered and lost its fence is stopped.
+is not held in this session is offered; whatever is held and lost its fence is stopped.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 
 import structlog
 
@@ -89,11 +88,16 @@ class Sessions:
         if hello.info.name != who.node:
             raise SessionRefused(f"this credential is for node {who.node!r}, not {hello.info.name!r}")
         enrolled = await self._enrolment.enrol(hello)
+        # What the agent holds was granted before now: a view that lags would disown it.
+        await self._view.reach(enrolled.lease_revision)
         session = self._open(enrolled, hello)
         tasks = [
-            asyncio.create_task(self._read(session, first.messages[1:], frames)),
-            asyncio.create_task(self._commit_reports(session)),
-            asyncio.create_task(self._renew(session)),
+            asyncio.create_task(_carry(session, loop))
+            for loop in (
+                self._read(session, first.messages[1:], frames),
+                self._commit_reports(session),
+                self._renew(session),
+            )
         ]
         try:
             while not session.closed:
@@ -118,21 +122,22 @@ class Sessions:
             older.close("the agent connected again")
         session = Session(enrolled.node, enrolled.incarnation, enrolled.lease_revision)
         self._by_node[enrolled.node] = session
-        current = {
-            ref_of(state): (state, placement)
+        placed = [
+            (state, placement)
             for state, placement in self._placed_on(enrolled.node)
             if placement.incarnation == enrolled.incarnation
-        }
-        alive = set(hello.alive)
-        keep = tuple(ref for ref in hello.alive if ref in current and current[ref][0].phase in BOUND)
+        ]
+        granted = {ref_of(state) for state, _ in placed if state.phase in BOUND}
+        keep = tuple(ref for ref in hello.alive if ref in granted)
         session.send(Welcome(incarnation=enrolled.incarnation, store_epoch=self._epoch, keep=keep))
-        session.offered.update(keep)
-        for ref, (state, placement) in current.items():
-            if ref not in alive and state.phase in BOUND:
-                self._offer(session, state, placement)
-            elif ref not in alive and state.lingering:
-                session.reports.append(Report.gone(revoked_ref(state)))
-                session.report_ready.set()
+        session.held.update(hello.alive)
+        # The agent ends by itself what the welcome does not keep.
+        session.ending.update(ref for ref in hello.alive if ref not in granted)
+        for state, placement in placed:
+            if state.lingering and revoked_ref(state) not in session.held:
+                session.take(Report.gone(revoked_ref(state)))
+            else:
+                self._command(session, state, placement)
         self._telemetry.gauge("ares_agents_connected", len(self._by_node))
         log.info("agent.connected", node=session.node, incarnation=session.incarnation, kept=len(keep))
         return session
@@ -151,20 +156,34 @@ class Sessions:
 
     def _on_delta(self, delta: Delta) -> None:
         for before, entry in delta.states:
-            if before is not None and before.placements and before.phase in BOUND:
+            if before is not None and before.phase in BOUND:
                 self._withdraw(before, entry.state)
-            if entry.state.phase == "STAGING":
-                for placement in entry.state.placements:
-                    session = self._by_node.get(placement.node)
-                    if session is not None and session.incarnation == placement.incarnation:
-                        self._offer(session, entry.state, placement)
+            for placement in entry.state.placements:
+                session = self._by_node.get(placement.node)
+                if session is not None:
+                    self._command(session, entry.state, placement)
+        if delta.relisted:
+            for session in self._by_node.values():
+                self._reconcile(session)
+
+    def _command(self, session: Session, state: JobState, placement: Placement) -> None:
+        """What a state asks of the agent it is placed on."""
+        if placement.incarnation != session.incarnation:
+            return
+        if state.phase in BOUND:
+            self._offer(session, state, placement)
+        elif state.lingering:
+            # Also when it was never offered here: only the agent can say that it is not there.
+            ref = revoked_ref(state)
+            session.held.add(ref)
+            self._stop(session, ref, state)
 
     def _offer(self, session: Session, state: JobState, placement: Placement) -> None:
         ref = ref_of(state)
         spec = self._view.spec(state)
-        if ref in session.offered or spec is None:
+        if ref in session.held or spec is None:
             return
-        session.offered.add(ref)
+        session.held.add(ref)
         session.send(
             Start(
                 ref=ref,
@@ -179,32 +198,38 @@ class Sessions:
         )
 
     def _withdraw(self, before: JobState, after: JobState) -> None:
-        """Stops what was offered and is no longer current. A reported exit needs no stopping."""
-        if after.phase in BOUND and after.fence == before.fence:
+        """Stops what is no longer current."""
+        if _grants(after, ref_of(before)):
             return
-        ref = ref_of(before)
         for placement in before.placements:
             session = self._by_node.get(placement.node)
-            if session is None or ref not in session.offered:
-                continue
-            session.offered.discard(ref)
-            if after.lingering or after.phase in ("RETRYING", "UNKNOWN"):
-                spec = self._view.spec(before)
-                grace = spec.grace_s if spec is not None and after.phase == "CANCELLED" else 0.0
-                session.send(Stop(ref=ref, grace_s=grace, reason=after.reason or after.phase))
+            if session is not None:
+                self._stop(session, ref_of(before), after)
+
+    def _reconcile(self, session: Session) -> None:
+        """Stops what lost its fence while this replica could not see it."""
+        for ref in tuple(session.held):
+            entry = self._view.entries.get(ref.job)
+            if entry is None or not _grants(entry.state, ref):
+                self._stop(session, ref, None if entry is None else entry.state)
+
+    def _stop(self, session: Session, ref: AttemptRef, now: JobState | None) -> None:
+        """`now` is the job's state without the attempt. What reported its end needs no stopping."""
+        if ref not in session.held or ref in session.ending:
+            return
+        session.ending.add(ref)
+        spec = self._view.spec(now) if now is not None and now.lingering else None
+        reason = "the job was removed" if now is None else now.reason or now.phase
+        session.send(Stop(ref=ref, grace_s=0.0 if spec is None else spec.grace_s, reason=reason))
 
     # ---- messages from the agent
 
     async def _read(
         self, session: Session, early: tuple[AgentMessage, ...], frames: AsyncIterator[AgentFrame]
     ) -> None:
-        try:
-            self._take(session, early)
-            async for frame in frames:
-                self._take(session, frame.messages)
-        except Exception as error:
-            session.close(f"unreadable message: {error}")
-            raise
+        self._take(session, early)
+        async for frame in frames:
+            self._take(session, frame.messages)
         session.close("the agent closed the stream")
 
     def _take(self, session: Session, messages: tuple[AgentMessage, ...]) -> None:
@@ -221,8 +246,7 @@ class Sessions:
                 case Hello():
                     session.close("hello in the middle of a session")
                 case _:
-                    session.reports.append(Report.of(message))
-                    session.report_ready.set()
+                    session.take(Report.of(message))
 
     def _may_report(self, session: Session, ref: AttemptRef) -> bool:
         """An agent speaks only for attempts that are placed on its own node."""
@@ -272,14 +296,34 @@ class Sessions:
             await session.renew_ready.wait()
             session.renew_ready.clear()
             renewals, session.renewals = session.renewals, []
-            with contextlib.suppress(StoreError):
+            try:
                 revision = await self._enrolment.renew(session.node, session.incarnation, session.lease_revision)
-                if revision is None:
-                    session.close("another session of this node has taken over")
-                    return
-                session.lease_revision = revision
-                for renewal in renewals:
-                    session.send(Renewed(nonce=renewal.nonce))
+            except StoreError as error:
+                # The agent's next renewal may come too late for it: this one is tried again.
+                log.warning("renewal.delayed", node=session.node, error=str(error))
+                session.renewals = renewals + session.renewals
+                await self._clock.sleep(_STORE_PAUSE_S)
+                session.renew_ready.set()
+                continue
+            if revision is None:
+                session.close("another session of this node has taken over")
+                return
+            session.lease_revision = revision
+            for renewal in renewals:
+                session.send(Renewed(nonce=renewal.nonce))
+
+
+async def _carry(session: Session, loop: Coroutine[None, None, None]) -> None:
+    """Runs one of a session's loops; the session ends when the loop breaks, so that the agent comes again."""
+    try:
+        await loop
+    except Exception as error:
+        log.error("session.failed", node=session.node, error=repr(error), exc_info=error)
+        session.close(f"failed: {error}")
+
+
+def _grants(state: JobState, ref: AttemptRef) -> bool:
+    return state.phase in BOUND and state.fence == ref.fence and state.tenant == ref.tenant
 
 
 def ref_of(state: JobState) -> AttemptRef:

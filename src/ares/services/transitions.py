@@ -154,7 +154,7 @@ class Transitions:
         written = await self._store.txn(compares, [op for draft in drafts for op in draft.ops])
         self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "txn")
         if isinstance(written, Committed) and written.succeeded:
-            self._view.learn((draft.state, written.revision) for draft in drafts)
+            self._view.learn(Entry(d.state, written.revision, d.entry.create_revision) for d in drafts)
             self._count(drafts)
             if self._telemetry.traced:
                 self._trace(drafts)
@@ -189,8 +189,9 @@ class Transitions:
             written = await self._write([drafted])
             if isinstance(written, Committed) and written.succeeded:
                 return Written(drafted.entry.state, drafted.state, drafted.refused)
-            tried, unknown = drafted, isinstance(written, Unknown)
-            if unknown:
+            # A refusal of the same bytes after an unknown outcome may mean that the first try landed late.
+            tried, unknown = drafted, isinstance(written, Unknown) or same
+            if isinstance(written, Unknown):
                 await self._clock.sleep(_UNKNOWN_PAUSE_S)
         raise StoreUnavailable(f"job {change.job}: lost {_RACES_MAX} races in a row; try again")
 

@@ -105,7 +105,7 @@ class View:
     # ---- reading
 
     def spec(self, state: JobState) -> JobSpec | None:
-        """The job's specification while the job is live; finished ones are read from the store."""
+        """The job's specification while the job is live or holds something; others are read from the store."""
         raw = self.specs.get(state.array or state.id)
         return None if raw is None else self.decode_spec(raw)
 
@@ -196,11 +196,11 @@ class View:
 
     # ---- one method per kind of key
 
-    def learn(self, written: Iterable[tuple[JobState, int]]) -> None:
+    def learn(self, written: Iterable[Entry]) -> None:
         """Takes in states this process just committed, ahead of the watch that will repeat them."""
         delta = Delta()
-        for state, revision in written:
-            self._put_state(state, revision, revision, delta)
+        for entry in written:
+            self._put_state(entry.state, entry.mod_revision, entry.create_revision, delta)
         if delta.states:
             self._publish(delta)
 
@@ -228,15 +228,15 @@ class View:
         self.entries[state.id] = entry
         previous = None if known is None else known.state
         self._index_nodes(previous, state)
-        if state.phase in TERMINAL and state.array is None:
+        if not _wanted(state) and state.array is None:
             self.specs.pop(state.id, None)
         delta.states.append((previous, entry))
 
-    def _index_nodes(self, before: JobState | None, after: JobState) -> None:
+    def _index_nodes(self, before: JobState | None, after: JobState | None) -> None:
         if before is not None and holds(before):
             for placement in before.placements:
-                self.by_node[placement.node].discard(after.id)
-        if holds(after):
+                self.by_node[placement.node].discard(before.id)
+        if after is not None and holds(after):
             for placement in after.placements:
                 self.by_node.setdefault(placement.node, set()).add(after.id)
 
@@ -244,6 +244,7 @@ class View:
         entry = self.entries.pop(job_id, None)
         if entry is None:
             return
+        self._index_nodes(entry.state, None)
         order = self.order[entry.state.tenant]
         del order[bisect_left(order, (entry.create_revision, job_id))]
         if entry.state.array is not None:
@@ -257,7 +258,7 @@ class View:
             self.specs.pop(job_id, None)
             return
         entry = self.entries.get(job_id)
-        if entry is None or entry.state.phase not in TERMINAL:
+        if entry is None or _wanted(entry.state):
             self.specs[job_id] = change.kv.value
 
     def _apply_event(self, change: Change, delta: Delta) -> None:
@@ -309,6 +310,11 @@ class View:
             return
         self.leader = msgspec.json.decode(change.kv.value, type=LeaderRecord)
         self.leader_revisions = (change.kv.create_revision, change.kv.mod_revision)
+
+
+def _wanted(state: JobState) -> bool:
+    """Whether decisions about the job still need its specification."""
+    return state.phase not in TERMINAL or state.lingering
 
 
 def holds(state: JobState) -> bool:

@@ -20,10 +20,13 @@ async def test_the_same_request_is_the_same_job_on_every_replica_and_another_pay
         (again,) = await world.two.submit.submit(ALICE, [ask("r")])
         (other,) = await world.two.submit.submit(ALICE, [ask("r", name="other")])
         (foreign,) = await world.two.submit.submit(BOB, [ask("r", name="other")])
-        assert isinstance(first, Submitted) and isinstance(again, Submitted)
+        assert isinstance(first, Submitted)
+        assert isinstance(again, Submitted)
         assert (again.job, again.replayed, first.replayed) == (first.job, True, False)
-        assert isinstance(other, Rejected) and other.code == "request-conflict"
-        assert isinstance(foreign, Submitted) and not foreign.replayed
+        assert isinstance(other, Rejected)
+        assert other.code == "request-conflict"
+        assert isinstance(foreign, Submitted)
+        assert not foreign.replayed
         assert len(world.audit.states) == 2
 
 
@@ -34,8 +37,10 @@ async def test_concurrent_submissions_of_one_request_on_two_replicas_make_one_jo
         calls = [asyncio.create_task(replica.submit.submit(ALICE, [ask("r")])) for replica in world.replicas]
         await world.advance(1)
         (one,), (two,) = [call.result() for call in calls]
-        assert isinstance(one, Submitted) and isinstance(two, Submitted)
-        assert one.job == two.job and (one.replayed, two.replayed) == (True, False)
+        assert isinstance(one, Submitted)
+        assert isinstance(two, Submitted)
+        assert one.job == two.job
+        assert (one.replayed, two.replayed) == (True, False)
         assert len(world.audit.states) == 1
 
 
@@ -61,12 +66,14 @@ async def test_a_store_that_stays_away_gives_no_acknowledgement_and_a_repeat_fin
         call = asyncio.create_task(world.one.submit.submit(ALICE, [ask("r")]))
         await world.advance(3)
         (outcome,) = call.result()
-        assert isinstance(outcome, Rejected) and outcome.code == "store-unavailable"
+        assert isinstance(outcome, Rejected)
+        assert outcome.code == "store-unavailable"
         assert world.audit.states == {}
         await world.advance(5)
         world.store.faults = type(world.store.faults)()
         (again,) = await world.one.submit.submit(ALICE, [ask("r")])
-        assert isinstance(again, Submitted) and again.replayed
+        assert isinstance(again, Submitted)
+        assert again.replayed
         assert set(world.audit.states) == {again.job}
 
 
@@ -76,8 +83,10 @@ async def test_without_a_request_id_the_caller_is_told_that_the_job_may_exist() 
         call = asyncio.create_task(world.one.submit.submit(ALICE, [ask()]))
         await world.advance(3)
         (outcome,) = call.result()
-        assert isinstance(outcome, Rejected) and outcome.code == "store-unavailable"
-        assert "may" in outcome.message and "same request id" not in outcome.fix
+        assert isinstance(outcome, Rejected)
+        assert outcome.code == "store-unavailable"
+        assert "may" in outcome.message
+        assert "same request id" not in outcome.fix
         assert len(world.audit.states) == 1
 
 
@@ -86,11 +95,12 @@ async def test_repeats_and_conflicts_inside_one_batch_harm_nobody_else() -> None
         (old,) = await world.one.submit.submit(ALICE, [ask("old")])
         outcomes = await world.one.submit.submit(
             ALICE,
-            [ask("a"), ask("a"), ask("a", name="x"), ask("old", name="x"), ask(), ask(cpu_milli=1, array="9-1"), ask("b")],
+            [ask("a"), ask("a"), ask("a", name="x"), ask("old", name="x"), ask(), ask(array="9-1"), ask("b")],
         )
         kinds = [o.code if isinstance(o, Rejected) else o.replayed for o in outcomes]
         assert kinds == [False, True, "request-conflict", "request-conflict", False, "array-syntax", False]
-        assert isinstance(outcomes[0], Submitted) and isinstance(outcomes[1], Submitted)
+        assert isinstance(outcomes[0], Submitted)
+        assert isinstance(outcomes[1], Submitted)
         assert outcomes[0].job == outcomes[1].job
         assert isinstance(old, Submitted)
         assert len(world.audit.states) == 4
@@ -106,7 +116,8 @@ async def test_what_is_refused_changes_nothing() -> None:
         assert [type(outcome) for outcome in outcomes] == [Rejected] * 3
         assert await world.store.revision() == before
         (good,) = await world.one.submit.submit(ALICE, [ask("r")])
-        assert isinstance(good, Submitted) and not good.replayed
+        assert isinstance(good, Submitted)
+        assert not good.replayed
 
 
 async def test_a_job_too_large_for_the_store_is_refused_for_good_and_big_ones_fit_together() -> None:
@@ -115,7 +126,8 @@ async def test_a_job_too_large_for_the_store_is_refused_for_good_and_big_ones_fi
         huge = SubmitRequest(spec=spec().__class__(command=("x", "\x01" * 131_000), env={"A": "\x01" * 65_000}))
         big = SubmitRequest(spec=spec().__class__(command=("x", "y" * 130_000)))
         outcomes = await asyncio.wait_for(world.one.submit.submit(ALICE, [huge, *[big] * 20]), 5)
-        assert isinstance(outcomes[0], Rejected) and outcomes[0].code == "spec-too-large"
+        assert isinstance(outcomes[0], Rejected)
+        assert outcomes[0].code == "spec-too-large"
         assert all(isinstance(outcome, Submitted) for outcome in outcomes[1:])
         assert world.one.wire.txns <= 6
 
@@ -126,11 +138,14 @@ async def test_a_full_queue_takes_no_more_than_fits_and_still_knows_what_it_took
         assert [isinstance(outcome, Submitted) for outcome in outcomes] == [True] * 3 + [False] * 2
         await world.settle()
         (again,) = await world.one.submit.submit(ALICE, [ask("r0")])
-        assert isinstance(again, Submitted) and again.replayed
+        assert isinstance(again, Submitted)
+        assert again.replayed
         (conflict,) = await world.one.submit.submit(ALICE, [ask("r0", name="x")])
-        assert isinstance(conflict, Rejected) and conflict.code == "request-conflict"
+        assert isinstance(conflict, Rejected)
+        assert conflict.code == "request-conflict"
         (array,) = await world.one.submit.submit(ALICE, [ask("a", array="0-9")])
-        assert isinstance(array, Rejected) and array.code == "queue-full"
+        assert isinstance(array, Rejected)
+        assert array.code == "queue-full"
 
 
 async def test_an_array_is_one_submission_and_a_repeat_elsewhere_knows_its_size() -> None:
@@ -138,7 +153,8 @@ async def test_an_array_is_one_submission_and_a_repeat_elsewhere_knows_its_size(
         world.two.wire.hold_watch()
         (first,) = await world.one.submit.submit(ALICE, [ask("r", array="0-99")])
         (again,) = await world.two.submit.submit(ALICE, [ask("r", array="0-99")])
-        assert isinstance(first, Submitted) and isinstance(again, Submitted)
+        assert isinstance(first, Submitted)
+        assert isinstance(again, Submitted)
         assert (again.job, again.replayed, again.tasks) == (first.job, True, 100)
         assert set(world.audit.states) == {f"{first.job}_{n}" for n in range(100)}
         world.two.wire.release_watch()
@@ -151,7 +167,8 @@ async def test_an_array_interrupted_after_its_header_is_finished_by_the_leader(l
         call = asyncio.create_task(world.one.submit.submit(ALICE, [ask("r", array="0-99")]))
         await world.until(lambda: len(world.audit.states) == 100)
         (outcome,) = call.result()
-        assert isinstance(outcome, Submitted) and outcome.tasks == 100
+        assert isinstance(outcome, Submitted)
+        assert outcome.tasks == 100
         await world.until(lambda: world.one.view.arrays[outcome.job].expanded)
         assert all(events[0].kind == "submitted" for events in world.audit.events.values())
 
@@ -167,7 +184,9 @@ async def test_a_submitter_that_dies_between_header_and_tasks_leaves_nothing_hal
         assert world.audit.states == {}
         await world.until(lambda: len(world.audit.states) == 10)
         (again,) = await world.one.submit.submit(ALICE, [ask("r", array="0-9")])
-        assert isinstance(again, Submitted) and again.replayed and again.tasks == 10
+        assert isinstance(again, Submitted)
+        assert again.replayed
+        assert again.tasks == 10
         dying.wire.up = True
 
 
@@ -175,14 +194,17 @@ async def test_cancelling_an_array_that_is_not_whole_yet_cancels_every_task() ->
     async with World() as world:
         world.faults(None, *["refused"] * 5)
         (array,) = await world.one.submit.submit(ALICE, [ask(array="0-99")])
-        assert isinstance(array, Submitted) and len(world.audit.states) < 100
+        assert isinstance(array, Submitted)
+        assert len(world.audit.states) < 100
         world.store.faults = type(world.store.faults)()
         state = await world.one.jobs.cancel(ALICE, array.job)
-        assert state is not None and state.phase == "CANCELLED"
+        assert state is not None
+        assert state.phase == "CANCELLED"
         await world.advance(30)
         assert [s.phase for s in world.audit.states.values()] == ["CANCELLED"] * 100
         detail = await world.one.jobs.get(ALICE, array.job)
-        assert detail is not None and detail.array_counts == {"CANCELLED": 100}
+        assert detail is not None
+        assert detail.array_counts == {"CANCELLED": 100}
         assert await world.one.jobs.cancel(BOB, array.job) is None
 
 
