@@ -12,8 +12,8 @@ from tests.tidy.source import ROOT, SRC, tracked
 # Modules that must not be loaded just to show a table or a help text.
 HEAVY = ("litestar", "uvicorn", "grpc", "apsw", "numpy", "prometheus_client", "opentelemetry", "google.protobuf")
 # What only an extra or the test tools bring, and the one place each may be imported.
-OPTIONAL = {"google": "ares.adapters.store.etcd", "opentelemetry.sdk": "ares.adapters.telemetry.otel"}
-TEST_TOOLS = ("pytest", "hypothesis", "psutil", "schemathesis", "grpc_tools", "redis", "requests")
+OPTIONAL = {"google": "ares.adapters.store.etcd"}
+TEST_TOOLS = ("opentelemetry.sdk", "pytest", "hypothesis", "psutil", "schemathesis", "grpc_tools", "redis", "requests")
 
 LOADED = "import sys, {module}; print('\\n'.join(sys.modules))"
 IMPORT_ALL = """
