@@ -215,7 +215,10 @@ class Lifecycle(RuleBasedStateMachine):
     def resources_are_held_exactly_while_bound_or_lingering(self) -> None:
         state = self.state
         assert not state.lingering or state.phase == "CANCELLED"
-        assert bool(state.placements) == (state.phase in BOUND or state.lingering)
+        if state.phase in BOUND or state.lingering:
+            assert state.placements
+        if state.phase in ("PENDING", "RETRYING"):
+            assert not state.placements
         assert (state.ended_at is not None) == (state.phase in TERMINAL)
         assert (state.retry_at is not None) == (state.phase == "RETRYING")
 

@@ -58,6 +58,7 @@ class JobState(Record, frozen=True):
     seq: int = 0
     fence: Fence = Fence()
     attempt: int = 0
+    # Where the current attempt runs; of a finished job, where its last attempt ran.
     placements: tuple[Placement, ...] = ()
     # Revoked, but the processes are not confirmed dead: the placements are still in use.
     lingering: bool = False

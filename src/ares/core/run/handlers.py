@@ -74,7 +74,7 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
     entry = Entry("succeeded", "", agent(state), _exit_data(state, what.exit))
     return commit(
         state, context.now, (entry,), result,
-        phase="SUCCEEDED", exit=what.exit, placements=(), ended_at=context.now,
+        phase="SUCCEEDED", exit=what.exit, ended_at=context.now,
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refused
         reason = f"{retry.describe(exit_info)}; its effects are unsafe, so a person must find out what it did"
         return commit(
             state, context.now, (lost, Entry("unknown", reason, "controller")),
-            phase="UNKNOWN", fence=_revoked(state.fence), placements=(), reason=reason, exit=exit_info,
+            phase="UNKNOWN", fence=_revoked(state.fence), reason=reason, exit=exit_info,
             ended_at=context.now,
         )  # fmt: skip
     entry = Entry("failed", by="controller", data=_exit_data(state, exit_info))
@@ -113,7 +113,7 @@ def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
         return Refused(code="stale-fence", message=message)
     data = where(state)
     entry = Entry("released", "all its processes are gone", agent(state), data, what.fence)
-    return commit(state, context.now, (entry,), lingering=False, placements=(), reason=state.reason)
+    return commit(state, context.now, (entry,), lingering=False, reason=state.reason)
 
 
 def retry_due(job: Job, what: RetryDue, context: Context) -> Stepped | Refused:
@@ -164,7 +164,7 @@ def _after_failure(
     if isinstance(verdict, retry.Final):
         return commit(
             state, context.now, (*before, failed), _result(state, exit_info, context),
-            phase="FAILED", fence=fence, placements=(), exit=exit_info, reason=verdict.message, ended_at=context.now,
+            phase="FAILED", fence=fence, exit=exit_info, reason=verdict.message, ended_at=context.now,
         )  # fmt: skip
     data = {**failed.data, "delayS": round(verdict.delay_s, 3), "retry": verdict.used, "limit": verdict.limit}
     entry = failed._replace(kind="retrying", data=data)
