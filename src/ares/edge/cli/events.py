@@ -45,7 +45,7 @@ def events(ctx: click.Context, job: str | None, follow: bool, cursor: str, outpu
     call = calls.job_events(job_id)
     raw = client.send(call.raw())
     if not print_objects(output, raw, lambda _: []):
-        print_table(EVENT_HEADER, (event_row(event, _clock(event.at)) for event in call.read(raw)))
+        print_table(EVENT_HEADER, (event_row(event, _clock(event.at)) for event in call.read(raw)), of="events")
 
 
 def _json_line(item: "StreamEvent") -> str:
@@ -58,7 +58,7 @@ def _text_line(item: "StreamEvent") -> str:
     from ares.edge.cli.text import printable
 
     event = item.event
-    tail = " ".join(part for part in (f"attempt {event.attempt}" if event.attempt else "", event.reason) if part)
+    tail = event.reason or (f"attempt {event.attempt}" if event.attempt else "")
     return f"{_clock(event.at)}  {event.job}  {event.kind:<15} {event.phase:<10} {printable(tail)}".rstrip()
 
 

@@ -82,10 +82,9 @@ def show_table(found: dict[str, Any], *, wide: bool) -> None:
     from ares.model.state import JobState
 
     states = msgspec.convert(found["jobs"], list[JobState])
-    if not states:
-        click.echo("no jobs", err=True)
-        return
     now = time.time()
-    print_table(JOB_HEADER_WIDE if wide else JOB_HEADER, (job_row(state, now, wide=wide) for state in states))
+    print_table(
+        JOB_HEADER_WIDE if wide else JOB_HEADER, (job_row(state, now, wide=wide) for state in states), of="jobs"
+    )
     if found["cursor"]:
         click.echo(f"... more than these {len(states)} (use --limit, or a filter)", err=True)

@@ -15,14 +15,19 @@ class StatusLine:
         self._enabled = enabled
         self._detail: JobDetail | None = None
         self._live: Any = None
+        self._spinner: Any = None
+        self._width = 80
 
     def __enter__(self) -> Self:
         if self._enabled:
             # Loaded only when there is a terminal to draw on.
             from rich.console import Console
             from rich.live import Live
+            from rich.spinner import Spinner
 
             console = Console(stderr=True)
+            self._width = console.width
+            self._spinner = Spinner("dots")
             self._live = Live(get_renderable=self._render, console=console, refresh_per_second=5, transient=True)
             self._live.start()
         return self
@@ -35,13 +40,13 @@ class StatusLine:
         self._detail = detail
 
     def _render(self) -> Any:
-        from rich.spinner import Spinner
         from rich.text import Text
 
+        from ares.edge.cli.table import cut
+
         words = "asking" if self._detail is None else status(self._detail, time.time())
-        if not hasattr(self, "_spinner"):
-            self._spinner = Spinner("dots")
-        self._spinner.update(text=Text(words, no_wrap=True, overflow="ellipsis"))
+        # The spinner and a space come before it. One line only: two would flicker.
+        self._spinner.update(text=Text(cut(words, self._width - 3)))
         return self._spinner
 
 

@@ -30,7 +30,11 @@ def nodes(ctx: click.Context, output: str) -> None:
     call, wide = calls.nodes(), output == "wide"
     raw = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda answer: [node["name"] for node in answer["nodes"]]):
-        print_table(NODE_HEADER_WIDE if wide else NODE_HEADER, (node_row(node, wide=wide) for node in call.read(raw)))
+        print_table(
+            NODE_HEADER_WIDE if wide else NODE_HEADER,
+            (node_row(node, wide=wide) for node in call.read(raw)),
+            of="nodes",
+        )
 
 
 @nodes.command()
@@ -62,7 +66,7 @@ def pools(ctx: click.Context, output: str) -> None:
     call = calls.pools()
     raw = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda answer: [pool["name"] for pool in answer["nodepools"]]):
-        print_table(POOL_HEADER, (pool_row(pool) for pool in call.read(raw)))
+        print_table(POOL_HEADER, (pool_row(pool) for pool in call.read(raw)), of="pools")
 
 
 @click.command()
@@ -81,7 +85,7 @@ def lease(ctx: click.Context, job: str | None, output: str) -> None:
     call = calls.leases(find_job(client, job) if job else None)
     raw = client.send(call.raw())
     if not print_objects(output, raw, lambda answer: [lease["job"] for lease in answer["leases"]]):
-        print_table(LEASE_HEADER, (lease_row(lease) for lease in call.read(raw)))
+        print_table(LEASE_HEADER, (lease_row(lease) for lease in call.read(raw)), of="leases")
 
 
 def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:

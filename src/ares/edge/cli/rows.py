@@ -44,13 +44,13 @@ def nodes(placements: "tuple[Placement, ...]") -> str:
 
 
 def why(state: "JobState", now: float) -> str:
-    """The reason of the state, the exit where there is one, and when it is tried again."""
-    ending = exit_text(state.exit) if state.exit is not None else ""
+    """The reason of the state, or else how it failed; and when it is tried again."""
+    ending = exit_text(state.exit) if state.exit is not None and state.exit.failure is not None else ""
     again = ""
     if state.phase == "RETRYING" and state.retry_at is not None:
         again = f"next try in {duration(state.retry_at - now)}"
     lingering = "processes still ending" if state.lingering else ""
-    parts = (state.reason, "" if ending in state.reason else ending, again, lingering)
+    parts = (state.reason or ending, again, lingering)
     return "; ".join(part for part in parts if part)
 
 

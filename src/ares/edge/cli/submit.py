@@ -136,6 +136,6 @@ def _stay(client: "Client", job_id: str, follow: bool) -> int:
     def watch() -> int:
         if follow:
             copy_log(client.logs(job_id, follow=True))
-        return wait_for(client, job_id)
+        return wait_for(client, job_id, live=not follow)
 
     return detachable(job_id, watch)

@@ -12,11 +12,15 @@ from ares.edge.cli.text import phase_colour, printable, use_colour
 GAP = "  "
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], state_column: str = "STATE") -> None:
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, of: str) -> None:
     """Cut to the terminal's width when it is one; whole when piped. Colours only on a terminal."""
+    cells = list(rows)
+    if not cells:
+        click.echo(f"no {of}", err=True)
+        return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    colour_at = list(header).index(state_column) if use_colour() and state_column in header else None
-    for line in layout(header, rows, width, colour_at):
+    colour_at = list(header).index("STATE") if use_colour() and "STATE" in header else None
+    for line in layout(header, cells, width, colour_at):
         click.echo(line, color=use_colour())
 
 
@@ -36,13 +40,14 @@ def _line(row: Sequence[str], widths: Sequence[int], width: int | None, colour_a
         padding = "" if column == len(row) - 1 else " " * (widths[column] - _width(cell))
         text = (GAP if column else "") + cell + padding
         if left is not None:
-            text = _cut(text, left)
+            text = cut(text, left)
             left -= _width(text)
         parts.append(click.style(text, fg=phase_colour(cell)) if column == colour_at else text)
     return "".join(parts)
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
+    """Text that fits, with a mark where something is missing."""
     if _width(text) <= width:
         return text
     kept = ""

@@ -66,7 +66,7 @@ def list_(ctx: click.Context, output: str) -> None:
     raw = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda answer: [record["id"] for record in answer["tokens"]]):
         now = time.time()
-        print_table(HEADER, (token_row(record, now) for record in call.read(raw)))
+        print_table(HEADER, (token_row(record, now) for record in call.read(raw)), of="tokens")
 
 
 @token.command()

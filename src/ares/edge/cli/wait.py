@@ -59,7 +59,9 @@ def detachable(job_ids: str, watch: Callable[[], int]) -> int:
         return DETACHED
 
 
-def wait_for(client: "Client", job_id: str, deadline: float | None = None, *, name: bool = False) -> int:
+def wait_for(
+    client: "Client", job_id: str, deadline: float | None = None, *, name: bool = False, live: bool = True
+) -> int:
     """Waits for one job and returns its exit code. On a terminal, with a line that shows how it does."""
     from ares.edge.cli.live import StatusLine
     from ares.edge.client.errors import WaitTimeout
@@ -67,7 +69,7 @@ def wait_for(client: "Client", job_id: str, deadline: float | None = None, *, na
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     detail = None
     try:
-        with StatusLine(enabled=sys.stderr.isatty()) as line:
+        with StatusLine(enabled=live and sys.stderr.isatty()) as line:
             for detail in client.watch(job_id, left):
                 line.show(detail)
     except WaitTimeout as error:

@@ -1,5 +1,6 @@
 """Tables and objects, word for word."""
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -19,7 +20,8 @@ Ares = Callable[..., Any]
 PLACED = {"node": "node-1", "incarnation": 1, "cpuMilli": 1500, "memoryMib": 4096, "gpus": [0, 3], "rank": 0}
 JOBS = [
     state("RUNNING", attempt=1, startedAt=4475.0, placements=[PLACED], fence={"epoch": 1, "counter": 2}),
-    state("PENDING", id="b" * 16, name="wait", submittedAt=4595.0, reason="needs 8 GPUs, 2 are free", submittedBy="tok"),
+    state("PENDING", id="b" * 16, name="wait", submittedAt=4595.0, reason="needs 8 GPUs, 2 are free",
+          submittedBy="tok"),
     state("RETRYING", id="c" * 16, name="flaky", attempt=2, startedAt=4000.0, endedAt=4003.0, retryAt=4612.0,
           exit={"code": 3, "failure": "exit"}),
     state("FAILED", id="d" * 16, name="big", attempt=4, submittedAt=1000.0, startedAt=1000.0, endedAt=1000.0 + 93_784,
@@ -118,7 +120,8 @@ def test_show(stub: Stub, ares: Ares) -> None:
         "RETRYING", spec=spec, attempt=2, fence=fence, startedAt=4000.0, endedAt=4003.0, retryAt=4612.0,
         exit=exit_info, submittedBy="tok", queuePosition=0, placements=[PLACED],
         progress={"job": JOB, "fence": fence, "fraction": 0.4, "message": "epoch\x074"},
-        result={"job": JOB, "fence": fence, "attempt": 2, "exit": exit_info, "committedAt": 1.0, "value": {"loss": 0.1}},
+        result={"job": JOB, "fence": fence, "attempt": 2, "exit": exit_info, "committedAt": 1.0,
+                "value": {"loss": 0.1}},
     ))  # fmt: skip
     common = {"job": JOB, "tenant": "default"}
     stub.on("GET", f"/v1/jobs/{JOB}/events", {"events": [
@@ -277,7 +280,7 @@ HOSTILE = st.lists(
 def test_only_colours_pass_whatever_comes_however_cut(raw: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
     clean = TerminalFilter()
-    shown = "".join(clean.feed(raw[a:b]) for a, b in zip(edges, edges[1:], strict=False)) + clean.end()
+    shown = "".join(clean.feed(raw[a:b]) for a, b in itertools.pairwise(edges)) + clean.end()
     rest = re.sub("\x1b\\[[0-9;:]*m", "", shown)
     assert not re.search("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]", rest)
 

@@ -87,17 +87,17 @@ def test_every_command_and_option_is_explained() -> None:
 
 
 def test_all_asked_for_commands_are_there() -> None:
-    asked = "up server agent submit jobs show logs wait cancel retry events nodes pools lease token store version completion"
-    assert set(asked.split()) <= COMMANDS.keys()
+    asked = "up server agent submit jobs show logs wait cancel retry events nodes pools lease token store version"
+    assert {*asked.split(), "completion"} <= COMMANDS.keys()
 
 
 def test_choices_are_those_of_the_model() -> None:
     from typing import get_args
 
-    assert submit.PRIORITIES == get_args(Priority)
-    assert submit.EFFECTS == get_args(Effects)
-    assert submit.RESTARTS == get_args(Restart)
-    assert jobs.PHASES == get_args(Phase)
+    assert get_args(Priority) == submit.PRIORITIES
+    assert get_args(Effects) == submit.EFFECTS
+    assert get_args(Restart) == submit.RESTARTS
+    assert get_args(Phase) == jobs.PHASES
     assert set(jobs.PHASES) - set(jobs.ACTIVE) == TERMINAL
 
 

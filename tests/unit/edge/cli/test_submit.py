@@ -63,7 +63,9 @@ FILES = {
     "job.yaml": "command: [python, train.py]\ngpus: 2\nmemory: 4G\ntime: 1h\nenv: {A: '1', B: '2'}\n",
     "job.toml": 'command = ["python", "train.py"]\ngpus = 2\nmemory = "4G"\ntime = "1h"\nenv = {A = "1", B = "2"}\n',
     "job.json": '{"command":["python","train.py"],"gpus":2,"memory":"4G","time":"1h","env":{"A":"1","B":"2"}}',
-    "job": "command: [python, train.py]\nresources: {gpus: 2, memoryMib: 4096}\ntimeLimitS: 3600\nenv: {A: '1', B: '2'}",
+    "job": (
+        "command: [python, train.py]\nresources: {gpus: 2, memoryMib: 4096}\ntimeLimitS: 3600\nenv: {A: '1', B: '2'}\n"
+    ),
 }
 
 
@@ -268,7 +270,10 @@ def test_events_of_a_job_and_of_all(stub: Stub, ares: Ares) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"phase": "PENDING", "queuePosition": 3, "reason": "needs 8 GPUs"}, "train PENDING for 1h (position 3) - needs 8 GPUs"),
+        (
+            {"phase": "PENDING", "queuePosition": 3, "reason": "needs 8 GPUs"},
+            "train PENDING for 1h (position 3) - needs 8 GPUs",
+        ),
         ({"phase": "RETRYING", "retryAt": 4612.0}, "train RETRYING for 1h - next try in 12s"),
         ({"phase": "RUNNING", "arrayCounts": {"RUNNING": 1, "PENDING": 2, "FAILED": 0}}, "train 1 RUNNING, 2 PENDING"),
         (
