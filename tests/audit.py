@@ -50,8 +50,6 @@ class Audit:
         if old.phase in _ENDED:
             assert new.phase == old.phase, f"{new.id}: {old.phase} became {new.phase}"
             assert (old.lingering, new.lingering) == (True, False), f"{new.id}: changed after its end"
-        if old.phase in _HOLDING and new.phase not in _HOLDING and not new.lingering:
-            assert not new.placements, f"{new.id}: holds nothing, but lists placements"
         if new.phase == "STAGING":
             assert old.phase == "PENDING", f"{new.id}: granted while {old.phase}"
             assert new.fence > old.fence, f"{new.id}: granted without a new fence"

@@ -38,6 +38,8 @@ class Monitor:
         return age is not None and age < DEAD_AFTER_S
 
     async def run(self) -> None:
+        # What an earlier reign thought of the nodes says nothing about now.
+        self._verdict = Verdict()
         while True:
             try:
                 await self.scan()

@@ -27,10 +27,11 @@ class Requeue:
         self._clock = clock
         self._due: list[tuple[float, str, int]] = []
         self._changed = asyncio.Event()
+        self._leading = False
         view.subscribe(self._on_delta)
 
     def _on_delta(self, delta: Delta) -> None:
-        for _, entry in delta.states:
+        for _, entry in delta.states if self._leading else ():
             if entry.state.phase == "RETRYING":
                 self._arm(entry.state)
 
@@ -39,7 +40,14 @@ class Requeue:
         self._changed.set()
 
     async def run(self) -> None:
-        self._due.clear()
+        self._leading = True
+        try:
+            await self._run()
+        finally:
+            self._leading = False
+            self._due.clear()
+
+    async def _run(self) -> None:
         for entry in self._view.entries.values():
             if entry.state.phase == "RETRYING":
                 self._arm(entry.state)

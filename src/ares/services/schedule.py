@@ -8,7 +8,7 @@ import structlog
 
 from ares.core.run.inputs import Bind
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.plan import Placed, Plan
+from ares.core.schedule.plan import Placed
 from ares.core.schedule.profile import Profile
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, StoreError
@@ -42,7 +42,6 @@ class Schedule:
         self._clock = clock
         self._telemetry = telemetry
         self._profile = profile
-        self.last_plan: Plan | None = None
 
     async def run(self, guard: Compare) -> None:
         """Schedules until cancelled; `guard` ties every binding to this leadership."""
@@ -57,8 +56,7 @@ class Schedule:
                 self._planner.changed.set()
 
     async def _wait(self) -> None:
-        if not await happens(self._planner.changed, self._clock, _IDLE_LOOK_S):
-            self._planner.refresh_ready()
+        await happens(self._planner.changed, self._clock, _IDLE_LOOK_S)
         self._planner.changed.clear()
 
     async def _round(self, guard: Compare) -> None:
@@ -66,9 +64,11 @@ class Schedule:
         self._telemetry.gauge("ares_queue_depth", cluster.pending)
         if not cluster.pending:
             return
+        # A node that fell silent looks free: it must not be given what the monitor then takes away.
+        self._planner.refresh_ready()
         began = self._clock.monotonic()
         plan = cycle(cluster.snapshot(), self._profile, self._clock.wall())
-        self.last_plan = plan
+        self._planner.note(plan)
         self._telemetry.observe("ares_cycle_seconds", self._clock.monotonic() - began)
         if plan.placed:
             await self._bind(plan.placed, guard)
