@@ -73,9 +73,7 @@ async def _stop_agent(stop: asyncio.Event, agent: Agent) -> None:
     agent.stop()
 
 
-async def _join(
-    config: Config, link: GrpcLink, name: str, state_dir: Path, token: str, auto_join: bool
-) -> str | None:
+async def _join(config: Config, link: GrpcLink, name: str, state_dir: Path, token: str, auto_join: bool) -> str | None:
     """Keeps trying while the control plane is coming up."""
     deadline = SystemClock().monotonic() + _JOIN_WITHIN_S
     while token or auto_join:

@@ -1,6 +1,8 @@
 """What every Ares process does around its event loop: logging, signals, a clean end."""
 
 import asyncio
+import ctypes
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -9,11 +11,15 @@ import structlog
 
 Main = Callable[[asyncio.Event], Awaitable[int]]
 
+# Set by a supervisor for its children: its process id.
+SUPERVISOR = "ARES_SUPERVISOR_PID"
+_PR_SET_PDEATHSIG = 1
+
 
 def configure_logging() -> None:
     """Logs go to standard error: readable on a terminal, JSON lines otherwise."""
-    terminal = sys.stderr.isatty()
-    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback) if terminal else structlog.processors.JSONRenderer()
+    people = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer = people if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -31,8 +37,19 @@ def run(main: Main) -> int:
     import uvloop
 
     configure_logging()
+    _end_with_supervisor()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_with_signals(main))
+
+
+def _end_with_supervisor() -> None:
+    """The supervisor's death must not leave a platform behind that nobody can stop."""
+    supervisor = os.environ.get(SUPERVISOR)
+    if supervisor is None:
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if str(os.getppid()) != supervisor:
+        raise SystemExit("the supervisor is gone")
 
 
 async def _with_signals(main: Main) -> int:
@@ -41,4 +58,3 @@ async def _with_signals(main: Main) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     return await main(stop)
-

@@ -45,4 +45,3 @@ async def _leave_token(plane: ControlPlane, config: Config) -> None:
 def _url(plane: ControlPlane, config: Config) -> str:
     scheme = "https" if config.http.tls_cert else "http"
     return f"{scheme}://{config.http.host}:{plane.http_port}"
-

@@ -19,7 +19,5 @@ def restore(config: Config, file: str) -> Copy:
 
 def _database(config: Config) -> Path:
     if not config.store_url.startswith("sqlite://"):
-        raise ConfigError(
-            f"{config.store_url} is not an embedded store: back up etcd with `etcdctl snapshot save`"
-        )
+        raise ConfigError(f"{config.store_url} is not an embedded store: back up etcd with `etcdctl snapshot save`")
     return Path(config.store_url.removeprefix("sqlite://"))

@@ -6,7 +6,6 @@ them die; jobs survive a restart of the server, and are retried when the agent i
 
 import asyncio
 import contextlib
-import ctypes
 import fcntl
 import os
 import signal
@@ -20,7 +19,7 @@ import structlog
 
 from ares.app.config import Config
 from ares.app.handover import connection
-from ares.app.processes import run
+from ares.app.processes import SUPERVISOR, run
 
 log = structlog.get_logger()
 
@@ -28,7 +27,6 @@ __all__ = ["LOG_FILE", "UpError", "connection", "is_up", "start_detached", "stop
 
 LOCK_FILE = "up.lock"
 LOG_FILE = "up.log"
-_PR_SET_PDEATHSIG = 1
 _RESTART_FIRST_S = 0.2
 _RESTART_LAST_S = 5.0
 _HEALTHY_AFTER_S = 10.0
@@ -104,13 +102,10 @@ async def _end(process: subprocess.Popen[bytes], ended: "asyncio.Task[int]") -> 
 
 def _spawn(config: Config, *command: str) -> subprocess.Popen[bytes]:
     flags = [f"--set={key}={value}" for key, value in _flags(config).items()]
-    libc = ctypes.CDLL(None)
     return subprocess.Popen(
         [sys.executable, "-m", "ares", *command, *flags],
-        env={**os.environ, "ARES_HOME": config.home},
+        env={**os.environ, "ARES_HOME": config.home, SUPERVISOR: str(os.getpid())},
         stdin=subprocess.DEVNULL,
-        # The supervisor's death must not leave a platform that nobody can stop.
-        preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),
     )
 
 
@@ -168,4 +163,3 @@ def stop(home: Path, timeout_s: float = 2 * _STOP_S) -> bool:
             raise UpError(f"the platform did not stop within {timeout_s:g} s; see {home / LOG_FILE}")
         time.sleep(0.1)
     return True
-

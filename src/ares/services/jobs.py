@@ -13,6 +13,7 @@ import msgspec
 from ares.core import keys
 from ares.core.run.handlers import MANUAL_RETRIES_MAX
 from ares.core.run.inputs import Cancel, Refused, RetryNow
+from ares.core.schedule.reasons import Reason
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
@@ -44,6 +45,8 @@ class JobDetail(Record, frozen=True):
     result: Result | None = None
     progress: ProgressRecord | None = None
     queue_position: int | None = None
+    # Why a pending job waits; only the replica that leads knows.
+    waiting: Reason | None = None
     array_counts: dict[Phase, int] | None = None
 
 
@@ -103,6 +106,7 @@ class Jobs:
             result=await self._result(state),
             progress=self._view.progress.get(job_id),
             queue_position=self._position(state),
+            waiting=self._planner.reason(job_id) if state.phase == "PENDING" else None,
         )
 
     async def _get_array(self, who: Principal, array: ArrayRecord) -> JobDetail | None:

@@ -7,6 +7,8 @@ where a job stands in the queue.
 import asyncio
 
 from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.plan import Plan
+from ares.core.schedule.reasons import Reason
 from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.services.monitor import DEAD_AFTER_S
@@ -21,6 +23,7 @@ class Planner:
         self._clock = clock
         self.cluster = Cluster()
         self.changed = asyncio.Event()
+        self._reasons: dict[int, Reason] = {}
         view.subscribe(self._on_delta)
 
     def _on_delta(self, delta: Delta) -> None:
@@ -50,6 +53,17 @@ class Planner:
         if name in self._view.nodes:
             age = self._view.lease_age_s(name)
             self.cluster.set_ready(name, age is not None and age < DEAD_AFTER_S)
+
+    def note(self, plan: Plan) -> None:
+        """Keeps why jobs were left out. A cycle that stopped at its limit says nothing about the rest."""
+        if not plan.more:
+            self._reasons.clear()
+        self._reasons.update((left.class_id, left.reason) for left in plan.left)
+
+    def reason(self, job_id: str) -> Reason | None:
+        """Why the job still waits, by the latest cycle that looked at it on this replica."""
+        class_id = self.cluster.class_of(job_id)
+        return None if class_id is None else self._reasons.get(class_id)
 
     def refresh_ready(self) -> None:
         """Silence makes no change in the store: look at the clock."""
