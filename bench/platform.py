@@ -20,6 +20,21 @@ START_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU seconds: of the two processes, of the agent's slots, and of the jobs these ran."""
+
+    server: float
+    agent: float
+    slots: float
+    jobs: float
+
+    def since(self, before: "Cpu", count: int) -> str:
+        """In words, per job of `count`."""
+        spent = [(name, getattr(self, name) - getattr(before, name)) for name in ("server", "agent", "slots", "jobs")]
+        return "CPU ms per job: " + ", ".join(f"{name} {took * 1000 / count:.2f}" for name, took in spent)
+
+
+@dataclass(frozen=True, slots=True)
 class Platform:
     """A running platform. `agent` is None when jobs are only queued."""
 
@@ -35,9 +50,15 @@ class Platform:
     def server_rss_bytes(self) -> int:
         return psutil.Process(self.server.pid).memory_info().rss
 
-    def cpu_s(self) -> tuple[float, float]:
-        """CPU seconds so far of the server, and of the agent with all it started."""
-        return _cpu_s(self.server), 0.0 if self.agent is None else _cpu_s(self.agent)
+    def cpu_s(self) -> "Cpu":
+        slots = [] if self.agent is None else psutil.Process(self.agent.pid).children(recursive=True)
+        times = [_times(slot) for slot in slots]
+        return Cpu(
+            server=_times(psutil.Process(self.server.pid))[0],
+            agent=0.0 if self.agent is None else _times(psutil.Process(self.agent.pid))[0],
+            slots=sum(own for own, _ in times),
+            jobs=sum(reaped for _, reaped in times),
+        )
 
 
 @contextlib.contextmanager
@@ -72,10 +93,7 @@ def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], what: str
             raise NotMeasured(f"{what} ended with {process.returncode}: {last_lines(log)}")
         return ready()
 
-    try:
-        wait_until(settled, f"starting {what}", START_S, 0.05)
-    except NotMeasured as error:
-        raise NotMeasured(f"{error}; its log ends: {last_lines(log)}") from None
+    wait_until(settled, f"starting {what} (its log: {log})", START_S, 0.05)
 
 
 def _ready(port: int) -> bool:
@@ -96,11 +114,10 @@ def _get(port: int, path: str, token: str) -> bytes | None:
         return None
 
 
-def _cpu_s(process: subprocess.Popen[bytes]) -> float:
-    root = psutil.Process(process.pid)
-    total = 0.0
-    for member in (root, *root.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            times = member.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
+def _times(process: psutil.Process) -> tuple[float, float]:
+    """CPU seconds of the process itself, and of the children it has reaped."""
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0, 0.0
+    return times.user + times.system, times.children_user + times.children_system

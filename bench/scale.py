@@ -29,6 +29,6 @@ FULL = Scale(
     queued=100_000, fsyncs=500,
 )  # fmt: skip
 QUICK = Scale(
-    spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=10_000,
+    spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=100_000,
     fsyncs=100,
 )  # fmt: skip
