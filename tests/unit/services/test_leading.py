@@ -20,7 +20,7 @@ async def test_one_leads_at_a_time_and_another_takes_over_after_a_crash() -> Non
         job = await world.submit(replica=world.replicas[2])
         await world.advance(3)
         assert world.state(job).phase == "PENDING"
-        await world.until(lambda: world.leading(), within_s=6)
+        await world.until(world.leading, within_s=6)
         assert world.leading() != [first]
         await world.settle()
         assert world.state(job).phase == "SUCCEEDED"
@@ -58,8 +58,10 @@ async def test_bindings_of_a_deposed_leader_are_refused() -> None:
         kv = await world.store.get(keys.leader("local"))
         assert kv is not None
         await world.store.revoke_lease(kv.lease)
-        await world.until(lambda: len(world.one.guards + world.two.guards) == 2)
-        (new,) = world.leading()
+        # The old leader has not noticed yet when the other one is elected.
+        new = world.two
+        await world.until(lambda: new.guards, within_s=1)
+        assert old.leader.leading
         place = Placement(node="n1", incarnation=1, cpu_milli=1000, memory_mib=64)
         for guard, expected in ((old.guards[0], GuardFailed), (new.guards[-1], Written)):
             binding = Change(job, "alpha", (Bind(placements=(place,)),), (guard,))
