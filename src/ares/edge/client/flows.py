@@ -90,15 +90,7 @@ class Flows:
                 # Opened before the job is read: nothing can happen unseen in between.
                 opened: Reply | Broken = yield Open(calls.event_stream("", job_id), min(SILENCE_S, left))
                 listening, parser = isinstance(opened, Reply) and opened.status < 400, SseParser()
-            try:
-                detail: answers.JobDetail = yield from self.exchange(calls.job(job_id))
-            except (Unreachable, Unavailable) as error:
-                if seen is None:
-                    raise
-                listening = False
-                yield from patience.lose(error)
-                continue
-            patience.reset()
+            detail = yield from self.look(job_id, patience)
             if ended(detail) or (not only_end and detail != seen):
                 yield Emit(detail)
             if ended(detail):
@@ -110,6 +102,19 @@ class Flows:
                 listening = yield from _until_change(parser, job_id, only_end, bounded=deadline is not None)
             else:
                 yield Pause(min(POLL_S, left))
+
+    def look(self, job_id: str, patience: "Patience") -> Flow[answers.JobDetail]:
+        """Reads a job in the course of following it: once it was met, the server may be away for a while."""
+        while True:
+            try:
+                detail: answers.JobDetail = yield from self.exchange(calls.job(job_id))
+            except (Unreachable, Unavailable) as error:
+                if not patience.met:
+                    raise
+                yield from patience.lose(error)
+            else:
+                patience.reset()
+                return detail
 
     def reply(self, answer: Reply | Broken) -> Reply:
         if isinstance(answer, Broken):
@@ -138,10 +143,10 @@ class Patience:
         self._flows = flows
         self._failures = 0
         self._since: float | None = None
-        self._met = False
+        self.met = False
 
     def reset(self) -> None:
-        self._failures, self._since, self._met = 0, None, True
+        self._failures, self._since, self.met = 0, None, True
 
     def lose(self, why: Reply | Broken | Exception) -> Flow[None]:
         """Call it when a stream is lost: returns when it is time to try again, raises when that is hopeless."""
@@ -151,7 +156,7 @@ class Patience:
         self._since = now if self._since is None else self._since
         self._failures += 1
         retry = self._flows.retry
-        spent = now - self._since >= retry.stream_patience_s if self._met else self._failures >= retry.attempts
+        spent = now - self._since >= retry.stream_patience_s if self.met else self._failures >= retry.attempts
         if spent:
             raise why if isinstance(why, Exception) else self._error(why)
         asked_s = retry_after_s(why) if isinstance(why, Reply) else None

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ares.edge.client import answers, calls
+from ares.edge.client import calls
 from ares.edge.client.calls import Reply
 from ares.edge.client.flows import POLL_S, SILENCE_S, Flows, Patience, ended
 from ares.edge.client.steps import Broken, Emit, Flow, Open, Pause, Read
@@ -44,10 +44,10 @@ def follow_logs(
             complete = yield from _copy(place)
         if not complete:
             # Silence may also mean that the attempt we wait for will never be.
-            if follow and (yield from _never_comes(flows, job_id, place, opened)):
+            if follow and patience.met and (yield from _never_comes(flows, job_id, place, patience)):
                 return
             yield from patience.lose(opened)
-        elif not follow or attempt is not None or not (yield from _next_attempt(flows, job_id, place)):
+        elif not follow or attempt is not None or not (yield from _next_attempt(flows, job_id, place, patience)):
             return
         else:
             place = _Place((place.attempt or 0) + 1, 0)
@@ -65,10 +65,10 @@ def _copy(place: _Place) -> Flow[bool]:
         place.offset = (place.offset or 0) + len(chunk)
 
 
-def _next_attempt(flows: Flows, job_id: str, place: _Place) -> Flow[bool]:
+def _next_attempt(flows: Flows, job_id: str, place: _Place, patience: Patience) -> Flow[bool]:
     """Waits for an attempt after this one. False: the job has ended without."""
     while True:
-        detail: answers.JobDetail = yield from flows.exchange(calls.job(job_id))
+        detail = yield from flows.look(job_id, patience)
         if detail.state.attempt > (place.attempt or 0):
             return True
         if ended(detail):
@@ -76,8 +76,6 @@ def _next_attempt(flows: Flows, job_id: str, place: _Place) -> Flow[bool]:
         yield Pause(POLL_S)
 
 
-def _never_comes(flows: Flows, job_id: str, place: _Place, opened: Reply | Broken) -> Flow[bool]:
-    if not isinstance(opened, Reply) or opened.status >= 400:
-        return False
-    detail: answers.JobDetail = yield from flows.exchange(calls.job(job_id))
+def _never_comes(flows: Flows, job_id: str, place: _Place, patience: Patience) -> Flow[bool]:
+    detail = yield from flows.look(job_id, patience)
     return ended(detail) and detail.state.attempt < (place.attempt or 0)

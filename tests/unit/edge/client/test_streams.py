@@ -196,6 +196,14 @@ def test_followed_log_goes_on_with_the_next_attempt(stub: Stub, ask: Ask, monkey
     assert stub.requests("GET", LOGS)[1].query == {"attempt": "2", "rank": "0", "follow": "true", "offset": "0"}
 
 
+def test_followed_log_survives_a_restart_of_the_server(stub: Stub, ask: Ask) -> None:
+    # More refusals than a single request would be repeated.
+    down = [problem(503, "not-ready")] * 9
+    stub.on("GET", LOGS, log(b"one\n", break_off=True), log(b"two\n", offset=4))
+    stub.on("GET", THE_JOB, *down, detail("RUNNING", attempt=1), *down, detail("SUCCEEDED", attempt=1))
+    assert b"".join(ask(lambda c: c.logs(JOB, follow=True))) == b"one\ntwo\n"
+
+
 def test_followed_log_of_one_attempt_ends_with_it(stub: Stub, ask: Ask) -> None:
     stub.on("GET", LOGS, log(b"first\n"))
     assert ask(lambda c: c.logs(JOB, follow=True, attempt=1)) == [b"first\n"]
