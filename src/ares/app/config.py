@@ -29,7 +29,7 @@ class HttpConfig(Section, frozen=True):
 
 
 class AgentsConfig(Section, frozen=True):
-    """Where agents connect to."""
+    """Where agents connect to, with the certificate of `http`."""
 
     host: str = "127.0.0.1"
     port: Port = 8643
@@ -56,6 +56,8 @@ class NodeConfig(Section, frozen=True):
     mock_gpu: str = ""
     # Control-plane addresses for agents, "host:port".
     servers: tuple[str, ...] = ("127.0.0.1:8643",)
+    # Certificates (PEM) that control planes beyond this machine must chain to.
+    tls_ca: str = ""
 
 
 class Config(Section, frozen=True):
@@ -64,6 +66,8 @@ class Config(Section, frozen=True):
     replica: str = ""
     logs: str = ""
     tenant: str = "default"
+    # Record spans with the OpenTelemetry provider the process was started with.
+    traces: bool = False
     http: HttpConfig = HttpConfig()
     agents: AgentsConfig = AgentsConfig()
     store: StoreConfig = StoreConfig()

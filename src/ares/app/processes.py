@@ -37,6 +37,8 @@ def run(main: Main) -> int:
     import uvloop
 
     configure_logging()
+    # State, logs and tokens are nobody else's to read.
+    os.umask(0o077)
     _end_with_supervisor()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_with_signals(main))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from opentelemetry.trace import get_tracer
 
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
@@ -18,7 +19,7 @@ from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app.config import Config
 from ares.core import keys
 from ares.core.schedule.profile import Profile
-from ares.edge.grpc.agents import AgentServer
+from ares.edge.grpc.agents import AgentServer, Tls
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
@@ -78,7 +79,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     """Pure assembly: nothing runs yet."""
     clock, rng = SystemClock(), SystemRng()
     replica = config.replica or f"replica-{base32(rng, 6)}"
-    telemetry = PrometheusTelemetry(rng)
+    telemetry = PrometheusTelemetry(rng, get_tracer("ares") if config.traces else None)
     logs = FileLogs(config.logs_path)
     view = View(store, clock)
     tokens = Tokens(store, view, clock, rng)
@@ -147,7 +148,7 @@ class ControlPlane:
         self._spawn("progress", services.progress.run())
         self._spawn("leader", services.leader.run(self._reign))
         self._agents = AgentServer(services.sessions, services.tokens)
-        self.agents_port = await self._agents.start(self._config.agents.host, self._config.agents.port)
+        self.agents_port = await self._agents.start(self._config.agents.host, self._config.agents.port, self._tls())
         self._http = HttpServer(build_app(self._api(services), self._settings()), self._settings())
         await self._http.start()
         self.http_port = self._http.port
@@ -184,6 +185,12 @@ class ControlPlane:
             clock=SystemClock(),
             rng=SystemRng(),
         )
+
+    def _tls(self) -> Tls | None:
+        http = self._config.http
+        if not http.tls_cert:
+            return None
+        return Tls(Path(http.tls_cert).read_bytes(), Path(http.tls_key).read_bytes())
 
     def _settings(self) -> ApiSettings:
         http = self._config.http

@@ -45,15 +45,17 @@ _REFUSALS: Final = frozenset(
 class GrpcLink:
     """`ports.link.Link` over one or several control-plane addresses, tried in turn."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], authorities: bytes | None = None) -> None:
+        """With `authorities` (PEM) the control plane must prove who it is by TLS; without, loopback only."""
         if not addresses:
             raise ValueError("an agent needs at least one control-plane address, host:port")
         self._addresses = tuple(addresses)
+        self._credentials = None if authorities is None else grpc.ssl_channel_credentials(authorities)
         self._turn = 0
 
     async def join(self, request: JoinRequest) -> JoinReply:
         address = self._next()
-        async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
+        async with self._channel(address) as channel:
             call = channel.unary_unary(
                 f"{_SERVICE}/Join",
                 request_serializer=msgspec.msgpack.Encoder().encode,
@@ -66,7 +68,7 @@ class GrpcLink:
 
     async def connect(self, credential: str) -> "GrpcSession":
         address = self._next()
-        channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        channel = self._channel(address)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await _ready(address, channel)
@@ -77,6 +79,11 @@ class GrpcLink:
             await channel.close()
             raise
         return GrpcSession(address, channel, credential)
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(address, options=_OPTIONS)
+        return grpc.aio.secure_channel(address, self._credentials, options=_OPTIONS)
 
     async def close(self) -> None:
         """Sessions own their channels: nothing is left to close."""

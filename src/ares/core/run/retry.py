@@ -57,7 +57,7 @@ _ENDINGS: dict[FailureClass | None, str] = {
 def describe(exit_info: ExitInfo) -> str:
     """How an attempt ended, in a few words."""
     words = _ENDINGS[exit_info.failure].format(code=exit_info.code, signal=exit_info.signal or "a signal")
-    return f"{words} ({exit_info.message})" if exit_info.message else words
+    return f"{words}: {exit_info.message}" if exit_info.message else words
 
 
 def limit_of(spec: JobSpec, failure: FailureClass) -> int:

@@ -1,7 +1,7 @@
 """Where agents connect: authenticates the stream, hands its frames to the sessions service."""
 
 from collections.abc import AsyncIterator
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 import grpc.aio
@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from ares.core.access.tokens import Denied
+from ares.edge.rest.api import LOOPBACK_NAMES
 from ares.model.access import Principal
 from ares.model.link import AgentFrame, JoinReply, JoinRequest, ServerFrame
 from ares.services.enrolment import SessionRefused
@@ -47,6 +48,13 @@ class Tokens(Protocol):
     async def authenticate(self, presented: str) -> Principal | Denied: ...
 
 
+class Tls(NamedTuple):
+    """A certificate chain and its key, in PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
 class AgentServer:
     """The gRPC server for agents of one replica."""
 
@@ -55,11 +63,16 @@ class AgentServer:
         self._tokens = tokens
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, tls: Tls | None = None) -> int:
         """Listens; port 0 takes a free one. Returns the port."""
+        if tls is None and host not in LOOPBACK_NAMES:
+            raise ValueError(f"agents may not connect to {host} in the clear; configure a TLS certificate and key")
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((self._handlers(),))
-        bound = server.add_insecure_port(f"{host}:{port}")
+        try:
+            bound = _bind(server, f"{host}:{port}", tls)
+        except RuntimeError:
+            raise OSError(f"cannot listen for agents on {host}:{port}: the port is taken; choose another") from None
         await server.start()
         self._server = server
         return bound
@@ -91,7 +104,7 @@ class AgentServer:
         if isinstance(reply, Denied):
             await context.abort(
                 grpc.StatusCode.UNAUTHENTICATED,
-                f"the join token is {reply.reason}; make a new one with `ares token create --join`",
+                f"the join token is {reply.reason}; make a new one with `ares token join`",
             )
         return reply
 
@@ -117,6 +130,13 @@ class AgentServer:
                 grpc.StatusCode.PERMISSION_DENIED, f"a {who.role} token cannot run a node; use a join token"
             )
         return who
+
+
+def _bind(server: grpc.aio.Server, address: str, tls: Tls | None) -> int:
+    if tls is None:
+        return server.add_insecure_port(address)
+    credentials = grpc.ssl_server_credentials([(tls.key, tls.certificate)])
+    return server.add_secure_port(address, credentials)
 
 
 def _bearer(context: Context) -> str | None:

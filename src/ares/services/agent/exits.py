@@ -38,5 +38,5 @@ def _judge(finished: Finished, timed_out: bool, time_limit_s: float | None) -> t
     if finished.oom:
         return "oom", "killed for using more memory than it asked for"
     if finished.signal is not None:
-        return "signal", f"ended by {signal_name(finished.signal)}"
-    return "exit", f"exit code {finished.code}"
+        return "signal", ""
+    return "exit", ""
