@@ -1,9 +1,11 @@
 """Real servers for tests: each on free ports, in a directory of its own, ended by who started it."""
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,10 +16,19 @@ from typing import Self
 
 _READY_S = 30.0
 _POLL_S = 0.02
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 
 class ServerFailed(Exception):
     """A server did not come up; carries the end of its output."""
+
+
+def die_with_parent() -> None:
+    """For `preexec_fn`: a killed test leaves no servers behind. The signal comes when the *thread* that forked
+    ends, so it is left out where that is not the main one."""
+    if threading.current_thread() is threading.main_thread():
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def free_ports(count: int) -> list[int]:
@@ -69,7 +80,9 @@ class EtcdServer:
         ]
         # fmt: on
         with self._log().open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
+            )
         if wait:
             self.wait_ready()
         return self

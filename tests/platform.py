@@ -1,0 +1,298 @@
+"""A whole platform of real processes: servers, agents, etcd. Each can be killed, frozen and started again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from ares.edge.client.errors import AresError
+from ares.edge.client.retry import Retry
+from ares.edge.client.sync import Client
+from tests.servers import EtcdServer, die_with_parent, free_ports
+
+T = TypeVar("T")
+StoreKind = Literal["sqlite", "etcd"]
+
+READY_S = 60.0
+_POLL_S = 0.05
+_TAIL_LINES = 40
+_REPLICAS_MAX = 3
+# Tests kill servers under clients: a client is patient as long as the test is.
+PATIENT = Retry(attempts=60, base_s=0.1, cap_s=1.0)
+
+
+class NeverHappened(AssertionError):
+    """What a test waited for did not come."""
+
+
+def eventually(look: Callable[[], T], what: str, timeout_s: float = READY_S) -> T:
+    """The first true answer of `look`. Errors of the client count as "not yet"."""
+    deadline = time.monotonic() + timeout_s
+    seen: object = None
+    while time.monotonic() < deadline:
+        try:
+            answer = look()
+            if answer:
+                return answer
+            seen = answer
+        except AresError as error:
+            seen = error
+        time.sleep(_POLL_S)
+    raise NeverHappened(f"{what} did not happen within {timeout_s:g} s; last seen: {seen!r}")
+
+
+class Process:
+    """One process of the platform, started again on the same state as often as asked."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+        self.name = name
+        self.log = log
+        self._command = list(command)
+        self._env = dict(env)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} is not running"
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        assert not self.alive, f"{self.name} is running already"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=die_with_parent,
+            )  # fmt: skip
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbyes."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(READY_S)
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-_TAIL_LINES:])
+
+
+class Server(Process):
+    """A control-plane replica."""
+
+    def __init__(self, name: str, home: Path, log: Path, flags: Sequence[str], ports: tuple[int, int]) -> None:
+        self.home = home
+        self.http = f"127.0.0.1:{ports[0]}"
+        self.agents = f"127.0.0.1:{ports[1]}"
+        command = [*ares("server"), "--listen", self.http, "--agents", self.agents, "--replica", name, *flags]
+        super().__init__(name, command, log, environment(home))
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.http}"
+
+    def ready(self) -> bool:
+        assert self.alive, f"{self.name} ended:\n{self.tail()}"
+        return bool(self.checks())
+
+    def checks(self) -> dict[str, str]:
+        """What it says about itself; nothing while it is not ready."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as answer:
+                return json.load(answer)["checks"]
+        except (urllib.error.URLError, OSError):
+            return {}
+
+    def token(self) -> str:
+        """The administrator's token, where the server left it."""
+        file = self.home / "client.json"
+        return json.loads(file.read_text()).get("token", "") if file.exists() else ""
+
+
+class Platform:
+    """Everything in one directory, on free ports, ended when the block is left."""
+
+    def __init__(self, directory: Path, store: StoreKind = "sqlite") -> None:
+        self.directory = directory
+        self.servers: dict[int, Server] = {}
+        self.agents: dict[str, Process] = {}
+        self.etcd = EtcdServer(directory / "etcd") if store == "etcd" else None
+        self._ports = [(pair[0], pair[1]) for pair in zip(*[iter(free_ports(2 * _REPLICAS_MAX))] * 2, strict=True)]
+        self._clients: list[Client] = []
+        self._token = ""
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self.etcd is not None:
+            self.etcd.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for client in self._clients:
+            client.close()
+        for process in (*self.agents.values(), *self.servers.values()):
+            process.kill()
+        if self.etcd is not None:
+            self.etcd.kill()
+        # Shown by pytest when the test failed.
+        for process in (*self.servers.values(), *self.agents.values()):
+            print(f"---- {process.name} ({process.log})\n{process.tail()}")
+        left = eventually_gone(self.job_processes)
+        assert not left, f"processes of jobs outlived the platform: {left}"
+
+    # ---- starting
+
+    @property
+    def store_url(self) -> str:
+        return self.etcd.url if self.etcd is not None else f"sqlite://{self.directory / 'server-0' / 'store.db'}"
+
+    def server(self, number: int = 0, *, wait: bool = True) -> Server:
+        """Starts replica `number`, for the first time or again."""
+        server = self.servers.get(number)
+        if server is None:
+            home = self.directory / f"server-{number}"
+            home.mkdir(mode=0o700)
+            flags = [f"--set=logs={self.directory / 'logs'}", f"--set=store.url={self.store_url}"]
+            log = self.directory / f"server-{number}.log"
+            server = Server(f"replica-{number}", home, log, flags, self._ports[number])
+            self.servers[number] = server
+        server.start()
+        if wait:
+            eventually(server.ready, f"readiness of {server.name}")
+            self._token = self._token or eventually(self.servers[0].token, "the administrator's token")
+        return server
+
+    def agent(self, name: str, *, gpus: int = 4, servers: Sequence[str] = (), wait: bool = True) -> Process:
+        """Starts an agent, for the first time (it joins by a token) or again. It may reach every replica."""
+        agent = self.agents.get(name)
+        if agent is None:
+            agent = Process(
+                f"agent {name}",
+                self._agent_command(name, gpus, servers),
+                self.directory / f"agent-{name}.log",
+                {**environment(self.directory / "nodes"), "ARES_JOIN_TOKEN": self._join_token(name)},
+            )
+            self.agents[name] = agent
+        before = self._incarnation(name) if wait else 0
+        agent.start()
+        if wait:
+            eventually(lambda: self._incarnation(name) > before, f"registration of {name}")
+        return agent
+
+    def _agent_command(self, name: str, gpus: int, servers: Sequence[str]) -> list[str]:
+        addresses = servers or [f"127.0.0.1:{port}" for _, port in self._ports[: max(len(self.servers), 1)]]
+        reach = [part for address in addresses for part in ("--server", address)]
+        return [*ares("agent"), "--name", name, "--mock-gpu", str(gpus), *reach]
+
+    def _join_token(self, name: str) -> str:
+        return self.client().create_join_token(node=name).token
+
+    def _incarnation(self, name: str) -> int:
+        return next((node.incarnation for node in self.client().nodes() if node.name == name and node.ready), 0)
+
+    # ---- talking to it
+
+    def client(self, number: int = 0, *, token: str = "", retry: Retry = PATIENT) -> Client:
+        client = Client(self.servers[number].url, token or self._token, retry=retry, timeout_s=10.0)
+        self._clients.append(client)
+        return client
+
+    def metrics(self, number: int = 0) -> list[str]:
+        request = urllib.request.Request(
+            f"{self.servers[number].url}/metrics", headers={"authorization": f"Bearer {self._token}"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.read().decode().splitlines()
+
+    def leader(self) -> int:
+        """Which replica leads, by its own word."""
+
+        def look() -> list[int]:
+            return [n for n, s in self.servers.items() if s.alive and s.checks().get("leading") == "yes"]
+
+        return eventually(look, "the election of a leader")[0]
+
+    def cli(self, *arguments: str, text: str | None = None, home: Path | None = None) -> "Run":
+        """The command line as a person uses it."""
+        return run_cli(*arguments, home=home or self.servers[0].home, text=text)
+
+    # ---- what is left on the machine
+
+    def job_processes(self) -> dict[int, str]:
+        """Processes of jobs of this platform, by their environment: pid -> job and fence."""
+        root, found = str(self.directory), dict[int, str]()
+        for folder in Path("/proc").iterdir():
+            if not folder.name.isdecimal():
+                continue
+            try:
+                raw = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            env = dict(line.decode(errors="replace").partition("=")[::2] for line in raw)
+            if "ARES_JOB_ID" in env and env.get("ARES_WORKDIR", "").startswith(root):
+                found[int(folder.name)] = f"{env['ARES_JOB_ID']} {env.get('ARES_FENCE', '')}"
+        return found
+
+
+class Run:
+    """A finished command."""
+
+    def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
+        self.code = done.returncode
+        self.out = done.stdout
+        self.err = done.stderr
+
+    def json(self) -> object:
+        return json.loads(self.out)
+
+    def __repr__(self) -> str:
+        return f"exit code {self.code}\n{self.out}\n{self.err}"
+
+
+def ares(command: str) -> list[str]:
+    return [sys.executable, "-m", "ares", command]
+
+
+def run_cli(*arguments: str, home: Path, text: str | None = None, timeout_s: float = READY_S) -> Run:
+    done = subprocess.run(
+        [sys.executable, "-m", "ares", *arguments],
+        env=environment(home), input=text or "", capture_output=True, text=True, timeout=timeout_s, check=False,
+    )  # fmt: skip
+    return Run(done)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Nothing of the developer's own Ares leaks into a test."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("ARES_")}
+    return {**plain, "ARES_HOME": str(home)}
+
+
+def eventually_gone(look: Callable[[], Mapping[int, str]], timeout_s: float = 10.0) -> Mapping[int, str]:
+    """What is still there when the time is up; normally nothing."""
+    deadline = time.monotonic() + timeout_s
+    while (left := look()) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return left
