@@ -124,8 +124,9 @@ async def test_a_stopped_process_can_still_be_stopped(running: Running, plane: S
     start = plane.start("j1", "sh", "-c", "trap 'echo bye; exit 0' TERM; kill -STOP $$; sleep 1000")
     plane.say(start)
     await plane.first(Started, "j1")
-    plane.say(Stop(ref=start.ref, grace_s=30, reason="cancelled"))
-    await plane.first(Fenced, "j1")
+    plane.say(Stop(ref=start.ref, grace_s=1000, reason="cancelled"))
+    assert (await plane.first(Fenced, "j1")).reason == "cancelled"
+    assert plane.logs[(start.ref, 0)] == b"bye\n"
 
 
 async def test_the_time_limit_warns_then_ends(running: Running, plane: ScriptedPlane) -> None:

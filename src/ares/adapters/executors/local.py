@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Awaitable
+from math import inf
 from pathlib import Path
 from typing import Final, Literal
 
@@ -25,8 +26,12 @@ Contain = Literal["best", "none"]
 _WARDEN: Final = Path(__file__).parent / "warden"
 _HELLO_TIMEOUT_S: Final = 10.0
 _END_TIMEOUT_S: Final = 10.0
-# Short attempts free their slots sooner than new ones open; long ones let the pool grow without bound.
+# The pool has no upper bound. Where slots are handed back all the time, waiting for one beats opening
+# another, so it then grows slowly; otherwise as fast as this allows.
 _OPENING_MAX: Final = 4
+_CYCLING_S: Final = 0.02
+_SLOW_GROWTH_S: Final = 0.1
+_READY_MAX: Final = 8
 _IDLE_MAX: Final = 64
 # After this many slots died while opening, waiting attempts are refused instead of tried forever.
 _FAILED_OPENINGS_MAX: Final = 8
@@ -56,6 +61,8 @@ class LocalExecutor:
         self._opening: deque[int] = deque()
         self._unready = 0
         self._failed_openings = 0
+        self._freed_at = self._asked_at = -inf
+        self._look_again: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[Launch, Answer]] = deque()
         self._closed = False
         self._restart: asyncio.Task[None] | None = None
@@ -89,6 +96,9 @@ class LocalExecutor:
 
     async def close(self) -> None:
         self._closed = True
+        if self._restart is not None:
+            self._restart.cancel()
+            await asyncio.gather(self._restart, return_exceptions=True)
         for slot in list(self._slots.values()):
             slot.close()
         self._slots.clear()
@@ -125,15 +135,21 @@ class LocalExecutor:
             self._warden = self._popen_warden(theirs)
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(_HELLO_TIMEOUT_S):
-            hello = (await loop.sock_recv(ours, 64)).decode()
-        if not hello:
+        try:
+            async with asyncio.timeout(_HELLO_TIMEOUT_S):
+                hello = (await loop.sock_recv(ours, 64)).decode()
+            if not hello:
+                raise OSError("the warden ended before it was ready; its error output says why")
+        except BaseException:
             ours.close()
-            raise OSError("the warden ended before it was ready; its error output says why")
+            raise
         self._containment = "pid-namespace" if hello == "pid-namespace" else "none"
         self._control = ours
         loop.add_reader(ours.fileno(), self._control_readable)
         self._write_record()
+        # The first attempts need not wait for a slot.
+        for _ in range(min(_READY_MAX, len(os.sched_getaffinity(0)))):
+            self._ask_for_slot(ours)
 
     def _popen_warden(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         python = [sys.executable, "-I", "-S", "-X", "utf8", str(_WARDEN)]
@@ -196,8 +212,23 @@ class LocalExecutor:
             launch, answer = self._waiting.popleft()
             weight = self._cgroups.layout.cpu_weight(launch.cpu_milli) if self._cgroups else 0
             self._idle.pop().launch(launch, weight, answer)
-        while self._control is not None and len(self._opening) + self._unready < min(_OPENING_MAX, len(self._waiting)):
+        while self._control is not None and self._may_open():
             self._ask_for_slot(self._control)
+
+    def _may_open(self) -> bool:
+        if len(self._opening) + self._unready >= min(_OPENING_MAX, len(self._waiting)):
+            return False
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        cycling = now - self._freed_at < _CYCLING_S and now - self._asked_at < _SLOW_GROWTH_S
+        if cycling and self._look_again is None:
+            self._look_again = loop.call_later(_CYCLING_S, self._looked)
+        return not cycling
+
+    def _looked(self) -> None:
+        self._look_again = None
+        if not self._closed:
+            self._dispatch()
 
     def _ask_for_slot(self, control: socket.socket) -> None:
         taken = {*self._slots, *self._opening}
@@ -205,6 +236,7 @@ class LocalExecutor:
         group = self._cgroups.slot(index) if self._cgroups else cgroups.SlotGroup({}, ())
         control.send(marshal.dumps((group.paths, group.folders)))
         self._opening.append(index)
+        self._asked_at = asyncio.get_running_loop().time()
 
     def slot_ready(self, slot: Slot) -> None:
         self._unready -= 1
@@ -213,6 +245,8 @@ class LocalExecutor:
         self.slot_idle(slot)
 
     def slot_idle(self, slot: Slot, *, retire: bool = False) -> None:
+        if self._waiting:
+            self._freed_at = asyncio.get_running_loop().time()
         if retire or len(self._idle) >= _IDLE_MAX:
             self._forget(slot)
             slot.close()

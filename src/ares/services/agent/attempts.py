@@ -149,7 +149,7 @@ class Attempts:
         self._live[attempt.key] = attempt
         self._mailbox.watch(attempt)
         try:
-            folder.create()
+            self._workspace.create(folder)
         except OSError as error:
             self._end(attempt, not_started(f"cannot create the attempt's directory: {error.strerror}"))
             return
@@ -289,8 +289,8 @@ class Attempts:
         self._over.put(attempt.key, None)
         self._mailbox.forget(attempt)
         attempt.tail.close()
-        if not attempt.folder.remove_small():
-            task = asyncio.create_task(asyncio.to_thread(attempt.folder.remove))
+        if not self._workspace.recycle(attempt.folder):
+            task = asyncio.create_task(asyncio.to_thread(self._workspace.remove, attempt.folder))
             self._removals.add(task)
             task.add_done_callback(self._removals.discard)
 

@@ -1,11 +1,20 @@
-"""Directories of attempts: `attempts/<job>.<fence>.<rank>/` with the private `work/` and the files beside it."""
+"""Directories of attempts: `attempts/<job>.<fence>.<rank>/` with the private `work/` and the files beside it.
+
+Making and removing directories costs more than starting a process, so one that an attempt left clean
+is renamed for the next instead.
+"""
 
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from ares.model.link import AttemptRef
+
+_SPARE_MAX = 256
+_FOLDER_MODE = stat.S_IFDIR | 0o700
+_LOG_MODE = stat.S_IFREG | 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +39,63 @@ class Folder:
     def progress(self) -> str:
         return f"{self.path}/progress.json"
 
-    def create(self) -> None:
-        os.mkdir(self.path, 0o700)
-        os.mkdir(self.work, 0o700)
-
-    def remove_small(self) -> bool:
-        """The usual case, an empty working directory, without a walk. False when there is more."""
-        try:
-            os.rmdir(self.work)
-            for name in os.listdir(self.path):
-                os.unlink(f"{self.path}/{name}")
-            os.rmdir(self.path)
-        except OSError:
-            return False
-        return True
-
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-
 
 class Workspace:
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir / "attempts"
+        self._spare: list[Folder] = []
 
     def clear(self) -> None:
         """Whatever an earlier process left belongs to an older incarnation."""
+        self._spare.clear()
         shutil.rmtree(self._root, ignore_errors=True)
         self._root.mkdir(parents=True, mode=0o700, exist_ok=True)
 
     def folder(self, ref: AttemptRef, rank: int) -> Folder:
+        """Where an attempt lives; `create` makes it."""
         return Folder(f"{self._root}/{ref.job}.{ref.fence}.{rank}")
+
+    def create(self, folder: Folder) -> None:
+        if self._spare:
+            os.rename(self._spare.pop().path, folder.path)
+        else:
+            os.mkdir(folder.path, 0o700)
+            os.mkdir(folder.work, 0o700)
+
+    def recycle(self, folder: Folder) -> bool:
+        """Keeps a directory whose attempt left nothing in it. False when it has to be removed."""
+        if len(self._spare) >= _SPARE_MAX:
+            return False
+        try:
+            clean = _clean(folder)
+            if clean:
+                spare = Folder(f"{self._root}/spare.{len(self._spare)}")
+                os.rename(folder.path, spare.path)
+                self._spare.append(spare)
+        except OSError:
+            return False
+        return clean
+
+    @staticmethod
+    def remove(folder: Folder) -> None:
+        """May take long: not for the event loop."""
+        shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def _clean(folder: Folder) -> bool:
+    """Empties the files Ares itself put there; anything else means no."""
+    names = set(os.listdir(folder.path))
+    if not names <= {"work", "log", "result.json", "progress.json"} or "work" not in names:
+        return False
+    if os.lstat(folder.work).st_mode != _FOLDER_MODE or os.listdir(folder.work):
+        return False
+    if "log" in names:
+        log = os.lstat(folder.log)
+        # Another name for the same file would show the next attempt's output.
+        if log.st_mode != _LOG_MODE or log.st_nlink != 1:
+            return False
+        if log.st_size:
+            os.truncate(folder.log, 0)
+    for name in names - {"work", "log"}:
+        os.unlink(f"{folder.path}/{name}")
+    return True

@@ -353,15 +353,15 @@ async def test_a_frozen_agents_job_dies_at_its_deadline(tmp_path: Path, contain:
 @pytest.mark.chaos
 async def test_even_without_agent_warden_and_slots_a_new_agent_cleans_up(tmp_path: Path) -> None:
     """Everything is frozen and killed in an order that leaves the job behind; only the record knows."""
-    async with agent(tmp_path, "none", 1000) as (process, (job, warden, slot)):
-        for pid in (slot, warden, process.pid):
+    async with agent(tmp_path, "none", 1000) as (process, (job, warden, *slots)):
+        for pid in (*slots, warden, process.pid):
             os.kill(pid, signal.SIGSTOP)
         process.kill()
         await asyncio.to_thread(process.wait)
         assert lives(job)
         executor = LocalExecutor(tmp_path / "state")
         await executor.open()
-        assert not any(lives(pid) for pid in (job, warden, slot))
+        assert not any(lives(pid) for pid in (job, warden, *slots))
         await executor.close()
 
 

@@ -1,0 +1,41 @@
+"""Reports go out in order, again after a reconnect, until they are acknowledged."""
+
+from ares.model.link import AttemptRef, Fenced
+from ares.model.state import Fence
+from ares.services.agent.outbox import Outbox
+
+
+def fill(outbox: Outbox, count: int) -> list[Fenced]:
+    ref = AttemptRef(job="j", tenant="t", fence=Fence())
+    reports = [Fenced(number=outbox.number(), ref=ref, rank=rank, reason="") for rank in range(count)]
+    for report in reports:
+        outbox.add(report)
+    return reports
+
+
+def test_each_is_sent_once_per_session_in_order() -> None:
+    outbox = Outbox()
+    reports = fill(outbox, 5)
+    assert outbox.take(2, lambda _: True) == reports[:2]
+    assert outbox.take(10, lambda _: True) == reports[2:]
+    assert outbox.take(10, lambda _: True) == []
+    assert outbox.settle([reports[1].number, 999]) == [reports[1]]
+    outbox.rewind()
+    assert outbox.take(10, lambda _: True) == [reports[0], *reports[2:]]
+
+
+def test_one_that_has_to_wait_holds_nobody_up() -> None:
+    outbox = Outbox()
+    reports = fill(outbox, 3)
+    assert outbox.take(10, lambda report: report.rank != 0) == reports[1:]
+    assert outbox.take(10, lambda _: True) == reports[:1]
+
+
+def test_what_was_settled_is_never_sent_again() -> None:
+    outbox = Outbox()
+    (report,) = fill(outbox, 1)
+    outbox.settle([report.number])
+    outbox.resend(report.number)
+    outbox.rewind()
+    assert outbox.take(10, lambda _: True) == []
+    assert len(outbox) == 0

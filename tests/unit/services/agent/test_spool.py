@@ -1,0 +1,110 @@
+"""Tailing an attempt's output."""
+
+from pathlib import Path
+
+import pytest
+
+from ares.services.agent.spool import CHUNK_BYTES_MAX, WINDOW_BYTES, Tail
+
+CAP = 4 * WINDOW_BYTES
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def drain(tail: Tail) -> bytes:
+    """Everything the window lets through, checked for gaps."""
+    got, at = b"", None
+    while (piece := tail.chunk()) is not None:
+        assert at is None or piece[0] == at
+        assert 0 < len(piece[1]) <= CHUNK_BYTES_MAX
+        at = piece[0] + len(piece[1])
+        got += piece[1]
+    return got
+
+
+def test_a_silent_attempt_is_settled_at_once(log: Path) -> None:
+    for make in (False, True):
+        if make:
+            log.touch()
+        tail = Tail(str(log), CAP)
+        assert not tail.poll()
+        tail.finish()
+        assert tail.drained
+        assert tail.settled
+
+
+def test_the_window_holds_back_what_is_not_acknowledged(log: Path) -> None:
+    log.write_bytes(bytes(range(256)) * (3 * WINDOW_BYTES // 256))
+    tail = Tail(str(log), CAP)
+    assert tail.poll()
+    assert len(drain(tail)) == WINDOW_BYTES
+    tail.acked(1000)
+    assert len(drain(tail)) == 1000
+    tail.finish()
+    assert not tail.drained
+    tail.acked(WINDOW_BYTES + 1000)
+    drain(tail)
+    tail.acked(2 * WINDOW_BYTES + 1000)
+    drain(tail)
+    assert tail.drained
+    assert not tail.settled
+    tail.acked(3 * WINDOW_BYTES)
+    assert tail.settled
+    tail.close()
+
+
+def test_a_new_session_repeats_what_was_not_acknowledged(log: Path) -> None:
+    log.write_bytes(b"0123456789")
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    drain(tail)
+    tail.acked(4)
+    tail.rewind()
+    assert drain(tail) == b"456789"
+    tail.close()
+
+
+def test_a_replica_that_has_nothing_gets_everything(log: Path) -> None:
+    log.write_bytes(b"0123456789")
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    drain(tail)
+    tail.acked(10)
+    tail.acked(0)
+    assert drain(tail) == b"0123456789"
+    tail.close()
+
+
+def test_beyond_the_cap_the_disk_stays_bounded_and_the_reader_is_told(log: Path) -> None:
+    tail = Tail(str(log), 100)
+    with log.open("ab") as writer:
+        for _ in range(50):
+            writer.write(b"x" * 40)
+            writer.flush()
+            tail.poll()
+            assert log.stat().st_size <= 100
+    tail.finish()
+    got = drain(tail)
+    assert got == b"x" * 100 + b"\n[ares: output beyond 100 bytes was dropped]\n"
+    tail.acked(len(got))
+    assert tail.settled
+    tail.close()
+
+
+def test_a_job_that_cuts_or_replaces_its_log_harms_nobody(log: Path, tmp_path: Path) -> None:
+    log.write_bytes(b"x" * 1000)
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    log.write_bytes(b"")
+    assert tail.chunk() is None
+    tail.finish()
+    assert tail.drained
+    tail.close()
+    (tmp_path / "secret").write_bytes(b"secret")
+    log.unlink()
+    log.symlink_to(tmp_path / "secret")
+    other = Tail(str(log), CAP)
+    assert not other.poll()
