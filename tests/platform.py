@@ -49,6 +49,11 @@ def eventually(look: Callable[[], T], what: str, timeout_s: float = READY_S) -> 
     raise NeverHappened(f"{what} did not happen within {timeout_s:g} s; last seen: {seen!r}")
 
 
+def say(text: str) -> None:
+    """Into the test's output, which pytest shows on failure, or always with -s."""
+    sys.stdout.write(f"{text}\n")
+
+
 class Process:
     """One process of the platform, started again on the same state as often as asked."""
 
@@ -73,7 +78,7 @@ class Process:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                preexec_fn=die_with_parent,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, nothing is allocated
             )  # fmt: skip
         return self
 
@@ -159,7 +164,7 @@ class Platform:
             self.etcd.kill()
         # Shown by pytest when the test failed.
         for process in (*self.servers.values(), *self.agents.values()):
-            print(f"---- {process.name} ({process.log})\n{process.tail()}")
+            say(f"---- {process.name} ({process.log})\n{process.tail()}")
         left = eventually_gone(self.job_processes)
         assert not left, f"processes of jobs outlived the platform: {left}"
 

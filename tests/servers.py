@@ -81,8 +81,9 @@ class EtcdServer:
         # fmt: on
         with self._log().open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
-            )
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, nothing is allocated
+            )  # fmt: skip
         if wait:
             self.wait_ready()
         return self

@@ -1,0 +1,106 @@
+"""kill -9 of every kind of process, at random moments, under load: nothing acknowledged is lost or doubled."""
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ares.edge.client.sync import Client
+from ares.model.state import TERMINAL
+from tests.chaos.load import Load
+from tests.history import audit_commits, judge, read_store
+from tests.platform import Platform, StoreKind, eventually, say
+
+DRAIN_S = 100.0
+Build = Callable[[StoreKind], Platform]
+
+
+class Killer:
+    """Kills one process at a time and starts it again."""
+
+    def __init__(self, platform: Platform, rng: random.Random) -> None:
+        self._platform = platform
+        self._rng = rng
+        self._killers = {"server": self._server, "agent": self._agent}
+        if platform.etcd is not None:
+            self._killers["etcd"] = self._etcd
+        self.done: list[str] = []
+
+    def round(self) -> None:
+        """Every kind once, in random order."""
+        for kind in self._rng.sample(sorted(self._killers), len(self._killers)):
+            # A moment, not a synchronisation: where in the work the kill lands is left to chance.
+            time.sleep(self._rng.uniform(0.05, 0.8))
+            self.done.append(self._killers[kind]())
+        say(f"killed: {self.done}")
+
+    def _server(self) -> str:
+        number = self._rng.choice([n for n, server in self._platform.servers.items() if server.alive])
+        self._platform.servers[number].kill()
+        self._platform.server(number)
+        return f"replica-{number}"
+
+    def _agent(self) -> str:
+        name = self._rng.choice(sorted(self._platform.agents))
+        self._platform.agents[name].kill()
+        self._platform.agent(name, wait=False)
+        return name
+
+    def _etcd(self) -> str:
+        assert self._platform.etcd is not None
+        self._platform.etcd.kill()
+        self._platform.etcd.start()
+        return "etcd"
+
+
+def storm(platform: Platform, directory: Path, seed: int, *, replicas: int, rounds: int, jobs: int) -> None:
+    rng = random.Random(seed)
+    for number in range(replicas):
+        platform.server(number)
+    for name in ("node-a", "node-b"):
+        platform.agent(name)
+    marks = directory / "marks"
+    load = Load([platform.client(n % replicas) for n in range(4)], marks, jobs, seed)
+    load.start()
+    killer = Killer(platform, rng)
+    for _ in range(rounds):
+        killer.round()
+    load.finish(DRAIN_S)
+    drain(platform.client())
+    assert not platform.job_processes(), "a job's process is left"
+    for process in (*platform.agents.values(), *platform.servers.values()):
+        process.kill()
+    assert len(load.acknowledged) == jobs
+    seen = judge(load.acknowledged, read_store(platform.store_url), marks)
+    if platform.etcd is not None:
+        seen["commits"] = audit_commits(platform.store_url)
+    say(f"history: {dict(seen)}")
+
+
+def drain(client: Client) -> None:
+    """Until every job has ended and holds nothing."""
+    open_phases = ("PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED")
+    eventually(lambda: not list(client.list(phase=open_phases)), "the end of every job", DRAIN_S)
+    eventually(
+        lambda: all(state.phase in TERMINAL and not state.lingering for state in client.list(page=1000)),
+        "the release of every job",
+        DRAIN_S,
+    )
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("etcd", marks=pytest.mark.etcd)])
+def test_kills_under_load(build: Build, tmp_path: Path, seed: int, store: StoreKind) -> None:
+    storm(build(store), tmp_path, seed, replicas=1, rounds=2, jobs=240)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("store", "replicas"),
+    [("sqlite", 1), pytest.param("etcd", 1, marks=pytest.mark.etcd), pytest.param("etcd", 3, marks=pytest.mark.etcd)],
+)
+def test_many_kills_under_load(build: Build, tmp_path: Path, seed: int, store: StoreKind, replicas: int) -> None:
+    storm(build(store), tmp_path, seed, replicas=replicas, rounds=10, jobs=1200)

@@ -1,0 +1,206 @@
+"""Judges what a platform did, from what clients were told, what the store holds and what jobs left on disk.
+
+Independent of the services' code: only the records' shapes are shared. Each check names the promise it holds
+the platform to; see the table of guarantees in docs/concepts.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ares.adapters.clocks import SystemClock
+from ares.adapters.store.open import open_store
+from ares.core import keys
+from ares.core.run.retry import limit_of
+from ares.model.event import LedgerEvent
+from ares.model.job import FAILURE_CLASSES, JobSpec
+from ares.model.state import TERMINAL, Fence, JobState, RequestRecord, Result
+from ares.ports.store import KV, Changes
+from tests.audit import Audit
+
+# A job that proves how it ran: a mark per (job, fence) that can be made only once, a beat while it runs, a result.
+MARKED = r"""
+mark="$MARKS/$ARES_JOB_ID.$ARES_FENCE"
+now() { read -r up _ < /proc/uptime; echo "$up"; }
+set -C
+now > "$mark" || now >> "$MARKS/twice.$ARES_JOB_ID.$ARES_FENCE"
+set +C
+beats=${BEATS:-0}
+while [ "$beats" -gt 0 ]; do sleep 0.1; now >> "$mark"; beats=$((beats - 1)); done
+echo "\"$ARES_FENCE\"" > "$ARES_RESULT_FILE"
+"""
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """What a client was told."""
+
+    request: str
+    job: str
+
+
+@dataclass
+class Contents:
+    """The store's records, as found when all is quiet."""
+
+    epoch: int = 1
+    states: dict[str, JobState] = field(default_factory=dict)
+    specs: dict[str, JobSpec] = field(default_factory=dict)
+    results: dict[str, tuple[Result, int]] = field(default_factory=dict)
+    requests: dict[str, tuple[RequestRecord, int]] = field(default_factory=dict)
+    events: dict[str, list[tuple[LedgerEvent, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def take(self, kv: KV) -> None:
+        last = kv.key.rsplit("/", 1)[1]
+        match keys.kind_of(kv.key):
+            case keys.STATE:
+                self.states[last] = msgspec.json.decode(kv.value, type=JobState)
+            case keys.JOBS:
+                self.specs[last] = msgspec.json.decode(kv.value, type=JobSpec)
+            case keys.RESULTS:
+                self.results[last] = (msgspec.json.decode(kv.value, type=Result), kv.version)
+            case keys.REQUESTS:
+                self.requests[last] = (msgspec.json.decode(kv.value, type=RequestRecord), kv.version)
+            case keys.EVENTS:
+                event = msgspec.json.decode(kv.value, type=LedgerEvent)
+                self.events[event.job].append((event, kv.version))
+            case _:
+                pass
+
+
+def read_store(url: str) -> Contents:
+    """Everything in the store. An embedded one must not be in use."""
+    return asyncio.run(_read_store(url))
+
+
+async def _read_store(url: str) -> Contents:
+    store = await open_store(url, SystemClock())
+    try:
+        contents = Contents()
+        for kv in (await store.range(keys.ROOT)).kvs:
+            contents.take(kv)
+        return contents
+    finally:
+        await store.close()
+
+
+def audit_commits(url: str) -> int:
+    """Judges every commit since the first, where the store keeps them (etcd). Returns how many."""
+    return asyncio.run(_audit_commits(url))
+
+
+async def _audit_commits(url: str) -> int:
+    store = await open_store(url, SystemClock())
+    audit, seen = Audit(), 0
+    try:
+        last = await store.revision()
+        async for item in store.watch(keys.ROOT, 1):
+            assert isinstance(item, Changes), "etcd has compacted its history; the audit needs all of it"
+            audit.take(item.changes)
+            seen += len(item.changes)
+            if item.revision >= last:
+                break
+        audit.finish()
+        return seen
+    finally:
+        await store.close()
+
+
+# ---- promises
+
+
+def judge(acknowledged: Sequence[Acknowledged], found: Contents, marks: Path) -> Counter[str]:
+    """Raises on the first broken promise. Returns what the history contained, so that tests can say what they saw."""
+    _nothing_acknowledged_is_lost(acknowledged, found)
+    for job, state in found.states.items():
+        ledger = [event for event, _ in sorted(found.events[job], key=lambda pair: pair[0].seq)]
+        spec = found.specs[state.array or job]
+        _everything_ended(state)
+        _ledger_is_whole(state, ledger, [version for _, version in found.events[job]])
+        _fences_grow(ledger)
+        _budget_is_kept(spec, state, ledger)
+        _one_result(state, ledger, found.results.get(job))
+    _attempts_started_once_and_never_overlapped(marks, found)
+    return Counter(event.kind for events in found.events.values() for event, _ in events)
+
+
+def _nothing_acknowledged_is_lost(acknowledged: Sequence[Acknowledged], found: Contents) -> None:
+    told: dict[str, str] = {}
+    for answer in acknowledged:
+        assert told.setdefault(answer.request, answer.job) == answer.job, f"request {answer.request} made two jobs"
+        assert answer.job in found.states, f"job {answer.job} was acknowledged and is gone"
+        record, version = found.requests[answer.request]
+        assert (record.job, version) == (answer.job, 1), f"request {answer.request}: {record}, written {version} times"
+    jobs = [record.job for record, _ in found.requests.values()]
+    assert len(set(jobs)) == len(jobs), "one job stands for two requests"
+
+
+def _everything_ended(state: JobState) -> None:
+    assert state.phase in TERMINAL, f"job {state.id} is still {state.phase}: {state.reason}"
+    assert not state.lingering, f"job {state.id} is {state.phase} and still holds its place"
+
+
+def _ledger_is_whole(state: JobState, ledger: Sequence[LedgerEvent], versions: Iterable[int]) -> None:
+    assert [event.seq for event in ledger] == list(range(1, state.seq + 1)), f"{state.id}: holes in its ledger"
+    assert set(versions) == {1}, f"{state.id}: a ledger entry was overwritten"
+    ends = [event.kind for event in ledger if event.kind in ("succeeded", "failed", "cancelled", "unknown")]
+    assert len(ends) == 1, f"{state.id} ended {len(ends)} times: {ends}"
+
+
+def _fences_grow(ledger: Sequence[LedgerEvent]) -> None:
+    grants = [parse_fence(event.fence) for event in ledger if event.kind == "bound"]
+    assert all(a < b for a, b in zip(grants, grants[1:], strict=False)), f"{ledger[0].job}: fences {grants}"
+
+
+def _budget_is_kept(spec: JobSpec, state: JobState, ledger: Sequence[LedgerEvent]) -> None:
+    grants = sum(event.kind == "bound" for event in ledger)
+    assert grants == state.attempt, f"{state.id}: {grants} grants, attempt {state.attempt}"
+    assert grants <= 1 + sum(state.retries.values()) + state.restarts, f"{state.id}: {grants} grants for {state}"
+    for failure in FAILURE_CLASSES:
+        used = state.retries.get(failure, 0)
+        assert used <= limit_of(spec, failure), f"{state.id}: {used} retries of class {failure}"
+
+
+def _one_result(state: JobState, ledger: Sequence[LedgerEvent], kept: tuple[Result, int] | None) -> None:
+    if state.phase not in ("SUCCEEDED", "FAILED"):
+        assert kept is None, f"{state.id} is {state.phase} and has a result"
+        return
+    assert kept is not None, f"{state.id} is {state.phase} without a result"
+    result, version = kept
+    assert version == 1, f"{state.id}: its result was written {version} times"
+    grants = [event.fence for event in ledger if event.kind == "bound"]
+    assert str(result.fence) == grants[-1], f"{state.id}: result of fence {result.fence}, granted last: {grants[-1]}"
+    if state.phase == "SUCCEEDED":
+        assert result.value == str(result.fence), (
+            f"{state.id}: the result says {result.value}, its fence {result.fence}"
+        )
+
+
+def _attempts_started_once_and_never_overlapped(marks: Path, found: Contents) -> None:
+    twice = sorted(path.name for path in marks.glob("twice.*"))
+    assert not twice, f"started twice under one fence: {twice}"
+    runs: dict[str, list[tuple[Fence, float, float]]] = defaultdict(list)
+    for path in marks.iterdir():
+        job, _, fence = path.name.partition(".")
+        beats = [float(line) for line in path.read_text().split()]
+        # Killed between making the mark and writing to it.
+        if beats:
+            runs[job].append((parse_fence(fence), beats[0], beats[-1]))
+    for job, attempts in runs.items():
+        granted = {parse_fence(event.fence) for event, _ in found.events[job] if event.kind == "bound"}
+        attempts.sort()
+        assert {fence for fence, _, _ in attempts} <= granted, f"{job} ran without a grant: {attempts}, {granted}"
+        for (early, _, last_beat), (late, start, _) in zip(attempts, attempts[1:], strict=False):
+            assert last_beat <= start, f"{job}: {early} was alive at {last_beat}, {late} began at {start}"
+    for job, state in found.states.items():
+        if state.phase == "SUCCEEDED":
+            assert str(state.fence) in {str(fence) for fence, _, _ in runs[job]}, f"{job} succeeded without a run"
+
+
+def parse_fence(text: str) -> Fence:
+    epoch, _, counter = text.partition(".")
+    return Fence(epoch=int(epoch), counter=int(counter))
