@@ -21,11 +21,11 @@ _BACKLOG_MAX = 10_000
 
 
 class Lagged(Exception):
-    """The reader is too slow and was cut off; it may resume from its last cursor."""
+    """The reader was cut off before it would have missed something; it may resume from its last cursor."""
 
 
 class BadEventCursor(Exception):
-    """A cursor is a number given out with an event."""
+    """A cursor is text given out with an event."""
 
 
 class _Follower:
@@ -33,13 +33,20 @@ class _Follower:
         self.prefix = prefix
         self.backlog: deque[KV] = deque()
         self.ready = asyncio.Event()
-        self.lagged = False
+        self.lagged = ""
 
     def offer(self, kv: KV) -> None:
+        if self.lagged:
+            # Nothing may follow a gap: the reader's last cursor must lie before it.
+            return
         if len(self.backlog) >= _BACKLOG_MAX:
-            self.lagged = True
-        else:
-            self.backlog.append(kv)
+            self.cut_off(f"more than {_BACKLOG_MAX} events behind")
+            return
+        self.backlog.append(kv)
+        self.ready.set()
+
+    def cut_off(self, why: str) -> None:
+        self.lagged = self.lagged or why
         self.ready.set()
 
 
@@ -58,6 +65,8 @@ class EventStream:
         if delta.relisted:
             self._ring.clear()
             self._ring_complete_from = self._view.revision
+            for follower in self._followers:
+                follower.cut_off("this replica was cut off from the store for a while")
         for kv in sorted(delta.events, key=_place):
             if len(self._ring) == _RING_EVENTS:
                 self._ring_complete_from = self._ring[0].mod_revision
@@ -76,7 +85,8 @@ class EventStream:
         self._followers.add(follower)
         try:
             missed = await self._missed(prefix, revision, seen) if cursor else []
-            last = missed[-1].mod_revision if missed else (revision or self._view.revision)
+            begin = revision if cursor else self._view.revision
+            last = missed[-1].mod_revision if missed else begin
             counted = _Counter(revision, seen)
             for kv in missed:
                 yield counted.cursor(kv), _event(kv)
@@ -87,6 +97,10 @@ class EventStream:
 
     async def _missed(self, prefix: str, revision: int, seen: int) -> list[KV]:
         """Everything from `revision` on, without the first `seen` events of that very revision."""
+        # The cursor may come from a replica that was ahead of this one.
+        await self._view.catch_up()
+        if revision > self._view.revision:
+            raise BadEventCursor(f"revision {revision} is in the future; use a cursor that came with an event, or 0")
         if revision > self._ring_complete_from:
             found = [kv for kv in self._ring if kv.mod_revision >= revision and kv.key.startswith(prefix)]
         else:
@@ -105,7 +119,7 @@ class EventStream:
                 if kv.mod_revision > after:
                     yield kv
             if follower.lagged:
-                raise Lagged(f"more than {_BACKLOG_MAX} events behind")
+                raise Lagged(follower.lagged)
 
 
 class _Counter:
