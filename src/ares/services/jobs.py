@@ -225,6 +225,9 @@ class Jobs:
     async def retry(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refused | Rejected | None:
         """A waiting job is tried now; a finished one becomes a new job that points back to it."""
         await self._view.catch_up()
+        array = self._view.arrays.get(job_id)
+        if array is not None and array.tenant == who.tenant:
+            return Refused(code="not-allowed", message=f"{job_id} is an array; retry its tasks, such as {job_id}_0")
         state = self._mine(who, job_id)
         if state is None:
             return None

@@ -47,6 +47,8 @@ class Retention:
         for array in list(self._view.arrays.values()):
             if array.expanded and array.submitted_at < before and not self._view.by_array.get(array.id):
                 await self._forget_array(array)
+        # Otherwise the next look would find the same jobs again.
+        await self._view.catch_up()
         if old:
             log.info("retention.swept", jobs=len(old))
         return len(old)

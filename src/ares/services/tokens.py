@@ -1,5 +1,6 @@
 """API tokens: created once, kept as digests, checked against the view so that revocation is quick."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -16,6 +17,8 @@ from ares.services.view import View
 _ID_CHARS = 10
 _SECRET_BYTES = 32
 _PLATFORM = "system"
+# A node's name becomes part of keys and of what people read in a terminal.
+_NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?", re.ASCII)
 
 
 class Tokens:
@@ -46,9 +49,7 @@ class Tokens:
 
     async def create_join(self, who: Principal, *, node: str | None, ttl_s: float) -> tuple[str, TokenRecord]:
         """A token that admits one node, once."""
-        return await self._issue(
-            tenant=_PLATFORM, role="node", name="join", ttl_s=ttl_s, node=node, single_use=True
-        )
+        return await self._issue(tenant=_PLATFORM, role="node", name="join", ttl_s=ttl_s, node=node, single_use=True)
 
     async def bootstrap(self, tenant: str) -> str:
         """The first administrator's token of a new installation."""
@@ -58,7 +59,7 @@ class Tokens:
     async def trade_join(self, presented: str, node: str) -> str | Denied:
         """Spends a join token and issues the node's own credential in one transaction."""
         parsed = parse(presented)
-        if parsed is None:
+        if parsed is None or not _NODE_NAME.fullmatch(node):
             return Denied(reason="malformed")
         kv = await self._store.get(keys.token(parsed[0]))
         record = None if kv is None else msgspec.json.decode(kv.value, type=TokenRecord)
@@ -91,9 +92,7 @@ class Tokens:
                 return False
             record = msgspec.json.decode(kv.value, type=TokenRecord)
             revoked = msgspec.json.encode(msgspec.structs.replace(record, revoked=True))
-            written = await self._store.txn(
-                [Compare(kv.key, "mod_revision", kv.mod_revision)], [Put(kv.key, revoked)]
-            )
+            written = await self._store.txn([Compare(kv.key, "mod_revision", kv.mod_revision)], [Put(kv.key, revoked)])
             if isinstance(written, Committed) and written.succeeded:
                 await self._view.reach(written.revision)
                 return True
@@ -110,9 +109,7 @@ class Tokens:
         node: str | None = None,
         single_use: bool = False,
     ) -> tuple[str, TokenRecord]:
-        text, record = self._draft(
-            tenant=tenant, role=role, name=name, ttl_s=ttl_s, node=node, single_use=single_use
-        )
+        text, record = self._draft(tenant=tenant, role=role, name=name, ttl_s=ttl_s, node=node, single_use=single_use)
         written = await self._store.txn(
             [Compare(keys.token(record.id), "mod_revision", 0)],
             [Put(keys.token(record.id), msgspec.json.encode(record))],

@@ -1,0 +1,50 @@
+"""What people see of nodes and leases is what the records say."""
+
+import pytest
+
+from tests.world import ADMIN, ALICE, World
+
+
+async def test_what_is_free_is_what_no_attempt_holds() -> None:
+    async with World() as world:
+        agent = await world.agent("n1", gpus=4, pool="a100")
+        await world.agent("n2", pool="cpu", cpu_milli=1000)
+        job = await world.submit(cpu_milli=1500, memory_mib=100, gpus=3)
+        await world.settle()
+        agent.started(agent.starts[job])
+        await world.submit(cpu_milli=90_000)
+        await world.settle()
+        one, two = await world.one.nodes.nodes(ADMIN)
+        assert (one.name, one.running) == ("n1", 1)
+        assert (one.cpu_milli_free, one.memory_mib_free, one.gpus_free) == (2500, 3996, 1)
+        assert (two.running, two.ready, two.cordoned) == (0, True, False)
+        pools = await world.one.nodes.pools(ADMIN)
+        cards = [(pool.name, pool.gpus, pool.gpus_free, pool.gpu_models) for pool in pools]
+        assert cards == [("a100", 4, 1, {"Mock": 4}), ("cpu", 0, 0, {})]
+        (cluster,) = await world.one.nodes.clusters(ADMIN)
+        assert (cluster.nodes, cluster.running, cluster.pending, cluster.leader) == (2, 1, 1, "r1")
+        await world.one.jobs.cancel(ALICE, job)
+        one, _ = await world.one.nodes.nodes(ADMIN)
+        assert one.gpus_free == 1
+        await agent.silent()
+        await world.advance(9.5)
+        one, two = await world.one.nodes.nodes(ADMIN)
+        assert (one.ready, two.ready) == (False, True)
+        assert one.gpus_free == 4
+
+
+async def test_a_lease_counts_down_from_its_last_renewal() -> None:
+    async with World() as world:
+        agent, job = await world.running(lease_s=20.0)
+        await world.advance(4.5)
+        await agent.silent()
+        await world.advance(5)
+        (lease,) = await world.one.nodes.leases(ALICE, job)
+        assert (lease.job, lease.attempt, lease.node, lease.phase) == (job, 1, "n1", "RUNNING")
+        assert lease.held_s == pytest.approx(9.5)
+        assert lease.expires_in_s == pytest.approx(15.0)
+        assert await world.one.nodes.leases(ALICE, None) == (lease,)
+        assert await world.one.nodes.leases(ALICE, "nosuchjob") == ()
+        await world.one.jobs.cancel(ALICE, job)
+        (lease,) = await world.one.nodes.leases(ALICE, job)
+        assert (lease.phase, lease.expires_in_s) == ("CANCELLED", None)
