@@ -30,9 +30,7 @@ Reign = Callable[[Compare], Awaitable[None]]
 class Leader:
     """Campaigns for ever; runs `reign` while elected and cancels it when the lease may be over."""
 
-    def __init__(
-        self, store: Store, view: View, clock: Clock, *, cluster: str, replica: str, exclusive: bool
-    ) -> None:
+    def __init__(self, store: Store, view: View, clock: Clock, *, cluster: str, replica: str, exclusive: bool) -> None:
         self._store = store
         self._view = view
         self._clock = clock

@@ -47,9 +47,7 @@ class LogReader:
         complete = ended and offset + len(data) >= size
         return LogSlice(attempt=chosen, rank=rank, offset=offset, data=data, size=size, complete=complete)
 
-    async def wait(
-        self, who: Principal, job_id: str, attempt: int, rank: int, offset: int, timeout_s: float
-    ) -> None:
+    async def wait(self, who: Principal, job_id: str, attempt: int, rank: int, offset: int, timeout_s: float) -> None:
         """Returns when more than `offset` bytes exist, the attempt ended, or the time is over."""
         deadline = self._clock.monotonic() + timeout_s
         while self._clock.monotonic() < deadline:

@@ -224,9 +224,7 @@ class Sessions:
 
     # ---- messages from the agent
 
-    async def _read(
-        self, session: Session, early: tuple[AgentMessage, ...], frames: AsyncIterator[AgentFrame]
-    ) -> None:
+    async def _read(self, session: Session, early: tuple[AgentMessage, ...], frames: AsyncIterator[AgentFrame]) -> None:
         self._take(session, early)
         async for frame in frames:
             self._take(session, frame.messages)
