@@ -74,7 +74,18 @@ async def test_a_refusal_says_nothing_about_why(world: World) -> None:
     await world.services.tokens.revoke(None, revoked.split("_")[1])  # pyright: ignore[reportArgumentType]
     wrong_secret = good[:-4] + ("AAAA" if not good.endswith("AAAA") else "BBBB")
     answers: list[httpx2.Response] = []
-    for token in (None, "", "x", "ares_", "ares_a_b", f"ares_{'0' * 11}_{'A' * 43}", wrong_secret, expired, revoked, "é"):
+    for token in (
+        None,
+        "",
+        "x",
+        "ares_",
+        "ares_a_b",
+        f"ares_{'0' * 11}_{'A' * 43}",
+        wrong_secret,
+        expired,
+        revoked,
+        "é",
+    ):
         async with world.client_with(None) as client:
             headers = [] if token is None else [(b"authorization", (b"Bearer " + token.encode()).strip())]
             answers.append(await client.get("/v1/jobs", headers=headers))
@@ -259,5 +270,3 @@ async def test_answers_are_not_sniffed_or_stored(world: World) -> None:
 
 def test_kinds_have_sane_statuses() -> None:
     assert all(400 <= kind.status < 600 and kind.title and kind.fix for kind in KINDS.values())
-
-

@@ -73,10 +73,15 @@ async def test_an_unknown_field_is_named(world: World) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"content-type": "text/plain"}, {"content-type": "application/x-www-form-urlencoded"},
-     {"content-type": "multipart/form-data; boundary=x"}, {"content-type": "application/json", "content-encoding": "gzip"},
-     {"content-type": "application/jsonp"}],
-)  # fmt: skip
+    [
+        {},
+        {"content-type": "text/plain"},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": "multipart/form-data; boundary=x"},
+        {"content-type": "application/json", "content-encoding": "gzip"},
+        {"content-type": "application/jsonp"},
+    ],
+)
 async def test_other_media_types_are_refused(world: World, headers: dict[str, str]) -> None:
     async with world.client() as client:
         answer = await client.post("/v1/jobs", content=b'{"spec":{"command":["x"]}}', headers=headers)
@@ -86,7 +91,9 @@ async def test_other_media_types_are_refused(world: World, headers: dict[str, st
 async def test_json_may_name_its_charset(world: World) -> None:
     async with world.client() as client:
         headers = {"content-type": "Application/JSON; charset=utf-8"}
-        assert (await client.post("/v1/jobs", content=b'{"spec":{"command":["x"]}}', headers=headers)).status_code == 201
+        assert (
+            await client.post("/v1/jobs", content=b'{"spec":{"command":["x"]}}', headers=headers)
+        ).status_code == 201
 
 
 async def test_a_large_body_is_refused_before_it_is_read(world: World) -> None:

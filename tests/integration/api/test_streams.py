@@ -288,7 +288,9 @@ async def test_logs_of_a_finished_attempt(world: World) -> None:
         assert (both.status_code, both.json()["path"]) == (422, "query.tail")
 
 
-@pytest.mark.parametrize("query", ["tail=-1", "tail=1m", "tail=x", "rank=-1", "attempt=0", "offset=-1", "follow=perhaps"])
+@pytest.mark.parametrize(
+    "query", ["tail=-1", "tail=1m", "tail=x", "rank=-1", "attempt=0", "offset=-1", "follow=perhaps"]
+)
 async def test_bad_log_queries(world: World, query: str) -> None:
     async with world.client() as client:
         answer = await client.get(f"/v1/jobs/{MISSING}/logs?{query}")

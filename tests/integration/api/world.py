@@ -59,7 +59,9 @@ class World:
 
     def client_with(self, token: str | None) -> httpx2.AsyncClient:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        return httpx2.AsyncClient(base_url=self.server.url, headers=headers, trust_env=False, timeout=20.0, verify=False)
+        return httpx2.AsyncClient(
+            base_url=self.server.url, headers=headers, trust_env=False, timeout=20.0, verify=False
+        )
 
     async def apply(self, job: str, *what: Input, tenant: str = "acme") -> JobState:
         """What the scheduler and agents would do."""

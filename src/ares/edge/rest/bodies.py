@@ -1,16 +1,18 @@
 """What clients send: bodies and query strings. Everything is bounded."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from ares.model.base import Name, Note, Record, RequestId, Slug
+from ares.model.base import Note, Record, RequestId, Slug
 from ares.model.job import JobSpec, Priority
 from ares.model.state import Phase
 
+T = TypeVar("T")
+
 NodeName = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")]
+TokenName = Annotated[str, Meta(max_length=128, pattern=r"^([A-Za-z0-9][A-Za-z0-9 ._:/@+-]*)?$(?!\n)")]
 Cursor = Annotated[str, Meta(max_length=512)]
-EventCursor = Annotated[str, Meta(max_length=64)]
 JobRef = Annotated[str, Meta(max_length=32, pattern=r"^[0-9a-z]+(_[0-9]+)?$(?!\n)")]
 YEAR_S = 31_536_000.0
 
@@ -45,7 +47,7 @@ class TokenBody(Record, frozen=True):
     """A token to create. Without `ttlS` it does not expire."""
 
     role: Literal["viewer", "submitter", "admin"]
-    name: Name | Literal[""] = ""
+    name: TokenName = ""
     # The administrator's own tenant if not given.
     tenant: Slug | None = None
     ttl_s: Annotated[float, Meta(ge=1.0, le=10 * YEAR_S)] | None = None
@@ -58,7 +60,11 @@ class JoinTokenBody(Record, frozen=True):
     ttl_s: Annotated[float, Meta(ge=1.0, le=900.0)] = 900.0
 
 
-# ---- query strings
+# ---- query strings: what is left out is UNSET, since text has no null
+
+
+def given(value: T | UnsetType) -> T | None:
+    return None if isinstance(value, UnsetType) else value
 
 
 class NoQuery(Record, frozen=True):
@@ -73,10 +79,10 @@ class JobsQuery(Record, frozen=True):
     """`phase` and `label` may be repeated; phases may also be separated by commas."""
 
     phase: tuple[Phase, ...] = ()
-    name: Annotated[str, Meta(max_length=128)] | None = None
+    name: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
     label: tuple[Annotated[str, Meta(max_length=385, pattern=r"^[^=]+=")], ...] = ()
-    array: JobRef | None = None
-    node: NodeName | None = None
+    array: JobRef | UnsetType = UNSET
+    node: NodeName | UnsetType = UNSET
     sort: Literal["submitted", "-submitted"] = "-submitted"
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     cursor: Cursor = ""
@@ -89,19 +95,19 @@ class ResolveQuery(Record, frozen=True):
 class LogsQuery(Record, frozen=True):
     """`tail` is a number of lines, or a duration such as `10s`: the last lines, then what comes within that time."""
 
-    tail: Annotated[str, Meta(pattern=r"^[0-9]{1,6}s?$(?!\n)")] | None = None
+    tail: Annotated[str, Meta(pattern=r"^[0-9]{1,6}s?$(?!\n)")] | UnsetType = UNSET
     follow: bool = False
-    attempt: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    attempt: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
     rank: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    offset: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    offset: Annotated[int, Meta(ge=0, le=2**53)] | UnsetType = UNSET
 
 
 class EventsQuery(Record, frozen=True):
     """Resumes after `cursor` (or the Last-Event-ID header); `0` starts with the oldest event kept."""
 
-    cursor: EventCursor = ""
-    job: JobRef | None = None
+    cursor: Cursor = ""
+    job: JobRef | UnsetType = UNSET
 
 
 class LeasesQuery(Record, frozen=True):
-    job: JobRef | None = None
+    job: JobRef | UnsetType = UNSET

@@ -9,7 +9,7 @@ import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ares.edge.rest.answers import StreamedEvent, whole
-from ares.edge.rest.bodies import EventsQuery
+from ares.edge.rest.bodies import EventsQuery, given
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem
 from ares.edge.rest.sockets import Say, converse
@@ -38,14 +38,14 @@ async def stream_events(call: Call[EventsQuery, None], receive: Receive, send: S
 
 
 def _cursor(call: Call[EventsQuery, None]) -> str:
-    return call.query.cursor or call.header(b"last-event-id")
+    return call.query.cursor or call.header(b"last-event-id") or ""
 
 
 @asynccontextmanager
 async def _listening(call: Call[EventsQuery, None], cursor: str) -> AsyncGenerator[Events]:
     """Events from `cursor` on. Inside, the follower already listens: once the client learns that the
     stream is open, nothing that happens is missed."""
-    feed = call.edge.services.events.follow(call.who, cursor, call.query.job)
+    feed = call.edge.services.events.follow(call.who, cursor, given(call.query.job))
     first = asyncio.create_task(_next(feed))
     await asyncio.sleep(0)
     if first.done() and isinstance(first.exception(), BadEventCursor):

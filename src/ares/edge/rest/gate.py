@@ -73,7 +73,7 @@ def _allowed(scope: Scope) -> str:
 
 def _bearer(scope: Scope) -> str:
     """From the Authorization header or, where browsers cannot set one, the WebSocket's protocols. Never the URL."""
-    scheme, _, token = header(scope, b"authorization").partition(" ")
+    scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
     if scope["type"] == "websocket":
@@ -107,7 +107,7 @@ class Frontier:
         if _name_of(host) not in self._hosts:
             return Problem("wrong-host")
         origin = header(scope, b"origin")
-        if origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host:
+        if origin is not None and origin not in self._origins and urlsplit(origin).netloc.lower() != host:
             return Problem("bad-origin")
         return None
 

@@ -73,8 +73,8 @@ class BodyReader:
 
 
 def _check_media_type(scope: Scope) -> None:
-    declared = header(scope, b"content-type").partition(";")[0].strip().lower()
-    encoding = header(scope, b"content-encoding").strip().lower()
+    declared = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
+    encoding = (header(scope, b"content-encoding") or "").strip().lower()
     if declared != "application/json" or encoding not in ("", "identity"):
         shown = f"{declared or 'no content type'}{f', {encoding}' if encoding else ''}"
         raise Problem("unsupported-media-type", detail=f"got {shown[:200]!r}")

@@ -4,7 +4,7 @@ from litestar.types import ASGIApp
 
 from ares.core.run.inputs import Refused
 from ares.edge.rest.answers import Events, Ids, answer
-from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery
+from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery, given
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NOT_FOUND, Problem
 from ares.edge.rest.submitting import rejection
@@ -27,10 +27,10 @@ async def list_jobs(call: Call[JobsQuery, None]) -> ASGIApp:
     asked = call.query
     query = JobQuery(
         phases=frozenset(asked.phase),
-        name=asked.name,
+        name=given(asked.name),
         labels={key: value for key, _, value in (text.partition("=") for text in asked.label)},
-        array=asked.array,
-        node=asked.node,
+        array=given(asked.array),
+        node=given(asked.node),
         sort=asked.sort,
         limit=asked.limit,
         cursor=asked.cursor,

@@ -8,7 +8,7 @@ import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ares.edge.rest.answers import StreamedLog, whole
-from ares.edge.rest.bodies import LogsQuery
+from ares.edge.rest.bodies import LogsQuery, given
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NOT_FOUND, Problem
 from ares.edge.rest.sockets import converse
@@ -68,31 +68,27 @@ def _message(piece: LogSlice) -> bytes:
 
 
 async def _open(call: Call[LogsQuery, None]) -> _Opening:
-    asked = call.query
-    if asked.tail is not None and asked.offset is not None:
+    rank, tail, offset = call.query.rank, given(call.query.tail), given(call.query.offset)
+    if tail is not None and offset is not None:
         raise Problem("invalid", detail="tail and offset exclude each other", path="query.tail")
-    logs = call.edge.services.logs
-    seen = await logs.read(
-        call.who, call.path["id"], attempt=asked.attempt, rank=asked.rank, offset=asked.offset or 0, limit=0
-    )
+    logs, job = call.edge.services.logs, call.path["id"]
+    asked = given(call.query.attempt)
+    seen = await logs.read(call.who, job, attempt=asked, rank=rank, offset=offset or 0, limit=0)
     if seen is None:
         raise NOT_FOUND
-    timed = asked.tail is not None and asked.tail.endswith("s")
-    offset = asked.offset or 0
-    if asked.tail is not None:
-        lines = _TAIL_LINES if timed else int(asked.tail)
-        offset = (
-            await logs.tail_offset(call.who, call.path["id"], seen.attempt, asked.rank, lines) if lines else seen.size
-        )
+    timed = tail is not None and tail.endswith("s")
+    if tail is not None:
+        lines = _TAIL_LINES if timed else int(tail)
+        offset = await logs.tail_offset(call.who, job, seen.attempt, rank, lines) if lines else seen.size
     return _Opening(
         # A job that waits for its first attempt has none to pin yet.
-        attempt=seen.attempt or asked.attempt,
+        attempt=seen.attempt or asked,
         shown_attempt=seen.attempt,
-        rank=asked.rank,
-        offset=offset,
+        rank=rank,
+        offset=offset or 0,
         end=seen.size,
-        follow=asked.follow or timed,
-        for_s=float((asked.tail or "").rstrip("s")) if timed else None,
+        follow=call.query.follow or timed,
+        for_s=float(tail[:-1]) if tail is not None and timed else None,
     )
 
 

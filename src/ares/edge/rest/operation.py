@@ -44,7 +44,7 @@ class Call(Generic[Q, B]):
     raw: bytes
     scope: Scope
 
-    def header(self, name: bytes) -> str:
+    def header(self, name: bytes) -> str | None:
         return header(self.scope, name)
 
 

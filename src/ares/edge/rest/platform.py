@@ -16,7 +16,7 @@ from ares.edge.rest.answers import (
     answer,
     empty,
 )
-from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, TokenBody
+from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, TokenBody, given
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NOT_FOUND
 from ares.model.access import TokenRecord
@@ -68,7 +68,7 @@ async def get_cluster(call: Call[NoQuery, None]) -> ASGIApp:
 
 
 async def list_leases(call: Call[LeasesQuery, None]) -> ASGIApp:
-    return answer(LeaseList(leases=await call.edge.services.nodes.leases(call.who, call.query.job)))
+    return answer(LeaseList(leases=await call.edge.services.nodes.leases(call.who, given(call.query.job))))
 
 
 # ---- access

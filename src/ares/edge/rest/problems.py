@@ -1,11 +1,14 @@
 """Errors as RFC 9457 problems. `docs/errors.md` explains every code listed here."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from ares.core.admit.verdict import RejectCode
+
 MEDIA_TYPE = "application/problem+json"
+ADMISSION_CODES: tuple[str, ...] = get_args(RejectCode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ KINDS: dict[str, Kind] = {
     "tenant-mismatch": Kind(
         403, "The credential belongs to another tenant", "Leave tenantId out, or use a token of that tenant."
     ),
-    "bad-origin": Kind(403, "This web origin may not call the API", "Add the origin to api.allowed_origins."),
+    "bad-origin": Kind(403, "This web origin may not call the API", "Add the origin to the server's allowed origins."),
     "not-found": Kind(404, "No such object", "Check the path and the id, and that the token is of the right tenant."),
     "method-not-allowed": Kind(405, "This method is not supported here", "Use one of the methods in the Allow header."),
     "request-timeout": Kind(408, "The body did not arrive in time", "Send the whole body at once."),
@@ -47,7 +50,11 @@ KINDS: dict[str, Kind] = {
     "unsupported-media-type": Kind(
         415, "The body has the wrong type", "Send 'Content-Type: application/json' without a content encoding."
     ),
-    "wrong-host": Kind(421, "This server does not answer to that host name", "Add the name to api.allowed_hosts."),
+    "wrong-host": Kind(
+        421,
+        "This server does not answer to that host name",
+        "Add the name to http.allowed_hosts in the server's configuration.",
+    ),
     "invalid": Kind(422, "The request does not fit the schema", "Correct the value at the named path."),
     "unknown-field": Kind(422, "The request has a field nobody knows", "Remove or correct the named field."),
     "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
@@ -59,6 +66,8 @@ KINDS: dict[str, Kind] = {
     "not-ready": Kind(503, "The server is not ready", "Wait and try again."),
     # Only ever the end of a stream that has begun.
     "lagged": Kind(503, "The stream was not read fast enough", "Reconnect with the last cursor you have."),
+    # Admission's own reasons; each occasion says what to change.
+    **dict.fromkeys(ADMISSION_CODES, Kind(422, "The job cannot be admitted", "Change the job as the detail says.")),
 }
 
 

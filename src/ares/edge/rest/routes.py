@@ -31,6 +31,7 @@ from ares.edge.rest.bodies import (
     TokenBody,
 )
 from ares.edge.rest.operation import PUBLIC, Body, Operation, Socket
+from ares.edge.rest.problems import ADMISSION_CODES
 from ares.model.state import JobState
 from ares.services.jobs import JobDetail, JobPage
 from ares.services.nodes import ClusterView, NodeView
@@ -51,7 +52,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "submitJob", "POST", "/jobs", "jobs:submit", "Submit a job.", submitting.submit_job,
         {201: (JSON, Created), 200: (JSON, Created)}, NoQuery, Body(SubmitBody),
-        ("request-id-mismatch", "tenant-mismatch", "request-conflict", "queue-full"),
+        ("request-id-mismatch", "tenant-mismatch", "request-conflict", "queue-full", *ADMISSION_CODES),
         headers=("Idempotency-Key", "traceparent"),
     ),
     Operation(

@@ -70,10 +70,10 @@ class HttpServer:
 
 def refuse_open_bind(settings: ApiSettings) -> None:
     if bool(settings.tls_cert) != bool(settings.tls_key):
-        raise BindRefused("TLS needs both a certificate and a key: set api.tls_cert and api.tls_key")
+        raise BindRefused("TLS needs both a certificate and a key: set http.tls_cert and http.tls_key")
     if settings.tls_cert is None and not _is_loopback(settings.host):
         raise BindRefused(
-            f"{settings.host} is reachable from outside: set api.tls_cert and api.tls_key, or bind 127.0.0.1"
+            f"{settings.host} is reachable from outside: set http.tls_cert and http.tls_key, or bind 127.0.0.1"
         )
 
 

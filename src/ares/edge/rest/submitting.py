@@ -36,7 +36,7 @@ async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     body = call.body
     if keyed is not None and body.request_id not in (None, keyed):
         raise Problem("request-id-mismatch", path="$.requestId")
-    request = _request(call.who, body, call.plain, call.header(b"traceparent"), keyed)
+    request = _request(call.who, body, call.plain, call.header(b"traceparent") or "", keyed)
     (outcome,) = await call.edge.services.submit.submit(call.who, [request])
     if isinstance(outcome, Rejected):
         raise rejection(outcome)
@@ -46,7 +46,7 @@ async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
 
 
 async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
-    if call.header(b"idempotency-key"):
+    if call.header(b"idempotency-key") is not None:
         raise Problem(
             "bad-request",
             detail="a batch takes no Idempotency-Key",
@@ -67,7 +67,7 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
 
 
 async def _drafts(call: Call[NoQuery, None], jobs: Sequence[msgspec.Raw]) -> list[SubmitRequest | Problem]:
-    trace = call.header(b"traceparent")
+    trace = call.header(b"traceparent") or ""
     drafts: list[SubmitRequest | Problem] = []
     for place, raw in enumerate(jobs):
         if place and place % _SLICE == 0:
@@ -104,8 +104,8 @@ def _filled(body: SubmitBody, said: dict[str, Any]) -> JobSpec:
     return msgspec.structs.replace(body.spec, **changes) if changes else body.spec
 
 
-def _request_id(text: str) -> str | None:
-    if not text:
+def _request_id(text: str | None) -> str | None:
+    if text is None:
         return None
     try:
         return msgspec.convert(text, RequestId)

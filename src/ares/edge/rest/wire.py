@@ -11,12 +11,12 @@ class ClientGone(Exception):
     """The client left before its request was complete: nobody waits for an answer."""
 
 
-def header(scope: Scope, name: bytes) -> str:
-    """The one value of a header, empty if it is absent."""
+def header(scope: Scope, name: bytes) -> str | None:
+    """The first value of a header, None if it is absent."""
     for key, value in scope["headers"]:
         if key == name:
             return value.decode("latin-1")
-    return ""
+    return None
 
 
 async def read_body(scope: Scope, receive: Receive, bytes_max: int, timeout_s: float) -> bytes:
@@ -64,7 +64,7 @@ def _too_large(bytes_max: int) -> Problem:
 
 
 def _content_length(scope: Scope) -> int:
-    text = header(scope, b"content-length")
+    text = header(scope, b"content-length") or ""
     return int(text) if text.isdecimal() else 0
 
 
