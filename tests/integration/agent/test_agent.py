@@ -11,6 +11,7 @@ from ares.model.job import Warn
 from ares.model.link import AttemptRef, Exited, Fenced, Hello, LogChunk, Progress, Renewed, Started, Stop
 from ares.model.state import Fence
 from ares.ports.link import LinkRefused
+from ares.services.agent import agent as agent_module
 from ares.services.agent.settings import Settings
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
@@ -147,6 +148,23 @@ async def test_output_beyond_the_cap_is_dropped_with_a_note(running: Running, pl
     assert exited.exit.code == 0
     assert log[:200_000] == bytes(200_000)
     assert log[200_000:] == b"\n[ares: output beyond 200000 bytes was dropped]\n"
+
+
+async def test_a_job_that_fills_the_disk_is_ended_and_told_why(
+    running: Running, plane: ScriptedPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is said to have 10 MiB left once the big job has written 20."""
+    plane.say(
+        plane.start("small", "sh", "-c", "head -c 1000 /dev/zero > x; sleep 1000"),
+        plane.start("big", "sh", "-c", "head -c 20971520 /dev/zero > x; echo full; sleep 1000"),
+    )
+    big = plane.start("big", "true").ref
+    await plane.until(lambda: plane.logs.get((big, 0)) == b"full\n")
+    monkeypatch.setattr(agent_module, "free_bytes", lambda _: 10 << 20)
+    exited = await plane.first(Exited)
+    assert exited.ref == big
+    assert "disk is nearly full: 10 MiB" in exited.exit.message
+    assert exited.exit.signal == "SIGKILL"
 
 
 async def test_progress_is_reported_while_it_runs(running: Running, plane: ScriptedPlane) -> None:

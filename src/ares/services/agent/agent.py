@@ -11,6 +11,7 @@ from ares.ports.clock import Clock, Rng
 from ares.ports.executor import Executor
 from ares.ports.link import Link
 from ares.services.agent.attempts import Attempts
+from ares.services.agent.disk import DiskGuard, free_bytes
 from ares.services.agent.leash import Leash
 from ares.services.agent.mailbox import Mailbox
 from ares.services.agent.session import Conversation
@@ -88,18 +89,24 @@ class Agent:
         _log.info("agent.started", node=info.name, isolation=info.isolation, gpus=len(info.gpus))
         talking = asyncio.create_task(conversation.run())
         looking = asyncio.create_task(self._look(attempts))
+        guarding = asyncio.create_task(self._guard(attempts).run())
         stopping = asyncio.create_task(self._stopping.wait())
+        tasks = (talking, looking, guarding, stopping)
         try:
-            await asyncio.wait((talking, looking, stopping), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
                 await self._leave(attempts, talking)
         finally:
-            for task in (talking, looking, stopping):
+            for task in tasks:
                 task.cancel()
-            ended = await asyncio.gather(talking, looking, stopping, return_exceptions=True)
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
         for outcome in ended:
             if isinstance(outcome, Exception):
                 raise outcome
+
+    def _guard(self, attempts: Attempts) -> DiskGuard:
+        root = str(self._workspace.root)
+        return DiskGuard(attempts, self._clock, self._settings.disk_reserve_bytes, lambda: free_bytes(root))
 
     async def _look(self, attempts: Attempts) -> None:
         while True:

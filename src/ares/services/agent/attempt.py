@@ -18,10 +18,14 @@ class Attempt:
     folder: Folder
     tail: Tail
     deadline: float
+    # The deadline moved since it was handed to the executor.
+    extended: bool = False
     running: Running | None = None
     # Set when the attempt may not go on: it will be reported as fenced, not as exited.
     fenced: str = ""
     timed_out: bool = False
+    # Why the agent ended it, told with its exit.
+    note: str = ""
     timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
     # Number of the final report once every process is gone.
     final: int | None = None

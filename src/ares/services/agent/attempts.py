@@ -65,6 +65,9 @@ class Attempts:
     def processes_left(self) -> int:
         return sum(not attempt.ended for attempt in self._live.values())
 
+    def running(self) -> list[Attempt]:
+        return [attempt for attempt in self._live.values() if attempt.running is not None]
+
     # ---- commands
 
     def begin(self, start: Start) -> None:
@@ -117,6 +120,11 @@ class Attempts:
         for attempt in self._live.values():
             self._stop(attempt, min(grace_s, attempt.start.spec.grace_s), reason)
 
+    def end_by_force(self, attempt: Attempt, note: str) -> None:
+        """Ends an attempt for the node's sake: reported as exited, with the reason."""
+        attempt.note = attempt.note or note
+        self._terminate(attempt, 0.0)
+
     def drop_held(self) -> None:
         """The session ended: commands not yet acted on will be given again."""
         self._held.clear()
@@ -127,6 +135,7 @@ class Attempts:
         for attempt in self._live.values():
             if not attempt.ended:
                 attempt.deadline = self._leash.deadline(attempt.start.spec.lease_s)
+                attempt.extended = True
                 if attempt.running is not None:
                     attempt.running.extend(attempt.deadline)
         held, self._held = self._held, {}
@@ -183,7 +192,8 @@ class Attempts:
         self._mailbox.report(
             Started(number=self._mailbox.outbox.number(), ref=ref, rank=rank, pid=outcome.pid, at=self._clock.wall())
         )
-        outcome.extend(attempt.deadline)
+        if attempt.extended:
+            outcome.extend(attempt.deadline)
         if attempt.fenced:
             outcome.kill()
         else:
@@ -240,7 +250,7 @@ class Attempts:
             finished,
             timed_out=attempt.timed_out,
             time_limit_s=attempt.start.spec.time_limit_s,
-            notes=(result.note,),
+            notes=(attempt.note, result.note),
         )
         self._end(attempt, ended, result.value)
 

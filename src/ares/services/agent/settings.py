@@ -12,6 +12,8 @@ class Settings:
     file_bytes_max: int = 1 << 40
     processes_max: int = 4096
     open_files_max: int = 65_536
+    # With less than this left on the disk, the job that holds most of it is ended.
+    disk_reserve_bytes: int = 256 * 1024 * 1024
     # Between SIGTERM and SIGKILL when the agent itself is told to stop, at most.
     shutdown_grace_s: float = 10.0
     # How long a leaving agent waits for its last reports to be acknowledged.

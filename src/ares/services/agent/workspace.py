@@ -42,18 +42,18 @@ class Folder:
 
 class Workspace:
     def __init__(self, state_dir: Path) -> None:
-        self._root = state_dir / "attempts"
+        self.root = state_dir / "attempts"
         self._spare: list[Folder] = []
 
     def clear(self) -> None:
         """Whatever an earlier process left belongs to an older incarnation."""
         self._spare.clear()
-        shutil.rmtree(self._root, ignore_errors=True)
-        self._root.mkdir(parents=True, mode=0o700, exist_ok=True)
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.root.mkdir(parents=True, mode=0o700, exist_ok=True)
 
     def folder(self, ref: AttemptRef, rank: int) -> Folder:
         """Where an attempt lives; `create` makes it."""
-        return Folder(f"{self._root}/{ref.job}.{ref.fence}.{rank}")
+        return Folder(f"{self.root}/{ref.job}.{ref.fence}.{rank}")
 
     def create(self, folder: Folder) -> None:
         if self._spare:
@@ -69,7 +69,7 @@ class Workspace:
         try:
             clean = _clean(folder)
             if clean:
-                spare = Folder(f"{self._root}/spare.{len(self._spare)}")
+                spare = Folder(f"{self.root}/spare.{len(self._spare)}")
                 os.rename(folder.path, spare.path)
                 self._spare.append(spare)
         except OSError:

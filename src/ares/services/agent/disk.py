@@ -1,0 +1,60 @@
+"""Keeps one job from filling the disk everybody shares: the largest is ended before nothing is left."""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from ares.ports.clock import Clock
+from ares.services.agent.attempts import Attempts
+from ares.services.agent.workspace import Folder
+
+_EVERY_S = 0.5
+_MIB = 1 << 20
+
+
+def free_bytes(path: str) -> int:
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize
+
+
+def used_bytes(folder: Folder) -> int:
+    """What a directory takes on disk. Files may vanish meanwhile."""
+    total, ahead = 0, [folder.path]
+    while ahead:
+        try:
+            with os.scandir(ahead.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        ahead.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+        except OSError:
+            continue
+    return total
+
+
+class DiskGuard:
+    def __init__(self, attempts: Attempts, clock: Clock, reserve_bytes: int, free: Callable[[], int]) -> None:
+        self._attempts = attempts
+        self._clock = clock
+        self._reserve_bytes = reserve_bytes
+        self._free = free
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(_EVERY_S)
+            await self.check()
+
+    async def check(self) -> None:
+        """Ends the attempt that holds most, if the disk is short and it holds more than what is left."""
+        if (free := self._free()) >= self._reserve_bytes:
+            return
+        running = self._attempts.running()
+        sizes = await asyncio.to_thread(lambda: [used_bytes(attempt.folder) for attempt in running])
+        size, attempt = max(zip(sizes, running, strict=True), key=lambda pair: pair[0], default=(0, None))
+        if attempt is not None and size > free:
+            self._attempts.end_by_force(
+                attempt,
+                f"ended because the node's disk is nearly full: {free // _MIB} MiB are left "
+                f"and this job holds {size // _MIB} MiB in its directory",
+            )
