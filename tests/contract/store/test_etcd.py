@@ -178,6 +178,13 @@ async def test_versions_that_lose_writes_are_refused(clock: SystemClock, version
         assert endpoint in str(refused.value)
 
 
+async def test_one_member_not_to_trust_is_enough(clock: SystemClock) -> None:
+    async with reporting("3.5.9") as good, reporting("3.5.3") as bad:
+        for endpoints in ([good, bad], [bad, good]):
+            with pytest.raises(StoreVersionRefused, match=r"3\.5\.3"):
+                await EtcdStore.open(endpoints, clock)
+
+
 @pytest.mark.parametrize("version", ["3.4.22", "3.4.37", "3.5.6", "3.5.21", "3.6.0"])
 async def test_versions_that_are_trusted(clock: SystemClock, version: str) -> None:
     async with reporting(version) as endpoint:

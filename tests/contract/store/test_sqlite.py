@@ -138,6 +138,36 @@ async def fill(store: SqliteStore) -> list[str]:
     raise AssertionError("8 MiB never became full")
 
 
+async def test_expiry_waits_for_room_on_the_disk(tmp_path: Path, clock: SystemClock) -> None:
+    with small_disk(tmp_path / "disk", 8) as disk:
+        store = await SqliteStore.open(str(disk / "store.db"), clock)
+        lease = await store.grant_lease(1)
+        await store.txn([], [Put("/held", b"", lease=lease)])
+        start = await store.revision() + 1
+        await fill(store)
+        # Ended by the clock, but there is no room to say so.
+        async with asyncio.timeout(30):
+            while await store.keep_alive(lease):
+                await clock.sleep(1.1)
+        (disk / "ballast").unlink()
+        seen = await changes_until(store, "/held", start, bool)
+        assert [(change.kv.key, change.deleted) for change in seen] == [("/held", True)]
+        await store.close()
+
+
+async def test_where_no_store_can_be(tmp_path: Path, clock: SystemClock) -> None:
+    with pytest.raises(StoreUnavailable, match="make its folder"):
+        await SqliteStore.open(str(tmp_path / "none" / "store.db"), clock)
+    store = await SqliteStore.open(str(tmp_path / "store.db"), clock)
+    await store.txn([], [Put("/secret", b"1")])
+    assert {oct(file.stat().st_mode & 0o777) for file in folder(tmp_path)} == {"0o600"}
+    await store.close()
+
+
+def folder(path: Path) -> list[Path]:
+    return list(path.iterdir())
+
+
 async def test_leases_outlive_a_restart_and_then_end(tmp_path: Path, clock: SystemClock) -> None:
     path = str(tmp_path / "store.db")
     store = await SqliteStore.open(path, clock)

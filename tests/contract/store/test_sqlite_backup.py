@@ -129,6 +129,8 @@ async def test_what_is_no_good_backup_is_refused(tmp_path: Path, clock: SystemCl
             restore(str(source), str(path))
     with pytest.raises(StoreError, match="does not exist"):
         backup(str(tmp_path / "none.db"), str(copy))
+    with pytest.raises(StoreError, match="the store itself"):
+        backup(str(path), str(path))
     assert not (tmp_path / "none.db").exists()
     assert path.read_bytes() == before
     assert not _named(tmp_path, "*.restore*")

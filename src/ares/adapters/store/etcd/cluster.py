@@ -123,6 +123,13 @@ class Cluster:
             raise StoreUnavailable("the store was closed")
         return connecting.result()
 
+    async def check_versions(self) -> None:
+        """Refuses a cluster with a member not to trust: its crash would lose writes whoever they were sent to."""
+        tried = await asyncio.gather(*(m.connect(self._connect_s) for m in self._members), return_exceptions=True)
+        for error in tried:
+            if isinstance(error, StoreError):
+                raise error
+
     def avoid(self, member: Member, error: grpc.aio.AioRpcError) -> None:
         """The next request goes to another member. One that did not answer needs a new connection to be used again."""
         if member not in self._members or self.closed:
@@ -152,12 +159,15 @@ class Cluster:
                             raise refused from error
                         last = f"{member.endpoint}: {describe(error)}"
                         self.avoid(member, error)
-                        await self._clock.sleep(_PAUSE_S)
+                    except grpc.aio.UsageError:
+                        # Somebody else gave this member up in the meantime.
+                        last = f"{member.endpoint}: connection closed"
                     except asyncio.CancelledError:
                         if self.closed:
                             # Closing a channel cancels the calls on it.
                             raise StoreUnavailable("the store was closed") from None
                         raise
+                    await self._clock.sleep(_PAUSE_S)
         raise StoreUnavailable(f"etcd gave no answer within {deadline_s:g} s ({last or 'no error'}): {self._advice()}")
 
     async def close(self) -> None:

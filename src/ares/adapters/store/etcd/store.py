@@ -52,6 +52,7 @@ class EtcdStore:
         store = cls(endpoints, clock, txn_s=txn_s)
         try:
             await store._cluster.ready()
+            await store._cluster.check_versions()
         except BaseException:
             await store.close()
             raise
@@ -141,6 +142,10 @@ class EtcdStore:
             if refused is not None:
                 raise refused from error
             return Unknown(f"no answer from etcd at {member.endpoint}: {describe(error)}")
+        except grpc.aio.UsageError as error:
+            raise StoreUnavailable(
+                f"the connection to etcd at {member.endpoint} was given up; nothing was sent"
+            ) from error
         except asyncio.CancelledError:
             # The channel was closed under the call.
             return Unknown(f"the connection to etcd at {member.endpoint} was closed before an answer came")

@@ -77,6 +77,9 @@ async def _stream(cluster: Cluster, prefix: str, wanted: int) -> AsyncGenerator[
     except grpc.aio.AioRpcError as error:
         cluster.avoid(member, error)
         raise _Broken from error
+    except grpc.aio.UsageError as error:
+        # The member was given up by somebody else and its channel closed.
+        raise _Broken from error
     except asyncio.CancelledError:
         # grpc raises this also when the channel is closed under the call.
         task = asyncio.current_task()

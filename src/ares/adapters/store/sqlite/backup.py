@@ -37,6 +37,8 @@ def backup(path: str, dest: str) -> Copy:
     """A consistent copy of the store at `path`, also while a server writes to it."""
     if not Path(path).exists():
         raise StoreError(f"{path} does not exist: there is nothing to back up")
+    if Path(dest).exists() and Path(dest).samefile(path):
+        raise StoreError(f"{dest} is the store itself: choose another place for the backup")
     temporary = f"{dest}.part"
     try:
         _copy(path, temporary)

@@ -9,7 +9,12 @@ from ares.ports.store import StoreUnavailable
 class OwnerLock:
     # Not on the database itself: closing any handle of it would drop SQLite's own locks.
     def __init__(self, path: str) -> None:
-        self._handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"a store cannot be kept at {path}: {error.strerror}; make its folder, writable for this user"
+            ) from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -33,7 +33,9 @@ MIGRATIONS = (
 
 def open_writer(path: str) -> Connection:
     """The one connection that writes; creates and migrates. The caller holds the lock file."""
-    connection = connect(path, create=True)
+    # For this user only: it holds everyone's jobs. SQLite gives its other files the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    connection = connect(path, create=False)
     try:
         connection.set_busy_timeout(_BUSY_MS)
         migrate(connection, path)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from itertools import islice
 from time import monotonic
 from typing import Any, cast
@@ -33,6 +34,7 @@ from ares.ports.store import (
 
 # A commit that takes longer means a disk that hangs.
 _DEADLINE_S = 10.0
+_EXPIRE_AGAIN_S = 1.0
 # Long listings let the loop run in between.
 _ROWS_PER_STEP = 500
 
@@ -150,11 +152,11 @@ class SqliteStore:
         self._leases.close()
         self._history.fail(StoreUnavailable("the store was closed"))
         self._writer.stop()
-        if self._writer.busy_since is None or self._broken is None:
-            await asyncio.to_thread(self._writer.join)
         for reader in self._readers:
             reader.close()
-        self._lock.release()
+        # A writer that hangs may still write one day: then the file stays ours until the process ends.
+        if await asyncio.to_thread(self._writer.join, _DEADLINE_S):
+            self._lock.release()
 
     def _enter(self) -> None:
         if self._broken is not None:
@@ -204,10 +206,14 @@ class SqliteStore:
         self._watchdog = self._loop.call_later(_DEADLINE_S / 4, self._look_after_writer)
 
     def _expire(self, leases: Sequence[int]) -> None:
-        if self._broken is None:
+        if self._broken is None and not self._closed:
             for lease in leases:
-                # Nobody waits for it; a failure breaks the store and is seen by everyone.
-                self._writer.put(Request(Revoke(lease), self._loop.create_future()))
+                self._write(Revoke(lease)).add_done_callback(partial(self._expired, lease))
+
+    def _expired(self, lease: int, outcome: "asyncio.Future[Committed | Unknown | int]") -> None:
+        if not outcome.cancelled() and outcome.exception() is not None:
+            # The disk is full: its keys are there until there is room to record that they are gone.
+            self._loop.call_later(_EXPIRE_AGAIN_S, self._expire, [lease])
 
     def _borrow(self) -> Connection:
         self._enter()

@@ -93,8 +93,10 @@ class Writer:
         """After what is queued; `join` waits for it."""
         self._queue.put(None)
 
-    def join(self) -> None:
-        self._thread.join()
+    def join(self, timeout_s: float) -> bool:
+        """Whether it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         going_on = True
