@@ -34,13 +34,9 @@ def configured(command: F) -> F:
 
 def load(flags: dict[str, Any], *, file: str | None, home: str | None, set: dict[str, str]) -> Any:  # noqa: A002
     """The configuration. The keyword arguments are those of `configured`."""
-    module = import_module("ares.app.config")
     # The home directory also says where the file is, so it goes in as the environment would give it.
     environment = {**os.environ, **({"ARES_HOME": os.path.abspath(home)} if home else {})}
-    try:
-        return module.load(Path(file) if file else None, {**flags, **set}, environment)
-    except module.ConfigError as error:
-        raise click.ClickException(str(error)) from error
+    return program("config").load(Path(file) if file else None, {**flags, **set}, environment)
 
 
 def program(name: str) -> Any:

@@ -40,16 +40,12 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
     its result. Without real GPUs there are mock ones.
     """
     config, module = load({"http.port": port, "node.mock_gpu": mock_gpu}, **where), program("up")
-    try:
-        if foreground:
-            return module.supervise(config)
-        if not module.is_up(config.home_path):
-            click.echo(f"starting Ares, its state in {config.home}", err=True)
-            module.start_detached(config)
-        client = _reach(module, config.home_path)
-    except module.UpError as error:
-        raise click.ClickException(str(error)) from error
-    with client:
+    if foreground:
+        return module.supervise(config)
+    if not module.is_up(config.home_path):
+        click.echo(f"starting Ares, its state in {config.home}", err=True)
+        module.start_detached(config)
+    with _reach(module, config.home_path) as client:
         click.echo(f"Ares is up at {client.endpoint.url}")
         if not no_sample:
             _run_sample(client)
@@ -61,12 +57,8 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
 @configured
 def down(**where: Any) -> None:
     """Stops what `ares up` started. Its state is kept."""
-    config, module = load({}, **where), program("up")
-    try:
-        stopped = module.stop(config.home_path)
-    except module.UpError as error:
-        raise click.ClickException(str(error)) from error
-    click.echo("stopped" if stopped else f"nothing runs for {config.home}")
+    config = load({}, **where)
+    click.echo("stopped" if program("up").stop(config.home_path) else f"nothing runs for {config.home}")
 
 
 def _reach(module: Any, home: Path) -> "Client":

@@ -1,0 +1,163 @@
+"""What the command line hands to the programs behind it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ares.edge.cli.up import SAMPLE_REQUEST_ID
+from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem
+
+Ares = Callable[..., Any]
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """Every program notes what it is given instead of running."""
+    calls: list[Any] = []
+    monkeypatch.setenv("ARES_HOME", str(tmp_path / "default"))
+    monkeypatch.delenv("ARES_JOIN_TOKEN", raising=False)
+
+    def note(name: str) -> Callable[..., int]:
+        return lambda *given, **named: calls.append((name, *given, named)) or 0
+
+    for target in ("server.main", "agent.main", "store.backup", "store.restore", "up.supervise"):
+        monkeypatch.setattr(f"ares.app.{target}", note(target))
+    return calls
+
+
+def test_server_flags(called: list[Any], ares: Ares, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('[http]\nport = 1\nhost = "0.0.0.0"\n[limits]\njobs_max = 7\n')
+    done = ares(
+        "server", "--config", str(tmp_path / "c.toml"), "--home", str(tmp_path / "h"), "--listen", "[::1]:2",
+        "--agents", "10.0.0.1:3", "--store", "memory:", "--replica", "r1", "--set", "limits.jobs_max=9",
+    )  # fmt: skip
+    ((name, config, named),) = called
+    assert (done.code, name, named) == (0, "server.main", {})
+    assert config.home == str(tmp_path / "h")
+    assert (config.http.host, config.http.port) == ("::1", 2)
+    assert (config.agents.host, config.agents.port) == ("10.0.0.1", 3)
+    assert (config.store.url, config.replica, config.limits.jobs_max) == ("memory:", "r1", 9)
+
+
+def test_flags_not_given_leave_the_file_alone(called: list[Any], ares: Ares, tmp_path: Path) -> None:
+    (tmp_path / "default").mkdir()
+    (tmp_path / "default" / "ares.toml").write_text("[http]\nport = 4711\n")
+    assert ares("server").code == 0
+    assert called[0][1].http.port == 4711
+
+
+def test_agent_flags_and_join_tokens(
+    called: list[Any], ares: Ares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("ares_join_file\n")
+    ares(
+        "agent",
+        "--server",
+        "a:1",
+        "--server",
+        "b:2",
+        "--name",
+        "n",
+        "--label",
+        "k=v",
+        "--join",
+        str(tmp_path / "token"),
+    )
+    monkeypatch.setenv("ARES_JOIN_TOKEN", "ares_join_env")
+    ares("agent", "--auto-join")
+    (_, first, named), (_, second, others) = called
+    assert (first.node.servers, first.node.name, first.node.labels) == (("a:1", "b:2"), "n", {"k": "v"})
+    assert named == {"join_token": "ares_join_file", "auto_join": False}
+    assert others == {"join_token": "ares_join_env", "auto_join": True}
+    assert second.node.servers == ("127.0.0.1:8643",)
+
+
+def test_wrong_configuration_is_two_lines_at_most(called: list[Any], ares: Ares, tmp_path: Path) -> None:
+    done = ares("server", "--set", "http.port=many")
+    assert done.code == 1
+    assert done.err.startswith("error: configuration from command line")
+    assert "Traceback" not in done.err
+    assert ares("server", "--config", str(tmp_path / "absent.toml")).code == 1
+    assert called == []
+
+
+def test_backup_and_restore(called: list[Any], ares: Ares, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    assert ares("store", "restore", str(copy)).code == 2
+    assert ares("store", "backup", str(copy)).out == f"written {copy}\n"
+    copy.touch()
+    assert ares("store", "restore", str(copy)).out == f"restored from {copy}\n"
+    assert [(name, file) for name, _, file, _ in called] == [("store.backup", str(copy)), ("store.restore", str(copy))]
+
+
+def test_up_in_the_foreground_only_supervises(called: list[Any], ares: Ares) -> None:
+    assert ares("up", "--foreground", "--port", "5").code == 0
+    ((name, config, _),) = called
+    assert (name, config.http.port) == ("up.supervise", 5)
+
+
+# ---- up, with the stub as the platform
+
+
+@pytest.fixture
+def platform(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Stub:
+    monkeypatch.setattr("ares.app.up.is_up", lambda home: True)
+    monkeypatch.setattr("ares.app.up.connection", lambda home: (stub.url, "token"))
+    monkeypatch.setattr("ares.edge.cli.up.LOOK_EVERY_S", 0.001)
+    late = {"name": "local", "info": {"name": "local", "cpuMilli": 1, "memoryMib": 1}, "ready": False, "gpusFree": 4}
+    stub.on(
+        "GET",
+        "/v1/nodes",
+        problem(503, "not-ready"),
+        {"nodes": []},
+        {"nodes": [late]},
+        {"nodes": [{**late, "ready": True}]},
+    )
+    return stub
+
+
+def test_up_waits_for_its_machine_and_runs_the_sample(platform: Stub, ares: Ares) -> None:
+    platform.on("POST", "/v1/jobs", Say({"id": JOB, "replayed": False, "tasks": 1}, 201))
+    platform.on("GET", f"/v1/jobs/{JOB}/logs", Say(headers={"x-ares-attempt": "1"}, pieces=[b"Hello\n"]))
+    result = {"job": JOB, "fence": {}, "attempt": 1, "exit": {"code": 0}, "committedAt": 1.0, "value": {"answer": 42}}
+    platform.on("GET", f"/v1/jobs/{JOB}", detail("SUCCEEDED", attempt=1, result=result))
+    done = ares("up")
+    (asked,) = platform.requests("POST", "/v1/jobs")
+    assert done.code == 0
+    assert done.out.startswith(f"Ares is up at {platform.url}\nHello\nits result: {{'answer': 42}}\n\nTry next:\n")
+    assert asked.body["requestId"] == SAMPLE_REQUEST_ID
+    assert asked.body["spec"]["resources"] == {"gpus": 1}
+
+
+@pytest.mark.parametrize("again", [Say({"id": JOB, "replayed": True, "tasks": 1}), problem(409, "request-conflict")])
+def test_up_again_runs_no_second_sample(platform: Stub, ares: Ares, again: Say) -> None:
+    platform.on("POST", "/v1/jobs", again)
+    done = ares("up")
+    assert done.code == 0
+    assert done.out.startswith(f"Ares is up at {platform.url}\n\nTry next:\n")
+    assert platform.requests("GET", f"/v1/jobs/{JOB}/logs") == []
+
+
+def test_up_without_a_sample(platform: Stub, ares: Ares) -> None:
+    assert ares("up", "--no-sample").code == 0
+    assert platform.requests("POST", "/v1/jobs") == []
+
+
+def test_up_that_never_gets_ready_says_where_to_look(
+    platform: Stub, ares: Ares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ares.edge.cli.up.READY_WITHIN_S", 0.3)
+    platform.on("GET", "/v1/nodes", {"nodes": []})
+    done = ares("up")
+    assert done.code == 1
+    assert done.err.startswith("error: Ares is not ready after 0.3 s: its agent has not registered; see ")
+    assert done.err.rstrip().endswith("up.log")
+
+
+def test_down(called: list[Any], ares: Ares, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ares.app.up.stop", lambda home: True)
+    assert ares("down").out == "stopped\n"
+    monkeypatch.setattr("ares.app.up.stop", lambda home: False)
+    assert ares("down").out.startswith("nothing runs for ")
