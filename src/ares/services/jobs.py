@@ -5,7 +5,7 @@ Another tenant's job and a job that does not exist are the same answer: None.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -35,6 +35,8 @@ from ares.services.transitions import Change, NoSuchJob, Outcome, Transitions, W
 from ares.services.view import View
 
 _RESOLVE_MAX = 10
+# Up to this many live jobs are sorted for a list; beyond, walking all jobs finds some soon enough.
+_LIVE_FEW = 2000
 
 
 class JobDetail(Record, frozen=True):
@@ -140,9 +142,9 @@ class Jobs:
             return start
         found: list[JobState] = []
         last: tuple[int, str] | None = None
-        for place, job in self._walk(who.tenant, query.sort, start):
+        for place, job in self._walk(who.tenant, query, start):
             state = self._view.entries[job].state
-            if not await self._matches(state, query):
+            if not _matches(state, query) or (query.labels and not await self._labelled(state, query.labels)):
                 continue
             if len(found) == query.limit:
                 assert last is not None
@@ -151,28 +153,25 @@ class Jobs:
             last = (place, job)
         return JobPage(jobs=tuple(found))
 
-    def _walk(self, tenant: str, sort: str, start: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
-        order = self._view.order.get(tenant, [])
-        if sort == "submitted":
+    def _walk(self, tenant: str, query: JobQuery, start: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
+        order = self._candidates(tenant, query)
+        if query.sort == "submitted":
             first = 0 if start is None else bisect_left(order, start)
             yield from (item for item in order[first:] if item != start)
             return
         end = len(order) if start is None else bisect_left(order, start)
         yield from reversed(order[:end])
 
-    async def _matches(self, state: JobState, query: JobQuery) -> bool:
-        if query.phases and state.phase not in query.phases:
-            return False
-        if query.name is not None and state.name != query.name:
-            return False
-        if query.array is not None and state.array != query.array:
-            return False
-        if query.node is not None and all(p.node != query.node for p in state.placements):
-            return False
-        if not query.labels:
-            return True
+    def _candidates(self, tenant: str, query: JobQuery) -> Sequence[tuple[int, str]]:
+        """All of the tenant's jobs in order; only the live ones when these are asked for and few."""
+        live = self._view.live.get(tenant, set())
+        if not query.phases or query.phases & TERMINAL or len(live) > _LIVE_FEW:
+            return self._view.order.get(tenant, [])
+        return sorted((self._view.entries[job].create_revision, job) for job in live)
+
+    async def _labelled(self, state: JobState, labels: dict[str, str]) -> bool:
         spec = await self._spec(state)
-        return spec is not None and query.labels.items() <= spec.labels.items()
+        return spec is not None and labels.items() <= spec.labels.items()
 
     async def events(self, who: Principal, job_id: str) -> tuple[LedgerEvent, ...] | None:
         """The attempt ledger, oldest first."""
@@ -277,6 +276,16 @@ class Jobs:
             written = await self._store.txn([guard], [Put(key, msgspec.json.encode(spent))])
             if isinstance(written, Committed) and written.succeeded:
                 return spent
+
+
+def _matches(state: JobState, query: JobQuery) -> bool:
+    if query.phases and state.phase not in query.phases:
+        return False
+    if query.name is not None and state.name != query.name:
+        return False
+    if query.array is not None and state.array != query.array:
+        return False
+    return query.node is None or any(p.node == query.node for p in state.placements)
 
 
 def _state_of(outcome: Outcome) -> JobState | Refused | None:

@@ -92,6 +92,8 @@ class View:
         self.entries: dict[str, Entry] = {}
         self.specs: dict[str, bytes] = {}
         self.order: dict[str, list[tuple[int, str]]] = {}
+        # Jobs that have not ended, by tenant.
+        self.live: dict[str, set[str]] = {}
         self.by_node: dict[str, set[str]] = {}
         self.by_array: dict[str, list[str]] = {}
         self.nodes: dict[str, NodeRecord] = {}
@@ -228,6 +230,8 @@ class View:
         self.entries[state.id] = entry
         previous = None if known is None else known.state
         self._index_nodes(previous, state)
+        live = self.live.setdefault(state.tenant, set())
+        (live.discard if state.phase in TERMINAL else live.add)(state.id)
         if not _wanted(state) and state.array is None:
             self.specs.pop(state.id, None)
         delta.states.append((previous, entry))
@@ -245,6 +249,7 @@ class View:
         if entry is None:
             return
         self._index_nodes(entry.state, None)
+        self.live[entry.state.tenant].discard(job_id)
         order = self.order[entry.state.tenant]
         del order[bisect_left(order, (entry.create_revision, job_id))]
         if entry.state.array is not None:
