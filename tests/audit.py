@@ -26,8 +26,17 @@ class Audit:
         self.requests: dict[str, str] = {}
         # Fences that were granted, per job, in order.
         self.grants: dict[str, list[str]] = defaultdict(list)
+        # Whoever made the commit may swallow the complaint.
+        self.broken: list[AssertionError] = []
 
     def take(self, changes: Sequence[Change]) -> None:
+        try:
+            self._take(changes)
+        except AssertionError as broken:
+            self.broken.append(broken)
+            raise
+
+    def _take(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.deleted:
                 self.states.pop(change.kv.key.rsplit("/", 1)[1], None)
@@ -90,6 +99,8 @@ class Audit:
             assert len(set(gpus[name])) == len(gpus[name]), f"{name}: one GPU given to two jobs"
 
     def finish(self) -> None:
+        if self.broken:
+            raise self.broken[0]
         for job, state in self.states.items():
             assert [e.seq for e in self.events[job]] == list(range(1, state.seq + 1)), f"{job}: holes in the ledger"
             if state.phase == "SUCCEEDED":

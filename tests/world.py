@@ -253,7 +253,7 @@ class World:
         await self.store.close()
         await settle()
         self._folder.cleanup()
-        if kind is None:
+        if kind is None or self.audit.broken:
             self.audit.finish()
 
     async def add_replica(self) -> Replica:
