@@ -6,15 +6,17 @@ import msgspec
 from msgspec import Meta
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A frozen value. JSON names are camelCase; unknown fields are ignored when read back,
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """A frozen value, which can be in no cycle. JSON names are camelCase; unknown fields are ignored when read back,
     so that two versions can share a store. Borders that must refuse them do so themselves."""
 
 
 # Names are data, never paths or format strings; the pattern keeps terminals and logs safe.
 Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/@+-]*$(?!\n)")]
 Slug = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$(?!\n)")]
-LabelKey = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$(?!\n)")]
+LabelKey = Annotated[
+    str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$(?!\n)")
+]
 LabelValue = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
 RequestId = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$(?!\n)")]
 Note = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$(?!\n)")]

@@ -1,7 +1,5 @@
 """Nodes: registration under a growing incarnation, and the lease record both sides judge by."""
 
-from dataclasses import dataclass
-
 import msgspec
 import structlog
 
@@ -20,8 +18,7 @@ class SessionRefused(Exception):
     """The agent may not open this session; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Enrolled:
+class Enrolled(msgspec.Struct, frozen=True, gc=False):
     node: str
     incarnation: int
     lease_revision: int

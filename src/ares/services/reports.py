@@ -1,7 +1,6 @@
 """Turns agents' reports into transitions, many at a time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -15,8 +14,7 @@ from ares.services.transitions import Change, Transitions, Written
 _VALUE_BYTES_MAX = 128 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, gc=False):
     """What an agent says happened to one attempt. `number` is None when nobody waits for an answer."""
 
     ref: AttemptRef

@@ -7,7 +7,6 @@ payload differs; the truth of that is the `/requests` record of the same transac
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -75,8 +74,7 @@ class Rejected(Record, frozen=True):
     retry_after_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
+class _Draft(msgspec.Struct, frozen=True, gc=False):
     """An admitted request, encoded: `ops` are written only if `compares` hold."""
 
     request: SubmitRequest

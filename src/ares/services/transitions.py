@@ -7,7 +7,6 @@ of them lost a race the others are tried again alone.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -27,8 +26,7 @@ _RACES_MAX = 20
 _UNKNOWN_PAUSE_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, gc=False):
     """Inputs for one job, in order. `guards` must hold in the same transaction."""
 
     job: str
@@ -37,8 +35,7 @@ class Change:
     guards: tuple[Compare, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, gc=False):
     """The change is durable. `refused` holds the inputs that had nothing to say any more."""
 
     before: JobState
@@ -46,21 +43,18 @@ class Written:
     refused: tuple[Refused, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NoSuchJob:
+class NoSuchJob(msgspec.Struct, frozen=True, gc=False):
     """The job's record does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuardFailed:
+class GuardFailed(msgspec.Struct, frozen=True, gc=False):
     """A guard no longer holds: whoever asked has lost the right to ask."""
 
 
 Outcome = Written | Refused | NoSuchJob | GuardFailed
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
+class _Draft(msgspec.Struct, frozen=True, gc=False):
     """A stepped change, encoded and ready to be compared and written."""
 
     change: Change

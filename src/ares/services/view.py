@@ -27,8 +27,7 @@ _SPECS_DECODED_MAX = 4096
 _RECONNECT_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A job's state with the revisions a compare-and-swap needs."""
 
     state: JobState
@@ -36,8 +35,7 @@ class Entry:
     create_revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseEntry:
+class LeaseEntry(msgspec.Struct, frozen=True, gc=False):
     """A node's lease and when this process saw it change, by the monotonic clock."""
 
     lease: NodeLease
