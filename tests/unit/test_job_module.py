@@ -117,7 +117,11 @@ def recursive() -> object:
     return value
 
 
-@pytest.mark.parametrize("value", [object(), float("nan"), {"x": {1, 2}}, recursive(), {(1, 2): 3}], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [object(), float("nan"), {"x": {1, 2}}, recursive(), {(1, 2): 3}],
+    ids=["object", "nan", "set", "recursive", "tuple-key"],
+)
 def test_results_are_json_values(inside: Path, value: object) -> None:
     with pytest.raises(ValueError, match="not a JSON value"):
         job.result(value)
