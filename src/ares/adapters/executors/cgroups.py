@@ -14,14 +14,6 @@ _REMOVE_PAUSE_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class SlotGroup:
-    """What a slot needs to join its group and set its limits, and the folders to remove afterwards."""
-
-    paths: dict[str, tuple[str, ...]]
-    folders: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Layout:
     """File names of one version. Keys are what the warden's `Limits` asks for."""
 
@@ -70,7 +62,8 @@ class Cgroups:
         self.layout = layout
         self._bases = bases
 
-    def slot(self, index: int) -> SlotGroup:
+    def slot(self, index: int) -> dict[str, tuple[str, ...]]:
+        """Makes a slot's groups. Returns the files to join them and set their limits by."""
         folders = {controller: base / f"slot-{index}" for controller, base in self._bases.items()}
         for folder in folders.values():
             folder.mkdir(parents=True, exist_ok=True)
@@ -81,10 +74,10 @@ class Cgroups:
             file = folders.get(controller, Path("/nonexistent")) / name
             if file.exists():
                 paths[kind] = (*paths.get(kind, ()), str(file))
-        return SlotGroup(paths=paths, folders=tuple(str(folder) for folder in dict.fromkeys(folders.values())))
+        return paths
 
     def folders(self) -> tuple[str, ...]:
-        """What is to be removed when the agent is gone, besides the slots' own."""
+        """What is to be removed, with the slots' groups inside, when the agent is gone."""
         return tuple(str(base) for base in dict.fromkeys(self._bases.values()))
 
     def remove_leftovers(self) -> None:

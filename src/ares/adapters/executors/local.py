@@ -233,8 +233,7 @@ class LocalExecutor:
     def _ask_for_slot(self, control: socket.socket) -> None:
         taken = {*self._slots, *self._opening}
         index = next(i for i in range(len(taken) + 1) if i not in taken)
-        group = self._cgroups.slot(index) if self._cgroups else cgroups.SlotGroup({}, ())
-        control.send(marshal.dumps((group.paths, group.folders)))
+        control.send(marshal.dumps(self._cgroups.slot(index) if self._cgroups else {}))
         self._opening.append(index)
         self._asked_at = asyncio.get_running_loop().time()
 

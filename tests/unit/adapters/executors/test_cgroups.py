@@ -25,9 +25,8 @@ def test_version_2_hands_the_controllers_down(tmp_path: Path) -> None:
     assert groups.layout is V2
     assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
     assert (own / "ares-x" / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
-    slot = groups.slot(3)
-    assert slot.folders == (f"{own}/ares-x/slot-3",)
-    assert slot.paths["join"] == (f"{own}/ares-x/slot-3/cgroup.procs",)
+    assert groups.folders() == (f"{own}/ares-x",)
+    assert groups.slot(3)["join"] == (f"{own}/ares-x/slot-3/cgroup.procs",)
 
 
 def test_version_2_without_memory_falls_back_to_version_1(tmp_path: Path) -> None:

@@ -399,6 +399,8 @@ async def test_no_cgroups_are_left(tmp_path: Path) -> None:
     await executor.open()
     if executor.isolation()[1] == "none":
         pytest.skip("no cgroups here")
+    assert executor._warden is not None
+    os.kill(executor._warden.pid, signal.SIGKILL)
     await run(executor, launch(tmp_path, "true"))
     assert executor._cgroups is not None
     bases = list(executor._cgroups._bases.values())

@@ -33,7 +33,7 @@ class Warden:
         self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if namespaced else -1
         self._signals = kernel.signal_fd([signal.SIGCHLD])
         self._slots: set[int] = set()
-        self._cgroups = dict.fromkeys(cgroups)
+        self._cgroups = cgroups
 
     def serve(self) -> None:
         poll = select.poll()
@@ -44,12 +44,11 @@ class Warden:
                 if fd == self._signals:
                     self._reap()
                 elif message := self._agent.recv(MESSAGE_BYTES_MAX):
-                    self._open_slot(*marshal.loads(message))
+                    self._open_slot(marshal.loads(message))
                 else:
                     return
 
-    def _open_slot(self, paths: Mapping[str, Sequence[str]], folders: Sequence[str]) -> None:
-        self._cgroups.update(dict.fromkeys(folders))
+    def _open_slot(self, paths: Mapping[str, Sequence[str]]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
             for end in (ours, theirs):
@@ -113,7 +112,11 @@ class Warden:
             for pid in self._slots if self._namespaced else kernel.descendants(os.getpid()):
                 kernel.kill(pid)
             time.sleep(_TIDY_PAUSE_S)
-        for folder in sorted(self._cgroups, key=len, reverse=True):
+        for folder in self._cgroups:
+            # Also what a warden before this one left.
+            for name in os.listdir(folder) if os.path.isdir(folder) else ():
+                if name.startswith("slot-"):
+                    _remove_cgroup(f"{folder}/{name}")
             _remove_cgroup(folder)
 
 
