@@ -205,3 +205,36 @@ async def test_the_server_goes_on_after_rubbish(world: World) -> None:
     writer.close()
     async with world.client() as client:
         assert (await client.get("/v1/jobs")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b'{"jobs":[],"jobs":[{"spec":{"command":["x"]}}]}', "duplicate-key"),
+        (b'{"jobs":[{"spec":{"command":["x"]}}],"j\\u006fbs":[{"spec":{"command":["x"]}}]}', "duplicate-key"),
+        (b'{"jobs":[{"spec":{"command":["x"]}}],"more":1}', "invalid"),
+        (b'{"jobs":[' + DEEP, "too-deep"),
+        (b'{"jobs":[1,2', "malformed-json"),
+        (b'[{"spec":{"command":["x"]}}]', "invalid"),
+        (b'{"jobs":7}', "invalid"),
+        (b"{}", "invalid"),
+    ],
+    ids=lambda v: str(v)[:40],
+)
+async def test_bad_batches(world: World, body: bytes, code: str) -> None:
+    async with world.client() as client:
+        answer = await client.post("/v1/jobs/batch", content=body, headers=JSON)
+        assert answer.json()["code"] == code
+        assert (await client.get("/v1/jobs")).json()["jobs"] == []
+
+
+async def test_duplicates_and_depth_in_one_job_of_a_batch(world: World) -> None:
+    async with world.client() as client:
+        good = b'{"spec":{"command":["http://x:1"]}}'
+        body = b'{"jobs":[%b,{"spec":{"command":["a"]},"spec":{"command":["b"]}},%b,%b]}' % (
+            good,
+            b"[" * 100 + b"]" * 100,
+            good,
+        )
+        results = (await client.post("/v1/jobs/batch", content=body, headers=JSON)).json()["results"]
+        assert [r["error"] and r["error"]["code"] for r in results] == [None, "duplicate-key", "too-deep", None]

@@ -16,7 +16,11 @@ JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
 
 
-class Created(Record, frozen=True):
+class Shown(Record, frozen=True, omit_defaults=False):
+    """Written out whole by itself."""
+
+
+class Created(Shown, frozen=True):
     """A submitted job. `replayed`: an earlier request with the same id made it."""
 
     id: str
@@ -25,7 +29,7 @@ class Created(Record, frozen=True):
     links: dict[str, str]
 
 
-class ProblemDocument(Record, frozen=True):
+class ProblemDocument(Shown, frozen=True):
     """RFC 9457. `code` is stable, `fix` says what to do next, `path` points into the request."""
 
     type: str
@@ -38,7 +42,7 @@ class ProblemDocument(Record, frozen=True):
     path: str | None = None
 
 
-class BatchOutcome(Record, frozen=True):
+class BatchOutcome(Shown, frozen=True):
     """One job of a batch: an id, or an error."""
 
     id: str = ""
@@ -47,7 +51,7 @@ class BatchOutcome(Record, frozen=True):
     error: ProblemDocument | None = None
 
 
-class BatchAnswer(Record, frozen=True):
+class BatchAnswer(Shown, frozen=True):
     """Outcomes in the order of the jobs sent."""
 
     results: list[BatchOutcome]
@@ -56,7 +60,7 @@ class BatchAnswer(Record, frozen=True):
     rejected: int
 
 
-class Ids(Record, frozen=True):
+class Ids(Shown, frozen=True):
     ids: tuple[str, ...]
 
 
@@ -80,7 +84,7 @@ class LeaseList(Record, frozen=True):
     leases: tuple[LeaseView, ...]
 
 
-class TokenView(Record, frozen=True):
+class TokenView(Shown, frozen=True):
     """A token without its secret and its digest."""
 
     id: str
@@ -94,25 +98,25 @@ class TokenView(Record, frozen=True):
     single_use: bool
 
 
-class TokenList(Record, frozen=True):
+class TokenList(Shown, frozen=True):
     tokens: tuple[TokenView, ...]
 
 
-class NewToken(Record, frozen=True):
+class NewToken(Shown, frozen=True):
     """`token` is shown this once."""
 
     token: str
     record: TokenView
 
 
-class WhoAmI(Record, frozen=True):
+class WhoAmI(Shown, frozen=True):
     tenant: str
     role: Role
     name: str
     token_id: str
 
 
-class HealthView(Record, frozen=True):
+class HealthView(Shown, frozen=True):
     status: str
     checks: dict[str, str] = {}
 
@@ -124,7 +128,7 @@ class StreamedEvent(Record, frozen=True):
     event: LedgerEvent
 
 
-class StreamedLog(Record, frozen=True):
+class StreamedLog(Shown, frozen=True):
     """A WebSocket message: bytes (base64) at an offset; resume at `next`. The last one is `complete`."""
 
     attempt: int
@@ -158,7 +162,7 @@ class Answer:
 
 
 def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> ASGIApp:
-    return Answer(_encode(whole(value)), status=status, headers=headers)
+    return Answer(_encode(value if isinstance(value, Shown) else whole(value)), status=status, headers=headers)
 
 
 def empty() -> ASGIApp:

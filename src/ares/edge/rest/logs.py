@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from ares.edge.rest.answers import StreamedLog, whole
+from ares.edge.rest.answers import StreamedLog
 from ares.edge.rest.bodies import LogsQuery, given
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NOT_FOUND, Problem
@@ -54,15 +54,13 @@ async def stream_logs(call: Call[LogsQuery, None], receive: Receive, send: Send)
 def _message(piece: LogSlice) -> bytes:
     following = piece.offset + len(piece.data)
     return msgspec.json.encode(
-        whole(
-            StreamedLog(
-                attempt=piece.attempt,
-                rank=piece.rank,
-                offset=piece.offset,
-                next=following,
-                data=piece.data,
-                complete=piece.complete,
-            )
+        StreamedLog(
+            attempt=piece.attempt,
+            rank=piece.rank,
+            offset=piece.offset,
+            next=following,
+            data=piece.data,
+            complete=piece.complete,
         )
     )
 

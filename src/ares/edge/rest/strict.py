@@ -8,7 +8,7 @@ border must not.
 import json
 import re
 from types import UnionType
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -27,11 +27,11 @@ _PATH = re.compile(r"^(.*) - at (`key` in )?`(\$.*)`$", re.DOTALL)
 
 
 class _Each:
-    """The shape of every element of a list."""
+    """The shape of every element of a list of structs."""
 
     __slots__ = ("shape",)
 
-    def __init__(self, shape: "Shape") -> None:
+    def __init__(self, shape: "dict[str, Shape]") -> None:
         self.shape = shape
 
 
@@ -40,14 +40,15 @@ class _Duplicate(Exception):
 
 
 class StrictDecoder(Generic[T]):
-    """Decodes one type. `decode` also gives the plain value, to see what was really said."""
+    """Decodes one struct. `decode` also gives the plain object, to see what was really said."""
 
     def __init__(self, type_: type[T]) -> None:
         self._decode = msgspec.json.Decoder(type_).decode
-        self._shape = _shape_of(type_)
+        shape = _shape_of(type_)
+        assert isinstance(shape, dict), f"{type_}: a request is an object"
+        self._shape = shape
 
-    def decode(self, body: bytes | bytearray | memoryview | msgspec.Raw) -> tuple[T, Any]:
-        raw = bytes(body)
+    def decode(self, raw: bytes) -> tuple[T, dict[str, Any]]:
         check_depth(raw)
         try:
             value = self._decode(raw)
@@ -86,13 +87,8 @@ def invalid(error: msgspec.ValidationError, root: str = "$") -> Problem:
     return Problem("invalid", detail=detail, path=root + found[3][1:])
 
 
-def _count_known(value: Any, shape: Shape, path: str) -> int:
+def _count_known(fields: dict[str, Any], shape: dict[str, "Shape"], path: str) -> int:
     """Refuses names that are not in the shape; returns how many keys there are, at all depths."""
-    if not isinstance(value, dict):
-        return 0 if not isinstance(shape, _Each) else _count_each(value, shape, path)
-    fields = cast("dict[str, Any]", value)
-    if not isinstance(shape, dict):
-        return len(fields)
     if not fields.keys() <= shape.keys():
         name = next(key for key in fields if key not in shape)
         raise Problem(
@@ -100,13 +96,15 @@ def _count_known(value: Any, shape: Shape, path: str) -> int:
         )
     count = len(fields)
     for key, below in fields.items():
-        if isinstance(below, dict | list):
-            count += _count_known(below, shape[key], f"{path}.{key}")
+        kind = below.__class__
+        if kind is dict:
+            inner = shape[key]
+            count += _count_known(below, inner, f"{path}.{key}") if isinstance(inner, dict) else len(below)
+        elif kind is list:
+            inner = shape[key]
+            if isinstance(inner, _Each):
+                count += sum(_count_known(item, inner.shape, f"{path}.{key}[{n}]") for n, item in enumerate(below))
     return count
-
-
-def _count_each(items: list[Any], shape: "_Each", path: str) -> int:
-    return sum(_count_known(item, shape.shape, f"{path}[{place}]") for place, item in enumerate(items))
 
 
 def _refuse_duplicates(raw: bytes) -> None:
@@ -139,5 +137,6 @@ def _shape_of(type_: Any) -> Shape:
         return _shape_of(arguments[0])
     if origin in (list, tuple):
         inner = _shape_of(arguments[0])
+        assert not isinstance(inner, _Each), f"{type_}: a request holds no lists of lists of structs"
         return None if inner is None else _Each(inner)
     return None

@@ -11,7 +11,7 @@ from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, ProblemDo
 from ares.edge.rest.bodies import NoQuery, SubmitBody
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, retry_after
-from ares.edge.rest.strict import StrictDecoder
+from ares.edge.rest.strict import StrictDecoder, invalid
 from ares.model.access import Principal
 from ares.model.base import RequestId
 from ares.model.job import JobSpec
@@ -28,7 +28,7 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
     jobs: list[msgspec.Raw]
 
 
-_batch = StrictDecoder(_Batch)
+_batch = msgspec.json.Decoder(_Batch)
 
 
 async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
@@ -52,11 +52,11 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
             detail="a batch takes no Idempotency-Key",
             fix="Give each job of the batch its own requestId.",
         )
-    shell, _ = _batch.decode(call.raw)
+    jobs = _split(call.raw)
     limit = call.edge.settings.batch_jobs_max
-    if not 1 <= len(shell.jobs) <= limit:
-        raise Problem("invalid", detail=f"{len(shell.jobs)} jobs; a batch holds 1 to {limit}", path="$.jobs")
-    drafts = await _drafts(call, shell.jobs)
+    if not 1 <= len(jobs) <= limit:
+        raise Problem("invalid", detail=f"{len(jobs)} jobs; a batch holds 1 to {limit}", path="$.jobs")
+    drafts = await _drafts(call, jobs)
     good = [draft for draft in drafts if isinstance(draft, SubmitRequest)]
     outcomes = iter(await call.edge.services.submit.submit(call.who, good) if good else ())
     results = [_outcome(draft if isinstance(draft, Problem) else next(outcomes)) for draft in drafts]
@@ -66,7 +66,23 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
     return answer(BatchAnswer(results=results, created=created, replayed=replayed, rejected=rejected))
 
 
-async def _drafts(call: Call[NoQuery, None], jobs: Sequence[msgspec.Raw]) -> list[SubmitRequest | Problem]:
+def _split(raw: bytes) -> list[bytes]:
+    """The jobs of a batch, still as text."""
+    try:
+        jobs = [bytes(job) for job in _batch.decode(raw).jobs]
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
+    except RecursionError:
+        raise Problem("too-deep") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem("malformed-json", detail=str(error)) from None
+    # The shell has one key and so one colon; more of them outside the jobs mean that it came twice.
+    if raw.count(b":") != 1 + sum(job.count(b":") for job in jobs):
+        raise Problem("duplicate-key", detail="the key 'jobs' appears twice in one object")
+    return jobs
+
+
+async def _drafts(call: Call[NoQuery, None], jobs: Sequence[bytes]) -> list[SubmitRequest | Problem]:
     trace = call.header(b"traceparent") or ""
     drafts: list[SubmitRequest | Problem] = []
     for place, raw in enumerate(jobs):
