@@ -66,7 +66,8 @@ class JobSpec(Record, frozen=True):
     restart: Restart = "on-failure"
     retry: RetryPolicy = RetryPolicy()
     time_limit_s: Annotated[float, Meta(ge=0.1, le=31_536_000.0)] | None = None
-    warn: Warn = Warn()
+    # Off by default: a program without a handler would die of it.
+    warn: Warn | None = None
     # Seconds between SIGTERM and SIGKILL.
     grace_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
     # How long the control plane waits for a silent node before it takes the job away.

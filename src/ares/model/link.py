@@ -36,6 +36,10 @@ class Renew(Record, frozen=True, tag="renew"):
     nonce: int
 
 
+class Leave(Record, frozen=True, tag="leave"):
+    """The agent is about to go: give it nothing new."""
+
+
 class Started(Record, frozen=True, tag="started"):
     number: int
     ref: AttemptRef
@@ -85,7 +89,7 @@ class Progress(Record, frozen=True, tag="progress"):
     message: str = ""
 
 
-AgentMessage = Hello | Renew | Started | Exited | Fenced | LogChunk | Progress
+AgentMessage = Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | Progress
 
 
 class AgentFrame(Record, frozen=True):

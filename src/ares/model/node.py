@@ -59,4 +59,5 @@ class NodeLease(Record, frozen=True):
     node: str
     incarnation: int
     renewed_at: float = 0.0
+    # Where the agent's stream ends. Empty: it has none, or is leaving; it keeps what it has and gets nothing new.
     replica: str = ""

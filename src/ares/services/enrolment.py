@@ -69,13 +69,24 @@ class Enrolment:
             return Enrolled(hello.info.name, incarnation, written.revision)
         return None
 
-    def _lease(self, node: str, incarnation: int) -> NodeLease:
-        return NodeLease(node=node, incarnation=incarnation, renewed_at=self._clock.wall(), replica=self._replica)
+    def _lease(self, node: str, incarnation: int, *, leaving: bool = False) -> NodeLease:
+        replica = "" if leaving else self._replica
+        return NodeLease(node=node, incarnation=incarnation, renewed_at=self._clock.wall(), replica=replica)
 
-    async def renew(self, node: str, incarnation: int, lease_revision: int) -> int | None:
+    async def part(self, node: str, incarnation: int) -> None:
+        """Nobody has a stream to the node any more: nothing new is placed there. What it holds keeps its lease."""
+        kv = await self._store.get(keys.lease(node))
+        held = None if kv is None else msgspec.json.decode(kv.value, type=NodeLease)
+        if held is not None and (held.incarnation, held.replica) == (incarnation, self._replica):
+            parted = msgspec.structs.replace(held, replica="")
+            await self._store.txn(
+                [_unchanged(keys.lease(node), kv)], [Put(keys.lease(node), msgspec.json.encode(parted))]
+            )
+
+    async def renew(self, node: str, incarnation: int, lease_revision: int, *, leaving: bool = False) -> int | None:
         """The lease's new revision once durable; None when this session no longer owns the lease."""
         for _ in range(_TRIES):
-            lease = self._lease(node, incarnation)
+            lease = self._lease(node, incarnation, leaving=leaving)
             written = await self._store.txn(
                 [Compare(keys.lease(node), "mod_revision", lease_revision)],
                 [Put(keys.lease(node), msgspec.json.encode(lease))],
@@ -84,7 +95,7 @@ class Enrolment:
                 return written.revision
             kv = await self._store.get(keys.lease(node))
             held = None if kv is None else msgspec.json.decode(kv.value, type=NodeLease)
-            if kv is None or held is None or (held.incarnation, held.replica) != (incarnation, self._replica):
+            if kv is None or held is None or held.incarnation != incarnation or held.replica not in (self._replica, ""):
                 return None
             lease_revision = kv.mod_revision
         return None

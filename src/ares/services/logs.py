@@ -4,7 +4,7 @@ import asyncio
 
 from ares.model.access import Principal
 from ares.model.base import Record
-from ares.model.state import BOUND, JobState
+from ares.model.state import BOUND, TERMINAL, JobState
 from ares.ports.clock import Clock
 from ares.ports.logs import Logs
 from ares.services.view import View
@@ -83,6 +83,6 @@ class LogReader:
 
 
 def _ended(state: JobState, attempt: int) -> bool:
-    if attempt < state.attempt:
+    if attempt < state.attempt or (state.phase in TERMINAL and not state.lingering):
         return True
     return attempt == state.attempt and state.attempt > 0 and state.phase not in BOUND and not state.lingering

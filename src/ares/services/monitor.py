@@ -23,8 +23,14 @@ DEAD_AFTER_S = 9.0
 _SCAN_EVERY_S = 0.5
 
 
+def ready(view: View, node: str) -> bool:
+    """Whether the scheduler may place on the node: its agent renews, and is reached by a stream."""
+    entry, age = view.leases.get(node), view.lease_age_s(node)
+    return entry is not None and age is not None and age < DEAD_AFTER_S and bool(entry.lease.replica)
+
+
 class Monitor:
-    """`ready` is what the scheduler may place on."""
+    """Looks at every node that holds attempts, again and again."""
 
     def __init__(self, view: View, transitions: Transitions, clock: Clock, telemetry: Telemetry) -> None:
         self._view = view
@@ -32,10 +38,6 @@ class Monitor:
         self._clock = clock
         self._telemetry = telemetry
         self._verdict = Verdict()
-
-    def ready(self, node: str) -> bool:
-        age = self._view.lease_age_s(node)
-        return age is not None and age < DEAD_AFTER_S
 
     async def run(self) -> None:
         # What an earlier reign thought of the nodes says nothing about now.

@@ -9,7 +9,7 @@ from ares.model.node import NodeInfo, NodeRecord
 from ares.model.state import BOUND, JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Put, Store
-from ares.services.monitor import DEAD_AFTER_S
+from ares.services.monitor import DEAD_AFTER_S, ready
 from ares.services.view import View, holds
 
 LOCAL_CLUSTER = "local"
@@ -93,7 +93,7 @@ class Nodes:
             name=name,
             info=record.info,
             incarnation=record.incarnation,
-            ready=age is not None and age < DEAD_AFTER_S,
+            ready=ready(self._view, name),
             cordoned=record.cordoned,
             lease_age_s=age,
             running=len(states),

@@ -11,7 +11,7 @@ from ares.core.schedule.plan import Plan
 from ares.core.schedule.reasons import Reason
 from ares.model.state import JobState
 from ares.ports.clock import Clock
-from ares.services.monitor import DEAD_AFTER_S
+from ares.services.monitor import ready
 from ares.services.view import Delta, View, holds
 
 
@@ -51,8 +51,7 @@ class Planner:
 
     def _set_ready(self, name: str) -> None:
         if name in self._view.nodes:
-            age = self._view.lease_age_s(name)
-            self.cluster.set_ready(name, age is not None and age < DEAD_AFTER_S)
+            self.cluster.set_ready(name, ready(self._view, name))
 
     def note(self, plan: Plan) -> None:
         """Keeps why jobs were left out. A cycle that stopped at its limit says nothing about the rest."""

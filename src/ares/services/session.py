@@ -22,6 +22,8 @@ class Session:
         self.report_ready = asyncio.Event()
         self.renewals: list[Renew] = []
         self.renew_ready = asyncio.Event()
+        # The agent said that it is about to go.
+        self.leaving = False
         self.closed_why = ""
         self._out: list[ServerMessage] = []
         self._wake = asyncio.Event()

@@ -19,6 +19,7 @@ from ares.model.link import (
     Hello,
     JoinReply,
     JoinRequest,
+    Leave,
     LogAck,
     LogChunk,
     Progress,
@@ -108,7 +109,7 @@ class Sessions:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._close(session)
+            await self._close(session)
 
     @property
     def connected(self) -> tuple[str, ...]:
@@ -142,11 +143,18 @@ class Sessions:
         log.info("agent.connected", node=session.node, incarnation=session.incarnation, kept=len(keep))
         return session
 
-    def _close(self, session: Session) -> None:
-        if self._by_node.get(session.node) is session:
+    async def _close(self, session: Session) -> None:
+        last = self._by_node.get(session.node) is session
+        if last:
             del self._by_node[session.node]
         self._telemetry.gauge("ares_agents_connected", len(self._by_node))
         log.info("agent.disconnected", node=session.node, why=session.closed_why or "stream ended")
+        if last:
+            try:
+                await self._enrolment.part(session.node, session.incarnation)
+            except StoreError as error:
+                # The lease runs out by itself.
+                log.warning("agent.part_unrecorded", node=session.node, error=str(error))
 
     def _placed_on(self, node: str) -> list[tuple[JobState, Placement]]:
         states = [self._view.entries[job].state for job in self._view.by_node.get(node, ())]
@@ -236,6 +244,9 @@ class Sessions:
                 case Renew():
                     session.renewals.append(message)
                     session.renew_ready.set()
+                case Leave():
+                    session.leaving = True
+                    session.renew_ready.set()
                 case LogChunk():
                     self._keep_log(session, message)
                 case Progress():
@@ -295,7 +306,9 @@ class Sessions:
             session.renew_ready.clear()
             renewals, session.renewals = session.renewals, []
             try:
-                revision = await self._enrolment.renew(session.node, session.incarnation, session.lease_revision)
+                revision = await self._enrolment.renew(
+                    session.node, session.incarnation, session.lease_revision, leaving=session.leaving
+                )
             except StoreError as error:
                 # The agent's next renewal may come too late for it: this one is tried again.
                 log.warning("renewal.delayed", node=session.node, error=str(error))

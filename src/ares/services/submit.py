@@ -160,7 +160,7 @@ class Submit:
             return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix)
         digest = payload_sha256(request.spec)
         new_id = job_id(self._rng)
-        spec_op = Put(keys.job(who.tenant, new_id), self._encode(admitted.spec))
+        spec_op = Put(keys.job(who.tenant, new_id), self._encode(request.spec))
         if len(spec_op.value) > VALUE_BYTES_MAX:
             message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
             return Rejected(code="spec-too-large", message=message, fix="put long input into a file")
@@ -171,7 +171,7 @@ class Submit:
                 id=new_id,
                 tenant=who.tenant,
                 name=request.spec.name,
-                indices=admitted.spec.array or "",
+                indices=request.spec.array or "",
                 tasks=len(admitted.indices),
                 submitted_by=who.token_id,
                 trace=trace,
@@ -183,8 +183,8 @@ class Submit:
         begun = begin(
             id=new_id,
             tenant=who.tenant,
-            spec=admitted.spec,
-            name=admitted.spec.name,
+            spec=request.spec,
+            name=request.spec.name,
             submitted_by=who.token_id,
             trace=trace,
             context=self._context(),

@@ -274,8 +274,11 @@ class View:
         if change.deleted:
             self.leases.pop(node, None)
             return
-        lease = self._decode_lease(change.kv.value)
-        self.leases[node] = LeaseEntry(lease, change.kv.mod_revision, self._clock.monotonic())
+        lease, known = self._decode_lease(change.kv.value), self.leases.get(node)
+        # The end of a stream is no sign of life.
+        parted = known is not None and lease.renewed_at == known.lease.renewed_at and not lease.replica
+        seen_at = known.seen_at if known is not None and parted else self._clock.monotonic()
+        self.leases[node] = LeaseEntry(lease, change.kv.mod_revision, seen_at)
 
     def _apply_node(self, change: Change, delta: Delta) -> None:
         name = change.kv.key.removeprefix(keys.NODES)

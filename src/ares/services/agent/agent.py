@@ -117,6 +117,7 @@ class Agent:
         """Ends attempts with grace, and says so for as long as somebody listens."""
         _log.info("agent.leaving", attempts=attempts.processes_left())
         attempts.leaving = True
+        self._mailbox.leave()
         attempts.stop_all(self._settings.shutdown_grace_s, "the agent is shutting down")
         gone_by = self._clock.monotonic() + self._settings.shutdown_grace_s + _KILL_S
         while attempts.processes_left() and self._clock.monotonic() < gone_by:

@@ -204,7 +204,7 @@ class Attempts:
         spec = attempt.start.spec
         if spec.time_limit_s is None:
             return
-        if 0 < spec.warn.before_s < spec.time_limit_s:
+        if spec.warn is not None:
             warn = partial(self._signal, attempt, signal.Signals[spec.warn.signal])
             self._later(attempt, spec.time_limit_s - spec.warn.before_s, warn)
         self._later(attempt, spec.time_limit_s, partial(self._time_is_up, attempt))

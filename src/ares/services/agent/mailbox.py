@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from ares.model.link import AgentFrame, AgentMessage, LogChunk, Progress, Renew, Started
+from ares.model.link import AgentFrame, AgentMessage, Leave, LogChunk, Progress, Renew, Started
 from ares.services.agent.attempt import Attempt
 from ares.services.agent.outbox import Key, Outbox, Report, key_of
 
@@ -20,6 +20,13 @@ class Mailbox:
         # Attempts with output to send, in the order their turn comes.
         self._talking: dict[Key, Attempt] = {}
         self._wake = asyncio.Event()
+        self._leaving = False
+        self._said_leaving = False
+
+    def leave(self) -> None:
+        """Tells the control plane, and each it connects to from now on, to send nothing new."""
+        self._leaving = True
+        self._wake.set()
 
     def watch(self, attempt: Attempt) -> None:
         self._attempts[attempt.key] = attempt
@@ -52,6 +59,7 @@ class Mailbox:
     def rewind(self) -> None:
         """A new session begins: what was not acknowledged goes out again."""
         self._renewals.clear()
+        self._said_leaving = False
         self.outbox.rewind()
         for attempt in self._attempts.values():
             attempt.tail.rewind()
@@ -67,6 +75,9 @@ class Mailbox:
         self._wake.clear()
         messages: list[AgentMessage] = [*self._renewals]
         self._renewals.clear()
+        if self._leaving and not self._said_leaving:
+            messages.append(Leave())
+            self._said_leaving = True
         messages += self._logs()
         messages += self._progress.values()
         self._progress.clear()
