@@ -8,11 +8,13 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
 from ares.adapters.clocks import SystemClock
+from ares.adapters.store import epoch
 from ares.adapters.store.open import open_store
 from ares.core import keys
 from ares.core.run.retry import limit_of
@@ -30,6 +32,7 @@ set -C
 now > "$mark" || now >> "$MARKS/twice.$ARES_JOB_ID.$ARES_FENCE"
 set +C
 beats=${BEATS:-0}
+[ "$ARES_ATTEMPT" -gt 1 ] && beats=$LATER_BEATS
 while [ "$beats" -gt 0 ]; do sleep 0.1; now >> "$mark"; beats=$((beats - 1)); done
 echo "\"$ARES_FENCE\"" > "$ARES_RESULT_FILE"
 """
@@ -47,7 +50,6 @@ class Acknowledged:
 class Contents:
     """The store's records, as found when all is quiet."""
 
-    epoch: int = 1
     states: dict[str, JobState] = field(default_factory=dict)
     specs: dict[str, JobSpec] = field(default_factory=dict)
     results: dict[str, tuple[Result, int]] = field(default_factory=dict)
@@ -84,6 +86,20 @@ async def _read_store(url: str) -> Contents:
         for kv in (await store.range(keys.ROOT)).kvs:
             contents.take(kv)
         return contents
+    finally:
+        await store.close()
+
+
+def read_epoch(url: str) -> int:
+    return asyncio.run(_read_epoch(url))
+
+
+async def _read_epoch(url: str) -> int:
+    store = await open_store(url, SystemClock())
+    try:
+        kv = await store.get(keys.EPOCH)
+        assert kv is not None, "the store has no epoch"
+        return epoch.decode(kv.value).epoch
     finally:
         await store.close()
 
@@ -153,7 +169,7 @@ def _ledger_is_whole(state: JobState, ledger: Sequence[LedgerEvent], versions: I
 
 def _fences_grow(ledger: Sequence[LedgerEvent]) -> None:
     grants = [parse_fence(event.fence) for event in ledger if event.kind == "bound"]
-    assert all(a < b for a, b in zip(grants, grants[1:], strict=False)), f"{ledger[0].job}: fences {grants}"
+    assert all(a < b for a, b in pairwise(grants)), f"{ledger[0].job}: fences {grants}"
 
 
 def _budget_is_kept(spec: JobSpec, state: JobState, ledger: Sequence[LedgerEvent]) -> None:
@@ -194,7 +210,7 @@ def _attempts_started_once_and_never_overlapped(marks: Path, found: Contents) ->
         granted = {parse_fence(event.fence) for event, _ in found.events[job] if event.kind == "bound"}
         attempts.sort()
         assert {fence for fence, _, _ in attempts} <= granted, f"{job} ran without a grant: {attempts}, {granted}"
-        for (early, _, last_beat), (late, start, _) in zip(attempts, attempts[1:], strict=False):
+        for (early, _, last_beat), (late, start, _) in pairwise(attempts):
             assert last_beat <= start, f"{job}: {early} was alive at {last_beat}, {late} began at {start}"
     for job, state in found.states.items():
         if state.phase == "SUCCEEDED":

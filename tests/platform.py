@@ -1,5 +1,6 @@
 """A whole platform of real processes: servers, agents, etcd. Each can be killed, frozen and started again."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,9 +14,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
+import msgspec
+
+from ares.adapters.clocks import SystemClock
+from ares.adapters.store.open import open_store
+from ares.core import keys
 from ares.edge.client.errors import AresError
 from ares.edge.client.retry import Retry
 from ares.edge.client.sync import Client
+from ares.model.node import NodeLease
 from tests.servers import EtcdServer, die_with_parent, free_ports
 
 T = TypeVar("T")
@@ -220,8 +227,10 @@ class Platform:
 
     # ---- talking to it
 
-    def client(self, number: int = 0, *, token: str = "", retry: Retry = PATIENT) -> Client:
-        client = Client(self.servers[number].url, token or self._token, retry=retry, timeout_s=10.0)
+    def client(self, number: int | None = None, *, token: str = "", retry: Retry = PATIENT) -> Client:
+        """A client of one replica, or of the first that is alive."""
+        chosen = next((n for n, s in self.servers.items() if s.alive), 0) if number is None else number
+        client = Client(self.servers[chosen].url, token or self._token, retry=retry, timeout_s=10.0)
         self._clients.append(client)
         return client
 
@@ -244,6 +253,16 @@ class Platform:
         """The command line as a person uses it."""
         return run_cli(*arguments, home=home or self.servers[0].home, text=text)
 
+    def lease_renewed_at(self, node: str) -> float:
+        """When the store last recorded a renewal of a node, by the server's wall clock."""
+        url = self.store_url
+        if self.etcd is None:
+            copy = self.directory / "copy.db"
+            copy.unlink(missing_ok=True)
+            assert run_cli("store", "backup", str(copy), home=self.servers[0].home).code == 0
+            url = f"sqlite://{copy}"
+        return read_lease(url, node).renewed_at
+
     # ---- what is left on the machine
 
     def job_processes(self) -> dict[int, str]:
@@ -260,6 +279,19 @@ class Platform:
             if "ARES_JOB_ID" in env and env.get("ARES_WORKDIR", "").startswith(root):
                 found[int(folder.name)] = f"{env['ARES_JOB_ID']} {env.get('ARES_FENCE', '')}"
         return found
+
+
+def read_lease(url: str, node: str) -> NodeLease:
+    async def read() -> NodeLease:
+        store = await open_store(url, SystemClock())
+        try:
+            kv = await store.get(keys.lease(node))
+        finally:
+            await store.close()
+        assert kv is not None, f"{node} has no lease"
+        return msgspec.json.decode(kv.value, type=NodeLease)
+
+    return asyncio.run(read())
 
 
 class Run:

@@ -12,8 +12,10 @@ from tests.history import MARKED, Acknowledged
 TINY = Resources(cpu_milli=100, memory_mib=32)
 
 
-def marked(marks: Path, *, beats: int = 0, **more: object) -> JobSpec:
-    env = {"MARKS": str(marks), "BEATS": str(beats)}
+def marked(marks: Path, *, beats: int = 0, later_beats: int | None = None, **more: object) -> JobSpec:
+    """Runs for a tenth of a second per beat; attempts after the first for `later_beats`."""
+    later = beats if later_beats is None else later_beats
+    env = {"MARKS": str(marks), "BEATS": str(beats), "LATER_BEATS": str(later)}
     return JobSpec(command=("sh", "-c", MARKED), env=env, resources=TINY, **more)  # pyright: ignore[reportArgumentType]
 
 
