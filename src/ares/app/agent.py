@@ -41,7 +41,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
     name = config.node.name or _host_slug()
     state_dir = config.home_path / "agents" / name
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    link = GrpcLink(config.node.servers, Path(config.node.tls_ca).read_bytes() if config.node.tls_ca else None)
+    link = _link(config)
     credential = load(state_dir) or await _join(config, link, name, state_dir, join_token, auto_join)
     if not credential:
         log.error("agent.not_joined", node=name, fix="make a join token with `ares token join` and pass it by --join")
@@ -66,6 +66,11 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         stopping.cancel()
         await link.close()
     return 0
+
+
+def _link(config: Config) -> GrpcLink:
+    authorities = Path(config.node.tls_ca).read_bytes() if config.node.tls_ca else None
+    return GrpcLink(config.node.servers, authorities)
 
 
 async def _stop_agent(stop: asyncio.Event, agent: Agent) -> None:

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Iterable
 
-from msgspec.structs import replace
-
 from ares.core.admit import arrays
 from ares.core.admit.verdict import Admitted, Rejected
-from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec, Warn
+from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec
 
 LABELS_MAX = 64
 RESERVED_PREFIX = "ARES_"
@@ -20,19 +18,10 @@ def decide(spec: JobSpec) -> Admitted | Rejected:
         rejected = check(spec)
         if rejected is not None:
             return rejected
-    admitted = _with_fitting_warning(spec)
     if spec.array is None:
-        return Admitted(spec=admitted)
+        return Admitted()
     found = arrays.indices(spec.array)
-    return found if isinstance(found, Rejected) else Admitted(spec=admitted, indices=found)
-
-
-def _with_fitting_warning(spec: JobSpec) -> JobSpec:
-    """The default warning comes 60 s ahead; under a shorter limit it comes when nine tenths are over."""
-    limit = spec.time_limit_s
-    if limit is None or spec.warn.before_s < limit:
-        return spec
-    return replace(spec, warn=replace(spec.warn, before_s=limit / 10))
+    return found if isinstance(found, Rejected) else Admitted(indices=found)
 
 
 def _size(texts: Iterable[str]) -> int:
@@ -90,11 +79,13 @@ def _labels(spec: JobSpec) -> Rejected | None:
 
 
 def _warning(spec: JobSpec) -> Rejected | None:
-    limit, before = spec.time_limit_s, spec.warn.before_s
-    if limit is None or before < limit or before == Warn().before_s:
+    limit, warn = spec.time_limit_s, spec.warn
+    if warn is None or (limit is not None and warn.before_s < limit):
         return None
-    message = f"the warning is to come {before:g} s ahead of a time limit of {limit:g} s"
-    return Rejected(code="warn-after-limit", message=message, fix=f"choose warn.beforeS below {limit:g}")
+    ahead = "a time limit that is not set" if limit is None else f"a time limit of {limit:g} s"
+    message = f"the warning is to come {warn.before_s:g} s ahead of {ahead}"
+    fix = "set timeLimitS" if limit is None else f"choose warn.beforeS below {limit:g}"
+    return Rejected(code="warn-after-limit", message=message, fix=fix)
 
 
 def _gpu_model(spec: JobSpec) -> Rejected | None:

@@ -3,7 +3,6 @@
 from typing import Literal
 
 from ares.model.base import Record
-from ares.model.job import JobSpec
 
 RejectCode = Literal[
     "array-syntax", "array-too-large", "command-empty", "command-too-large", "env-reserved", "env-too-large",
@@ -20,7 +19,6 @@ class Rejected(Record, frozen=True):
 
 
 class Admitted(Record, frozen=True):
-    """Yes. `spec` is the one to store; `indices` are the tasks of an array, None for a single job."""
+    """Yes. `indices` are the tasks of an array, None for a single job."""
 
-    spec: JobSpec
     indices: tuple[int, ...] | None = None
