@@ -241,6 +241,8 @@ async def test_a_reader_that_reads_nothing_is_cut_off(tmp_path: Path) -> None:
             world.logs.append("acme", job, state.attempt, 0, 0, b"x" * 32 * 1024 * 1024)
             while "ares_streams_open 0.0" not in (await viewer.get("/metrics")).text:
                 await asyncio.sleep(0.01)
+            received = await within(reader.read())
+            assert len(received) < 32 * 1024 * 1024
             writer.close()
 
 

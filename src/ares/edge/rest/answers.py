@@ -29,7 +29,7 @@ class Created(Shown, frozen=True):
     links: dict[str, str]
 
 
-class ProblemDocument(Shown, frozen=True):
+class ProblemDocument(Record, frozen=True):
     """RFC 9457. `code` is stable, `fix` says what to do next, `path` points into the request."""
 
     type: str
