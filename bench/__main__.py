@@ -5,8 +5,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -15,7 +16,7 @@ from bench.processes import NotMeasured
 from bench.report import Row, missing, show, write_json, write_page
 from bench.scale import FULL, QUICK, Scale
 
-Benchmark = Callable[[Scale, Path], Awaitable[list[Row]]]
+Benchmark = Callable[[Scale, Path], Coroutine[Any, Any, list[Row]]]
 
 TITLES = {
     "a": "durable submissions by REST",
@@ -30,13 +31,13 @@ def main() -> int:
     asked = _arguments()
     scale = QUICK if asked.quick else FULL
 
-    def noop_rows(scale: Scale, folder: Path) -> Awaitable[list[Row]]:
+    def noop_rows(scale: Scale, folder: Path) -> Coroutine[Any, Any, list[Row]]:
         return noops.rows(scale, folder, peers=not asked.no_peers)
 
     benchmarks: dict[str, Benchmark] = {
         "a": submissions.rows, "b": noop_rows, "c": latency.rows, "d": etcd.rows, "e": memory.rows,
     }  # fmt: skip
-    about = machine.describe()
+    about = machine.describe() + (", quick counts" if asked.quick else "")
     rows: list[Row] = []
     for letter in asked.only:
         print(f"bench: ({letter}) {TITLES[letter]}", file=sys.stderr)

@@ -81,41 +81,43 @@ async def _last_end(line: Connection, count: int) -> float:
     return max(ends.values())
 
 
-def peer_rows(scale: Scale, spawn_per_s: float, ares_per_s: float | None) -> Iterator[Row]:
+def peer_rows(scale: Scale, before: machine.Spawning, ares_share: float | None) -> Iterator[Row]:
+    """Each peer against the spawn rate on either side of it, so that a busier minute does not decide."""
     for peer in PEERS:
-        count = scale.slurm_jobs if peer.name == "Slurm" else scale.peer_jobs
         what = f"no-op jobs, {peer.name}"
         try:
-            found = peer.measure(count)
+            found = peer.measure(scale.slurm_jobs if peer.name == "Slurm" else scale.peer_jobs)
         except NotMeasured as error:
             yield missing("b", what, error)
             continue
-        ahead = None if ares_per_s is None else ares_per_s / found.per_s
+        after = machine.spawning(scale.spawns)
+        spawn = (before.per_s + after.per_s) / 2
+        before = after
+        share = found.per_s / spawn
+        ahead = None if ares_share is None else ares_share / share
         yield Row(
-            "b", what, rate(found.per_s), found.per_s, f"spawning `true`: {rate(spawn_per_s)}",
-            found.per_s / spawn_per_s, "Ares ahead" if ahead else "", judged(ahead > 1.0) if ahead else "",
-            f"Ares is {ahead:.1f} times as fast; {peer.note}" if ahead else peer.note,
+            "b", what, rate(found.per_s), found.per_s, f"spawning `true`: {rate(spawn)}", share,
+            "Ares ahead" if ahead else "", judged(ahead > 1.0) if ahead else "",
+            f"Ares's ratio is {ahead:.1f} times this; {peer.note}" if ahead else peer.note,
         )  # fmt: skip
 
 
 async def rows(scale: Scale, folder: Path, *, peers: bool) -> list[Row]:
     before = machine.spawning(scale.spawns)
-    ares: Run | None = None
-    first: Row
+    what = f"no-op jobs, Ares, {scale.slots} slots"
+    share: float | None = None
     try:
         with platform(folder) as running:
             ares = await ares_rate(running, scale.jobs, scale.slots, scale.batch, scale.timeout_s)
-    except NotMeasured as error:
-        first = missing("b", "no-op jobs, Ares", error)
-    after = machine.spawning(scale.spawns)
-    spawn = (before.per_s + after.per_s) / 2
-    if ares is not None:
+        after = machine.spawning(scale.spawns)
+        spawn = (before.per_s + after.per_s) / 2
         share = ares.per_s / spawn
         first = Row(
-            "b", f"no-op jobs, Ares, {scale.slots} slots", rate(ares.per_s), ares.per_s,
+            "b", what, rate(ares.per_s), ares.per_s,
             f"spawning `true`, two at a time: {rate(spawn)} ({before.per_s:,.0f} before, {after.per_s:,.0f} after)",
             share, f">= {TARGET:.2f}, goal {GOAL:.2f}", judged(share >= TARGET),
             f"{ares.cpu}; a bare spawn {before.cpu_ms:.2f}",
         )  # fmt: skip
-    others = list(peer_rows(scale, spawn, ares.per_s if ares else None)) if peers else []
-    return [first, *others]
+    except NotMeasured as error:
+        first, after = missing("b", what, error), machine.spawning(scale.spawns)
+    return [first, *(peer_rows(scale, after, share) if peers else ())]

@@ -40,7 +40,7 @@ def _dramatiq(jobs: int) -> Measured:
 
 PEERS = (
     Peer("Slurm", "tuned, one array, 64 slots; keeps state on disk", _slurm),
-    Peer("HyperQueue", "one job of many tasks, 64 slots; no state on disk", _hyperqueue),
+    Peer("HyperQueue", "one job of many tasks, best of 64 slots and two per core; no state on disk", _hyperqueue),
     Peer("Ray", "tasks that run `true`; no state on disk", _ray),
     Peer("Dramatiq", "with Redis, actors that run `true`; no state on disk", _dramatiq),
 )
