@@ -189,7 +189,9 @@ class Replica:
         )
         self.monitor = Monitor(self.view, self.transitions, clock, self.telemetry)
         self.requeue = Requeue(self.view, self.transitions, clock)
-        self.schedule = Schedule(self.view, self.planner, self.transitions, clock, self.telemetry, Profile())
+        self.schedule = Schedule(
+            self.view, self.planner, self.transitions, clock, self.telemetry, Profile(), linger_s=0.0
+        )
         self.arrays = Arrays(self.view, self.submit, clock)
         self.retention = Retention(store, self.view, world.logs, clock, KEEP_S)
         self.guards: list[Compare] = []

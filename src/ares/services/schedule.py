@@ -21,6 +21,8 @@ from ares.services.waiting import happens
 log = structlog.get_logger()
 
 _IDLE_LOOK_S = 1.0
+# Under load rounds are this far apart, so that each binds many jobs. The first never waits.
+_LINGER_S = 0.004
 _STORE_PAUSE_S = 0.2
 
 
@@ -35,6 +37,7 @@ class Schedule:
         clock: Clock,
         telemetry: Telemetry,
         profile: Profile,
+        linger_s: float = _LINGER_S,
     ) -> None:
         self._view = view
         self._planner = planner
@@ -42,6 +45,8 @@ class Schedule:
         self._clock = clock
         self._telemetry = telemetry
         self._profile = profile
+        self._linger_s = linger_s
+        self._bound_at = -linger_s
 
     async def run(self, guard: Compare) -> None:
         """Schedules until cancelled; `guard` ties every binding to this leadership."""
@@ -57,6 +62,9 @@ class Schedule:
 
     async def _wait(self) -> None:
         await happens(self._planner.changed, self._clock, _IDLE_LOOK_S)
+        early_s = self._bound_at + self._linger_s - self._clock.monotonic()
+        if early_s > 0:
+            await self._clock.sleep(early_s)
         self._planner.changed.clear()
 
     async def _round(self, guard: Compare) -> None:
@@ -70,10 +78,15 @@ class Schedule:
         plan = cycle(cluster.snapshot(), self._profile, self._clock.wall())
         self._planner.note(plan)
         self._telemetry.observe("ares_cycle_seconds", self._clock.monotonic() - began)
-        if plan.placed:
-            await self._bind(plan.placed, guard)
+        if not plan.placed:
+            return
+        self._bound_at = self._clock.monotonic()
+        bound = await self._bind(plan.placed, guard)
+        if plan.more or not bound:
+            self._planner.changed.set()
 
-    async def _bind(self, placed: tuple[Placed, ...], guard: Compare) -> None:
+    async def _bind(self, placed: tuple[Placed, ...], guard: Compare) -> bool:
+        """Whether every binding was written."""
         states = [self._view.entries[item.job].state for item in placed]
         changes = [
             Change(item.job, state.tenant, (Bind(placements=item.placements),), (guard,))
@@ -88,5 +101,4 @@ class Schedule:
             if isinstance(outcome, Written):
                 self._telemetry.observe("ares_scheduling_latency_seconds", max(0.0, now - state.queued_at))
                 self._telemetry.count("ares_lease_acquisitions_total")
-        # A full cycle may have left placeable jobs behind.
-        self._planner.changed.set()
+        return all(isinstance(outcome, Written) for outcome in outcomes)
