@@ -2,11 +2,15 @@
 
 import asyncio
 import itertools
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+# Before grpc is imported: its fork handlers crash children that tests start while calls are under way.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import grpc.aio
 import pytest
