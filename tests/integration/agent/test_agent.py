@@ -179,7 +179,7 @@ async def test_progress_is_reported_while_it_runs(running: Running, plane: Scrip
     await plane.first(Exited, "j1")
 
 
-async def test_a_result_that_is_a_link_or_no_json_is_ignored_with_a_note(
+async def test_a_result_that_is_a_link_or_no_json_fails_the_attempt(
     running: Running, plane: ScriptedPlane
 ) -> None:
     plane.say(
@@ -190,8 +190,8 @@ async def test_a_result_that_is_a_link_or_no_json_is_ignored_with_a_note(
     for job in ("j1", "j2", "j3"):
         exited = await plane.first(Exited, job)
         assert exited.value == b""
-        assert exited.exit.failure is None
-        assert "result file was ignored" in exited.exit.message
+        assert exited.exit.failure == "exit"
+        assert "result cannot be kept" in exited.exit.message
 
 
 async def test_jobs_survive_a_cut_and_reports_are_repeated(running: Running, plane: ScriptedPlane) -> None:

@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 
+import msgspec
+
 from ares.model.link import AttemptRef, Exited, Fenced, Progress, Start, Started, Stop
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence
@@ -250,8 +252,11 @@ class Attempts:
             finished,
             timed_out=attempt.timed_out,
             time_limit_s=attempt.start.spec.time_limit_s,
-            notes=(attempt.note, result.note),
+            notes=(attempt.note, result.trouble),
         )
+        if result.trouble and ended.failure is None:
+            # Calling it a success would lose the result without a word.
+            ended = msgspec.structs.replace(ended, failure="exit")
         self._end(attempt, ended, result.value)
 
     def _end(self, attempt: Attempt, ended: ExitInfo, value: bytes = b"") -> None:

@@ -1,5 +1,6 @@
 """What a job hands over in files: its result and its progress. Neither is trusted."""
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ PROGRESS_MESSAGE_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """JSON bytes, empty when there are none; `note` says why a file was ignored."""
+    """JSON bytes, empty when there are none; `trouble` says why what was written cannot be kept."""
 
     value: bytes = b""
-    note: str = ""
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,11 @@ def read_result(path: str) -> ResultFile:
             msgspec.json.decode(data)
     except FileNotFoundError:
         return ResultFile()
-    except (OSError, ValueError, RecursionError) as error:
-        return ResultFile(note=f"the result file was ignored: {error}")
+    except OSError as error:
+        what = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        return ResultFile(trouble=f"its result cannot be kept: {what}")
+    except (ValueError, RecursionError) as error:
+        return ResultFile(trouble=f"its result cannot be kept: {error}")
     return ResultFile(value=data)
 
 
