@@ -3,17 +3,11 @@
 Another tenant's job and a job that does not exist are the same answer: None.
 """
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Literal
-
 import msgspec
 
 from ares.core import keys
 from ares.core.run.handlers import MANUAL_RETRIES_MAX
 from ares.core.run.inputs import Cancel, Refused, RetryNow
-from ares.core.schedule.reasons import Reason
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
@@ -29,14 +23,13 @@ from ares.model.state import (
 )
 from ares.ports.store import Committed, Compare, Put, Store
 from ares.services.cursors import BadCursor, Cursors
+from ares.services.listing import JobPage, JobQuery, Listing, Waiting, count, whole
 from ares.services.planner import Planner
 from ares.services.submit import Rejected, Submit, SubmitRequest, Submitted
 from ares.services.transitions import Change, NoSuchJob, Outcome, Transitions, Written
 from ares.services.view import View
 
 _RESOLVE_MAX = 10
-# Up to this many live jobs are sorted for a list; beyond, walking all jobs finds some soon enough.
-_LIVE_FEW = 2000
 
 
 class JobDetail(Record, frozen=True):
@@ -48,28 +41,8 @@ class JobDetail(Record, frozen=True):
     progress: ProgressRecord | None = None
     queue_position: int | None = None
     # Why a pending job waits; only the replica that leads knows.
-    waiting: Reason | None = None
+    waiting: Waiting | None = None
     array_counts: dict[Phase, int] | None = None
-
-
-class JobQuery(Record, frozen=True):
-    """What to list. Empty filters let everything through."""
-
-    phases: frozenset[Phase] = frozenset()
-    name: str | None = None
-    labels: dict[str, str] = {}
-    array: str | None = None
-    node: str | None = None
-    sort: Literal["submitted", "-submitted"] = "-submitted"
-    limit: int = 100
-    cursor: str = ""
-
-
-class JobPage(Record, frozen=True):
-    """`cursor` continues the list; it is empty at the end."""
-
-    jobs: tuple[JobState, ...]
-    cursor: str = ""
 
 
 class Jobs:
@@ -89,7 +62,7 @@ class Jobs:
         self._transitions = transitions
         self._submit = submit
         self._planner = planner
-        self._cursors = cursors
+        self._listing = Listing(store, view, planner, cursors)
 
     # ---- reading
 
@@ -99,7 +72,7 @@ class Jobs:
         if array is not None:
             return await self._get_array(who, array)
         state = self._mine(who, job_id)
-        spec = None if state is None else await self._spec(state)
+        spec = None if state is None else await self._listing.spec(state)
         if state is None or spec is None:
             return None
         return JobDetail(
@@ -108,19 +81,20 @@ class Jobs:
             result=await self._result(state),
             progress=self._view.progress.get(job_id),
             queue_position=self._position(state),
-            waiting=self._planner.reason(job_id) if state.phase == "PENDING" else None,
+            waiting=self._listing.waiting((state,)),
         )
 
     async def _get_array(self, who: Principal, array: ArrayRecord) -> JobDetail | None:
         kv = await self._store.get(keys.job(array.tenant, array.id))
         if array.tenant != who.tenant or kv is None:
             return None
-        tasks = self._tasks(array)
-        counts: Counter[Phase] = Counter(task.phase for task in tasks)
-        return JobDetail(spec=self._view.decode_spec(kv.value), state=_whole(array, tasks), array_counts=dict(counts))
-
-    def _tasks(self, array: ArrayRecord) -> list[JobState]:
-        return [self._view.entries[job].state for job in self._view.by_array.get(array.id, ())]
+        tasks = self._listing.tasks(array)
+        return JobDetail(
+            spec=self._view.decode_spec(kv.value),
+            state=whole(array, tasks),
+            waiting=self._listing.waiting(tasks),
+            array_counts=count(tasks),
+        )
 
     async def resolve(self, who: Principal, prefix: str) -> tuple[str, ...]:
         """Ids of the tenant's jobs and arrays that begin with `prefix`, newest first, a handful at most."""
@@ -137,41 +111,7 @@ class Jobs:
 
     async def list(self, who: Principal, query: JobQuery) -> JobPage | BadCursor:
         await self._view.catch_up()
-        start = self._cursors.read(who.tenant, query.cursor)
-        if isinstance(start, BadCursor):
-            return start
-        found: list[JobState] = []
-        last: tuple[int, str] | None = None
-        for place, job in self._walk(who.tenant, query, start):
-            state = self._view.entries[job].state
-            if not _matches(state, query) or (query.labels and not await self._labelled(state, query.labels)):
-                continue
-            if len(found) == query.limit:
-                assert last is not None
-                return JobPage(jobs=tuple(found), cursor=self._cursors.make(who.tenant, last))
-            found.append(state)
-            last = (place, job)
-        return JobPage(jobs=tuple(found))
-
-    def _walk(self, tenant: str, query: JobQuery, start: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
-        order = self._candidates(tenant, query)
-        if query.sort == "submitted":
-            first = 0 if start is None else bisect_left(order, start)
-            yield from (item for item in order[first:] if item != start)
-            return
-        end = len(order) if start is None else bisect_left(order, start)
-        yield from reversed(order[:end])
-
-    def _candidates(self, tenant: str, query: JobQuery) -> Sequence[tuple[int, str]]:
-        """All of the tenant's jobs in order; only the live ones when these are asked for and few."""
-        live = self._view.live.get(tenant, set())
-        if not query.phases or query.phases & TERMINAL or len(live) > _LIVE_FEW:
-            return self._view.order.get(tenant, [])
-        return sorted((self._view.entries[job].create_revision, job) for job in live)
-
-    async def _labelled(self, state: JobState, labels: dict[str, str]) -> bool:
-        spec = await self._spec(state)
-        return spec is not None and labels.items() <= spec.labels.items()
+        return await self._listing.page(who.tenant, query)
 
     async def events(self, who: Principal, job_id: str) -> tuple[LedgerEvent, ...] | None:
         """The attempt ledger, oldest first."""
@@ -184,13 +124,6 @@ class Jobs:
     def _mine(self, who: Principal, job_id: str) -> JobState | None:
         entry = self._view.entries.get(job_id)
         return None if entry is None or entry.state.tenant != who.tenant else entry.state
-
-    async def _spec(self, state: JobState) -> JobSpec | None:
-        spec = self._view.spec(state)
-        if spec is not None:
-            return spec
-        kv = await self._store.get(keys.job(state.tenant, state.array or state.id))
-        return None if kv is None else self._view.decode_spec(kv.value)
 
     async def _result(self, state: JobState) -> Result | None:
         if state.phase not in TERMINAL:
@@ -213,9 +146,9 @@ class Jobs:
                 # A task that does not exist yet would be created later, and run.
                 await self._submit.expand(array)
                 await self._view.catch_up()
-            tasks = [task for task in self._tasks(array) if task.phase not in TERMINAL]
+            tasks = [task for task in self._listing.tasks(array) if task.phase not in TERMINAL]
             await self._transitions.apply([Change(task.id, task.tenant, (what,)) for task in tasks])
-            return _whole(array, self._tasks(array))
+            return whole(array, self._listing.tasks(array))
         if self._mine(who, job_id) is None:
             return None
         (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
@@ -241,7 +174,7 @@ class Jobs:
     async def _retry_finished(
         self, who: Principal, state: JobState, reason: str
     ) -> JobState | Refused | Rejected | None:
-        spec = await self._spec(state)
+        spec = await self._listing.spec(state)
         if spec is None:
             return None
         budget = await self._spend_retry(state)
@@ -278,16 +211,6 @@ class Jobs:
                 return spent
 
 
-def _matches(state: JobState, query: JobQuery) -> bool:
-    if query.phases and state.phase not in query.phases:
-        return False
-    if query.name is not None and state.name != query.name:
-        return False
-    if query.array is not None and state.array != query.array:
-        return False
-    return query.node is None or any(p.node == query.node for p in state.placements)
-
-
 def _state_of(outcome: Outcome) -> JobState | Refused | None:
     match outcome:
         case Written(state=state):
@@ -296,29 +219,3 @@ def _state_of(outcome: Outcome) -> JobState | Refused | None:
             return outcome
         case NoSuchJob() | _:
             return None
-
-
-def _whole(array: ArrayRecord, tasks: list[JobState]) -> JobState:
-    """An array as if it were one job: it ends when its last task ends, as badly as its worst."""
-    return JobState(
-        id=array.id,
-        tenant=array.tenant,
-        name=array.name,
-        phase=_worst([task.phase for task in tasks], array.tasks),
-        submitted_by=array.submitted_by,
-        trace=array.trace,
-        submitted_at=array.submitted_at,
-        queued_at=array.submitted_at,
-        started_at=min((t.started_at for t in tasks if t.started_at is not None), default=None),
-        ended_at=max((t.ended_at for t in tasks if t.ended_at is not None), default=None),
-    )
-
-
-_WORST_FIRST: tuple[Phase, ...] = ("UNKNOWN", "FAILED", "CANCELLED", "SUCCEEDED")
-
-
-def _worst(phases: list[Phase], expected: int) -> Phase:
-    ended = len(phases) == expected and all(phase in TERMINAL for phase in phases)
-    if ended:
-        return next(phase for phase in _WORST_FIRST if phase in phases)
-    return "PENDING" if all(phase == "PENDING" for phase in phases) else "RUNNING"

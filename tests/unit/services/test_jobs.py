@@ -7,7 +7,7 @@ from ares.core.run.inputs import Refused
 from ares.model.job import RetryPolicy
 from ares.model.state import JobState
 from ares.services.cursors import BadCursor
-from ares.services.jobs import JobPage, JobQuery
+from ares.services.listing import JobPage, JobQuery
 from ares.services.submit import SubmitRequest, Submitted
 from tests.world import ALICE, BOB, KEEP_S, Replica, World, spec
 

@@ -38,6 +38,15 @@ class BatchItem(Record, frozen=True):
         return self.error or Submitted(id=self.id, replayed=self.replayed, tasks=self.tasks)
 
 
+class Waiting(Record, frozen=True):
+    """Why a pending job waits. `remedy` says who can change that: `yours`, `wait` for other jobs, the `operator`."""
+
+    code: str = ""
+    remedy: str = ""
+    message: str = ""
+    numbers: dict[str, int] = {}
+
+
 class JobDetail(Record, frozen=True):
     """Everything about one job, or about a whole array (then `array_counts` is set)."""
 
@@ -45,7 +54,9 @@ class JobDetail(Record, frozen=True):
     state: JobState
     result: Result | None = None
     progress: ProgressRecord | None = None
+    # How many jobs are ahead of it.
     queue_position: int | None = None
+    waiting: Waiting | None = None
     array_counts: dict[Phase, int] | None = None
 
 
@@ -54,6 +65,9 @@ class JobPage(Record, frozen=True):
 
     jobs: tuple[JobState, ...] = ()
     cursor: str = ""
+    # By id: why pending jobs wait, and the phases of whole arrays' tasks.
+    waiting: dict[str, Waiting] = {}
+    array_counts: dict[str, dict[Phase, int]] = {}
 
 
 class StreamEvent(Record, frozen=True):

@@ -76,13 +76,17 @@ class ReasonQuery(Record, frozen=True):
 
 
 class JobsQuery(Record, frozen=True):
-    """`phase` and `label` may be repeated; phases may also be separated by commas."""
+    """`phase` and `label` may be repeated; phases may also be separated by commas.
+
+    `arrays=whole` lists an array once, as one job; it is found when any of its tasks would be.
+    """
 
     phase: tuple[Phase, ...] = ()
     name: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
     label: tuple[Annotated[str, Meta(max_length=385, pattern=r"^[^=]+=")], ...] = ()
     array: JobRef | UnsetType = UNSET
     node: NodeName | UnsetType = UNSET
+    arrays: Literal["tasks", "whole"] = "tasks"
     sort: Literal["submitted", "-submitted"] = "-submitted"
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     cursor: Cursor = ""

@@ -10,7 +10,7 @@ from ares.edge.rest.problems import NOT_FOUND, Problem
 from ares.edge.rest.submitting import rejection
 from ares.model.state import JobState
 from ares.services.cursors import BadCursor
-from ares.services.jobs import JobQuery
+from ares.services.listing import JobQuery
 from ares.services.submit import Rejected
 
 _REFUSALS = {"terminal": "job-finished", "budget-exhausted": "retry-budget-exhausted"}
@@ -31,6 +31,7 @@ async def list_jobs(call: Call[JobsQuery, None]) -> ASGIApp:
         labels={key: value for key, _, value in (text.partition("=") for text in asked.label)},
         array=given(asked.array),
         node=given(asked.node),
+        arrays=asked.arrays,
         sort=asked.sort,
         limit=asked.limit,
         cursor=asked.cursor,

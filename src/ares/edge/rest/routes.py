@@ -33,7 +33,8 @@ from ares.edge.rest.bodies import (
 from ares.edge.rest.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.problems import ADMISSION_CODES
 from ares.model.state import JobState
-from ares.services.jobs import JobDetail, JobPage
+from ares.services.jobs import JobDetail
+from ares.services.listing import JobPage
 from ares.services.nodes import ClusterView, NodeView
 
 PREFIXES = ("/v1", "/api/v1")

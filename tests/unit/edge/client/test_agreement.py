@@ -9,6 +9,7 @@ from ares.edge.client import answers
 from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
 from ares.services import jobs as service_jobs
+from ares.services import listing as service_listing
 from ares.services import nodes as service_nodes
 
 PAIRS: list[tuple[Any, Any]] = [
@@ -17,7 +18,8 @@ PAIRS: list[tuple[Any, Any]] = [
     (answers.Refusal, server.ProblemDocument),
     (answers.Problem, server.ProblemDocument),
     (answers.JobDetail, service_jobs.JobDetail),
-    (answers.JobPage, service_jobs.JobPage),
+    (answers.JobPage, service_listing.JobPage),
+    (answers.Waiting, service_listing.Waiting),
     (answers.NodeView, service_nodes.NodeView),
     (answers.PoolView, service_nodes.PoolView),
     (answers.LeaseView, service_nodes.LeaseView),
@@ -40,7 +42,7 @@ def test_every_field_read_is_a_field_written(ours: Any, theirs: Any) -> None:
         (bodies.TokenBody, {"role", "name", "tenant", "ttlS"}),
         (bodies.JoinTokenBody, {"node", "ttlS"}),
         (bodies.SubmitBody, {"spec", "requestId"}),
-        (bodies.JobsQuery, {"phase", "name", "label", "array", "node", "sort", "limit", "cursor"}),
+        (bodies.JobsQuery, {"phase", "name", "label", "array", "node", "arrays", "sort", "limit", "cursor"}),
         (bodies.LogsQuery, {"tail", "follow", "attempt", "rank", "offset"}),
         (bodies.EventsQuery, {"job"}),
         (bodies.LeasesQuery, {"job"}),

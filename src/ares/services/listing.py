@@ -1,0 +1,200 @@
+"""Lists of jobs: filters, order, pages, and why the pending ones wait."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from ares.core import keys
+from ares.core.schedule.reasons import ReasonCode, Remedy
+from ares.model.base import Record
+from ares.model.job import JobSpec
+from ares.model.state import TERMINAL, ArrayRecord, JobState, Phase
+from ares.ports.store import Store
+from ares.services.cursors import BadCursor, Cursors
+from ares.services.planner import Planner
+from ares.services.view import View
+
+# Up to this many live jobs are sorted for a list; beyond, walking all jobs finds some soon enough.
+_LIVE_FEW = 2000
+
+
+class Waiting(Record, frozen=True):
+    """Why a pending job waits, and whose it is to change that: `yours`, others' whose end to `wait` for, `operator`."""
+
+    code: ReasonCode
+    remedy: Remedy
+    message: str
+    numbers: dict[str, int] = {}
+
+
+class JobQuery(Record, frozen=True):
+    """What to list. Empty filters let everything through."""
+
+    phases: frozenset[Phase] = frozenset()
+    name: str | None = None
+    labels: dict[str, str] = {}
+    array: str | None = None
+    node: str | None = None
+    # "whole" lists an array once, as if it were one job; it is found when any of its tasks would be.
+    arrays: Literal["tasks", "whole"] = "tasks"
+    sort: Literal["submitted", "-submitted"] = "-submitted"
+    limit: int = 100
+    cursor: str = ""
+
+
+class JobPage(Record, frozen=True):
+    """`cursor` continues the list; it is empty at the end."""
+
+    jobs: tuple[JobState, ...]
+    cursor: str = ""
+    # By id: why pending ones wait (only the replica that leads knows), and the phases of whole arrays' tasks.
+    waiting: dict[str, Waiting] = {}
+    array_counts: dict[str, dict[Phase, int]] = {}
+
+
+class Listing:
+    """Reads the view as it is; whoever asks has caught up."""
+
+    def __init__(self, store: Store, view: View, planner: Planner, cursors: Cursors) -> None:
+        self._store = store
+        self._view = view
+        self._planner = planner
+        self._cursors = cursors
+
+    async def page(self, tenant: str, query: JobQuery) -> JobPage | BadCursor:
+        start = self._cursors.read(tenant, query.cursor)
+        if isinstance(start, BadCursor):
+            return start
+        rows: list[Sequence[JobState]] = []
+        last, cursor = start, ""
+        for place, job in self._walk(tenant, query, start):
+            row = self._row(job, query)
+            if not any(_matches(state, query) for state in row):
+                continue
+            if query.labels and not await self._labelled(row[0], query.labels):
+                continue
+            if len(rows) == query.limit:
+                assert last is not None
+                cursor = self._cursors.make(tenant, last)
+                break
+            rows.append(row)
+            last = (place, job)
+        return self._page(rows, query, cursor)
+
+    def _page(self, rows: list[Sequence[JobState]], query: JobQuery, cursor: str) -> JobPage:
+        jobs: list[JobState] = []
+        waiting: dict[str, Waiting] = {}
+        counts: dict[str, dict[Phase, int]] = {}
+        for row in rows:
+            array = self._array(row[0], query)
+            state = row[0] if array is None else whole(array, row)
+            jobs.append(state)
+            if array is not None:
+                counts[array.id] = count(row)
+            if why := self.waiting(row):
+                waiting[state.id] = why
+        return JobPage(jobs=tuple(jobs), cursor=cursor, waiting=waiting, array_counts=counts)
+
+    def _row(self, job: str, query: JobQuery) -> Sequence[JobState]:
+        """The job, or all tasks of the array whose place in the list it holds."""
+        state = self._view.entries[job].state
+        array = self._array(state, query)
+        return (state,) if array is None else self.tasks(array)
+
+    def _array(self, state: JobState, query: JobQuery) -> ArrayRecord | None:
+        if query.arrays == "tasks" or state.array is None:
+            return None
+        return self._view.arrays.get(state.array)
+
+    def tasks(self, array: ArrayRecord) -> list[JobState]:
+        return [self._view.entries[job].state for job in self._view.by_array.get(array.id, ())]
+
+    def waiting(self, tasks: Iterable[JobState]) -> Waiting | None:
+        """Tasks of an array ask for the same: what holds back one holds back all that are pending."""
+        pending = next((task.id for task in tasks if task.phase == "PENDING"), None)
+        reason = None if pending is None else self._planner.reason(pending)
+        if reason is None:
+            return None
+        return Waiting(code=reason.code, remedy=reason.remedy, message=reason.message, numbers=reason.numbers)
+
+    def _walk(self, tenant: str, query: JobQuery, start: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
+        order = self._candidates(tenant, query)
+        if query.sort == "submitted":
+            first = 0 if start is None else bisect_left(order, start)
+            found = (item for item in order[first:] if item != start)
+        else:
+            found = reversed(order[: len(order) if start is None else bisect_left(order, start)])
+        if query.arrays == "tasks":
+            yield from found
+        else:
+            yield from (item for item in found if self._head(item[1]) == item[1])
+
+    def _candidates(self, tenant: str, query: JobQuery) -> Sequence[tuple[int, str]]:
+        """All of the tenant's jobs in order; only an array's, or the live ones if few, where that is enough."""
+        live = self._view.live.get(tenant, set())
+        if query.array is not None:
+            array = self._view.arrays.get(query.array)
+            some = [] if array is None or array.tenant != tenant else self._view.by_array.get(array.id, [])
+        elif not query.phases or query.phases & TERMINAL or len(live) > _LIVE_FEW:
+            return self._view.order.get(tenant, [])
+        else:
+            some = live if query.arrays == "tasks" else {self._head(job) for job in live}
+        return sorted((self._view.entries[job].create_revision, job) for job in some)
+
+    def _head(self, job: str) -> str:
+        """The task that holds the place of its whole array in a list; any other job holds its own."""
+        array, is_task, _ = job.partition("_")
+        return self._view.by_array[array][0] if is_task else job
+
+    async def _labelled(self, state: JobState, labels: dict[str, str]) -> bool:
+        spec = await self.spec(state)
+        return spec is not None and labels.items() <= spec.labels.items()
+
+    async def spec(self, state: JobState) -> JobSpec | None:
+        spec = self._view.spec(state)
+        if spec is not None:
+            return spec
+        kv = await self._store.get(keys.job(state.tenant, state.array or state.id))
+        return None if kv is None else self._view.decode_spec(kv.value)
+
+
+def _matches(state: JobState, query: JobQuery) -> bool:
+    if query.phases and state.phase not in query.phases:
+        return False
+    if query.name is not None and state.name != query.name:
+        return False
+    if query.array is not None and state.array != query.array:
+        return False
+    return query.node is None or any(p.node == query.node for p in state.placements)
+
+
+def count(tasks: Iterable[JobState]) -> dict[Phase, int]:
+    """How many tasks are in which phase."""
+    return dict(Counter(task.phase for task in tasks))
+
+
+def whole(array: ArrayRecord, tasks: Sequence[JobState]) -> JobState:
+    """An array as if it were one job: it ends when its last task ends, as badly as its worst."""
+    return JobState(
+        id=array.id,
+        tenant=array.tenant,
+        name=array.name,
+        phase=_worst([task.phase for task in tasks], array.tasks),
+        submitted_by=array.submitted_by,
+        trace=array.trace,
+        submitted_at=array.submitted_at,
+        queued_at=array.submitted_at,
+        started_at=min((t.started_at for t in tasks if t.started_at is not None), default=None),
+        ended_at=max((t.ended_at for t in tasks if t.ended_at is not None), default=None),
+    )
+
+
+_WORST_FIRST: tuple[Phase, ...] = ("UNKNOWN", "FAILED", "CANCELLED", "SUCCEEDED")
+
+
+def _worst(phases: list[Phase], expected: int) -> Phase:
+    ended = len(phases) == expected and all(phase in TERMINAL for phase in phases)
+    if ended:
+        return next(phase for phase in _WORST_FIRST if phase in phases)
+    return "PENDING" if all(phase == "PENDING" for phase in phases) else "RUNNING"
