@@ -95,10 +95,11 @@ def peer_rows(scale: Scale, before: machine.Spawning, ares_share: float | None) 
         before = after
         share = found.per_s / spawn
         ahead = None if ares_share is None else ares_share / share
+        lead = f"Ares has {ahead:.1f} times this ratio; " if ahead else ""
         yield Row(
             "b", what, rate(found.per_s), found.per_s, f"spawning `true`: {rate(spawn)}", share,
             "Ares ahead" if ahead else "", judged(ahead > 1.0) if ahead else "",
-            f"Ares's ratio is {ahead:.1f} times this; {peer.note}" if ahead else peer.note,
+            f"{lead}CPU ms per job {found.cpu_ms:.2f}; {peer.note}",
         )  # fmt: skip
 
 

@@ -31,7 +31,8 @@ class Cpu:
     def since(self, before: "Cpu", count: int) -> str:
         """In words, per job of `count`."""
         spent = [(name, getattr(self, name) - getattr(before, name)) for name in ("server", "agent", "slots", "jobs")]
-        return "CPU ms per job: " + ", ".join(f"{name} {took * 1000 / count:.2f}" for name, took in spent)
+        parts = ", ".join(f"{name} {took * 1000 / count:.2f}" for name, took in spent)
+        return f"CPU ms per job {sum(took for _, took in spent) * 1000 / count:.2f}: {parts}"
 
 
 @dataclass(frozen=True, slots=True)

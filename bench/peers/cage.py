@@ -23,6 +23,12 @@ class Measured:
 
     jobs: int
     seconds: float
+    # Of the peer with all it started.
+    cpu_s: float
+
+    @property
+    def cpu_ms(self) -> float:
+        return self.cpu_s * 1000 / self.jobs
 
     @property
     def per_s(self) -> float:
@@ -37,7 +43,7 @@ def run(driver: str, python: str, jobs: int, timeout_s: float, env: Mapping[str,
         said = _output(command, timeout_s, {**os.environ, **(env or {})})
     try:
         answer = json.loads(said.strip().splitlines()[-1])
-        return Measured(int(answer["jobs"]), float(answer["seconds"]))
+        return Measured(int(answer["jobs"]), float(answer["seconds"]), float(answer["cpu_s"]))
     except (IndexError, ValueError, KeyError, TypeError):
         raise NotMeasured(f"its driver printed no measurement: {said.strip()[-200:]!r}") from None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import dramatiq
 import redis
 from dramatiq.brokers.redis import RedisBroker
+from spent import cpu_s
 
 PORT = 16379
 START_S = 30.0
@@ -68,11 +69,12 @@ def main(jobs: int, folder: Path) -> None:
     for _ in range(50):
         noop.send()
     until_done(50, START_S)
-    began = time.monotonic()
+    began, cpu = time.monotonic(), cpu_s()
     for _ in range(jobs):
         noop.send()
     until_done(jobs + 50, 600.0)
-    print(json.dumps({"jobs": jobs, "seconds": time.monotonic() - began}), flush=True)
+    seconds = time.monotonic() - began
+    print(json.dumps({"jobs": jobs, "seconds": seconds, "cpu_s": cpu_s() - cpu}), flush=True)
 
 
 if __name__ == "__main__":

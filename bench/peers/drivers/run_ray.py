@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from spent import cpu_s
+
 # One worker process per core did better than 64 here: a worker is a whole Python.
 WORKERS = int(os.environ.get("ARES_BENCH_RAY_WORKERS") or os.cpu_count() or 2)
 
@@ -26,9 +28,10 @@ def main(jobs: int, folder: Path) -> None:
         return subprocess.run(["true"], check=True).returncode
 
     ray.get([noop.remote() for _ in range(200)])
-    began = time.monotonic()
+    began, cpu = time.monotonic(), cpu_s()
     ray.get([noop.remote() for _ in range(jobs)])
-    print(json.dumps({"jobs": jobs, "seconds": time.monotonic() - began}), flush=True)
+    seconds = time.monotonic() - began
+    print(json.dumps({"jobs": jobs, "seconds": seconds, "cpu_s": cpu_s() - cpu}), flush=True)
 
 
 if __name__ == "__main__":
