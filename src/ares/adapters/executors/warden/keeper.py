@@ -19,7 +19,7 @@ from typing import NoReturn
 from ares.adapters.executors.warden import kernel
 from ares.adapters.executors.warden.limits import Limits
 from ares.adapters.executors.warden.slot import Slot
-from ares.adapters.executors.warden.wire import MESSAGE_BYTES_MAX
+from ares.adapters.executors.warden.wire import receive
 
 _SLOT_BUFFER_BYTES = 1 << 20
 _TIDY_TRIES = 100
@@ -43,7 +43,7 @@ class Warden:
             for fd, _ in poll.poll():
                 if fd == self._signals:
                     self._reap()
-                elif message := self._agent.recv(MESSAGE_BYTES_MAX):
+                elif message := receive(self._agent):
                     self._open_slot(marshal.loads(message))
                 else:
                     return

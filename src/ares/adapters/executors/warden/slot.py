@@ -13,7 +13,7 @@ from typing import Final
 from ares.adapters.executors.warden import kernel
 from ares.adapters.executors.warden.launch import spawn
 from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, Limits
-from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, MESSAGE_BYTES_MAX
+from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, receive
 
 # Sleeping stops during suspend while deadlines go on, so nobody sleeps longer than this before one.
 DEADLINE_CHECK_S: Final = 1.0
@@ -64,7 +64,7 @@ class Slot:
                 if fd == self._signals:
                     self._read_signals()
                 else:
-                    return self._agent.recv(MESSAGE_BYTES_MAX)
+                    return receive(self._agent)
 
     def _read_signals(self) -> None:
         try:
@@ -160,7 +160,7 @@ class Slot:
                     self._read_signals()
                     self._reap(os.WNOHANG)
                 else:
-                    deadline = self._command(self._agent.recv(MESSAGE_BYTES_MAX), deadline)
+                    deadline = self._command(receive(self._agent), deadline)
         return expired
 
     def _command(self, message: bytes, deadline: float) -> float:

@@ -6,6 +6,7 @@ slot -> agent   R ready · S started · E error text · X expired before the sta
 The sender's pid travels as socket credentials, so the kernel translates it out of the namespace.
 """
 
+import socket
 import struct
 from typing import Final
 
@@ -13,3 +14,11 @@ FINISHED: Final = struct.Struct("<cibbbqd")  # tag, wait status, oom, expired, r
 DEADLINE: Final = struct.Struct("<cd")
 CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid
 MESSAGE_BYTES_MAX: Final = 1 << 20
+
+
+def receive(sock: socket.socket) -> bytes:
+    """The next message, empty when the other side is gone, also when it died with our messages unread."""
+    try:
+        return sock.recv(MESSAGE_BYTES_MAX)
+    except ConnectionResetError:
+        return b""
