@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make up` runs the platform, `make test` checks all of it.
 # Each installs what it needs first; see scripts/setup.
 .DEFAULT_GOAL := help
-.PHONY: help up test lint fmt bench lock clean
+.PHONY: help up test chaos lint fmt bench lock clean
 
 TESTS ?= tests
 WORKERS ?= 3
@@ -17,6 +17,10 @@ up: ## run the platform here, with a sample job (ARGS="--help" shows options)
 test: ## run every test (TESTS=tests/unit ARGS="-x" for a part)
 	@scripts/setup test
 	@exec .venv/bin/pytest $(TESTS) -q -n $(WORKERS) --dist worksteal $(ARGS)
+
+chaos: ## kill, freeze and cut off processes for some minutes (ARES_CHAOS_SEED=n repeats a run)
+	@scripts/setup test
+	@exec .venv/bin/pytest tests/chaos -q -s -m soak $(ARGS)
 
 lint: ## style, types, layers and documents only
 	@scripts/setup test

@@ -96,7 +96,7 @@ def test_kills_under_load(build: Build, tmp_path: Path, seed: int, store: StoreK
     storm(build(store), tmp_path, seed, replicas=1, rounds=2, jobs=240)
 
 
-@pytest.mark.chaos
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("store", "replicas"),

@@ -61,7 +61,7 @@ def lost(client: Client, victim: Victim) -> LedgerEvent:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    "cluster", ["sqlite", pytest.param("etcd", marks=[pytest.mark.etcd, pytest.mark.chaos])], indirect=True
+    "cluster", ["sqlite", pytest.param("etcd", marks=[pytest.mark.etcd, pytest.mark.soak])], indirect=True
 )
 def test_silent_nodes_lose_their_jobs_in_time_and_cannot_commit(
     cluster: tuple[Platform, Proxy], tmp_path: Path
