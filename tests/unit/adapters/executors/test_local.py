@@ -304,7 +304,7 @@ async def main(folder, contain, seconds):
         argv=("sh", "-c", script), env={"PATH": "/usr/bin:/bin"}, cwd=str(folder), log_path=str(folder / "log"),
         memory_mib=256, cpu_milli=1000, file_bytes_max=1 << 30, processes_max=100, open_files_max=100,
         deadline=time.clock_gettime(time.CLOCK_BOOTTIME) + float(seconds)))
-    print(running.pid, executor._warden.pid, *(slot.pid for slot in executor._slots.values()), flush=True)
+    print(running.pid, executor._warden.pid, *(s.pid for s in executor._slots.values() if s.pid), flush=True)
     await asyncio.sleep(1000)
 
 asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
