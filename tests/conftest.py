@@ -4,6 +4,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+# Tests start processes while gRPC channels are open; its fork handlers would crash them.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 # Two cores run servers and three workers at once: a slow example says nothing.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples in every run of the check; a person's own runs keep searching.

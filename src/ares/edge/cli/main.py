@@ -9,6 +9,9 @@ import click
 
 from ares import __version__
 
+# gRPC's fork handlers crash children that a process with open channels starts; read when it is first imported.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 PROGRAM = "ares"
 
 # Command -> its module in this package. In the order of `ares --help`.
