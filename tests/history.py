@@ -33,6 +33,7 @@ now > "$mark" || now >> "$MARKS/twice.$ARES_JOB_ID.$ARES_FENCE"
 set +C
 beats=${BEATS:-0}
 [ "$ARES_ATTEMPT" -gt 1 ] && beats=$LATER_BEATS
+[ "$ARES_ATTEMPT" -le "${FAILS:-0}" ] && exit 3
 while [ "$beats" -gt 0 ]; do sleep 0.1; now >> "$mark"; beats=$((beats - 1)); done
 echo "\"$ARES_FENCE\"" > "$ARES_RESULT_FILE"
 """
@@ -40,10 +41,17 @@ echo "\"$ARES_FENCE\"" > "$ARES_RESULT_FILE"
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """What a client was told."""
+    """What a client was told: a job, or an array of so many tasks; and that it was cancelled."""
 
     request: str
     job: str
+    array: bool = False
+    tasks: int = 1
+    cancelled: bool = False
+
+    @property
+    def states(self) -> list[str]:
+        return [f"{self.job}_{index}" for index in range(self.tasks)] if self.array else [self.job]
 
 
 @dataclass
@@ -148,7 +156,11 @@ def _nothing_acknowledged_is_lost(acknowledged: Sequence[Acknowledged], found: C
     told: dict[str, str] = {}
     for answer in acknowledged:
         assert told.setdefault(answer.request, answer.job) == answer.job, f"request {answer.request} made two jobs"
-        assert answer.job in found.states, f"job {answer.job} was acknowledged and is gone"
+        for job in answer.states:
+            assert job in found.states, f"job {job} was acknowledged and is gone"
+            # A cancel of a job that had just ended is refused, so a "yes" means cancelled.
+            ends = ("CANCELLED",) if answer.cancelled else ("SUCCEEDED", "FAILED", "UNKNOWN")
+            assert found.states[job].phase in ends, f"{answer}: {found.states[job]}"
         record, version = found.requests[answer.request]
         assert (record.job, version) == (answer.job, 1), f"request {answer.request}: {record}, written {version} times"
     jobs = [record.job for record, _ in found.requests.values()]
