@@ -19,12 +19,15 @@ from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord
 from ares.model.state import BOUND, TERMINAL, ArrayRecord, JobState, LeaderRecord, ProgressRecord
 from ares.ports.clock import Clock
-from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreError
+from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreError, StoreUnavailable
+from ares.services.waiting import happens
 
 log = structlog.get_logger()
 
 _SPECS_DECODED_MAX = 4096
 _RECONNECT_S = 0.2
+# A replica that cannot follow the store for this long must say so rather than answer late.
+_CATCH_UP_S = 5.0
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -131,9 +134,14 @@ class View:
         await self.reach(await self._store.revision())
 
     async def reach(self, revision: int) -> None:
+        deadline = self._clock.monotonic() + _CATCH_UP_S
         while self.revision < revision:
             self._moved.clear()
-            await self._moved.wait()
+            left_s = deadline - self._clock.monotonic()
+            if left_s <= 0 or not await happens(self._moved, self._clock, left_s):
+                raise StoreUnavailable(
+                    f"this replica is at revision {self.revision} of the store, {revision} is needed; try again"
+                )
 
     # ---- following the store
 
@@ -152,13 +160,18 @@ class View:
         """Lists kind by kind; the watch then starts at the oldest page and repeats what moved meanwhile."""
         pages = [await self._store.range(kind) for kind in self._appliers if kind != keys.EVENTS]
         seen_before = self.leases
+        oldest = min(page.revision for page in pages)
+        # Written by this process while the pages were read: forgetting a grant would give its place away twice.
+        learned = [entry for entry in self.entries.values() if entry.mod_revision > oldest]
         self._clear()
         delta = Delta(relisted=True)
         for page in pages:
             for kv in sorted(page.kvs, key=lambda kv: kv.create_revision):
                 self._apply_one(Change(kv), delta)
+        for entry in learned:
+            self._put_state(entry.state, entry.mod_revision, entry.create_revision, delta)
         self._keep_lease_ages(seen_before)
-        self.revision = min(page.revision for page in pages)
+        self.revision = oldest
         self.connected = True
         self._publish(delta)
 
@@ -200,7 +213,9 @@ class View:
         """Takes in states this process just committed, ahead of the watch that will repeat them."""
         delta = Delta()
         for entry in written:
-            self._put_state(entry.state, entry.mod_revision, entry.create_revision, delta)
+            # A job that is new here waits for the watch, which brings its specification along.
+            if entry.state.id in self.entries:
+                self._put_state(entry.state, entry.mod_revision, entry.create_revision, delta)
         if delta.states:
             self._publish(delta)
 
