@@ -81,8 +81,8 @@ async def _last_end(line: Connection, count: int) -> float:
     return max(ends.values())
 
 
-def peer_rows(scale: Scale, before: machine.Spawning, ares_share: float | None) -> Iterator[Row]:
-    """Each peer against the spawn rate on either side of it, so that a busier minute does not decide."""
+def peer_rows(scale: Scale, before: machine.Spawning, ares: tuple[float, float] | None) -> Iterator[Row]:
+    """Each peer against the spawn rate on either side of it. Ares is ahead only if it is by rate and by ratio."""
     for peer in PEERS:
         what = f"no-op jobs, {peer.name}"
         try:
@@ -94,8 +94,8 @@ def peer_rows(scale: Scale, before: machine.Spawning, ares_share: float | None) 
         spawn = (before.per_s + after.per_s) / 2
         before = after
         share = found.per_s / spawn
-        ahead = None if ares_share is None else ares_share / share
-        lead = f"Ares has {ahead:.1f} times this ratio; " if ahead else ""
+        ahead = None if ares is None else min(ares[0] / found.per_s, ares[1] / share)
+        lead = f"Ares has {ahead:.2f} times this; " if ahead else ""
         yield Row(
             "b", what, rate(found.per_s), found.per_s, f"spawning `true`: {rate(spawn)}", share,
             "Ares ahead" if ahead else "", judged(ahead > 1.0) if ahead else "",
@@ -106,13 +106,14 @@ def peer_rows(scale: Scale, before: machine.Spawning, ares_share: float | None) 
 async def rows(scale: Scale, folder: Path, *, peers: bool) -> list[Row]:
     before = machine.spawning(scale.spawns)
     what = f"no-op jobs, Ares, {scale.slots} slots"
-    share: float | None = None
+    measured: tuple[float, float] | None = None
     try:
         with platform(folder) as running:
             ares = await ares_rate(running, scale.jobs, scale.slots, scale.batch, scale.timeout_s)
         after = machine.spawning(scale.spawns)
         spawn = (before.per_s + after.per_s) / 2
         share = ares.per_s / spawn
+        measured = ares.per_s, share
         first = Row(
             "b", what, rate(ares.per_s), ares.per_s,
             f"spawning `true`, two at a time: {rate(spawn)} ({before.per_s:,.0f} before, {after.per_s:,.0f} after)",
@@ -121,4 +122,4 @@ async def rows(scale: Scale, folder: Path, *, peers: bool) -> list[Row]:
         )  # fmt: skip
     except NotMeasured as error:
         first, after = missing("b", what, error), machine.spawning(scale.spawns)
-    return [first, *(peer_rows(scale, after, share) if peers else ())]
+    return [first, *(peer_rows(scale, after, measured) if peers else ())]
