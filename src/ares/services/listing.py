@@ -134,13 +134,17 @@ class Listing:
         """All of the tenant's jobs in order; only an array's, or the live ones if few, where that is enough."""
         live = self._view.live.get(tenant, set())
         if query.array is not None:
-            array = self._view.arrays.get(query.array)
-            some = [] if array is None or array.tenant != tenant else self._view.by_array.get(array.id, [])
-        elif not query.phases or query.phases & TERMINAL or len(live) > _LIVE_FEW:
+            return self._in_order_of_index(tenant, query.array)
+        if not query.phases or query.phases & TERMINAL or len(live) > _LIVE_FEW:
             return self._view.order.get(tenant, [])
-        else:
-            some = live if query.arrays == "tasks" else {self._head(job) for job in live}
+        some = live if query.arrays == "tasks" else {self._head(job) for job in live}
         return sorted((self._view.entries[job].create_revision, job) for job in some)
+
+    def _in_order_of_index(self, tenant: str, array_id: str) -> Sequence[tuple[int, str]]:
+        array = self._view.arrays.get(array_id)
+        if array is None or array.tenant != tenant:
+            return ()
+        return sorted((task.index or 0, task.id) for task in self.tasks(array))
 
     def _head(self, job: str) -> str:
         """The task that holds the place of its whole array in a list; any other job holds its own."""
@@ -176,17 +180,19 @@ def count(tasks: Iterable[JobState]) -> dict[Phase, int]:
 
 def whole(array: ArrayRecord, tasks: Sequence[JobState]) -> JobState:
     """An array as if it were one job: it ends when its last task ends, as badly as its worst."""
+    phase = _worst([task.phase for task in tasks], array.tasks)
+    ended = (task.ended_at for task in tasks if task.ended_at is not None) if phase in TERMINAL else ()
     return JobState(
         id=array.id,
         tenant=array.tenant,
         name=array.name,
-        phase=_worst([task.phase for task in tasks], array.tasks),
+        phase=phase,
         submitted_by=array.submitted_by,
         trace=array.trace,
         submitted_at=array.submitted_at,
         queued_at=array.submitted_at,
         started_at=min((t.started_at for t in tasks if t.started_at is not None), default=None),
-        ended_at=max((t.ended_at for t in tasks if t.ended_at is not None), default=None),
+        ended_at=max(ended, default=None),
     )
 
 

@@ -50,8 +50,15 @@ async def test_an_array_is_found_by_any_of_its_tasks() -> None:
         assert await found(name="sweep", node="n1") == [array]
         assert await found(array=array) == [array]
         assert await world.one.jobs.list(BOB, JobQuery(array=array, arrays="whole")) == JobPage(jobs=())
+
+
+async def test_tasks_of_an_array_come_in_the_order_of_their_indices() -> None:
+    async with World() as world:
+        array = await world.submit(array="3,10,200")
+        tasks = await everything(world, array=array, sort="submitted")
+        assert [state.index for page in tasks for state in page.jobs] == [3, 10, 200]
         tasks = await everything(world, array=array)
-        assert [state.index for page in tasks for state in page.jobs] == [2, 1, 0]
+        assert [state.index for page in tasks for state in page.jobs] == [200, 10, 3]
 
 
 async def test_pending_jobs_say_why_they_wait() -> None:

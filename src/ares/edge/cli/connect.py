@@ -70,6 +70,7 @@ def job_argument(*, required: bool = True) -> Callable[[F], F]:
     return click.argument("job", required=required, shell_complete=complete_job)
 
 
-def jobs_argument() -> Callable[[F], F]:
+def jobs_argument(*, required: bool = True) -> Callable[[F], F]:
     """The argument JOB, one or several."""
-    return click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=complete_job)
+    shown = "JOB..." if required else "[JOB...]"
+    return click.argument("jobs", nargs=-1, required=required, metavar=shown, shell_complete=complete_job)

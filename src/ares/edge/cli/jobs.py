@@ -1,7 +1,7 @@
 """`ares jobs`: the list."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -31,6 +31,7 @@ PAGE_MAX = 1000
 @click.option("--name", help="With this name.")
 @pairs_option("--label", help="With this label, as key=value. May be repeated.")
 @click.option("--array", metavar="JOB", help="Tasks of this array.")
+@click.option("--tasks", is_flag=True, help="Every task of an array on a line of its own.")
 @click.option("--node", help="On this machine.")
 @click.option("--oldest", is_flag=True, help="Oldest first instead of newest.")
 @click.option(
@@ -40,11 +41,12 @@ PAGE_MAX = 1000
 @click.pass_context
 def jobs(
     ctx: click.Context, phase: tuple[str, ...], active: bool, name: str | None, label: dict[str, str],
-    array: str | None, node: str | None, oldest: bool, limit: int, output: str,
+    array: str | None, tasks: bool, node: str | None, oldest: bool, limit: int, output: str,
 ) -> None:  # fmt: skip
-    """Lists jobs, newest first.
+    """Lists jobs, newest first. An array is one line; --tasks and --array list its tasks.
 
-    STATE is one of PENDING, STAGING, RUNNING, RETRYING, PREEMPTED, SUCCEEDED, FAILED, CANCELLED and UNKNOWN.
+    REASON says what a pending job waits for, or how a job failed. STATE is one of PENDING, STAGING,
+    RUNNING, RETRYING, PREEMPTED, SUCCEEDED, FAILED, CANCELLED and UNKNOWN.
     """
     from ares.edge.client import calls
 
@@ -52,7 +54,7 @@ def jobs(
     filters = calls.job_filters(
         phase=(*phase, *(ACTIVE if active else ())), name=name, label=label,
         array=find_job(client, array) if array else None, node=node,
-        sort="submitted" if oldest else "-submitted", limit=PAGE_MAX,
+        sort="submitted" if oldest else "-submitted", limit=PAGE_MAX, arrays="tasks" if tasks or array else "whole",
     )  # fmt: skip
     found = fetch(client, filters, limit)
     if not print_objects(output, found, lambda page: [state["id"] for state in page["jobs"]]):
@@ -63,15 +65,20 @@ def fetch(client: "Client", filters: "Params", limit: int) -> dict[str, Any]:
     """Pages of the API joined into one of the same shape."""
     from ares.edge.client import calls
 
-    states: list[Any] = []
-    cursor = ""
+    joined: dict[str, Any] = {"jobs": [], "cursor": ""}
     while True:
-        size = min(PAGE_MAX, limit - len(states)) if limit else PAGE_MAX
-        page = client.send(calls.jobs({**filters, "limit": size, "cursor": cursor}).raw())
-        states += page["jobs"]
-        cursor = page.get("cursor", "")
-        if not cursor or (limit and len(states) >= limit):
-            return {"jobs": states, "cursor": cursor}
+        size = min(PAGE_MAX, limit - len(joined["jobs"])) if limit else PAGE_MAX
+        page = client.send(calls.jobs({**filters, "limit": size, "cursor": joined["cursor"]}).raw())
+        for key, value in page.items():
+            joined[key] = _join(joined.get(key), value)
+        if not joined["cursor"] or (limit and len(joined["jobs"]) >= limit):
+            return joined
+
+
+def _join(known: Any, more: Any) -> Any:
+    if isinstance(known, list):
+        return [*cast("list[Any]", known), *more]
+    return {**cast("dict[str, Any]", known), **more} if isinstance(known, dict) else more
 
 
 def show_table(found: dict[str, Any], *, wide: bool) -> None:
@@ -79,12 +86,13 @@ def show_table(found: dict[str, Any], *, wide: bool) -> None:
 
     from ares.edge.cli.rows import JOB_HEADER, JOB_HEADER_WIDE, job_row
     from ares.edge.cli.table import print_table
-    from ares.model.state import JobState
+    from ares.edge.client.answers import JobPage
 
-    states = msgspec.convert(found["jobs"], list[JobState])
+    page = msgspec.convert(found, JobPage)
     now = time.time()
-    print_table(
-        JOB_HEADER_WIDE if wide else JOB_HEADER, (job_row(state, now, wide=wide) for state in states), of="jobs"
+    rows = (
+        job_row(s, now, wide=wide, waiting=page.waiting.get(s.id), tasks=page.array_counts.get(s.id)) for s in page.jobs
     )
-    if found["cursor"]:
-        click.echo(f"... more than these {len(states)} (use --limit, or a filter)", err=True)
+    print_table(JOB_HEADER_WIDE if wide else JOB_HEADER, rows, of="jobs")
+    if page.cursor:
+        click.echo(f"... more than these {len(page.jobs)} (use --limit, or a filter)", err=True)

@@ -9,32 +9,29 @@ if TYPE_CHECKING:
 
 
 class StatusLine:
-    """A spinner with the job's state. Does nothing where there is no terminal."""
+    """A spinner with the job's state."""
 
-    def __init__(self, *, enabled: bool) -> None:
-        self._enabled = enabled
+    def __init__(self) -> None:
         self._detail: JobDetail | None = None
         self._live: Any = None
         self._spinner: Any = None
         self._width = 80
 
     def __enter__(self) -> Self:
-        if self._enabled:
-            # Loaded only when there is a terminal to draw on.
-            from rich.console import Console
-            from rich.live import Live
-            from rich.spinner import Spinner
+        # Loaded only when there is a terminal to draw on.
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
 
-            console = Console(stderr=True)
-            self._width = console.width
-            self._spinner = Spinner("dots")
-            self._live = Live(get_renderable=self._render, console=console, refresh_per_second=5, transient=True)
-            self._live.start()
+        console = Console(stderr=True)
+        self._width = console.width
+        self._spinner = Spinner("dots")
+        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=5, transient=True)
+        self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._live.stop()
 
     def show(self, detail: "JobDetail") -> None:
         self._detail = detail
@@ -52,21 +49,21 @@ class StatusLine:
 
 def status(detail: "JobDetail", now: float) -> str:
     """The job in a few words: train RUNNING on node-1 for 2m, 40% epoch 4."""
-    from ares.edge.cli.rows import nodes, run_time, why
+    from ares.edge.cli.rows import counts, nodes, run_time, waits_for, why
     from ares.edge.cli.text import duration, printable
 
     state, progress = detail.state, detail.progress
     if detail.array_counts is not None:
-        counts = ", ".join(f"{count} {phase}" for phase, count in detail.array_counts.items() if count)
-        return printable(f"{state.name} {counts}")
+        reason = "" if detail.waiting is None else f" - {waits_for(detail.waiting)}"
+        return printable(f"{state.name} {counts(detail.array_counts)}{reason}")
     words = [state.name, state.phase]
     if state.phase == "RUNNING":
         words += [f"on {nodes(state.placements)}", f"for {run_time(state, now) or '0s'}"]
     else:
         words += [f"for {duration(now - (state.queued_at or state.submitted_at))}"]
-    if detail.queue_position is not None:
-        words.append(f"(position {detail.queue_position})")
-    if reason := why(state, now):
+    if detail.queue_position:
+        words.append(f"({detail.queue_position} ahead)")
+    if reason := why(state, now, detail.waiting):
         words.append(f"- {reason}")
     if progress is not None:
         fraction = "" if progress.fraction is None else f"{progress.fraction:.0%} "

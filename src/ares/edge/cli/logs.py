@@ -1,11 +1,14 @@
 """`ares logs`."""
 
 import sys
-from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ares.edge.cli.connect import connect, find_job, job_argument
+
+if TYPE_CHECKING:
+    from ares.edge.client.sync import Client
 
 
 @click.command()
@@ -21,27 +24,66 @@ def logs(ctx: click.Context, job: str, follow: bool, tail: int | None, attempt: 
     """Prints what a job wrote to its stdout and stderr.
 
     Bytes are passed on as they are when piped. On a terminal, colours are kept and all other
-    control sequences are dropped.
+    control sequences are dropped. Between attempts -f writes a line to stderr.
     """
     client = connect(ctx)
-    copy_log(client.logs(find_job(client, job), follow=follow, tail=tail, attempt=attempt, rank=rank))
+    copy_log(client, find_job(client, job), follow=follow, tail=tail, attempt=attempt, rank=rank)
 
 
-def copy_log(chunks: Iterable[bytes]) -> None:
-    """Writes output as it comes."""
-    out = sys.stdout
-    if not out.isatty():
-        for chunk in chunks:
-            out.buffer.write(chunk)
-            out.buffer.flush()
-        return
-    from ares.edge.cli.terminal import TerminalFilter
+def copy_log(client: "Client", job_id: str, **what: Any) -> None:
+    """Writes output as it comes, with a line on stderr ahead of each further attempt."""
+    out = _Terminal() if sys.stdout.isatty() else _Pipe()
 
-    clean = TerminalFilter()
+    def separate(attempt: int) -> None:
+        # Where the other end is a person, the line must not hang on to half a line of output.
+        start = "\n" if out.mid_line and sys.stdout.isatty() else ""
+        click.echo(f"{start}-- attempt {attempt}{_node_of(client, job_id, attempt)} --", err=True)
+
     try:
-        for chunk in chunks:
-            out.write(clean.feed(chunk))
-            out.flush()
+        for chunk in client.logs(job_id, on_attempt=separate, **what):
+            out.write(chunk)
     finally:
-        out.write(clean.end())
-        out.flush()
+        out.end()
+
+
+def _node_of(client: "Client", job_id: str, attempt: int) -> str:
+    """From the ledger: the job itself may be further by now."""
+    from ares.edge.cli.text import printable
+
+    events = client.job_events(job_id)
+    node = next((e.data.get("node") for e in events if e.kind == "bound" and e.attempt == attempt), None)
+    return f" on {printable(str(node))}" if node else ""
+
+
+class _Pipe:
+    """Bytes as they are."""
+
+    mid_line = False
+
+    def write(self, chunk: bytes) -> None:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+
+    def end(self) -> None:
+        return
+
+
+class _Terminal:
+    """Text that cannot drive the terminal."""
+
+    def __init__(self) -> None:
+        from ares.edge.cli.terminal import TerminalFilter
+
+        self._clean = TerminalFilter()
+        self.mid_line = False
+
+    def write(self, chunk: bytes) -> None:
+        self._put(self._clean.feed(chunk))
+
+    def end(self) -> None:
+        self._put(self._clean.end())
+
+    def _put(self, text: str) -> None:
+        self.mid_line = not text.endswith("\n") if text else self.mid_line
+        sys.stdout.write(text)
+        sys.stdout.flush()

@@ -6,19 +6,29 @@ from typing import TYPE_CHECKING
 from ares.edge.cli.text import cpus, duration, memory
 
 if TYPE_CHECKING:
+    from ares.edge.client.answers import Waiting
     from ares.model.event import LedgerEvent
     from ares.model.job import JobSpec
-    from ares.model.state import ExitInfo, JobState, Placement
+    from ares.model.state import ExitInfo, JobState, Phase, Placement
 
 JOB_HEADER = ("ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "REASON")
 JOB_HEADER_WIDE = (
     "ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "CPUS", "MEMORY", "GPUS", "FENCE", "BY", "REASON",
 )  # fmt: skip
+# What deserves a look comes first.
+_COUNTED = ("FAILED", "UNKNOWN", "RUNNING", "STAGING", "RETRYING", "PREEMPTED", "PENDING", "CANCELLED", "SUCCEEDED")
 EVENT_HEADER = ("AT", "KIND", "STATE", "ATTEMPT", "FENCE", "BY", "REASON")
 
 
-def job_row(state: "JobState", now: float, *, wide: bool) -> tuple[str, ...]:
-    """One line of `ares jobs`."""
+def job_row(
+    state: "JobState",
+    now: float,
+    *,
+    wide: bool,
+    waiting: "Waiting | None" = None,
+    tasks: "Mapping[Phase, int] | None" = None,
+) -> tuple[str, ...]:
+    """One line of `ares jobs`. An array has `tasks`: how many are in each phase."""
     front = (state.id, state.name, state.phase, str(state.attempt or ""), duration(now - state.submitted_at))
     where = (run_time(state, now), nodes(state.placements))
     held = (
@@ -28,7 +38,14 @@ def job_row(state: "JobState", now: float, *, wide: bool) -> tuple[str, ...]:
         str(state.fence),
         state.submitted_by,
     )
-    return (*front, *where, *(held if wide else ()), why(state, now))
+    reason = why(state, now, waiting)
+    counted = "" if tasks is None else f"{sum(tasks.values())} tasks: {counts(tasks)}"
+    return (*front, *where, *(held if wide else ()), "; ".join(part for part in (counted, reason) if part))
+
+
+def counts(tasks: "Mapping[Phase, int]") -> str:
+    """3 RUNNING, 990 PENDING, 7 SUCCEEDED."""
+    return ", ".join(f"{tasks[phase]} {phase}" for phase in _COUNTED if tasks.get(phase))
 
 
 def run_time(state: "JobState", now: float) -> str:
@@ -43,15 +60,20 @@ def nodes(placements: "tuple[Placement, ...]") -> str:
     return f"{names[0]}+{len(names) - 1}" if len(names) > 1 else "".join(names)
 
 
-def why(state: "JobState", now: float) -> str:
-    """The reason of the state, or else how it failed; and when it is tried again."""
+def why(state: "JobState", now: float, waiting: "Waiting | None" = None) -> str:
+    """What it waits for, the reason of the state, or else how it failed; and when it is tried again."""
     ending = exit_text(state.exit) if state.exit is not None and state.exit.failure is not None else ""
     again = ""
     if state.phase == "RETRYING" and state.retry_at is not None:
         again = f"next try in {duration(state.retry_at - now)}"
     lingering = "processes still ending" if state.lingering else ""
-    parts = (state.reason or ending, again, lingering)
+    parts = ("" if waiting is None else waits_for(waiting), state.reason or ending, again, lingering)
     return "; ".join(part for part in parts if part)
+
+
+def waits_for(waiting: "Waiting") -> str:
+    """Why it is not running yet; plainly so if waiting will not help."""
+    return f"cannot run: {waiting.message}" if waiting.remedy == "yours" else waiting.message
 
 
 def exit_text(exit: "ExitInfo") -> str:  # noqa: A002

@@ -11,7 +11,12 @@ from ares.edge.cli.output import output_option, print_objects
 
 if TYPE_CHECKING:
     from ares.edge.client.answers import JobDetail
+    from ares.edge.client.sync import Client
     from ares.model.event import LedgerEvent
+    from ares.model.state import Phase
+
+FAILED: "tuple[Phase, ...]" = ("FAILED", "UNKNOWN")
+FAILURES_MAX = 5
 
 
 @click.command()
@@ -21,7 +26,8 @@ if TYPE_CHECKING:
 def show(ctx: click.Context, job: str, output: str) -> None:
     """Shows all about a job.
 
-    What was asked for, where it is, its attempts and its result. JOB is an id or the beginning of one.
+    What was asked for, where it is, what it waits for, its attempts and its result; of an array, the
+    states of its tasks and the first that failed. JOB is an id or the beginning of one.
     """
     from ares.edge.client import calls
 
@@ -35,9 +41,30 @@ def show(ctx: click.Context, job: str, output: str) -> None:
     from ares.edge.client.answers import JobDetail
 
     detail = msgspec.convert(raw, JobDetail)
-    events = () if detail.array_counts is not None else client.job_events(full)
-    for line in render(detail, events, time.time()):
+    if detail.array_counts is None:
+        lines = render(detail, client.job_events(full), time.time())
+    else:
+        lines = render(detail, (), time.time()) + _failed_tasks(client, detail, time.time())
+    for line in lines:
         click.echo(line)
+
+
+def _failed_tasks(client: "Client", detail: "JobDetail", now: float) -> list[str]:
+    """The first tasks of an array that went wrong, and how to see the others."""
+    from itertools import islice
+
+    from ares.edge.cli.rows import JOB_HEADER, job_row
+    from ares.edge.cli.table import layout
+
+    total = sum((detail.array_counts or {}).get(phase, 0) for phase in FAILED)
+    if not total:
+        return []
+    array = detail.state.id
+    tasks = islice(client.list(array=array, phase=FAILED, sort="submitted", page=FAILURES_MAX), FAILURES_MAX)
+    lines = ["", *layout(JOB_HEADER, (job_row(task, now, wide=False) for task in tasks))]
+    if total > FAILURES_MAX:
+        lines.append(f"... {total} in all: ares jobs --array {array} --phase FAILED")
+    return lines
 
 
 def render(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -> list[str]:
@@ -83,12 +110,13 @@ def _facts(detail: "JobDetail", now: float) -> list[tuple[str, str]]:
         ("Submitted", _submitted(detail, now)),
         ("Retry of", state.retry_of or ""),
         ("Array", _array(detail)),
-        ("Queue", "" if detail.queue_position is None else f"position {detail.queue_position}"),
+        ("Queue", _queue(detail)),
         ("Attempt", f"{state.attempt}, fence {state.fence}" if state.attempt else ""),
         ("Node", _placements(detail)),
         ("Run time", run_time(state, now)),
         ("Progress", "" if progress is None else f"{fraction}{progress.message}".strip()),
-        ("Reason", why(state, now)),
+        ("Reason", why(state, now, detail.waiting)),
+        ("Remedy", "" if detail.waiting is None else _REMEDIES.get(detail.waiting.remedy, "")),
         ("Exit", "" if state.exit is None else _exit(detail, exit_text(state.exit))),
         ("Result", "" if detail.result is None or detail.result.value is None else json.dumps(detail.result.value)),
     ]
@@ -102,10 +130,23 @@ def _submitted(detail: "JobDetail", now: float) -> str:
     return f"{duration(now - state.submitted_at)} ago{who}, tenant {state.tenant}"
 
 
+_REMEDIES = {
+    "yours": "ask for less or for something else: submit it again, and cancel this one",
+    "wait": "it starts when others have ended",
+    "operator": "the cluster needs attention: see `ares nodes`",
+}
+
+
+def _queue(detail: "JobDetail") -> str:
+    ahead = detail.queue_position
+    return "" if ahead is None else f"{ahead} ahead of it" if ahead else "next"
+
+
 def _array(detail: "JobDetail") -> str:
+    from ares.edge.cli.rows import counts
+
     if detail.array_counts is not None:
-        counts = ", ".join(f"{count} {phase}" for phase, count in detail.array_counts.items() if count)
-        return f"{detail.spec.array}: {counts}"
+        return f"{detail.spec.array}: {counts(detail.array_counts)}"
     return "" if detail.state.array is None else f"task {detail.state.index} of {detail.state.array}"
 
 

@@ -1,6 +1,8 @@
 """`ares submit`."""
 
 import os
+import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +10,7 @@ import click
 
 from ares.edge.cli.connect import connect
 from ares.edge.cli.options import pairs_option, read_pairs
-from ares.edge.cli.output import note, output_option, print_objects
+from ares.edge.cli.output import output_option, print_objects
 
 if TYPE_CHECKING:
     from ares.edge.client.sync import Client
@@ -16,9 +18,11 @@ if TYPE_CHECKING:
 PRIORITIES = ("CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT")
 EFFECTS = ("staged", "fenced", "idempotent", "unsafe")
 RESTARTS = ("never", "on-failure", "always")
+VERDICT_WITHIN_S = 0.3
+VERDICT_EVERY_S = 0.05
 # Flags that are keys of a job file under the same name.
 _PLAIN = (
-    "name", "cpus", "memory", "gpus", "priority", "time", "grace", "retries", "restart", "effects", "array",
+    "name", "cpus", "memory", "gpus", "priority", "time", "signal", "grace", "retries", "restart", "effects", "array",
     "labels", "selector", "lease",
 )  # fmt: skip
 
@@ -41,6 +45,7 @@ def read_env(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.option("--cpus", metavar="N", help="CPUs: 2, 1.5 or 500m.  [default: 1]")
 @click.option("--memory", "--mem", metavar="SIZE", help="Memory: 512M, 4G.  [default: 256M]")
 @click.option("--time", metavar="TIME", help="Wall-time limit: 90s, 2h, 1d12h.")
+@click.option("--signal", metavar="NAME@TIME", help="Signal sent that long before the time limit: USR1@60s.")
 @click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL.  [default: 30s]")
 @click.option("--priority", type=click.Choice(PRIORITIES, case_sensitive=False), help="[default: NORMAL]")
 @click.option("--retries", type=int, help="Retries after a failure.  [default: 3]")
@@ -99,7 +104,9 @@ def submit(ctx: click.Context, command: tuple[str, ...], wait_: bool, follow: bo
         click.echo(_sentence(raw, spec.name), err=follow or wait_)
     if follow or wait_:
         ctx.exit(_stay(client, raw["id"], follow))
-    note(f"see it with: ares logs -f {raw['id']}")
+    if sys.stderr.isatty():
+        _warn_of_waiting(client, raw["id"])
+        click.echo(f"see it with: ares logs -f {raw['id']}", err=True)
 
 
 def asked_by_flags(command: Sequence[str], flags: dict[str, Any]) -> dict[str, object]:
@@ -129,13 +136,29 @@ def _hint_private_directory(command: Sequence[str]) -> None:
         )
 
 
+def _warn_of_waiting(client: "Client", job_id: str) -> None:
+    """Says so if it will not run by itself. The scheduler's answer takes a moment, often no more than this."""
+    deadline = time.monotonic() + VERDICT_WITHIN_S
+    while True:
+        detail = client.get(job_id)
+        if detail.waiting is not None or detail.state.phase != "PENDING" or time.monotonic() > deadline:
+            break
+        time.sleep(VERDICT_EVERY_S)
+    if detail.waiting is not None and detail.waiting.remedy != "wait":
+        from ares.edge.cli.rows import waits_for
+        from ares.edge.cli.text import printable
+
+        click.echo(f"warning: {printable(waits_for(detail.waiting))}", err=True)
+
+
 def _stay(client: "Client", job_id: str, follow: bool) -> int:
     from ares.edge.cli.logs import copy_log
     from ares.edge.cli.wait import detachable, wait_for
 
     def watch() -> int:
+        _warn_of_waiting(client, job_id)
         if follow:
-            copy_log(client.logs(job_id, follow=True))
+            copy_log(client, job_id, follow=True)
         return wait_for(client, job_id, live=not follow)
 
     return detachable(job_id, watch)

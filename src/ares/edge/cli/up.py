@@ -99,7 +99,7 @@ def _run_sample(client: "Client") -> None:
     if job.replayed:
         return
     click.echo(f"running a sample job, {job.id}", err=True)
-    copy_log(client.logs(job, follow=True))
+    copy_log(client, job.id, follow=True)
     detail = client.wait(job, timeout=READY_WITHIN_S)
     value = None if detail.result is None else detail.result.value
     click.echo(f"its result: {value}" if detail.state.phase == "SUCCEEDED" else ending(detail))

@@ -63,23 +63,29 @@ def wait_for(
     client: "Client", job_id: str, deadline: float | None = None, *, name: bool = False, live: bool = True
 ) -> int:
     """Waits for one job and returns its exit code. On a terminal, with a line that shows how it does."""
-    from ares.edge.cli.live import StatusLine
     from ares.edge.client.errors import WaitTimeout
 
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
-    detail = None
     try:
-        with StatusLine(enabled=live and sys.stderr.isatty()) as line:
-            for detail in client.watch(job_id, left):
-                line.show(detail)
+        detail = _watched(client, job_id, left) if live and sys.stderr.isatty() else client.wait(job_id, left)
     except WaitTimeout as error:
         click.echo(f"error: {error}", err=True)
         return GAVE_UP
-    assert detail is not None, "a watch ends with the job's end"
     code = exit_code(detail)
     if code or name:
         click.echo(ending(detail), err=True)
     return code
+
+
+def _watched(client: "Client", job_id: str, left: float | None) -> "JobDetail":
+    from ares.edge.cli.live import StatusLine
+
+    detail = None
+    with StatusLine() as line:
+        for detail in client.watch(job_id, left):
+            line.show(detail)
+    assert detail is not None, "a watch ends with the job's end"
+    return detail
 
 
 def exit_code(detail: "JobDetail") -> int:
@@ -98,13 +104,12 @@ def exit_code(detail: "JobDetail") -> int:
 
 def ending(detail: "JobDetail") -> str:
     """How it ended, in a line."""
-    from ares.edge.cli.rows import why
+    from ares.edge.cli.rows import counts, why
     from ares.edge.cli.text import printable
 
     state = detail.state
     if detail.array_counts is not None:
-        counts = ", ".join(f"{count} {phase}" for phase, count in detail.array_counts.items() if count)
-        return f"{state.id} ({printable(state.name)}): {counts}"
+        return f"{state.id} ({printable(state.name)}): {counts(detail.array_counts)}"
     reason = why(state, time.time())
     return f"{state.id} ({printable(state.name)}) {state.phase}{f': {printable(reason)}' if reason else ''}"
 

@@ -14,7 +14,7 @@ from ares.edge.client.ask import Ask
 from ares.edge.client.calls import Call, Reply
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
-from ares.edge.client.logs import follow_logs
+from ares.edge.client.logs import OnAttempt, follow_logs
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
@@ -101,10 +101,20 @@ class AsyncClient:
         return self._iterate(self._flows.watch(job_id(job), timeout, only_end=False))
 
     def logs(
-        self, job: JobRef, *, follow: bool = False, tail: int | None = None, attempt: int | None = None, rank: int = 0
+        self,
+        job: JobRef,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        attempt: int | None = None,
+        rank: int = 0,
+        on_attempt: OnAttempt | None = None,
     ) -> AsyncIterator[bytes]:
-        """The job's output in pieces; with `follow`, until the job has ended."""
-        return self._iterate(follow_logs(self._flows, job_id(job), follow, tail, attempt, rank))
+        """The job's output in pieces; with `follow`, until the job has ended.
+
+        `on_attempt` is called with the number of each further attempt, ahead of its output.
+        """
+        return self._iterate(follow_logs(self._flows, job_id(job), follow, tail, attempt, rank, on_attempt))
 
     async def job_events(self, job: JobRef) -> tuple[LedgerEvent, ...]:
         """What happened to a job so far."""

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ares.edge.client import units
 from ares.edge.client.errors import InvalidSpec
-from ares.model.job import Effects, JobSpec, Priority, Resources, Restart, RetryPolicy, Warn
+from ares.model.job import Effects, JobSpec, Priority, Resources, Restart, RetryPolicy, Warn, WarnSignal
 
 RawSpec = dict[str, Any]
 
@@ -34,6 +34,7 @@ class Ask(TypedDict, total=False):
     restart: Restart
     retries: int
     time: str
+    signal: str
     grace: str
     lease: str
     labels: Mapping[str, str]
@@ -58,6 +59,7 @@ FRIENDLY: Mapping[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "gpuModel": (("resources", "gpuModel"), _same),
     "retries": (("retry", "limit"), _same),
     "time": (("timeLimitS",), units.seconds),
+    "signal": (("warn",), units.warning),
     "grace": (("graceS",), units.seconds),
     "lease": (("leaseS",), units.seconds),
 }
@@ -151,7 +153,7 @@ def _explain(error: msgspec.ValidationError) -> InvalidSpec:
         fix = 'values are text: put the value in quotes, as in "3"'
     if where == "workdir":
         fix = "give an absolute path on the machine the job runs on"
-    choices = {"priority": Priority, "effects": Effects, "restart": Restart}.get(where)
+    choices = {"priority": Priority, "effects": Effects, "restart": Restart, "warn.signal": WarnSignal}.get(where)
     if choices is not None:
         fix = f"one of {', '.join(get_args(choices))}"
     return InvalidSpec(f"{where}: {text[:1].lower()}{text[1:]}".replace("`", ""), fix=fix)

@@ -143,6 +143,7 @@ def job_filters(
     node: str | None,
     sort: str,
     limit: int,
+    arrays: str = "tasks",
 ) -> Params:
     """The parameters of `jobs`."""
     labels = [f"{key}={value}" for key, value in (label or {}).items()]
@@ -152,6 +153,7 @@ def job_filters(
         "label": labels,
         "array": array,
         "node": node,
+        "arrays": arrays,
         "sort": sort,
         "limit": limit,
     }

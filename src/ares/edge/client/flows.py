@@ -22,6 +22,8 @@ T = TypeVar("T")
 # The server sends a comment well within this when nothing happens.
 SILENCE_S = 45.0
 POLL_S = 1.0
+# Progress, and why a job waits, change without an event: whoever watches looks again after this long.
+REFRESH_S = 2.0
 _EVENT = msgspec.json.Decoder(LedgerEvent)
 
 
@@ -88,7 +90,8 @@ class Flows:
             left = yield from _time_left(deadline, job_id, seen)
             if not listening:
                 # Opened before the job is read: nothing can happen unseen in between.
-                opened: Reply | Broken = yield Open(calls.event_stream("", job_id), min(SILENCE_S, left))
+                silence_s = SILENCE_S if only_end else REFRESH_S
+                opened: Reply | Broken = yield Open(calls.event_stream("", job_id), min(silence_s, left))
                 listening, parser = isinstance(opened, Reply) and opened.status < 400, SseParser()
             detail = yield from self.look(job_id, patience)
             if ended(detail) or (not only_end and detail != seen):

@@ -1,5 +1,6 @@
 """Reading a job's output: from one attempt to the next, and on after a lost connection."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ares.edge.client import calls
@@ -9,6 +10,7 @@ from ares.edge.client.steps import Broken, Emit, Flow, Open, Pause, Read
 
 ATTEMPT_HEADER = "x-ares-attempt"
 OFFSET_HEADER = "x-ares-log-offset"
+OnAttempt = Callable[[int], None]
 
 
 @dataclass(slots=True)
@@ -31,9 +33,18 @@ class _Place:
 
 
 def follow_logs(
-    flows: Flows, job_id: str, follow: bool, tail: int | None, attempt: int | None, rank: int
+    flows: Flows,
+    job_id: str,
+    follow: bool,
+    tail: int | None,
+    attempt: int | None,
+    rank: int,
+    on_attempt: OnAttempt | None = None,
 ) -> Flow[None]:
-    """Emits the output as it comes. With `follow` and no attempt named, later attempts come after earlier ones."""
+    """Emits the output as it comes. With `follow` and no attempt named, later attempts come after earlier ones.
+
+    `on_attempt` is called ahead of each later attempt's output.
+    """
     place, patience = _Place(attempt, tail=tail), Patience(flows)
     while True:
         opened: Reply | Broken = yield Open(calls.job_logs(job_id, place.params(rank, follow)), SILENCE_S)
@@ -51,6 +62,8 @@ def follow_logs(
             return
         else:
             place = _Place((place.attempt or 0) + 1, 0)
+            if on_attempt is not None:
+                on_attempt(place.attempt or 1)
 
 
 def _copy(place: _Place) -> Flow[bool]:

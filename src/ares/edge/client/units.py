@@ -10,6 +10,7 @@ _SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION_PART = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|d|h|m|s)", re.ASCII)
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+", re.ASCII)
 _CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>[0-5]?\d):(?P<s>[0-5]?\d)", re.ASCII)
+_SIGNAL = re.compile(r"(?:SIG)?(?P<name>[A-Z0-9]+)(?:@(?P<time>.+))?", re.ASCII)
 _CPUS = re.compile(r"(?P<milli>\d+)m|(?P<whole>\d+(?:\.\d{1,3})?)", re.ASCII)
 
 
@@ -38,6 +39,15 @@ def seconds(text: str | float) -> float:
     if re.fullmatch(r"\d+(\.\d+)?", written):
         raise InvalidSpec(f"duration {text!s} has no unit", fix=f"write {text!s}s for seconds or {text!s}m for minutes")
     raise InvalidSpec(f"duration {text!r} is not a time", fix="write it like 90s, 30m, 2h, 1d12h or 01:30:00")
+
+
+def warning(text: str) -> dict[str, object]:
+    """A signal ahead of the time limit, in Slurm's way: USR1@60s. Without a time, the server's default."""
+    match = _SIGNAL.fullmatch(str(text).strip().upper())
+    if match is None:
+        raise InvalidSpec(f"signal {text!r} is not a signal and a time", fix="write it like USR1@60s")
+    before = {} if match["time"] is None else {"beforeS": seconds(match["time"])}
+    return {"signal": f"SIG{match['name']}", **before}
 
 
 def cpu_milli(text: str | float) -> int:

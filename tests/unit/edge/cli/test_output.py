@@ -20,8 +20,7 @@ Ares = Callable[..., Any]
 PLACED = {"node": "node-1", "incarnation": 1, "cpuMilli": 1500, "memoryMib": 4096, "gpus": [0, 3], "rank": 0}
 JOBS = [
     state("RUNNING", attempt=1, startedAt=4475.0, placements=[PLACED], fence={"epoch": 1, "counter": 2}),
-    state("PENDING", id="b" * 16, name="wait", submittedAt=4595.0, reason="needs 8 GPUs, 2 are free",
-          submittedBy="tok"),
+    state("PENDING", id="b" * 16, name="wait", submittedAt=4595.0, submittedBy="tok"),
     state("RETRYING", id="c" * 16, name="flaky", attempt=2, startedAt=4000.0, endedAt=4003.0, retryAt=4612.0,
           exit={"code": 3, "failure": "exit"}),
     state("FAILED", id="d" * 16, name="big", attempt=4, submittedAt=1000.0, startedAt=1000.0, endedAt=1000.0 + 93_784,
@@ -29,10 +28,12 @@ JOBS = [
     state("CANCELLED", id="e" * 16 + "_7", name="a\tb\x1b[31m", array="e" * 16, index=7, lingering=True,
           placements=[PLACED, {**PLACED, "node": "node-2", "rank": 1}]),
 ]  # fmt: skip
+WAITING = {"code": "INFEASIBLE_GPU", "remedy": "yours", "message": "needs 8 GPUs", "numbers": {"asked": 8}}
+PAGE = {"cursor": "", "waiting": {"b" * 16: WAITING}}
 TABLE = """\
 ID                  NAME          STATE      ATTEMPT  AGE  RUN   NODE      REASON
 0123456789abcdef    train         RUNNING    1        1h   2m5s  node-1    -
-bbbbbbbbbbbbbbbb    wait          PENDING    -        5s   -     -         needs 8 GPUs, 2 are free
+bbbbbbbbbbbbbbbb    wait          PENDING    -        5s   -     -         cannot run: needs 8 GPUs
 cccccccccccccccc    flaky         RETRYING   2        1h   3s    -         exit 3; next try in 12s
 dddddddddddddddd    big           FAILED     4        1h   1d2h  -         SIGKILL (oom): used 4097 of 4096 MiB
 eeeeeeeeeeeeeeee_7  a\\tb\\x1b[31m  CANCELLED  -        1h   -     node-1+1  processes still ending
@@ -40,21 +41,40 @@ eeeeeeeeeeeeeeee_7  a\\tb\\x1b[31m  CANCELLED  -        1h   -     node-1+1  pro
 WIDE = """\
 ID                NAME   STATE    ATTEMPT  AGE  RUN   NODE    CPUS  MEMORY  GPUS  FENCE  BY   REASON
 0123456789abcdef  train  RUNNING  1        1h   2m5s  node-1  1.5   4Gi     2     1.2    -    -
-bbbbbbbbbbbbbbbb  wait   PENDING  -        5s   -     -       -     -       -     1.0    tok  needs 8 GPUs, 2 are free
+bbbbbbbbbbbbbbbb  wait   PENDING  -        5s   -     -       -     -       -     1.0    tok  cannot run: needs 8 GPUs
 """
 
 
 @pytest.mark.usefixtures("now")
 def test_jobs_table(stub: Stub, ares: Ares) -> None:
-    stub.on("GET", "/v1/jobs", {"jobs": JOBS, "cursor": ""})
+    stub.on("GET", "/v1/jobs", {"jobs": JOBS, **PAGE})
     done = ares("jobs")
     assert (done.code, done.out, done.err) == (0, TABLE, "")
-    assert stub.asked[0].query == {"sort": "-submitted", "limit": "50"}
+    assert stub.asked[0].query == {"arrays": "whole", "sort": "-submitted", "limit": "50"}
+
+
+@pytest.mark.usefixtures("now")
+def test_an_array_is_one_line_unless_its_tasks_are_asked_for(stub: Stub, ares: Ares) -> None:
+    waiting = {"code": "INSUFFICIENT_GPU", "remedy": "wait", "message": "needs 1 GPU, 0 are free"}
+    counts = {"SUCCEEDED": 7, "PENDING": 990, "RUNNING": 3}
+    stub.on("GET", "/v1/jobs", {
+        "jobs": [state("RUNNING", startedAt=4570.0)], "cursor": "",
+        "waiting": {JOB: waiting}, "arrayCounts": {JOB: counts},
+    })  # fmt: skip
+    assert (
+        ares("jobs")
+        .out.splitlines()[1]
+        .endswith("1000 tasks: 3 RUNNING, 990 PENDING, 7 SUCCEEDED; needs 1 GPU, 0 are free")
+    )
+    assert ares("jobs", "-o", "name").out == f"{JOB}\n"
+    ares("jobs", "--tasks")
+    ares("jobs", "--array", JOB)
+    assert [asked.query["arrays"] for asked in stub.asked] == ["whole", "whole", "tasks", "tasks"]
 
 
 @pytest.mark.usefixtures("now")
 def test_jobs_wide(stub: Stub, ares: Ares) -> None:
-    stub.on("GET", "/v1/jobs", {"jobs": JOBS[:2], "cursor": ""})
+    stub.on("GET", "/v1/jobs", {"jobs": JOBS[:2], **PAGE})
     assert ares("jobs", "-o", "wide").out == WIDE
 
 
@@ -92,7 +112,7 @@ train  0123456789abcdef  RETRYING
   Environment SECRET
   Labels      team=x
   Submitted   1h ago by tok, tenant default
-  Queue       position 0
+  Queue       next
   Attempt     2, fence 1.5
   Node        node-1 GPU 0,3
   Run time    3s
@@ -139,6 +159,26 @@ def test_show_an_array(stub: Stub, ares: Ares) -> None:
     spec = {"command": ["x"], "array": "0-9"}
     stub.on("GET", f"/v1/jobs/{JOB}", detail("RUNNING", spec=spec, arrayCounts={"RUNNING": 2, "SUCCEEDED": 8}))
     assert "  Array       0-9: 2 RUNNING, 8 SUCCEEDED\n" in ares("show", JOB).out
+    assert stub.requests("GET", "/v1/jobs") == []
+    failed = [state("FAILED", id=f"{JOB}_{index}", exit={"code": 3, "failure": "exit"}) for index in range(5)]
+    stub.on("GET", f"/v1/jobs/{JOB}", detail("RUNNING", spec=spec, arrayCounts={"RUNNING": 2, "FAILED": 8}))
+    stub.on("GET", "/v1/jobs", {"jobs": failed, "cursor": "x"})
+    lines = ares("show", JOB).out.splitlines()
+    assert "  Array       0-9: 8 FAILED, 2 RUNNING" in lines
+    assert [line.split()[0] for line in lines[-6:-1]] == [f"{JOB}_{index}" for index in range(5)]
+    assert lines[-1] == f"... 8 in all: ares jobs --array {JOB} --phase FAILED"
+    (asked,) = stub.requests("GET", "/v1/jobs")
+    assert (asked.query["array"], asked.query["limit"], asked.query["sort"]) == (JOB, "5", "submitted")
+
+
+@pytest.mark.usefixtures("now")
+def test_show_says_what_a_job_waits_for_and_who_can_help(stub: Stub, ares: Ares) -> None:
+    stub.on("GET", f"/v1/jobs/{JOB}", detail("PENDING", waiting=WAITING, queuePosition=3))
+    stub.on("GET", f"/v1/jobs/{JOB}/events", {"events": []})
+    shown = ares("show", JOB).out
+    assert "  Queue       3 ahead of it\n" in shown
+    assert "  Reason      cannot run: needs 8 GPUs\n" in shown
+    assert "  Remedy      ask for less" in shown
 
 
 NODES = """\

@@ -126,6 +126,33 @@ def test_flags_are_checked_before_anything_is_sent(stub: Stub, ares: Ares) -> No
     assert stub.asked == []
 
 
+@pytest.mark.parametrize(
+    ("text", "warn"),
+    [
+        ("USR1@60s", {"signal": "SIGUSR1", "beforeS": 60.0}),
+        ("sigterm@1m30s", {"signal": "SIGTERM", "beforeS": 90.0}),
+        ("INT", {"signal": "SIGINT"}),
+    ],
+)
+def test_a_signal_ahead_of_the_time_limit(taking: Stub, ares: Ares, text: str, warn: Any) -> None:
+    assert ares("submit", "--time", "1h", "--signal", text, "--", "true").code == 0
+    assert {"signal": "SIGUSR1", "beforeS": 60.0, **sent(taking)["warn"]} == {"beforeS": 60.0, **warn}
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("KILL@60s", "one of SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP"),
+        ("USR1@60", "write 60s for seconds"),
+        ("@60s", "write it like USR1@60s"),
+    ],
+)
+def test_a_wrong_signal_is_explained(stub: Stub, ares: Ares, text: str, fix: str) -> None:
+    done = ares("submit", "--time", "1h", "--signal", text, "--", "true")
+    assert done.code == 1
+    assert f"fix: {fix}" in done.err
+
+
 def test_a_local_file_gets_a_hint_unless_the_directory_is_given(taking: Stub, ares: Ares, elsewhere: Path) -> None:
     (elsewhere / "train.py").touch()
     assert ares("submit", "--", "python", "train.py").err == (
@@ -169,6 +196,32 @@ def test_wait_exits_as_the_job_did(taking: Stub, ares: Ares) -> None:
     done = ares("submit", "--wait", "--", "sh", "-c", "exit 7")
     assert (done.code, done.out) == (7, "")
     assert done.err.splitlines() == [f"submitted {JOB} (job)", f"{JOB} (train) FAILED: exit 7"]
+
+
+@pytest.mark.parametrize("remedy", ["yours", "operator", "wait"])
+def test_a_job_that_will_not_run_by_itself_says_so(taking: Stub, ares: Ares, remedy: str) -> None:
+    waiting = {"code": "X", "remedy": remedy, "message": "needs 99 GPUs; the largest has 4"}
+    taking.on("GET", f"/v1/jobs/{JOB}", detail(), detail(waiting=waiting), detail("CANCELLED"))
+    err = ares("submit", "--wait", "--", "true").err
+    assert ("warning: " in err) == (remedy != "wait")
+    assert ("needs 99 GPUs; the largest has 4" in err) == (remedy != "wait")
+
+
+def test_a_job_submitted_by_a_script_is_not_looked_at(taking: Stub, ares: Ares) -> None:
+    assert ares("submit", "--", "true").code == 0
+    assert [asked.method for asked in taking.asked] == ["POST"]
+
+
+def test_follow_separates_attempts_on_stderr(taking: Stub, ares: Ares) -> None:
+    first, second = ({"x-ares-attempt": n, "x-ares-log-offset": "0"} for n in ("1", "2"))
+    logs = [Say(headers=first, pieces=[b"one"]), Say(headers=second, pieces=[b"two\n"])]
+    taking.on("GET", f"/v1/jobs/{JOB}/logs", *logs)
+    taking.on("GET", f"/v1/jobs/{JOB}", detail("SUCCEEDED", attempt=2))
+    bound = {"job": JOB, "tenant": "t", "kind": "bound", "phase": "STAGING", "at": 1.0}
+    events = [{**bound, "seq": 2 * n, "attempt": n, "data": {"node": f"n-{n}"}} for n in (1, 2)]
+    taking.on("GET", f"/v1/jobs/{JOB}/events", {"events": events})
+    done = ares("logs", "-f", JOB)
+    assert (done.code, done.out, done.err) == (0, "onetwo\n", "-- attempt 2 on n-2 --\n")
 
 
 def test_follow_prints_the_jobs_bytes_alone(taking: Stub, ares: Ares) -> None:
@@ -245,6 +298,41 @@ def test_nothing_is_cancelled_unless_all_names_are_clear(stub: Stub, ares: Ares)
     assert stub.requests("DELETE", f"/v1/jobs/{JOB}") == []
 
 
+def test_one_job_that_has_ended_does_not_save_the_others(stub: Stub, ares: Ares) -> None:
+    other = "f" * 16
+    stub.on("DELETE", f"/v1/jobs/{JOB}", problem(409, "job-finished", "it SUCCEEDED"))
+    stub.on("DELETE", f"/v1/jobs/{other}", state("CANCELLED", id=other))
+    done = ares("cancel", JOB, other)
+    assert (done.code, done.out) == (1, f"{other} (train) CANCELLED\n")
+    assert done.err.startswith(f"error: {JOB}: ")
+
+
+def test_cancelling_by_choice(stub: Stub, ares: Ares) -> None:
+    array, mixed = "a" * 16, "b" * 16
+    whole = {
+        "jobs": [state("PENDING"), state("RUNNING", id=array), state("RUNNING", id=mixed)], "cursor": "",
+        "arrayCounts": {array: {"PENDING": 5, "SUCCEEDED": 2}, mixed: {"PENDING": 1, "RUNNING": 1}},
+    }  # fmt: skip
+    tasks = {"jobs": [state("PENDING", id=f"{mixed}_1")], "cursor": "", "arrayCounts": {}}
+    stub.on("GET", "/v1/jobs", whole, tasks, whole, tasks)
+    refused = ares("cancel", "--phase", "pending", "--name", "n")
+    assert refused.code == 2
+    assert "cancel 7 jobs (7 PENDING)? nobody is here to answer; add --yes" in refused.err
+    for job in (JOB, array, f"{mixed}_1"):
+        stub.on("DELETE", f"/v1/jobs/{job}", state("CANCELLED", id=job))
+    done = ares("cancel", "--phase", "pending", "--name", "n", "--yes")
+    assert [line.split()[0] for line in done.out.splitlines()] == [JOB, array, f"{mixed}_1"]
+    assert stub.requests("GET", "/v1/jobs")[0].query["name"] == "n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--all", JOB], ["--yes"]])
+def test_cancel_wants_names_or_a_choice(stub: Stub, ares: Ares, arguments: list[str]) -> None:
+    done = ares("cancel", *arguments)
+    assert done.code == 2
+    assert "name jobs, or choose them by --all" in done.err
+    assert stub.asked == []
+
+
 def test_full_ids_are_not_looked_up(stub: Stub, ares: Ares) -> None:
     task = f"{JOB}_12"
     stub.on("POST", f"/v1/jobs/{task}/retry", state("PENDING", id="f" * 16))
@@ -272,7 +360,11 @@ def test_events_of_a_job_and_of_all(stub: Stub, ares: Ares) -> None:
     [
         (
             {"phase": "PENDING", "queuePosition": 3, "reason": "needs 8 GPUs"},
-            "train PENDING for 1h (position 3) - needs 8 GPUs",
+            "train PENDING for 1h (3 ahead) - needs 8 GPUs",
+        ),
+        (
+            {"phase": "PENDING", "queuePosition": 0, "waiting": {"remedy": "wait", "message": "needs 8 GPUs, 2 free"}},
+            "train PENDING for 1h - needs 8 GPUs, 2 free",
         ),
         ({"phase": "RETRYING", "retryAt": 4612.0}, "train RETRYING for 1h - next try in 12s"),
         ({"phase": "RUNNING", "arrayCounts": {"RUNNING": 1, "PENDING": 2, "FAILED": 0}}, "train 1 RUNNING, 2 PENDING"),

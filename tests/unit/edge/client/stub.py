@@ -130,7 +130,7 @@ def state(phase: str = "PENDING", **fields: Any) -> dict[str, Any]:
 
 
 def detail(phase: str = "PENDING", **fields: Any) -> dict[str, Any]:
-    known = {"result", "progress", "queuePosition", "arrayCounts"}
+    known = {"result", "progress", "queuePosition", "arrayCounts", "waiting"}
     outer = {key: fields.pop(key) for key in known & fields.keys()}
     spec = fields.pop("spec", {"command": ["python", "train.py"], "name": "train"})
     return {"spec": spec, "state": state(phase, **fields), **outer}
