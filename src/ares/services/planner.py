@@ -23,6 +23,8 @@ class Planner:
         self._clock = clock
         self.cluster = Cluster()
         self.changed = asyncio.Event()
+        # Counts changes: who waits can see whether more keep coming.
+        self.news = 0
         self._reasons: dict[int, Reason] = {}
         view.subscribe(self._on_delta)
 
@@ -39,6 +41,7 @@ class Planner:
             self.cluster.dequeue(state.id)
             self.cluster.release(state.id)
         if delta.states or delta.nodes or delta.leases or delta.relisted:
+            self.news += 1
             self.changed.set()
 
     def _put_node(self, name: str) -> None:

@@ -14,15 +14,15 @@ from ares.ports.clock import Clock
 from ares.ports.store import Compare, StoreError
 from ares.ports.telemetry import Telemetry
 from ares.services.planner import Planner
-from ares.services.transitions import Change, Transitions, Written
+from ares.services.transitions import Change, Transitions, Unsettled, Written
 from ares.services.view import View
 from ares.services.waiting import happens
 
 log = structlog.get_logger()
 
 _IDLE_LOOK_S = 1.0
-# Under load rounds are this far apart, so that each binds many jobs. The first never waits.
-_LINGER_S = 0.004
+_LINGER_STEP_S = 0.003
+_LINGER_MAX_S = 0.015
 _STORE_PAUSE_S = 0.2
 
 
@@ -37,7 +37,7 @@ class Schedule:
         clock: Clock,
         telemetry: Telemetry,
         profile: Profile,
-        linger_s: float = _LINGER_S,
+        linger_s: float = _LINGER_MAX_S,
     ) -> None:
         self._view = view
         self._planner = planner
@@ -49,12 +49,19 @@ class Schedule:
         self._bound_at = -linger_s
 
     async def run(self, guard: Compare) -> None:
-        """Schedules until cancelled; `guard` ties every binding to this leadership."""
+        """Schedules until cancelled; `guard` ties every binding to this leadership.
+
+        Raises Unsettled when nobody can say whether a binding landed: with this leadership over, a binding
+        that is still on its way is refused, and the next one begins with what is true then."""
+        # Bindings of earlier leaders are older than the election: a view without them would give places away twice.
+        await self._view.catch_up()
         self._planner.changed.set()
         while True:
             await self._wait()
             try:
                 await self._round(guard)
+            except Unsettled:
+                raise
             except StoreError as error:
                 log.warning("schedule.delayed", error=str(error))
                 await self._clock.sleep(_STORE_PAUSE_S)
@@ -62,10 +69,17 @@ class Schedule:
 
     async def _wait(self) -> None:
         await happens(self._planner.changed, self._clock, _IDLE_LOOK_S)
-        early_s = self._bound_at + self._linger_s - self._clock.monotonic()
-        if early_s > 0:
-            await self._clock.sleep(early_s)
+        if self._clock.monotonic() - self._bound_at < self._linger_s:
+            await self._linger()
         self._planner.changed.clear()
+
+    async def _linger(self) -> None:
+        """Under load a round waits for company, as long as changes keep coming; after a pause it never does."""
+        until = self._clock.monotonic() + self._linger_s
+        seen = -1
+        while seen != self._planner.news and self._clock.monotonic() < until:
+            seen = self._planner.news
+            await self._clock.sleep(_LINGER_STEP_S)
 
     async def _round(self, guard: Compare) -> None:
         cluster = self._planner.cluster

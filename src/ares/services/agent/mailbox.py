@@ -20,13 +20,23 @@ class Mailbox:
         # Attempts with output to send, in the order their turn comes.
         self._talking: dict[Key, Attempt] = {}
         self._wake = asyncio.Event()
+        # Something waits that is more than the news of a start.
+        self.urgent = asyncio.Event()
+        # Counts what was ever put in: who waits can see whether more keeps coming.
+        self.news = 0
         self._leaving = False
         self._said_leaving = False
+
+    def _rouse(self, *, urgent: bool = True) -> None:
+        self.news += 1
+        self._wake.set()
+        if urgent:
+            self.urgent.set()
 
     def leave(self) -> None:
         """Tells the control plane, and each it connects to from now on, to send nothing new."""
         self._leaving = True
-        self._wake.set()
+        self._rouse()
 
     def watch(self, attempt: Attempt) -> None:
         self._attempts[attempt.key] = attempt
@@ -38,23 +48,23 @@ class Mailbox:
 
     def renew(self, renew: Renew) -> None:
         self._renewals.append(renew)
-        self._wake.set()
+        self._rouse()
 
     def progress(self, progress: Progress) -> None:
         self._progress[(progress.ref, progress.rank)] = progress
-        self._wake.set()
+        self._rouse()
 
     def output(self, attempt: Attempt) -> None:
         self._talking[attempt.key] = attempt
-        self._wake.set()
+        self._rouse()
 
     def report(self, report: Report) -> None:
         self.outbox.add(report)
-        self._wake.set()
+        self._rouse(urgent=not isinstance(report, Started))
 
     def again(self, number: int) -> None:
         self.outbox.resend(number)
-        self._wake.set()
+        self._rouse()
 
     def rewind(self) -> None:
         """A new session begins: what was not acknowledged goes out again."""
@@ -65,7 +75,7 @@ class Mailbox:
             attempt.tail.rewind()
             if attempt.tail.poll():
                 self._talking[attempt.key] = attempt
-        self._wake.set()
+        self._rouse()
 
     async def wait(self) -> None:
         await self._wake.wait()
@@ -73,6 +83,7 @@ class Mailbox:
     def frame(self) -> AgentFrame | None:
         """The next frame, None when nothing may be sent now."""
         self._wake.clear()
+        self.urgent.clear()
         messages: list[AgentMessage] = [*self._renewals]
         self._renewals.clear()
         if self._leaving and not self._said_leaving:
@@ -84,7 +95,7 @@ class Mailbox:
         reports = self.outbox.take(FRAME_REPORTS, self._may_go)
         messages += reports
         if len(reports) == FRAME_REPORTS or self._talking:
-            self._wake.set()
+            self._rouse()
         return AgentFrame(messages=tuple(messages)) if messages else None
 
     def _may_go(self, report: Report) -> bool:

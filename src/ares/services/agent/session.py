@@ -24,6 +24,7 @@ from ares.ports.link import Link, LinkBroken, LinkRefused, Session
 from ares.services.agent.attempts import Attempts
 from ares.services.agent.leash import Leash
 from ares.services.agent.mailbox import Mailbox
+from ares.services.waiting import happens
 
 _log = structlog.get_logger(__name__)
 
@@ -32,8 +33,11 @@ _BACKOFF_MAX_S = 2.0
 _RENEW_AGAIN_S = 1.0
 _PATIENCE_S = 2.0
 _PATIENCE_MAX_S = 30.0
-# Under load frames are this far apart, so that each carries many messages. The first never waits.
-_LINGER_S = 0.004
+# Under load a frame waits for company: as long as news come within a step, up to the limit.
+_LINGER_STEP_S = 0.003
+_LINGER_MAX_S = 0.020
+# That an attempt began is told this late at most; its end, if sooner, takes the news along.
+_START_TOLD_S = 0.025
 _WELCOME_TIMEOUT_S = 10.0
 
 
@@ -136,14 +140,23 @@ class Conversation:
         last = 0.0
         while True:
             await self._mailbox.wait()
-            if (ahead := last + _LINGER_S - self._clock.monotonic()) > 0:
-                await self._clock.sleep(ahead)
+            await happens(self._mailbox.urgent, self._clock, _START_TOLD_S)
+            if self._clock.monotonic() - last < _LINGER_MAX_S:
+                await self._linger()
             # A process that was frozen finds out here, before it says anything.
             self._attempts.fence_expired()
             frame = self._mailbox.frame()
             if frame is not None:
                 await session.send(frame)
             last = self._clock.monotonic()
+
+    async def _linger(self) -> None:
+        """Many ends in one frame cost little more than one. A frame after a pause never waits."""
+        until = self._clock.monotonic() + _LINGER_MAX_S
+        seen = -1
+        while seen != self._mailbox.news and self._clock.monotonic() < until:
+            seen = self._mailbox.news
+            await self._clock.sleep(_LINGER_STEP_S)
 
     async def _renew(self) -> None:
         """On time while answered; more often, then elsewhere, while not."""
