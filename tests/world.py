@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.store.epoch import ensure_epoch
-from ares.adapters.store.memory import Fault, MemoryStore
+from ares.adapters.store.memory import Fault, Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.core.schedule.profile import Profile
 from ares.model.access import Principal
@@ -248,6 +248,7 @@ class World:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.store.faults = Faults()
         for agent in self.agents:
             await agent.drop()
         for replica in self.replicas:

@@ -6,7 +6,8 @@ of them lost a race the others are tried again alone.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,7 +17,7 @@ from ares.core.run.lifecycle import step
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreUnavailable, Unknown
+from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError, StoreUnavailable, Unknown
 from ares.ports.telemetry import Telemetry
 from ares.services.packing import packs
 from ares.services.tracing import stretches
@@ -52,6 +53,10 @@ class GuardFailed(msgspec.Struct, frozen=True, gc=False):
 
 
 Outcome = Written | Refused | NoSuchJob | GuardFailed
+
+
+class Unsettled(StoreUnavailable):
+    """A write may have landed, or may still: the store went away before anybody could find out."""
 
 
 class _Draft(msgspec.Struct, frozen=True, gc=False):
@@ -97,7 +102,7 @@ class Transitions:
             else:
                 # The view may lag: a "no" is only final when read from the store.
                 outcomes[place] = await self._apply_alone(change)
-        for settled in await asyncio.gather(*(self._apply_pack(pack) for pack in packs(drafts))):
+        for settled in await _all(self._apply_pack(pack) for pack in packs(drafts)):
             outcomes.update(settled)
         return [outcomes[place] for place in range(len(changes))]
 
@@ -137,9 +142,8 @@ class Transitions:
         written = await self._write([draft for _, draft in pack])
         if isinstance(written, Committed) and written.succeeded:
             return {place: Written(draft.entry.state, draft.state, draft.refused) for place, draft in pack}
-        alone = await asyncio.gather(
-            *(self._apply_alone(draft.change, draft, isinstance(written, Unknown)) for _, draft in pack)
-        )
+        unknown = isinstance(written, Unknown)
+        alone = await _all(self._apply_alone(draft.change, draft, unknown) for _, draft in pack)
         return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
 
     async def _write(self, drafts: Sequence[_Draft]) -> Committed | Unknown:
@@ -167,27 +171,30 @@ class Transitions:
 
     async def _apply_alone(self, change: Change, tried: _Draft | None = None, unknown: bool = False) -> Outcome:
         """Reads the truth, steps again and writes, until the change lands or is refused."""
-        for _ in range(_RACES_MAX):
-            entry, spec = await self._read(change)
-            if entry is None or spec is None:
-                return NoSuchJob()
-            if unknown and tried is not None and self._encode(entry.state) == tried.value:
-                return Written(tried.entry.state, tried.state, tried.refused)
-            if not await self._guards_hold(change):
-                return GuardFailed()
-            # After an unknown outcome the very same bytes are offered again: they can land only once.
-            same = unknown and tried is not None and entry.mod_revision == tried.entry.mod_revision
-            drafted = tried if same else self._draft(change, entry, spec)
-            if not isinstance(drafted, _Draft):
-                return drafted if drafted is not None else NoSuchJob()
-            written = await self._write([drafted])
-            if isinstance(written, Committed) and written.succeeded:
-                return Written(drafted.entry.state, drafted.state, drafted.refused)
-            # A refusal of the same bytes after an unknown outcome may mean that the first try landed late.
-            tried, unknown = drafted, isinstance(written, Unknown) or same
-            if isinstance(written, Unknown):
-                await self._clock.sleep(_UNKNOWN_PAUSE_S)
-        raise StoreUnavailable(f"job {change.job}: lost {_RACES_MAX} races in a row; try again")
+        try:
+            for _ in range(_RACES_MAX):
+                entry, spec = await self._read(change)
+                if entry is None or spec is None:
+                    return NoSuchJob()
+                if unknown and tried is not None and self._encode(entry.state) == tried.value:
+                    return Written(tried.entry.state, tried.state, tried.refused)
+                if not await self._guards_hold(change):
+                    return GuardFailed()
+                # After an unknown outcome the very same bytes are offered again: they can land only once.
+                same = unknown and tried is not None and entry.mod_revision == tried.entry.mod_revision
+                drafted = tried if same else self._draft(change, entry, spec)
+                if not isinstance(drafted, _Draft):
+                    return drafted if drafted is not None else NoSuchJob()
+                written = await self._write([drafted])
+                if isinstance(written, Committed) and written.succeeded:
+                    return Written(drafted.entry.state, drafted.state, drafted.refused)
+                # A refusal of the same bytes after an unknown outcome may mean that the first try landed late.
+                tried, unknown = drafted, isinstance(written, Unknown) or same
+                if isinstance(written, Unknown):
+                    await self._clock.sleep(_UNKNOWN_PAUSE_S)
+            raise StoreUnavailable(f"job {change.job}: lost {_RACES_MAX} races in a row; try again")
+        except StoreError as error:
+            raise Unsettled(str(error)) if unknown else error from error
 
     async def _read(self, change: Change) -> tuple[Entry | None, JobSpec | None]:
         kv = await self._store.get(keys.state(change.tenant, change.job))
@@ -198,7 +205,10 @@ class Transitions:
         if spec is None:
             stored = await self._store.get(keys.job(state.tenant, state.array or state.id))
             spec = None if stored is None else self._view.decode_spec(stored.value)
-        return Entry(state, kv.mod_revision, kv.create_revision), spec
+        entry = Entry(state, kv.mod_revision, kv.create_revision)
+        # Whatever is decided next must not be decided from before this.
+        self._view.learn((entry,))
+        return entry, spec
 
     async def _guards_hold(self, change: Change) -> bool:
         for guard in change.guards:
@@ -207,3 +217,15 @@ class Transitions:
             if found != guard.equals:
                 return False
         return True
+
+
+T = TypeVar("T")
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Every result. Nothing is still under way when this raises, and the gravest failure is the one raised."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    if failures:
+        raise next((failure for failure in failures if isinstance(failure, Unsettled)), failures[0])
+    return [result for result in results if not isinstance(result, BaseException)]

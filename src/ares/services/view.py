@@ -176,11 +176,11 @@ class View:
         self._publish(delta)
 
     def _keep_lease_ages(self, before: dict[str, LeaseEntry]) -> None:
-        """A relist is no renewal: an unchanged lease keeps the age it had."""
+        """A relist is no renewal: a lease that was not renewed keeps the age it had."""
         for node, entry in self.leases.items():
             old = before.get(node)
-            if old is not None and old.mod_revision == entry.mod_revision:
-                self.leases[node] = old
+            if old is not None and (old.mod_revision == entry.mod_revision or _parted(old.lease, entry.lease)):
+                self.leases[node] = LeaseEntry(entry.lease, entry.mod_revision, old.seen_at)
 
     async def _watch(self) -> None:
         stream = self._store.watch(keys.ROOT, self.revision + 1)
@@ -290,8 +290,7 @@ class View:
             self.leases.pop(node, None)
             return
         lease, known = self._decode_lease(change.kv.value), self.leases.get(node)
-        # The end of a stream is no sign of life.
-        parted = known is not None and lease.renewed_at == known.lease.renewed_at and not lease.replica
+        parted = known is not None and _parted(known.lease, lease)
         seen_at = known.seen_at if known is not None and parted else self._clock.monotonic()
         self.leases[node] = LeaseEntry(lease, change.kv.mod_revision, seen_at)
 
@@ -331,6 +330,11 @@ class View:
             return
         self.leader = msgspec.json.decode(change.kv.value, type=LeaderRecord)
         self.leader_revisions = (change.kv.create_revision, change.kv.mod_revision)
+
+
+def _parted(before: NodeLease, after: NodeLease) -> bool:
+    """Whether the record only says that the node's stream ended, which is no sign of life."""
+    return not after.replica and after.renewed_at == before.renewed_at
 
 
 def _wanted(state: JobState) -> bool:

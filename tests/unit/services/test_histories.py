@@ -72,6 +72,7 @@ class DutifulAgent(ScriptedAgent):
         self._outbox: dict[int, Started | Exited | Fenced] = {}
         self._sent: dict[int, float] = {}
         self._right_from = float("-inf")
+        self.away_until = 0.0
         self.complaints: list[BaseException] = []
 
     # ---- life
@@ -102,6 +103,11 @@ class DutifulAgent(ScriptedAgent):
         self._sent[nonce] = self._clock.monotonic()
         return nonce
 
+    async def vanish(self, seconds: float) -> None:
+        """Its network is gone; its processes are not."""
+        self.away_until = self._clock.monotonic() + seconds
+        await self.drop()
+
     def watch_the_clock(self) -> None:
         if self._clock.monotonic() >= self._right_from + SELF_FENCE_S:
             for ref in list(self._running):
@@ -123,7 +129,7 @@ class DutifulAgent(ScriptedAgent):
                     self._right_from = float("-inf")
                 self.incarnation = message.incarnation
                 for ref in [ref for ref in self._running if ref not in message.keep]:
-                    self._kill(ref, "not kept")
+                    self._end(ref, "not kept")
             case Renewed(nonce=nonce):
                 self._right_from = max(self._right_from, self._sent.pop(nonce, float("-inf")))
             case Ack(numbers=numbers):
@@ -134,7 +140,7 @@ class DutifulAgent(ScriptedAgent):
             case Stop(ref=ref):
                 self._known.add(ref)
                 if ref in self._running:
-                    self._kill(ref, "stopped")
+                    self._end(ref, "stopped")
                 else:
                     self._report(self.fence_report(ref, "not here"))
             case _:
@@ -150,10 +156,20 @@ class DutifulAgent(ScriptedAgent):
         self._report(self.start_report(start))
 
     async def _run(self, start: Start) -> None:
-        await self._clock.sleep(self._chance.choice([0.01, 0.5, 3.0, 12.0]))
+        await self._clock.sleep(self._chance.choice([0.01, 0.5, 3.0, 12.0, 20.0]))
         del self._running[start.ref]
         self._machines.end(start)
         self._report(self.exit_report(start, self._chance.choice([0, 0, 0, 1]), value=b"1"))
+
+    def _end(self, ref: AttemptRef, why: str) -> None:
+        """Dying takes a while."""
+        start, task = self._running[ref]
+        task.cancel()
+        self._running[ref] = (start, asyncio.create_task(self._die(ref, why)))
+
+    async def _die(self, ref: AttemptRef, why: str) -> None:
+        await self._clock.sleep(self._chance.choice([0.01, 1.0, 3.0]))
+        self._kill(ref, why)
 
     def _kill(self, ref: AttemptRef, why: str) -> None:
         start, task = self._running.pop(ref)
@@ -220,7 +236,9 @@ class History:
         for agent in self.fleet:
             agent.watch_the_clock()
             assert not agent.complaints, agent.complaints[0]
-            if not agent.connected and self.chance.random() < 0.5:
+            if not agent.connected:
+                if self.world.clock.monotonic() < agent.away_until:
+                    continue
                 if agent.refused is not None and "superseded" in str(agent.refused):
                     await agent.restart(self.pick())
                 else:
@@ -232,7 +250,7 @@ class History:
         deeds: list[tuple[float, Callable[[], None]]] = [
             (0.5, lambda: self._call(self._submit())),
             (0.15, lambda: self._call(self._cancel())),
-            (0.1, lambda: self._call(self.chance.choice(self.fleet).drop())),
+            (0.15, lambda: self._call(self.chance.choice(self.fleet).vanish(self.chance.choice([0, 2, 6, 8, 12])))),
             (0.05, lambda: self._call(self.chance.choice(self.fleet).restart(self.pick()))),
             (0.06, self._hold),
             (0.06, self._release),
@@ -276,7 +294,7 @@ class History:
                 self.jobs.add(outcome.job)
 
     async def _cancel(self) -> None:
-        known = sorted(self.world.audit.states)
+        known = sorted(job for job, state in self.world.audit.states.items() if state.phase not in TERMINAL)
         if known:
             job = self.chance.choice(known)
             try:
@@ -292,7 +310,7 @@ class History:
         for replica in self.world.replicas:
             replica.wire.up = True
             replica.wire.release_watch()
-        for _ in range(600):
+        for _ in range(3000):
             await self._tick()
             if all(call.done() for call in self.calls) and self._all_ended():
                 return

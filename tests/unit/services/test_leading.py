@@ -1,11 +1,15 @@
 """Leadership, scheduling and backoff timers: one decides, and the others' decisions bounce off."""
 
+import asyncio
+
 import pytest
 
+from ares.adapters.store.memory import Fault
 from ares.core import keys
 from ares.core.run.inputs import Bind
 from ares.model.job import RetryPolicy
 from ares.model.state import Placement
+from ares.ports.store import KV, Page, Put, StoreUnavailable
 from ares.services.transitions import Change, GuardFailed, Written
 from tests.world import ADMIN, ALICE, World
 
@@ -180,6 +184,97 @@ async def test_a_thousand_jobs_on_three_nodes_never_take_more_than_there_is() ->
         assert all(len(agent.starts) > 100 for agent in agents)
         nodes = await world.two.nodes.nodes(ADMIN)
         assert [(n.cpu_milli_free, n.gpus_free, n.running) for n in nodes] == [(2500, 2, 0)] * 3
+
+
+async def test_a_new_leader_whose_view_lags_gives_no_place_away_twice() -> None:
+    async with World(replicas=2) as world:
+        await world.agent(cpu_milli=1000)
+        world.faults(None, "refused")
+        known = await world.submit()
+        await world.settle()
+        # The other replica sees a job that waits and a node that is free, and then nothing more.
+        world.two.wire.hold_watch()
+        urgent = await world.submit(priority="CRITICAL")
+        await world.advance(0.5)
+        assert world.state(urgent).phase == "STAGING"
+        await world.one.crash()
+        await world.until(lambda: world.two.leader.leading, within_s=12)
+        await world.advance(0.5)
+        assert world.state(known).phase == "PENDING"
+        world.two.wire.release_watch()
+        await world.settle()
+        assert world.audit.grants.keys() == {urgent}
+
+
+@pytest.mark.parametrize("fault", [Fault("reply_lost"), Fault("late", 0.01)])
+async def test_a_binding_whose_answer_was_lost_holds_its_place_at_once(fault: Fault) -> None:
+    """The watch lags, so nothing but its own reading tells the leader that the binding landed."""
+    async with World() as world:
+        await world.agent(cpu_milli=1000)
+        job = await world.submit(cpu_milli=64_000)
+        await world.settle()
+        world.one.wire.hold_watch()
+        world.faults(fault, Fault("delayed", 0.02))
+        place = Placement(node="n1", incarnation=1, cpu_milli=1000, memory_mib=64)
+        call = asyncio.create_task(world.one.transitions.apply([Change(job, "alpha", (Bind(placements=(place,)),))]))
+        await world.advance(0.1)
+        assert isinstance(call.result()[0], Written)
+        free = world.one.planner.cluster.free("n1")
+        assert free is not None
+        assert free.cpu_milli == 0
+        world.one.wire.release_watch()
+
+
+async def test_a_binding_nobody_can_find_out_about_ends_the_reign() -> None:
+    """It may still land: under the old leader's fence, which no longer counts."""
+    async with World() as world:
+        await world.agent(cpu_milli=1000)
+        world.faults(None, Fault("late", 3.0))
+        job = await world.submit()
+        reading = world.one.wire.get
+
+        async def away(key: str) -> KV | None:
+            if key.startswith(keys.STATE):
+                raise StoreUnavailable("gone for a moment")
+            return await reading(key)
+
+        world.one.wire.get = away  # type: ignore[method-assign]
+        await world.advance(0.05)
+        world.one.wire.get = reading  # type: ignore[method-assign]
+        await world.until(lambda: len(world.one.guards) == 2, within_s=2)
+        await world.advance(5)
+        assert len(world.audit.grants[job]) == 1
+        assert world.one.leader.leading
+
+
+async def test_a_relist_does_not_forget_a_grant_made_while_it_was_read() -> None:
+    async with World() as world:
+        await world.agent(cpu_milli=1000)
+        await world.submit(cpu_milli=64_000)
+        small = await world.submit(cpu_milli=64_000)
+        await world.settle()
+        read, inner = asyncio.Event(), world.one.wire.range
+
+        async def slow(prefix: str, **rest: int) -> Page:
+            page = await inner(prefix, **rest)  # type: ignore[arg-type]
+            await read.wait()
+            return page
+
+        world.one.wire.range = slow  # type: ignore[method-assign,assignment]
+        world.one.wire.break_watch()
+        await world.store.txn([], [Put("/poke", b"")])
+        await world.advance(0.3)
+        # The states are read; the grant that follows is known to this process alone, until the watch runs again.
+        place = Placement(node="n1", incarnation=1, cpu_milli=1000, memory_mib=64)
+        await world.one.transitions.apply([Change(small, "alpha", (Bind(placements=(place,)),))])
+        world.one.wire.hold_watch()
+        read.set()
+        await world.settle()
+        assert world.one.view.entries[small].state.phase == "STAGING"
+        free = world.one.planner.cluster.free("n1")
+        assert free is not None
+        assert free.cpu_milli == 0
+        world.one.wire.release_watch()
 
 
 # ---- backoff

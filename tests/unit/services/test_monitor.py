@@ -102,6 +102,22 @@ async def test_listing_again_is_no_renewal() -> None:
         assert "lease-lost" in world.kinds(job)
 
 
+async def test_the_end_of_a_stream_is_no_renewal_also_when_it_is_seen_in_a_list() -> None:
+    async with World(replicas=2) as world:
+        agent, job = await world.running(replica=world.two)
+        await agent.silent()
+        await world.advance(6)
+        world.one.wire.hold_watch()
+        await agent.drop()
+        await world.settle()
+        world.store.compact()
+        world.one.wire.break_watch()
+        await world.advance(1)
+        assert [replica.view.lease_age_s("n1") for replica in world.replicas] == pytest.approx([7.0, 7.0])
+        await world.advance(2.6)
+        assert "lease-lost" in world.kinds(job)
+
+
 async def _five_nodes(world: World) -> list[ScriptedAgent]:
     agents = [await world.agent(f"n{n}", cpu_milli=1000) for n in range(5)]
     for job in await world.submit_many(5):
