@@ -32,7 +32,8 @@ _OPENING_MAX: Final = 4
 _CYCLING_S: Final = 0.02
 _SLOW_GROWTH_S: Final = 0.1
 _READY_MAX: Final = 8
-_IDLE_MAX: Final = 64
+# Opening a slot costs as much as a dozen attempts: spare ones are kept this long for the next burst.
+_SPARE_S: Final = 60.0
 # After this many slots died while opening, waiting attempts are refused instead of tried forever.
 _FAILED_OPENINGS_MAX: Final = 8
 
@@ -63,6 +64,7 @@ class LocalExecutor:
         self._failed_openings = 0
         self._freed_at = self._asked_at = -inf
         self._look_again: asyncio.TimerHandle | None = None
+        self._spare: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[Launch, Answer]] = deque()
         self._closed = False
         self._restart: asyncio.Task[None] | None = None
@@ -96,6 +98,8 @@ class LocalExecutor:
 
     async def close(self) -> None:
         self._closed = True
+        if self._spare is not None:
+            self._spare.cancel()
         if self._restart is not None:
             self._restart.cancel()
             await asyncio.gather(self._restart, return_exceptions=True)
@@ -246,12 +250,28 @@ class LocalExecutor:
     def slot_idle(self, slot: Slot, *, retire: bool = False) -> None:
         if self._waiting:
             self._freed_at = asyncio.get_running_loop().time()
-        if retire or len(self._idle) >= _IDLE_MAX:
+        if retire:
             self._forget(slot)
             slot.close()
         else:
+            slot.idle_since = asyncio.get_running_loop().time()
             self._idle.append(slot)
         self._dispatch()
+        self._watch_spare()
+
+    def _watch_spare(self) -> None:
+        if len(self._idle) > _READY_MAX and self._spare is None:
+            self._spare = asyncio.get_running_loop().call_later(_SPARE_S, self._drop_spare)
+
+    def _drop_spare(self) -> None:
+        """The last to become idle is the first to be used, so the longest unused come first."""
+        self._spare = None
+        unused_since = asyncio.get_running_loop().time() - _SPARE_S
+        while not self._closed and len(self._idle) > _READY_MAX and self._idle[0].idle_since <= unused_since:
+            slot = self._idle[0]
+            self._forget(slot)
+            slot.close()
+        self._watch_spare()
 
     def slot_gone(self, slot: Slot, why: str) -> None:
         self._forget(slot)

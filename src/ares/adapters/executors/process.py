@@ -68,6 +68,7 @@ class Slot:
         sock.setblocking(False)
         self.index = index
         self.pid = 0
+        self.idle_since = 0.0
         self._sock = sock
         self._pool = pool
         self._answer: Answer | None = None
