@@ -1,15 +1,15 @@
 """Runs processes on this machine, contained so that nothing outlives its attempt."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Protocol
+
+import msgspec
 
 from ares.model.node import Containment
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True, gc=False):
     """Everything needed to start one attempt's rank. Output goes to `log_path`, appended.
 
     `deadline` is a reading of `Clock.monotonic`: whoever holds the process kills it then, without
@@ -27,8 +27,7 @@ class Launch:
     deadline: float = inf
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True, gc=False):
     """The main process ended and every other process of the attempt is gone."""
 
     code: int | None
@@ -40,8 +39,7 @@ class Finished:
     expired: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CannotStart:
+class CannotStart(msgspec.Struct, frozen=True, gc=False):
     """The process never ran: no such command, no permission, no such directory."""
 
     message: str

@@ -259,17 +259,11 @@ class Sessions:
 
     def _may_report(self, session: Session, ref: AttemptRef) -> bool:
         """An agent speaks only for attempts that are placed on its own node."""
-        return any(state.id == ref.job for state, _ in self._placed_on_job(session, ref))
-
-    def _placed_on_job(self, session: Session, ref: AttemptRef) -> list[tuple[JobState, Placement]]:
         entry = self._view.entries.get(ref.job)
         if entry is None or entry.state.tenant != ref.tenant or not holds(entry.state):
-            return []
-        return [
-            (entry.state, p)
-            for p in entry.state.placements
-            if p.node == session.node and p.incarnation == session.incarnation
-        ]
+            return False
+        here = (session.node, session.incarnation)
+        return any((p.node, p.incarnation) == here for p in entry.state.placements)
 
     def _keep_log(self, session: Session, chunk: LogChunk) -> None:
         kept = chunk.offset + len(chunk.data)

@@ -66,13 +66,9 @@ class _Draft(msgspec.Struct, frozen=True, gc=False):
     entry: Entry
     state: JobState
     value: bytes
+    compares: tuple[Compare, ...]
     ops: tuple[Op, ...]
     refused: tuple[Refused, ...]
-
-    @property
-    def compares(self) -> tuple[Compare, ...]:
-        key = keys.state(self.change.tenant, self.change.job)
-        return (Compare(key, "mod_revision", self.entry.mod_revision), *self.change.guards)
 
     @property
     def subject(self) -> str:
@@ -114,8 +110,8 @@ class Transitions:
         if entry is None or spec is None:
             return None
         state, ops, refused = entry.state, list[Op](), list[Refused]()
+        context = Context(now=self._clock.wall(), jitter=self._rng.uniform(), epoch=self.epoch)
         for what in change.inputs:
-            context = Context(now=self._clock.wall(), jitter=self._rng.uniform(), epoch=self.epoch)
             stepped = step(Job(spec=spec, state=state), what, context)
             if isinstance(stepped, Refused):
                 refused.append(stepped)
@@ -124,11 +120,12 @@ class Transitions:
             ops += self._ops(stepped)
         if state is entry.state:
             return refused[0]
-        value = self._encode(state)
-        ops.append(Put(keys.state(state.tenant, state.id), value))
+        value, key = self._encode(state), keys.state(state.tenant, state.id)
+        ops.append(Put(key, value))
+        compares = (Compare(key, "mod_revision", entry.mod_revision), *change.guards)
         if state.phase in TERMINAL and state.id in self._view.progress:
             ops.append(Delete(keys.progress(state.tenant, state.id)))
-        return _Draft(change, entry, state, value, tuple(ops), tuple(refused))
+        return _Draft(change, entry, state, value, compares, tuple(ops), tuple(refused))
 
     def _ops(self, stepped: Stepped) -> list[Op]:
         ops: list[Op] = [Put(keys.event(e.tenant, e.job, e.seq), self._encode(e)) for e in stepped.events]

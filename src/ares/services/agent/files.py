@@ -3,7 +3,6 @@
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -13,16 +12,14 @@ PROGRESS_BYTES_MAX = 4 * 1024
 PROGRESS_MESSAGE_MAX = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ResultFile:
+class ResultFile(msgspec.Struct, frozen=True, gc=False):
     """JSON bytes, empty when there are none; `trouble` says why what was written cannot be kept."""
 
     value: bytes = b""
     trouble: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressNote:
+class ProgressNote(msgspec.Struct, frozen=True, gc=False):
     fraction: float | None
     message: str
 

@@ -7,8 +7,9 @@ is renamed for the next instead.
 import os
 import shutil
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ares.model.link import AttemptRef
 
@@ -17,8 +18,7 @@ _FOLDER_MODE = stat.S_IFDIR | 0o700
 _LOG_MODE = stat.S_IFREG | 0o600
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(msgspec.Struct, frozen=True, gc=False):
     """One attempt's directory."""
 
     path: str
