@@ -5,7 +5,9 @@ import os
 import platform
 import re
 import socket
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -42,7 +44,12 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
     state_dir = config.home_path / "agents" / name
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     link = _link(config)
-    credential = load(state_dir) or await _join(config, link, name, state_dir, join_token, auto_join)
+    credential = load(state_dir) or await _unless_stopped(
+        stop, _join(config, link, name, state_dir, join_token, auto_join)
+    )
+    if stop.is_set():
+        await link.close()
+        return 0
     if not credential:
         log.error("agent.not_joined", node=name, fix="make a join token with `ares token join` and pass it by --join")
         return 1
@@ -76,6 +83,17 @@ def _link(config: Config) -> GrpcLink:
 async def _stop_agent(stop: asyncio.Event, agent: Agent) -> None:
     await stop.wait()
     agent.stop()
+
+
+async def _unless_stopped(stop: asyncio.Event, joining: Coroutine[Any, Any, str | None]) -> str | None:
+    """Whoever waits for a control plane can be told to go."""
+    join, stopping = asyncio.create_task(joining), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({join, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return join.result() if join.done() else None
+    finally:
+        join.cancel()
+        stopping.cancel()
 
 
 async def _join(config: Config, link: GrpcLink, name: str, state_dir: Path, token: str, auto_join: bool) -> str | None:

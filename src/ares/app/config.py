@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from ares.adapters.store.open import FORMS
+
+_STORE_URL = re.compile(r"memory:|sqlite:///.+|etcd://[^/]+/?")
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
@@ -90,6 +94,13 @@ class Config(Section, frozen=True):
 class ConfigError(Exception):
     """The configuration is wrong; the message names the value and where it came from."""
 
+    # As in sysexits.h. A supervisor reads it as: starting again will not help.
+    exit_code = 78
+
+    def __init__(self, what: str, fix: str = "") -> None:
+        super().__init__(what)
+        self.fix = fix
+
 
 def default_home(env: Mapping[str, str]) -> Path:
     return Path(env.get("ARES_HOME") or Path(env.get("HOME") or "~").expanduser() / ".ares")
@@ -151,7 +162,12 @@ _LISTS = frozenset({"http.allowed_hosts", "node.servers"})
 
 def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
     try:
-        return msgspec.convert(tree, Config, strict=False)
+        config = msgspec.convert(tree, Config, strict=False)
     except msgspec.ValidationError as error:
         sources = sorted(set(origin.values())) or ["defaults"]
         raise ConfigError(f"configuration from {', '.join(sources)}: {error}") from error
+    if not _STORE_URL.fullmatch(config.store_url):
+        raise ConfigError(
+            f"store.url from {origin.get('store.url')}: {config.store_url} names no store", f"use {FORMS}"
+        )
+    return config

@@ -6,6 +6,7 @@ import structlog
 
 from ares.app import handover
 from ares.app.config import Config
+from ares.app.listening import require_ports
 from ares.app.processes import run
 from ares.app.wiring import ControlPlane
 
@@ -15,6 +16,7 @@ log = structlog.get_logger()
 def main(config: Config) -> int:
     """Serves until told to stop. The first start of an installation leaves the administrator's token."""
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    require_ports(config)
     return run(lambda stop: _serve(config, stop))
 
 

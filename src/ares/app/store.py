@@ -1,10 +1,15 @@
-"""`ares store`: backup and restore of the embedded store."""
+"""`ares store`: backup and restore of the embedded store, and a new epoch for any."""
 
+import asyncio
 from pathlib import Path
 
+from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.store import sqlite
+from ares.adapters.store.epoch import begin_epoch
+from ares.adapters.store.open import open_store
 from ares.adapters.store.sqlite import Copy
 from ares.app.config import Config, ConfigError
+from ares.core import keys
 
 
 def backup(config: Config, file: str) -> Copy:
@@ -15,6 +20,31 @@ def backup(config: Config, file: str) -> Copy:
 def restore(config: Config, file: str) -> Copy:
     """The server must be stopped. The store begins a new epoch, so older fences stay behind."""
     return sqlite.restore(file, str(_database(config)))
+
+
+def new_epoch(config: Config, above: int) -> int:
+    """For a store that was restored by other means than `restore`. All servers must be stopped."""
+    if config.store_url == "memory:":
+        raise ConfigError("a store in memory is never restored", "name the store by --set store.url=URL")
+    return asyncio.run(_new_epoch(config, above))
+
+
+async def _new_epoch(config: Config, above: int) -> int:
+    store = await open_store(config.store_url, SystemClock())
+    try:
+        leaders = (await store.range(keys.LEADER)).kvs
+        if leaders and config.store_url.startswith("etcd:"):
+            # A server reads the epoch once, when it starts.
+            raise ServerRuns(f"a server leads on {config.store_url}, or did until seconds ago")
+        return await begin_epoch(store, SystemRng(), above)
+    finally:
+        await store.close()
+
+
+class ServerRuns(Exception):
+    """The store is in use."""
+
+    fix = "stop all servers, wait 10 seconds and try again"
 
 
 def _database(config: Config) -> Path:

@@ -13,12 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from ares.app.config import Config
+from ares.app.config import Config, ConfigError
 from ares.app.handover import connection
+from ares.app.listening import require_ports
 from ares.app.processes import SUPERVISOR, run
 
 log = structlog.get_logger()
@@ -31,10 +33,16 @@ _RESTART_FIRST_S = 0.2
 _RESTART_LAST_S = 5.0
 _HEALTHY_AFTER_S = 10.0
 _STOP_S = 20.0
+# How the command line writes errors.
+_ERROR, _FIX = "error: ", "fix: "
 
 
 class UpError(Exception):
-    """The platform did not come up; the message says where to look."""
+    """The platform did not come up; the message says why, or where to look."""
+
+    def __init__(self, what: str, fix: str = "") -> None:
+        super().__init__(what)
+        self.fix = fix
 
 
 # ---- the supervisor
@@ -66,13 +74,15 @@ def _lock(home: Path) -> "contextlib.AbstractContextManager[object] | None":
 async def _supervise(config: Config, stop: asyncio.Event) -> int:
     server = asyncio.create_task(_keep("server", lambda: _spawn(config, "server"), stop))
     agent = asyncio.create_task(_keep("agent", lambda: _spawn(config, "agent", "--auto-join"), stop))
-    await asyncio.gather(agent, server)
-    return 0
+    return max(await asyncio.gather(agent, server))
 
 
-async def _keep(name: str, start: Callable[[], subprocess.Popen[bytes]], stop: asyncio.Event) -> None:
-    """Starts a process again whenever it ends, slower if it keeps failing."""
-    pause = _RESTART_FIRST_S
+async def _keep(name: str, start: Callable[[], subprocess.Popen[bytes]], stop: asyncio.Event) -> int:
+    """Starts a process again whenever it ends, slower if it keeps failing.
+
+    One that is configured wrongly from the start ends the whole: trying again would only hide why.
+    """
+    pause, healthy = _RESTART_FIRST_S, False
     while not stop.is_set():
         began = time.monotonic()
         process = start()
@@ -82,12 +92,18 @@ async def _keep(name: str, start: Callable[[], subprocess.Popen[bytes]], stop: a
         stopping.cancel()
         if stop.is_set():
             await _end(process, ended)
-            return
+            return 0
         log.warning("process.ended", process=name, code=process.returncode)
-        pause = _RESTART_FIRST_S if time.monotonic() - began > _HEALTHY_AFTER_S else min(pause * 2, _RESTART_LAST_S)
+        lasted = time.monotonic() - began > _HEALTHY_AFTER_S
+        healthy = healthy or lasted
+        if process.returncode == ConfigError.exit_code and not healthy:
+            stop.set()
+            return ConfigError.exit_code
+        pause = _RESTART_FIRST_S if lasted else min(pause * 2, _RESTART_LAST_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await stop.wait()
+    return 0
 
 
 async def _end(process: subprocess.Popen[bytes], ended: "asyncio.Task[int]") -> None:
@@ -137,12 +153,40 @@ def is_up(home: Path) -> bool:
     return False
 
 
-def start_detached(config: Config) -> None:
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A supervisor on its way."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    # Where its part of the log begins.
+    offset: int
+
+    def failure(self) -> UpError | None:
+        """The last error in the log, in the words of whoever had it."""
+        with open(self.log, errors="replace") as file:
+            file.seek(self.offset)
+            lines = file.read().splitlines()
+        at = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith(_ERROR)), None)
+        if at is None:
+            return None
+        fix = lines[at + 1] if at + 1 < len(lines) else ""
+        return UpError(lines[at].removeprefix(_ERROR), fix.removeprefix(_FIX) if fix.startswith(_FIX) else "")
+
+    def require_alive(self) -> None:
+        if self.process.poll() is not None:
+            raise self.failure() or UpError(f"the supervisor ended with {self.process.returncode}; see {self.log}")
+
+
+def start_detached(config: Config) -> Started:
     """Starts a supervisor that outlives this terminal."""
+    require_ports(config)
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = [f"--set={key}={value}" for key, value in _flags(config).items()]
-    with open(config.home_path / LOG_FILE, "ab") as output:
-        subprocess.Popen(
+    path = config.home_path / LOG_FILE
+    with open(path, "ab") as output:
+        offset = output.tell()
+        process = subprocess.Popen(
             [sys.executable, "-m", "ares", "up", "--foreground", *flags],
             env={**os.environ, "ARES_HOME": config.home},
             stdin=subprocess.DEVNULL,
@@ -150,6 +194,7 @@ def start_detached(config: Config) -> None:
             stderr=output,
             start_new_session=True,
         )
+    return Started(process, path, offset)
 
 
 def stop(home: Path, timeout_s: float = 2 * _STOP_S) -> bool:

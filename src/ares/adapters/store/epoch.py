@@ -34,3 +34,20 @@ async def ensure_epoch(store: Store, rng: Rng) -> int:
         if isinstance(outcome, Committed) and outcome.succeeded:
             return 1
     raise StoreUnavailable(f"the store's epoch could not be created in {_TRIES} tries: is the store writable?")
+
+
+async def begin_epoch(store: Store, rng: Rng, above: int = 0) -> int:
+    """Moves the store to its next epoch, which is also `above` one, with an identity of its own; returns the epoch."""
+    fresh = rng.token(_ID_BYTES)
+    for _ in range(_TRIES):
+        found = await store.get(EPOCH)
+        now = None if found is None else decode(found.value)
+        # An earlier try of ours may have been written although nobody could say so.
+        if now is not None and now.id == fresh.hex():
+            return now.epoch
+        number = max(above, 0 if now is None else now.epoch) + 1
+        guard = Compare(EPOCH, "mod_revision", 0 if found is None else found.mod_revision)
+        outcome = await store.txn([guard], [Put(EPOCH, encode(number, fresh))])
+        if isinstance(outcome, Committed) and outcome.succeeded:
+            return number
+    raise StoreUnavailable(f"a new epoch could not be written in {_TRIES} tries: is the store writable?")

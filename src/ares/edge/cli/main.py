@@ -94,7 +94,7 @@ def run(arguments: list[str] | None = None) -> int:
 def _unexpected(error: Exception) -> int:
     # Errors of our own say themselves what happened and what to do.
     if type(error).__module__.startswith("ares."):
-        return report(str(error), getattr(error, "fix", ""), 1)
+        return report(str(error), getattr(error, "fix", ""), getattr(error, "exit_code", 1))
     if isinstance(error, OSError) and error.strerror:
         return report(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, "", 1)
     return report(f"{type(error).__name__}: {error}", "set ARES_DEBUG=1 to see where, and report it", 1)

@@ -70,7 +70,7 @@ def agent(
 
 @click.group()
 def store() -> None:
-    """Backs up and restores the store."""
+    """Backs up and restores the store, and begins a new epoch."""
 
 
 @store.command()
@@ -92,6 +92,25 @@ def restore(file_: str, **where: Any) -> None:
     """
     program("store").restore(load({}, **where), file_)
     click.echo(f"restored from {file_}")
+
+
+@store.command("new-epoch")
+@click.option(
+    "--above",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="EPOCH",
+    help="Also beyond this one: the last in use before the restore, if the copy is from an earlier one.",
+)
+@configured
+def new_epoch(above: int, **where: Any) -> None:
+    """Begins a new epoch, after a snapshot of etcd was restored.
+
+    All servers must be stopped. Attempts granted in earlier epochs can no longer be mistaken for new
+    ones. `ares store restore` does it by itself.
+    """
+    number = program("store").new_epoch(load({}, **where), above)
+    click.echo(f"the store is in epoch {number}")
 
 
 def _read_secret(name: str) -> str:

@@ -42,10 +42,13 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
     config, module = load({"http.port": port, "node.mock_gpu": mock_gpu}, **where), program("up")
     if foreground:
         return module.supervise(config)
+    started = None
     if not module.is_up(config.home_path):
+        started = module.start_detached(config)
         click.echo(f"starting Ares, its state in {config.home}", err=True)
-        module.start_detached(config)
-    with _reach(module, config.home_path) as client:
+    else:
+        click.echo("already running; to start it with other settings, `ares down` first", err=True)
+    with _reach(module, config.home_path, started) as client:
         click.echo(f"Ares is up at {client.endpoint.url}")
         if not no_sample:
             _run_sample(client)
@@ -61,7 +64,7 @@ def down(**where: Any) -> None:
     click.echo("stopped" if program("up").stop(config.home_path) else f"nothing runs for {config.home}")
 
 
-def _reach(module: Any, home: Path) -> "Client":
+def _reach(module: Any, home: Path, started: Any) -> "Client":
     """A client, once the server answers and its own machine is ready."""
     from ares.edge.client.errors import AresError
     from ares.edge.client.retry import Retry
@@ -70,6 +73,8 @@ def _reach(module: Any, home: Path) -> "Client":
     deadline = time.monotonic() + READY_WITHIN_S
     trouble = "it has not said where it listens"
     while time.monotonic() < deadline:
+        if started is not None:
+            started.require_alive()
         if found := module.connection(home):
             client = Client(*found, retry=Retry(attempts=1))
             try:
@@ -80,7 +85,10 @@ def _reach(module: Any, home: Path) -> "Client":
                 trouble = str(error)
             client.close()
         time.sleep(LOOK_EVERY_S)
-    raise module.UpError(f"Ares is not ready after {READY_WITHIN_S:g} s: {trouble}; see {home / module.LOG_FILE}")
+    failure = started.failure() if started is not None else None
+    raise failure or module.UpError(
+        f"Ares is not ready after {READY_WITHIN_S:g} s: {trouble}; see {home / module.LOG_FILE}"
+    )
 
 
 def _run_sample(client: "Client") -> None:

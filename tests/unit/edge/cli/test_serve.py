@@ -1,11 +1,15 @@
 """What the command line hands to the programs behind it."""
 
-from collections.abc import Callable
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ares.app.up import Started, UpError
 from ares.edge.cli.up import SAMPLE_REQUEST_ID
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem
 
@@ -76,10 +80,15 @@ def test_agent_flags_and_join_tokens(
 
 def test_wrong_configuration_is_two_lines_at_most(called: list[Any], ares: Ares, tmp_path: Path) -> None:
     done = ares("server", "--set", "http.port=many")
-    assert done.code == 1
+    assert done.code == 78
     assert done.err.startswith("error: configuration from command line")
     assert "Traceback" not in done.err
-    assert ares("server", "--config", str(tmp_path / "absent.toml")).code == 1
+    assert ares("server", "--config", str(tmp_path / "absent.toml")).code == 78
+    done = ares("server", "--store", "sqlite:relative")
+    assert (done.code, done.err.splitlines()[0]) == (
+        78,
+        "error: store.url from command line: sqlite:relative names no store",
+    )
     assert called == []
 
 
@@ -90,6 +99,62 @@ def test_backup_and_restore(called: list[Any], ares: Ares, tmp_path: Path) -> No
     copy.touch()
     assert ares("store", "restore", str(copy)).out == f"restored from {copy}\n"
     assert [(name, file) for name, _, file, _ in called] == [("store.backup", str(copy)), ("store.restore", str(copy))]
+
+
+def test_a_new_epoch_is_one_further_and_as_far_as_asked(ares: Ares, tmp_path: Path) -> None:
+    where = ("--home", str(tmp_path))
+    assert ares("store", "new-epoch", *where).out == "the store is in epoch 1\n"
+    assert ares("store", "new-epoch", *where).out == "the store is in epoch 2\n"
+    assert ares("store", "new-epoch", "--above", "7", *where).out == "the store is in epoch 8\n"
+    assert ares("store", "new-epoch", "--set", "store.url=memory:", *where).code == 78
+
+
+# ---- ports that are taken
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield other.getsockname()[1]
+
+
+@pytest.mark.parametrize("command", ["server", "up"])
+@pytest.mark.parametrize("key", ["http.port", "agents.port"])
+def test_a_taken_port_is_named_at_once(ares: Ares, tmp_path: Path, taken: int, command: str, key: str) -> None:
+    ports = {"http.port": 0, "agents.port": 0, key: taken}
+    home = tmp_path / "home"
+    done = ares(command, "--home", str(home), *(f"--set={name}={port}" for name, port in ports.items()))
+    what, fix = done.err.splitlines()
+    assert (done.code, what) == (78, f"error: cannot listen on 127.0.0.1 port {taken}: another program listens there")
+    assert fix.startswith("fix: choose another by ")
+    assert not (home / "store.db").exists()
+
+
+def test_a_supervisor_gives_up_what_is_configured_wrongly(tmp_path: Path, taken: int) -> None:
+    command = ["up", "--foreground", "--home", str(tmp_path), f"--set=http.port={taken}", "--set=agents.port=0"]
+    done = subprocess.run([sys.executable, "-m", "ares", *command], stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 78
+    assert f"error: cannot listen on 127.0.0.1 port {taken}" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("log", "what", "fix"),
+    [
+        ("error: cannot\nfix: choose\n{}\n", "cannot", "choose"),
+        ("error: first\nfix: one\nerror: last\n", "last", ""),
+        ("nothing to say\n", "the supervisor ended with 3", ""),
+    ],
+)
+def test_up_tells_why_its_supervisor_ended(tmp_path: Path, log: str, what: str, fix: str) -> None:
+    path = tmp_path / "up.log"
+    path.write_text(f"error: of an earlier start\nfix: old\n{log}")
+    ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    ended.wait(30)
+    started = Started(ended, path, len("error: of an earlier start\nfix: old\n"))
+    with pytest.raises(UpError) as caught:
+        started.require_alive()
+    assert str(caught.value).startswith(what)
+    assert caught.value.fix == fix
 
 
 def test_up_in_the_foreground_only_supervises(called: list[Any], ares: Ares) -> None:
@@ -152,7 +217,7 @@ def test_up_that_never_gets_ready_says_where_to_look(
     platform.on("GET", "/v1/nodes", {"nodes": []})
     done = ares("up")
     assert done.code == 1
-    assert done.err.startswith("error: Ares is not ready after 0.3 s: its agent has not registered; see ")
+    assert "error: Ares is not ready after 0.3 s: its agent has not registered; see " in done.err
     assert done.err.rstrip().endswith("up.log")
 
 
