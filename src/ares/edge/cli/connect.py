@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # Crockford's base 32, and the index of an array task.
 _FULL_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{16}(_\d+)?")
+_BEGINNING = re.compile(r"[0-9a-z_]{1,32}")
 _COMPLETION_TIMEOUT_S = 0.7
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,7 +35,7 @@ def find_job(client: "Client", text: str) -> str:
     from ares.edge.client import calls
     from ares.edge.client.errors import AmbiguousJob, NotFound
 
-    found = client.send(calls.resolve(text.lower()))
+    found = client.send(calls.resolve(text.lower())) if _BEGINNING.fullmatch(text.lower()) else ()
     if not found:
         raise NotFound(f"no job's id begins with {text!r}", code="not-found", fix="`ares jobs` lists the jobs")
     first, *others = found

@@ -46,6 +46,11 @@ def _yaml(text: str) -> Any:
 
     try:
         return yaml.load(text, Loader)  # noqa: S506
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        said = [text for text in (error.context, error.problem) if text]
+        raise ValueError(where + ", ".join(said)) from error
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
 

@@ -10,6 +10,7 @@ import click
 from ares.edge.cli.text import phase_colour, printable, use_colour
 
 GAP = "  "
+_KEPT = 10
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, of: str) -> None:
@@ -30,6 +31,10 @@ def layout(
     """The lines of a table. Empty cells show as `-`; lines are cut to `width`."""
     cells = [list(header), *([printable(cell) or "-" for cell in row] for row in rows)]
     widths = [max(_width(row[column]) for row in cells) for column in range(len(header))]
+    if width is not None:
+        # One long name must not push all other columns off the terminal. The first is an id, the last may be cut.
+        widths[1:-1] = [min(known, max(width // 4, _KEPT)) for known in widths[1:-1]]
+        cells = [[row[0], *map(cut, row[1:-1], widths[1:-1]), *row[1:][-1:]] for row in cells]
     return [_line(row, widths, width, None if number == 0 else colour_at).rstrip() for number, row in enumerate(cells)]
 
 

@@ -3,6 +3,7 @@
 The keyword arguments of `Client.submit`, the keys of a job file and the flags of `ares submit` all come through here.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypedDict, cast, get_args
@@ -84,9 +85,12 @@ def spec_from(*layers: Mapping[str, object]) -> JobSpec:
     if not raw.get("command"):
         raise InvalidSpec("no command is given", fix="write it after --, or as command: [...] in the file")
     try:
-        return msgspec.convert(raw, JobSpec)
+        spec = msgspec.convert(raw, JobSpec)
     except msgspec.ValidationError as error:
         raise _explain(error) from error
+    if spec.warn is not None and spec.time_limit_s is None:
+        raise InvalidSpec("a signal ahead of the time limit needs a time limit", fix="add time, such as 2h")
+    return spec
 
 
 def expand(asked: Mapping[str, object]) -> RawSpec:
@@ -145,14 +149,24 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
+_FORMS = {
+    "name": "letters, digits, spaces and . _ : / @ + - only, the first a letter or a digit",
+    "workdir": "give an absolute path on the machine the job runs on",
+    "env": "names of variables are letters, digits and _, the first no digit; no value holds a null byte",
+    "labels": "keys are letters, digits and . _ / - between them; no value holds control characters",
+    "array": "write it like 0-9, 1,5,7-20 or 0-100:10",
+}
+
+
 def _explain(error: msgspec.ValidationError) -> InvalidSpec:
     text, _, path = str(error).partition(" - at ")
-    where = path.strip("`").removeprefix("key in ").strip("`").removeprefix("$").removeprefix(".") or "the job"
+    # A pattern helps nobody; what is allowed is said below.
+    text = re.sub(r" matching regex .*", " of another form", text)
+    where = path.removeprefix("`key` in ").strip("`").removeprefix("$").removeprefix(".") or "the job"
     fix = ""
     if where.startswith(("env", "labels", "selector")) and "Expected `str`" in text:
         fix = 'values are text: put the value in quotes, as in "3"'
-    if where == "workdir":
-        fix = "give an absolute path on the machine the job runs on"
+    fix = _FORMS.get(where.partition("[")[0], fix) if "of another form" in text else fix
     choices = {"priority": Priority, "effects": Effects, "restart": Restart, "warn.signal": WarnSignal}.get(where)
     if choices is not None:
         fix = f"one of {', '.join(get_args(choices))}"

@@ -68,7 +68,7 @@ class SubmitBody(Record, frozen=True):
 def read_answer(call: Call[T], reply: Reply) -> T:
     """The value of a good answer; an exception for any other."""
     if reply.status >= 400:
-        raise read_problem(reply)
+        raise read_problem(reply, call.request)
     if call.type is None:
         return cast("T", None)
     try:
@@ -83,13 +83,14 @@ def _field(body: bytes, name: str) -> msgspec.Raw:
     return msgspec.json.decode(body, type=dict[str, msgspec.Raw])[name]
 
 
-def read_problem(reply: Reply) -> Exception:
+def read_problem(reply: Reply, asked: Request) -> Exception:
     """The exception for an error answer, with the server's own words where it gave them."""
     try:
         problem = msgspec.json.decode(reply.body, type=answers.Problem)
     except (msgspec.DecodeError, UnicodeError):
         problem = answers.Problem(detail=reply.body[:200].decode("utf-8", "replace").strip())
-    words = problem.detail or problem.title or f"HTTP {reply.status}"
+    # What is not there cannot say its name: the path does.
+    words = asked.path if reply.status == 404 else problem.detail or problem.title or f"HTTP {reply.status}"
     detail = f"{words} (at {problem.path})" if problem.path else words
     return api_error(reply.status, detail, code=problem.code, fix=problem.fix, retry_after_s=retry_after_s(reply))
 

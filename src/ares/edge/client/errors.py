@@ -107,6 +107,8 @@ class Forbidden(ApiError, statuses=(403,)):
 class NotFound(ApiError, statuses=(404,)):
     """There is no such thing"""
 
+    fix = "check the id, and that the token is of the right tenant"
+
 
 class Conflict(ApiError, statuses=(409,)):
     """The request does not fit the present state"""
@@ -133,7 +135,9 @@ class Unavailable(ServerError, statuses=(503,)):
 def api_error(status: int, detail: str, *, code: str, fix: str, retry_after_s: float | None) -> ApiError:
     """The exception that stands for an HTTP error status."""
     fallback = ServerError if status >= 500 else ApiError
-    error = ApiError.by_status.get(status, fallback)(detail, code=code or f"http-{status}", fix=fix)
+    kind = ApiError.by_status.get(status, fallback)
+    # The server speaks of headers and paths there; whoever uses a client has set neither.
+    error = kind(detail, code=code or f"http-{status}", fix="" if status in {401, 404} else fix)
     error.status = status
     error.retry_after_s = retry_after_s
     return error

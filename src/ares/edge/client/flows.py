@@ -80,7 +80,7 @@ class Flows:
                     cursor = item.id or cursor
                     if event := _ledger_event(item):
                         yield Emit(answers.StreamEvent(cursor=cursor, event=event))
-            yield from patience.lose(opened)
+            yield from patience.lose(opened, calls.event_stream(cursor, job_id))
 
     def watch(self, job_id: str, timeout_s: float | None, *, only_end: bool) -> Flow[None]:
         """Emits the job's detail at each change (or only the last), until it has ended."""
@@ -114,7 +114,7 @@ class Flows:
             except (Unreachable, Unavailable) as error:
                 if not patience.met:
                     raise
-                yield from patience.lose(error)
+                yield from patience.lose(error, calls.job(job_id).request)
             else:
                 patience.reset()
                 return detail
@@ -151,24 +151,24 @@ class Patience:
     def reset(self) -> None:
         self._failures, self._since, self.met = 0, None, True
 
-    def lose(self, why: Reply | Broken | Exception) -> Flow[None]:
+    def lose(self, why: Reply | Broken | Exception, asked: Request) -> Flow[None]:
         """Call it when a stream is lost: returns when it is time to try again, raises when that is hopeless."""
         if isinstance(why, Reply) and why.status >= 400 and why.status not in RETRY_STATUSES:
-            raise read_problem(why)
+            raise read_problem(why, asked)
         now: float = yield Now()
         self._since = now if self._since is None else self._since
         self._failures += 1
         retry = self._flows.retry
         spent = now - self._since >= retry.stream_patience_s if self.met else self._failures >= retry.attempts
         if spent:
-            raise why if isinstance(why, Exception) else self._error(why)
+            raise why if isinstance(why, Exception) else self._error(why, asked)
         asked_s = retry_after_s(why) if isinstance(why, Reply) else None
         yield Pause(retry.delay_s(self._failures, self._flows.uniform(), asked_s))
 
-    def _error(self, why: Reply | Broken) -> Exception:
+    def _error(self, why: Reply | Broken, asked: Request) -> Exception:
         if isinstance(why, Broken):
             return self._flows.unreachable(why)
-        return read_problem(why) if why.status >= 400 else Unreachable("it keeps closing the stream at once")
+        return read_problem(why, asked) if why.status >= 400 else Unreachable("it keeps closing the stream at once")
 
 
 def ended(detail: answers.JobDetail) -> bool:

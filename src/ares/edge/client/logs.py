@@ -47,7 +47,8 @@ def follow_logs(
     """
     place, patience = _Place(attempt, tail=tail), Patience(flows)
     while True:
-        opened: Reply | Broken = yield Open(calls.job_logs(job_id, place.params(rank, follow)), SILENCE_S)
+        request = calls.job_logs(job_id, place.params(rank, follow))
+        opened: Reply | Broken = yield Open(request, SILENCE_S)
         complete = False
         if isinstance(opened, Reply) and opened.status < 400:
             patience.reset()
@@ -57,7 +58,7 @@ def follow_logs(
             # Silence may also mean that the attempt we wait for will never be.
             if follow and patience.met and (yield from _never_comes(flows, job_id, place, patience)):
                 return
-            yield from patience.lose(opened)
+            yield from patience.lose(opened, request)
         elif not follow or attempt is not None or not (yield from _next_attempt(flows, job_id, place, patience)):
             return
         else:

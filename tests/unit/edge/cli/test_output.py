@@ -281,6 +281,10 @@ def test_lines_fit_the_terminal(rows: list[tuple[str, str]], width: int) -> None
 
 def test_cut_lines_say_so_and_colours_are_for_states_only() -> None:
     assert layout(("A", "B"), [("x", "abcdefgh"), ("y", "日本語日本語")], 10) == ["A  B", "x  abcdef…", "y  日本語…"]
+    assert layout(("ID", "NAME", "STATE"), [("1", "n" * 128, "FAILED")], 40) == [
+        "ID  NAME        STATE",
+        "1   nnnnnnnnn…  FAILED",
+    ]
     assert layout(("STATE", "B"), [("FAILED", "x")], 40, 0) == ["STATE   B", "\x1b[31mFAILED\x1b[0m  x"]
 
 
