@@ -179,9 +179,7 @@ async def test_progress_is_reported_while_it_runs(running: Running, plane: Scrip
     await plane.first(Exited, "j1")
 
 
-async def test_a_result_that_is_a_link_or_no_json_fails_the_attempt(
-    running: Running, plane: ScriptedPlane
-) -> None:
+async def test_a_result_that_is_a_link_or_no_json_fails_the_attempt(running: Running, plane: ScriptedPlane) -> None:
     plane.say(
         plane.start("j1", "sh", "-c", 'ln -s /etc/passwd "$ARES_RESULT_FILE"'),
         plane.start("j2", "sh", "-c", 'echo "{" > "$ARES_RESULT_FILE"'),
