@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -69,7 +70,7 @@ class Killer:
         return "etcd"
 
 
-def storm(platform: Platform, directory: Path, seed: int, *, replicas: int, rounds: int, freeze: bool) -> None:
+def storm(platform: Platform, directory: Path, seed: int, *, replicas: int, rounds: int, freeze: bool) -> Counter[str]:
     rng = random.Random(seed)
     for number in range(replicas):
         platform.server(number)
@@ -91,6 +92,7 @@ def storm(platform: Platform, directory: Path, seed: int, *, replicas: int, roun
     if platform.etcd is not None:
         seen["commits"] = audit_commits(platform.store_url)
     say(f"history: {dict(seen)}")
+    return seen
 
 
 def drain(client: Client, acknowledged: Sequence[Acknowledged]) -> None:
@@ -110,7 +112,8 @@ def drain(client: Client, acknowledged: Sequence[Acknowledged]) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("etcd", marks=pytest.mark.etcd)])
 def test_kills_under_load(build: Build, tmp_path: Path, seed: int, store: StoreKind) -> None:
-    storm(build(store), tmp_path, seed, replicas=1, rounds=2, freeze=False)
+    seen = storm(build(store), tmp_path, seed, replicas=1, rounds=2, freeze=False)
+    assert seen["submitted"] > 50, "hardly any load: the kills proved nothing"
 
 
 @pytest.mark.soak
@@ -120,4 +123,5 @@ def test_kills_under_load(build: Build, tmp_path: Path, seed: int, store: StoreK
     [("sqlite", 1), pytest.param("etcd", 1, marks=pytest.mark.etcd), pytest.param("etcd", 3, marks=pytest.mark.etcd)],
 )
 def test_many_kills_under_load(build: Build, tmp_path: Path, seed: int, store: StoreKind, replicas: int) -> None:
-    storm(build(store), tmp_path, seed, replicas=replicas, rounds=10, freeze=True)
+    seen = storm(build(store), tmp_path, seed, replicas=replicas, rounds=10, freeze=True)
+    assert seen["lease-lost"] > 10, "hardly any loss: the kills proved nothing"
