@@ -1,7 +1,8 @@
 """The client a command uses, and the jobs its arguments name."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -42,6 +43,20 @@ def find_job(client: "Client", text: str) -> str:
     if others and text not in found:
         raise AmbiguousJob(f"{text!r} fits {', '.join(found)}")
     return text if others else first
+
+
+@contextmanager
+def of_one_job(client: "Client", job_id: str, what: str) -> Generator[None]:
+    """For what only single jobs have: says so where an array was named."""
+    from ares.edge.client.errors import NotFound
+
+    try:
+        yield
+    except NotFound as error:
+        if "_" in job_id or client.get(job_id).array_counts is None:
+            raise
+        fix = f"name a task, such as {job_id}_0; `ares jobs --array {job_id}` lists them"
+        raise NotFound(f"{job_id} is an array, and only its tasks have {what}", code=error.code, fix=fix) from error
 
 
 def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ares.edge.cli.connect import connect, find_job, job_argument
+from ares.edge.cli.connect import connect, find_job, job_argument, of_one_job
 from ares.edge.cli.output import output_option, print_objects
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def events(ctx: click.Context, job: str | None, follow: bool, cursor: str, outpu
     from ares.edge.client import calls
 
     call = calls.job_events(job_id)
-    raw = client.send(call.raw())
+    with of_one_job(client, job_id, "a ledger"):
+        raw = client.send(call.raw())
     if not print_objects(output, raw, lambda _: []):
         print_table(EVENT_HEADER, (event_row(event, _clock(event.at)) for event in call.read(raw)), of="events")
 

@@ -35,7 +35,13 @@ PAGE_MAX = 1000
 @click.option("--node", help="On this machine.")
 @click.option("--oldest", is_flag=True, help="Oldest first instead of newest.")
 @click.option(
-    "--limit", "-l", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many; 0 for all."
+    "--limit",
+    "-l",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=50,
+    show_default=True,
+    help="At most so many; 0 for all.",
 )
 @output_option()
 @click.pass_context

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ares.edge.cli.connect import connect, find_job, job_argument
+from ares.edge.cli.connect import connect, find_job, job_argument, of_one_job
 
 if TYPE_CHECKING:
     from ares.edge.client.sync import Client
@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 @job_argument()
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended, through all its attempts.")
 @click.option("--tail", "-n", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines.")
-@click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt instead of the latest.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt instead of the latest.")
 @click.option(
-    "--rank", type=click.IntRange(min=0), default=0, show_default=True, help="Of this process of a parallel job."
+    "--rank",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Of this process of a parallel job.",
 )
 @click.pass_context
 def logs(ctx: click.Context, job: str, follow: bool, tail: int | None, attempt: int | None, rank: int) -> None:
@@ -27,7 +32,9 @@ def logs(ctx: click.Context, job: str, follow: bool, tail: int | None, attempt: 
     control sequences are dropped. Between attempts -f writes a line to stderr.
     """
     client = connect(ctx)
-    copy_log(client, find_job(client, job), follow=follow, tail=tail, attempt=attempt, rank=rank)
+    job_id = find_job(client, job)
+    with of_one_job(client, job_id, "output"):
+        copy_log(client, job_id, follow=follow, tail=tail, attempt=attempt, rank=rank)
 
 
 def copy_log(client: "Client", job_id: str, **what: Any) -> None:

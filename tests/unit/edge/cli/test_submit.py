@@ -336,6 +336,19 @@ def test_cancel_wants_names_or_a_choice(stub: Stub, ares: Ares, arguments: list[
     assert stub.asked == []
 
 
+@pytest.mark.parametrize(("command", "what"), [("logs", "output"), ("events", "a ledger")])
+def test_what_only_tasks_have(stub: Stub, ares: Ares, command: str, what: str) -> None:
+    missing = problem(404, "not-found")
+    stub.on("GET", f"/v1/jobs/{JOB}/{command}", missing)
+    stub.on("GET", f"/v1/jobs/{JOB}", detail(arrayCounts={"PENDING": 3}), missing)
+    done = ares(command, JOB)
+    assert (done.code, done.err.splitlines()) == (1, [
+        f"error: There is no such thing: {JOB} is an array, and only its tasks have {what}",
+        f"fix: name a task, such as {JOB}_0; `ares jobs --array {JOB}` lists them",
+    ])  # fmt: skip
+    assert ares(command, JOB).err.startswith(f"error: There is no such thing: /v1/jobs/{JOB}")
+
+
 def test_full_ids_are_not_looked_up(stub: Stub, ares: Ares) -> None:
     task = f"{JOB}_12"
     stub.on("POST", f"/v1/jobs/{task}/retry", state("PENDING", id="f" * 16))
