@@ -32,6 +32,8 @@ _OPENING_MAX: Final = 4
 _CYCLING_S: Final = 0.02
 _SLOW_GROWTH_S: Final = 0.1
 _READY_MAX: Final = 8
+# Starting more at once than there are CPUs makes each start dearer: short ones then share few warm slots.
+_LAUNCHING_MAX: Final = 2 * len(os.sched_getaffinity(0))
 # Opening a slot costs as much as a dozen attempts: spare ones are kept this long for the next burst.
 _SPARE_S: Final = 60.0
 # After this many slots died while opening, waiting attempts are refused instead of tried forever.
@@ -65,6 +67,8 @@ class LocalExecutor:
         self._freed_at = self._asked_at = -inf
         self._look_again: asyncio.TimerHandle | None = None
         self._spare: asyncio.TimerHandle | None = None
+        # Commands handed to a slot and not answered yet.
+        self._launching = 0
         self._waiting: deque[tuple[Launch, Answer]] = deque()
         self._closed = False
         self._restart: asyncio.Task[None] | None = None
@@ -212,7 +216,8 @@ class LocalExecutor:
     # ---- slots
 
     def _dispatch(self) -> None:
-        while self._waiting and self._idle:
+        while self._waiting and self._idle and self._launching < _LAUNCHING_MAX:
+            self._launching += 1
             launch, answer = self._waiting.popleft()
             weight = self._cgroups.layout.cpu_weight(launch.cpu_milli) if self._cgroups else 0
             self._idle.pop().launch(launch, weight, answer)
@@ -220,7 +225,8 @@ class LocalExecutor:
             self._ask_for_slot(self._control)
 
     def _may_open(self) -> bool:
-        if len(self._opening) + self._unready >= min(_OPENING_MAX, len(self._waiting)):
+        missing = len(self._waiting) - len(self._idle)
+        if len(self._opening) + self._unready >= min(_OPENING_MAX, missing):
             return False
         loop = asyncio.get_running_loop()
         now = loop.time()
@@ -246,6 +252,10 @@ class LocalExecutor:
         self._failed_openings = 0
         self._write_record()
         self.slot_idle(slot)
+
+    def slot_answered(self) -> None:
+        self._launching -= 1
+        self._dispatch()
 
     def slot_idle(self, slot: Slot, *, retire: bool = False) -> None:
         if self._waiting:

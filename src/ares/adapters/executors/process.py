@@ -56,6 +56,10 @@ class Pool(Protocol):
 
     def slot_ready(self, slot: "Slot") -> None: ...
 
+    def slot_answered(self) -> None:
+        """The command handed to a slot runs, or never will."""
+        ...
+
     def slot_idle(self, slot: "Slot", *, retire: bool = False) -> None: ...
 
     def slot_gone(self, slot: "Slot", why: str) -> None: ...
@@ -101,8 +105,11 @@ class Slot:
 
     def _answered(self, outcome: "Process | CannotStart") -> None:
         answer, self._answer = self._answer, None
-        if answer is not None and not answer.done():
+        if answer is None:
+            return
+        if not answer.done():
             answer.set_result(outcome)
+        self._pool.slot_answered()
 
     def _ended(self, finished: Finished) -> None:
         process, self._process = self._process, None
