@@ -143,6 +143,7 @@ class ControlPlane:
         kv = await self._store.get(keys.EPOCH)
         assert kv is not None, "the epoch was just written"
         self.services = services = build_services(self._config, self._store, epoch, decode_epoch(kv.value).id)
+        await services.view.open()
         self._spawn("view", services.view.run())
         await services.view.catch_up()
         self._spawn("progress", services.progress.run())

@@ -145,11 +145,16 @@ class View:
 
     # ---- following the store
 
+    async def open(self) -> None:
+        """The first listing, however long it takes: a store with millions of jobs must not fail to start."""
+        await self._relist()
+
     async def run(self) -> None:
         """Lists, watches, and starts over whenever the history is gone or the store was away."""
         while True:
             try:
-                await self._relist()
+                if not self.connected:
+                    await self._relist()
                 await self._watch()
             except StoreError as error:
                 log.warning("view.disconnected", error=str(error))

@@ -1,0 +1,46 @@
+"""The view of a replica: complete before anything is served, and never given up for being slow."""
+
+import asyncio
+
+from ares.adapters.store.memory import MemoryStore
+from ares.ports.store import Page
+from ares.services.view import View
+from tests.clocks import ManualClock
+from tests.world import World
+
+
+class SlowListing(MemoryStore):
+    """Answers each listing after a minute, as a store with millions of jobs would."""
+
+    clock: ManualClock
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
+        await self.clock.sleep(60.0)
+        return await super().range(prefix, after=after, limit=limit, min_mod_revision=min_mod_revision)
+
+
+async def test_the_first_listing_may_take_longer_than_a_reader_waits() -> None:
+    clock = ManualClock()
+    store = SlowListing(clock)
+    store.clock = clock
+    view = View(store, clock)
+    opening = asyncio.create_task(view.open())
+    await clock.advance(3600)
+    await opening
+    following = asyncio.create_task(view.run())
+    # The listing is not repeated: what follows is the watch alone.
+    await view.catch_up()
+    assert view.connected
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await store.close()
+
+
+async def test_a_view_that_was_opened_follows_and_lists_again_when_the_watch_breaks() -> None:
+    async with World() as world:
+        agent = await world.agent(auto=True)
+        world.one.wire.break_watch()
+        job = await world.submit()
+        await world.advance(2)
+        assert world.one.view.entries[job].state.phase == "SUCCEEDED"
+        assert agent.connected
