@@ -43,6 +43,7 @@ class ScriptedAgent:
         self.auto = auto
         self.incarnation = 0
         self.received: list[ServerMessage] = []
+        self.frames: list[ServerFrame] = []
         self.refused: Exception | None = None
         self._clock = clock
         self._number = 0
@@ -65,6 +66,7 @@ class ScriptedAgent:
     def open(self, sessions: Sessions, *first: AgentMessage, renewing: bool = True) -> None:
         """Begins a session with these messages, without waiting for the answer."""
         self.received = []
+        self.frames = []
         self.refused = None
         self._out = asyncio.Queue()
         self.send(*first)
@@ -82,6 +84,7 @@ class ScriptedAgent:
     async def _receive(self, stream: AsyncGenerator[ServerFrame, None]) -> None:
         try:
             async for frame in stream:
+                self.frames.append(frame)
                 for message in frame.messages:
                     self.received.append(message)
                     self._react(message)

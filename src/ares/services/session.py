@@ -1,10 +1,15 @@
 """One agent's open stream: what is waiting to be sent, renewed and committed."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 from ares.model.link import Ack, AttemptRef, Renew, ServerMessage
 from ares.services.reports import Report
+
+# A stream carries 16 MiB at once, and a frame that is refused would be refused again after every reconnect.
+_FRAME_BYTES_MAX = 4 * 1024 * 1024
+_MESSAGE_BYTES = 256
 
 
 class Session:
@@ -25,15 +30,16 @@ class Session:
         # The agent said that it is about to go.
         self.leaving = False
         self.closed_why = ""
-        self._out: list[ServerMessage] = []
+        self._out: deque[tuple[ServerMessage, int]] = deque()
         self._wake = asyncio.Event()
 
     @property
     def closed(self) -> bool:
         return bool(self.closed_why) and not self._out
 
-    def send(self, message: ServerMessage) -> None:
-        self._out.append(message)
+    def send(self, message: ServerMessage, extra_bytes: int = 0) -> None:
+        """`extra_bytes` is what it takes beyond a message of ordinary size."""
+        self._out.append((message, _MESSAGE_BYTES + extra_bytes))
         self._wake.set()
 
     def close(self, why: str) -> None:
@@ -56,8 +62,14 @@ class Session:
             self.send(Ack(numbers=numbers))
 
     async def outgoing(self) -> list[ServerMessage]:
-        """Everything queued since the last call; waits when there is nothing."""
+        """What is queued, as much as fits into a frame; waits when there is nothing."""
         await self._wake.wait()
-        self._wake.clear()
-        messages, self._out = self._out, []
+        messages: list[ServerMessage] = []
+        size = 0
+        while self._out and (not messages or size + self._out[0][1] <= _FRAME_BYTES_MAX):
+            message, own = self._out.popleft()
+            messages.append(message)
+            size += own
+        if not self._out:
+            self._wake.clear()
         return messages

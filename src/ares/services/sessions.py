@@ -202,7 +202,8 @@ class Sessions:
                 array=state.array,
                 index=state.index,
                 trace=state.trace,
-            )
+            ),
+            extra_bytes=len(self._view.specs[state.array or state.id]),
         )
 
     def _withdraw(self, before: JobState, after: JobState) -> None:

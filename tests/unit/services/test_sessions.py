@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from ares.adapters.store.memory import Fault
@@ -26,6 +27,17 @@ async def test_an_attempt_is_offered_once_per_session_and_again_after_a_reconnec
         agent.exited(agent.starts[job])
         await world.settle()
         assert world.state(job).phase == "SUCCEEDED"
+
+
+async def test_many_large_specifications_are_spread_over_frames_that_the_stream_can_carry() -> None:
+    async with World() as world:
+        agent = await world.agent()
+        jobs = await world.submit_many(300, env={"DATA": "x" * 60_000}, cpu_milli=1, memory_mib=1)
+        await world.advance(2)
+        # All at once: what was offered and not reported is offered again.
+        await agent.connect(world.one.sessions)
+        assert agent.starts.keys() == set(jobs)
+        assert max(len(msgspec.msgpack.encode(frame)) for frame in agent.frames) < 16 * 1024 * 1024
 
 
 async def test_reports_that_come_twice_or_on_another_replica_are_acknowledged_and_change_nothing() -> None:

@@ -9,6 +9,8 @@ from ares.services.agent.outbox import Key, Outbox, Report, key_of
 
 FRAME_LOG_BYTES = 1024 * 1024
 FRAME_REPORTS = 1000
+# A stream carries 16 MiB at once, and a frame that is refused would be refused again after every reconnect.
+FRAME_RESULT_BYTES = 4 * 1024 * 1024
 
 
 class Mailbox:
@@ -92,9 +94,9 @@ class Mailbox:
         messages += self._logs()
         messages += self._progress.values()
         self._progress.clear()
-        reports = self.outbox.take(FRAME_REPORTS, self._may_go)
+        reports = self.outbox.take(FRAME_REPORTS, FRAME_RESULT_BYTES, self._may_go)
         messages += reports
-        if len(reports) == FRAME_REPORTS or self._talking:
+        if (reports and self.outbox.waiting) or self._talking:
             self._rouse()
         return AgentFrame(messages=tuple(messages)) if messages else None
 

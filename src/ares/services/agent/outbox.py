@@ -39,13 +39,20 @@ class Outbox:
         """A new session: everything not settled goes out again."""
         self._unsent = dict(self._kept)
 
-    def take(self, limit: int, may_go: Callable[[Report], bool]) -> list[Report]:
-        taken = list[Report]()
+    @property
+    def waiting(self) -> bool:
+        """Whether something was not sent yet in this session."""
+        return bool(self._unsent)
+
+    def take(self, limit: int, bytes_max: int, may_go: Callable[[Report], bool]) -> list[Report]:
+        """The next to send, at most so many and with results of about so many bytes together."""
+        taken, size = list[Report](), 0
         for report in self._unsent.values():
-            if len(taken) == limit:
+            if len(taken) == limit or size >= bytes_max:
                 break
             if may_go(report):
                 taken.append(report)
+                size += len(report.value) if isinstance(report, Exited) else 0
         for report in taken:
             del self._unsent[report.number]
         return taken
