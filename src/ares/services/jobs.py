@@ -40,7 +40,7 @@ class JobDetail(Record, frozen=True):
     result: Result | None = None
     progress: ProgressRecord | None = None
     queue_position: int | None = None
-    # Why a pending job waits; only the replica that leads knows.
+    # Why a pending job waits.
     waiting: Waiting | None = None
     array_counts: dict[Phase, int] | None = None
 

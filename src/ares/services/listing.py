@@ -48,7 +48,7 @@ class JobPage(Record, frozen=True):
 
     jobs: tuple[JobState, ...]
     cursor: str = ""
-    # By id: why pending ones wait (only the replica that leads knows), and the phases of whole arrays' tasks.
+    # By id: why pending ones wait, and the phases of whole arrays' tasks.
     waiting: dict[str, Waiting] = {}
     array_counts: dict[str, dict[Phase, int]] = {}
 

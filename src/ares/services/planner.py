@@ -7,20 +7,26 @@ where a job stands in the queue.
 import asyncio
 
 from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
+from ares.core.schedule.profile import Profile
 from ares.core.schedule.reasons import Reason
 from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.services.monitor import ready
 from ares.services.view import Delta, View, holds
 
+_REASONS_KEPT_S = 3.0
+
 
 class Planner:
     """Owns the `Cluster`; `changed` is set whenever something might be schedulable now."""
 
-    def __init__(self, view: View, clock: Clock) -> None:
+    def __init__(self, view: View, clock: Clock, profile: Profile = Profile()) -> None:  # noqa: B008
         self._view = view
         self._clock = clock
+        self._profile = profile
+        self._noted_at = float("-inf")
         self.cluster = Cluster()
         self.changed = asyncio.Event()
         # Counts changes: who waits can see whether more keep coming.
@@ -31,6 +37,8 @@ class Planner:
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:
             self.cluster = Cluster()
+            # They are by class, and the new picture numbers its classes anew.
+            self._reasons.clear()
         for name in delta.nodes:
             self._put_node(name)
         for name in delta.leases:
@@ -61,9 +69,17 @@ class Planner:
         if not plan.more:
             self._reasons.clear()
         self._reasons.update((left.class_id, left.reason) for left in plan.left)
+        self._noted_at = self._clock.monotonic()
 
     def reason(self, job_id: str) -> Reason | None:
-        """Why the job still waits, by the latest cycle that looked at it on this replica."""
+        """Why the job still waits, by the latest cycle that looked at it.
+
+        The leader has one at least every second while jobs wait; other replicas make one up to answer by.
+        """
+        if self._clock.monotonic() - self._noted_at > _REASONS_KEPT_S:
+            self._reasons.clear()
+            self.refresh_ready()
+            self.note(cycle(self.cluster.snapshot(), self._profile, self._clock.wall()))
         class_id = self.cluster.class_of(job_id)
         return None if class_id is None else self._reasons.get(class_id)
 

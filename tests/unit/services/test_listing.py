@@ -80,3 +80,18 @@ async def test_pending_jobs_say_why_they_wait() -> None:
         tasks = await world.one.jobs.list(ALICE, JobQuery(array=sweep))
         assert isinstance(tasks, JobPage)
         assert len(tasks.waiting) == 4
+
+
+async def test_every_replica_says_why_and_none_holds_on_to_an_old_reason() -> None:
+    async with World(replicas=2) as world:
+        job = await world.submit(gpus=99)
+
+        async def codes() -> list[str]:
+            details = [await replica.jobs.get(ALICE, job) for replica in world.replicas]
+            return [detail.waiting.code for detail in details if detail is not None and detail.waiting is not None]
+
+        await world.settle()
+        assert await codes() == ["NO_NODES", "NO_NODES"]
+        await world.agent()
+        await world.advance(4.0)
+        assert await codes() == ["INFEASIBLE_GPU", "INFEASIBLE_GPU"]
