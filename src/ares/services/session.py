@@ -23,6 +23,8 @@ class Session:
         self.held: set[AttemptRef] = set()
         # What was told to end, or has reported its end: it needs no further command.
         self.ending: set[AttemptRef] = set()
+        # Output that could not be kept: a log has no gaps, so what follows is dropped for this session.
+        self.lost_logs: set[AttemptRef] = set()
         self.reports: list[Report] = []
         self.report_ready = asyncio.Event()
         self.renewals: list[Renew] = []
@@ -57,6 +59,7 @@ class Session:
         over = [report.ref for report in settled if report.final]
         self.held.difference_update(over)
         self.ending.difference_update(over)
+        self.lost_logs.difference_update(over)
         numbers = tuple(report.number for report in settled if report.number is not None)
         if numbers:
             self.send(Ack(numbers=numbers))

@@ -268,14 +268,15 @@ class Sessions:
 
     def _keep_log(self, session: Session, chunk: LogChunk) -> None:
         kept = chunk.offset + len(chunk.data)
-        if self._may_report(session, chunk.ref):
+        if chunk.ref not in session.lost_logs and self._may_report(session, chunk.ref):
             try:
                 kept = self._logs.append(
                     chunk.ref.tenant, chunk.ref.job, chunk.attempt, chunk.rank, chunk.offset, chunk.data
                 )
             except OSError as error:
                 # Output may be lost to a full disk; the job's result must not wait for it.
-                log.error("log.lost", job=chunk.ref.job, bytes=len(chunk.data), error=str(error))
+                session.lost_logs.add(chunk.ref)
+                log.error("log.lost", job=chunk.ref.job, offset=chunk.offset, error=str(error))
             self._telemetry.count("ares_log_bytes_total", len(chunk.data))
         session.send(LogAck(ref=chunk.ref, rank=chunk.rank, offset=kept))
 
