@@ -14,7 +14,7 @@ def explain(miss: Miss) -> Reason:
     asked, best = miss.shape.cpu_milli, miss.nearest(miss.nodes.cpu_milli_free)
     free, total = int(miss.nodes.cpu_milli_free[best]), int(miss.nodes.cpu_milli[best])
     numbers = {"asked": asked, "free": free, "total": total, "nodes": miss.considered()}
-    name, needs = miss.names[best].name, f"needs {asked / 1000:g} CPUs on one node"
+    name, needs = miss.names[best].name, f"needs {asked / 1000:g} CPU{'' if asked == 1000 else 's'} on one node"
     if miss.ever:
         message = f"{needs}; the largest that could take it, {name}, has {total / 1000:g}"
         return Reason(code="INFEASIBLE_CPU", message=message, numbers=numbers)

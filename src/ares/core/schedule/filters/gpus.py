@@ -15,7 +15,7 @@ def explain(miss: Miss) -> Reason:
     free, total = int(miss.nodes.gpus_free[best]), int(miss.nodes.gpus[best])
     numbers = {"asked": asked, "free": free, "total": total, "nodes": miss.considered()}
     model = f" of model {miss.shape.gpu_model}" if miss.shape.gpu_model else ""
-    name, needs = miss.names[best].name, f"needs {asked} GPUs{model} on one node"
+    name, needs = miss.names[best].name, f"needs {asked} GPU{'' if asked == 1 else 's'}{model} on one node"
     if miss.ever and total == 0:
         code = "INFEASIBLE_GPU_MODEL" if miss.shape.gpu_model else "INFEASIBLE_GPU"
         return Reason(code=code, message=f"{needs}; no node that could take it has any", numbers=numbers)
