@@ -61,12 +61,18 @@ class Retention:
             Delete(keys.job_events(state.tenant, state.id), prefix=True),
             Delete(keys.result(state.tenant, state.id)),
             Delete(keys.retry(state.tenant, state.id)),
+            # Another replica may have written it just before the job ended.
+            Delete(keys.progress(state.tenant, state.id)),
         ]
         if state.request_id is not None:
             own.append(Delete(keys.request(state.tenant, state.request_id)))
         guard = Compare(keys.state(state.tenant, state.id), "mod_revision", entry.mod_revision)
         await self._store.txn([guard], own)
-        self._logs.delete(state.tenant, state.id)
+        try:
+            self._logs.delete(state.tenant, state.id)
+        except OSError as error:
+            # Nothing else may wait for a log: this loop's end would end the leader's reign.
+            log.warning("retention.log_left", job=state.id, error=str(error))
 
     async def _forget_array(self, array: ArrayRecord) -> None:
         own: list[Op] = [Delete(keys.array(array.tenant, array.id)), Delete(keys.job(array.tenant, array.id))]

@@ -2,10 +2,12 @@
 
 import pytest
 
+from ares.core import keys
 from ares.core.run.handlers import MANUAL_RETRIES_MAX
 from ares.core.run.inputs import Refused
 from ares.model.job import RetryPolicy
 from ares.model.state import JobState
+from ares.ports.store import Put
 from ares.services.cursors import BadCursor
 from ares.services.listing import JobPage, JobQuery
 from ares.services.submit import SubmitRequest, Submitted
@@ -214,3 +216,22 @@ async def test_old_jobs_are_forgotten_whole_and_young_ones_kept() -> None:
         assert all(young in key for key in kinds)
         fresh = await world.one.submit.submit(ALICE, requests)
         assert all(isinstance(outcome, Submitted) and not outcome.replayed for outcome in fresh)
+
+
+async def test_logs_that_cannot_be_removed_do_not_end_the_leaders_reign() -> None:
+    async with World() as world:
+        await world.agent(auto=True)
+        old = await world.submit()
+        await world.settle()
+        # Left behind by another replica, which wrote it as the job ended.
+        await world.store.txn([], [Put(keys.progress(ALICE.tenant, old), b'{"job":"x","fence":{}}')])
+
+        def read_only(*_: object) -> None:
+            raise OSError(30, "Read-only file system")
+
+        world.logs.delete = read_only  # type: ignore[method-assign]
+        world.clock.jump_wall(KEEP_S + 60)
+        await world.advance(601)
+        assert await world.one.jobs.get(ALICE, old) is None
+        assert old not in world.one.view.progress
+        assert len(world.one.guards) == 1
