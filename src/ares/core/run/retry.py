@@ -23,7 +23,8 @@ RULES: dict[FailureClass, ClassRule] = {
     "time-limit": ClassRule(limit=0),
     # Not the job's fault: many tries, soon, on other nodes.
     "node-lost": ClassRule(limit=10, base_s=0.5, cap_s=10.0),
-    "staging": ClassRule(limit=5, base_s=1.0, cap_s=30.0),
+    # Most often a mistyped command; sometimes one node that lacks it.
+    "staging": ClassRule(limit=2, base_s=0.5, cap_s=30.0),
 }
 
 
