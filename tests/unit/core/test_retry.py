@@ -22,10 +22,10 @@ def _decide(
 
 
 LIMITS: list[tuple[dict[str, Any], dict[FailureClass, int]]] = [
-    ({}, {"exit": 3, "signal": 3, "oom": 3, "time-limit": 0, "node-lost": 10, "staging": 5}),
-    ({"limit": 0}, {"exit": 0, "signal": 0, "oom": 0, "time-limit": 0, "node-lost": 10, "staging": 5}),
+    ({}, {"exit": 3, "signal": 3, "oom": 3, "time-limit": 0, "node-lost": 10, "staging": 2}),
+    ({"limit": 0}, {"exit": 0, "signal": 0, "oom": 0, "time-limit": 0, "node-lost": 10, "staging": 2}),
     ({"limit": 7, "class_limits": {"oom": 0, "node-lost": 1, "time-limit": 2}},
-     {"exit": 7, "signal": 7, "oom": 0, "time-limit": 2, "node-lost": 1, "staging": 5}),
+     {"exit": 7, "signal": 7, "oom": 0, "time-limit": 2, "node-lost": 1, "staging": 2}),
 ]  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def test_budgets(options: dict[str, Any], expected: dict[FailureClass, int]) -> 
 @pytest.mark.parametrize(
     ("failure", "used", "ceiling"),
     [("exit", 0, 2.0), ("exit", 1, 6.0), ("exit", 2, 18.0), ("exit", 3, 40.0), ("exit", 100, 40.0),
-     ("node-lost", 0, 0.5), ("node-lost", 2, 4.5), ("node-lost", 9, 10.0), ("staging", 0, 1.0), ("staging", 9, 30.0)],
+     ("node-lost", 0, 0.5), ("node-lost", 2, 4.5), ("node-lost", 9, 10.0), ("staging", 0, 0.5), ("staging", 9, 30.0)],
 )  # fmt: skip
 def test_the_ceiling_grows_to_its_cap(failure: FailureClass, used: int, ceiling: float) -> None:
     assert ceiling_s(_spec(base_s=2.0, multiplier=3.0, max_s=40.0), failure, used) == ceiling
