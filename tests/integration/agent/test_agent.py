@@ -100,6 +100,18 @@ async def test_a_repeated_start_runs_once_and_an_older_fence_never(running: Runn
     assert len(plane.all(Started)) == 1
 
 
+async def test_a_start_of_what_ended_and_was_acknowledged_is_answered(running: Running, plane: ScriptedPlane) -> None:
+    """A control plane restored from a backup does not know the end any more: silence would keep it waiting."""
+    start = plane.start("j1", "sh", "-c", "echo once")
+    plane.say(start)
+    await plane.first(Exited, "j1")
+    await gone(running.state_dir / "attempts" / "j1.1.1.0")
+    plane.say(start)
+    fenced = await plane.first(Fenced, "j1")
+    assert fenced.ref == start.ref
+    assert len(plane.all(Started)) == 1
+
+
 async def test_a_start_after_its_stop_never_runs(running: Running, plane: ScriptedPlane) -> None:
     start = plane.start("j1", "true")
     plane.say(Stop(ref=start.ref, grace_s=0, reason="cancelled"))

@@ -84,11 +84,15 @@ class Attempts:
 
     def _is_new(self, start: Start) -> bool:
         key = (start.ref, start.placement.rank)
-        if (attempt := self._live.get(key)) is not None:
+        if (attempt := self._live.get(key)) is not None and not attempt.heard:
             if attempt.final is not None:
                 self._mailbox.again(attempt.final)
             return False
-        if key in self._over or key in self._held or start.placement.incarnation != self.incarnation:
+        if key in self._held or start.placement.incarnation != self.incarnation:
+            return False
+        if attempt is not None or key in self._over:
+            # Its end was acknowledged, and yet it is asked for: the control plane was restored to before that.
+            self._fence_unstarted(key, "it ended here before, and its report is lost")
             return False
         newest = self._newest.get(start.ref.job)
         if start.ref in self._stopped or (newest is not None and start.ref.fence < newest):
