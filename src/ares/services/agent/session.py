@@ -125,7 +125,6 @@ class Conversation:
         self._leash.set_ratio(welcome.self_fence_ratio)
         self._attempts.keep_only(welcome.keep)
         self._mailbox.rewind()
-        self._failures = 0
         _log.info("agent.connected", incarnation=welcome.incarnation, kept=len(welcome.keep))
         self._take(first.messages[1:])
 
@@ -195,7 +194,8 @@ class Conversation:
 
     def _renewed(self, message: Renewed) -> None:
         if self._leash.acknowledged(message.nonce):
-            self._patience_s = _PATIENCE_S
+            # Only now: a session that breaks right after its welcome, again and again, must not be a storm.
+            self._patience_s, self._failures = _PATIENCE_S, 0
             self._attempts.renewed()
         for ref in message.stop:
             self._attempts.stop(Stop(ref=ref, grace_s=0.0, reason="no longer current"))
