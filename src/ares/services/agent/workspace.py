@@ -7,6 +7,7 @@ is renamed for the next instead.
 import os
 import shutil
 import stat
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from ares.model.link import AttemptRef
 _SPARE_MAX = 256
 _FOLDER_MODE = stat.S_IFDIR | 0o700
 _LOG_MODE = stat.S_IFREG | 0o600
+_OWN_NAMES = frozenset({"work", "log", "result.json", "progress.json"})
 
 
 class Folder(msgspec.Struct, frozen=True, gc=False):
@@ -82,12 +84,18 @@ class Workspace:
         shutil.rmtree(folder.path, ignore_errors=True)
 
 
+def _names(path: str, limit: int) -> set[str]:
+    """The names in a directory, at most one more than `limit`: a job may leave millions, and the agent's loop waits."""
+    with os.scandir(path) as entries:
+        return {entry.name for entry in islice(entries, limit + 1)}
+
+
 def _clean(folder: Folder) -> bool:
     """Empties the files Ares itself put there; anything else means no."""
-    names = set(os.listdir(folder.path))
-    if not names <= {"work", "log", "result.json", "progress.json"} or "work" not in names:
+    names = _names(folder.path, len(_OWN_NAMES))
+    if not names <= _OWN_NAMES or "work" not in names:
         return False
-    if os.lstat(folder.work).st_mode != _FOLDER_MODE or os.listdir(folder.work):
+    if os.lstat(folder.work).st_mode != _FOLDER_MODE or _names(folder.work, 0):
         return False
     if "log" in names:
         log = os.lstat(folder.log)
