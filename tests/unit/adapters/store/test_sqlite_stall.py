@@ -1,9 +1,10 @@
-"""A disk that hangs: callers get an answer, and the store is not used any more."""
+"""A disk that hangs, files that cannot be opened: callers get an answer of the store's own kind."""
 
 import asyncio
 import threading
 from pathlib import Path
 
+import apsw
 import pytest
 
 from ares.adapters.store.sqlite import SqliteStore, writer
@@ -50,4 +51,22 @@ async def test_a_bug_in_one_batch_refuses_it_and_nothing_else(tmp_path: Path) ->
         await store.txn([], [Put("/a", "not bytes")])  # pyright: ignore[reportArgumentType]
     assert isinstance(await store.txn([], [Put("/b", b"")]), Committed)
     assert [kv.key for kv in (await store.range("/")).kvs] == ["/b"]
+    await store.close()
+
+
+async def test_running_out_of_open_files_is_an_answer_and_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await SqliteStore.open(str(tmp_path / "store.db"), VirtualClock())
+
+    def no_more(path: str) -> None:
+        raise apsw.CantOpenError(f"unable to open {path}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "open_reader", no_more)
+        with pytest.raises(StoreUnavailable, match="cannot be opened for reading"):
+            await store.get("/a")
+        with pytest.raises(StoreUnavailable, match="cannot be opened for reading"):
+            await store.range("/")
+    assert await store.get("/a") is None
     await store.close()

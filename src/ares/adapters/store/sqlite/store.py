@@ -217,7 +217,13 @@ class SqliteStore:
 
     def _borrow(self) -> Connection:
         self._enter()
-        return self._readers.pop() if self._readers else open_reader(self.path)
+        if self._readers:
+            return self._readers.pop()
+        try:
+            return open_reader(self.path)
+        except apsw.Error as error:
+            # Too many open files, most likely: that passes, so the store is not given up.
+            raise StoreUnavailable(f"{self.path} cannot be opened for reading ({error}); try again") from error
 
     def _give_back(self, reader: Connection) -> None:
         if self._closed:
