@@ -8,6 +8,7 @@ from ares.core.run.inputs import Exit, Input, LeaseLost, Release
 from ares.core.run.inputs import Start as Begin
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 from ares.ports.telemetry import Telemetry
+from ares.services import results
 from ares.services.transitions import Change, Transitions, Written
 
 # Agents send at most half of this.
@@ -71,9 +72,9 @@ def _exit(report: Exited) -> Exit:
         trouble = f"the result takes {len(report.value):,} bytes, at most {_VALUE_BYTES_MAX:,} are kept"
     elif report.value:
         try:
-            value = msgspec.json.decode(report.value)
-        except (ValueError, RecursionError) as error:
-            trouble = f"the result is not JSON: {error}"
+            value = results.decode(report.value)
+        except ValueError as error:
+            trouble = f"the result cannot be kept: {error}"
     ended = report.exit
     if trouble and ended.failure is None:
         ended = msgspec.structs.replace(ended, failure="exit", message=trouble)

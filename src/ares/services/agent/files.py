@@ -7,6 +7,8 @@ from typing import Annotated
 
 import msgspec
 
+from ares.services import results
+
 RESULT_BYTES_MAX = 64 * 1024
 PROGRESS_BYTES_MAX = 4 * 1024
 PROGRESS_MESSAGE_MAX = 1000
@@ -35,13 +37,13 @@ def read_result(path: str) -> ResultFile:
     try:
         data = _read(path, RESULT_BYTES_MAX)
         if data:
-            msgspec.json.decode(data)
+            results.decode(data)
     except FileNotFoundError:
         return ResultFile()
     except OSError as error:
         what = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         return ResultFile(trouble=f"its result cannot be kept: {what}")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return ResultFile(trouble=f"its result cannot be kept: {error}")
     return ResultFile(value=data)
 
