@@ -186,6 +186,7 @@ class Replica:
             clock=clock,
             telemetry=self.telemetry,
             epoch=epoch,
+            ack_within_s=0.0,
         )
         self.monitor = Monitor(self.view, self.transitions, clock, self.telemetry)
         self.requeue = Requeue(self.view, self.transitions, clock)

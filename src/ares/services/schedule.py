@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 _IDLE_LOOK_S = 1.0
 _LINGER_STEP_S = 0.003
-_LINGER_MAX_S = 0.015
+_LINGER_MAX_S = 0.03
 _STORE_PAUSE_S = 0.2
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from ares.model.link import Ack, AttemptRef, Renew, ServerMessage
+from ares.model.link import Ack, AttemptRef, LogAck, Renew, ServerMessage
 from ares.services.reports import Report
 
 # A stream carries 16 MiB at once, and a frame that is refused would be refused again after every reconnect.
@@ -34,6 +34,8 @@ class Session:
         self.closed_why = ""
         self._out: deque[tuple[ServerMessage, int]] = deque()
         self._wake = asyncio.Event()
+        # Something waits that is more than an acknowledgement.
+        self.urgent = asyncio.Event()
 
     @property
     def closed(self) -> bool:
@@ -43,10 +45,17 @@ class Session:
         """`extra_bytes` is what it takes beyond a message of ordinary size."""
         self._out.append((message, _MESSAGE_BYTES + extra_bytes))
         self._wake.set()
+        if not isinstance(message, Ack | LogAck):
+            self.urgent.set()
 
     def close(self, why: str) -> None:
         self.closed_why = self.closed_why or why
         self._wake.set()
+        self.urgent.set()
+
+    async def waiting(self) -> None:
+        """Returns when there is something to send, or the session is over."""
+        await self._wake.wait()
 
     def take(self, report: Report) -> None:
         """Queues a report to be committed."""
@@ -64,9 +73,8 @@ class Session:
         if numbers:
             self.send(Ack(numbers=numbers))
 
-    async def outgoing(self) -> list[ServerMessage]:
-        """What is queued, as much as fits into a frame; waits when there is nothing."""
-        await self._wake.wait()
+    def outgoing(self) -> list[ServerMessage]:
+        """What is queued, as much as fits into a frame."""
         messages: list[ServerMessage] = []
         size = 0
         while self._out and (not messages or size + self._out[0][1] <= _FRAME_BYTES_MAX):
@@ -75,4 +83,5 @@ class Session:
             size += own
         if not self._out:
             self._wake.clear()
+            self.urgent.clear()
         return messages

@@ -41,10 +41,13 @@ from ares.services.reports import Report, Reports
 from ares.services.session import Session
 from ares.services.tokens import Tokens
 from ares.services.view import Delta, View, holds
+from ares.services.waiting import happens
 
 log = structlog.get_logger()
 
 _STORE_PAUSE_S = 0.2
+# Acknowledgements wait this long for a command to travel with.
+_ACK_WITHIN_S = 0.02
 
 
 class Sessions:
@@ -62,6 +65,7 @@ class Sessions:
         clock: Clock,
         telemetry: Telemetry,
         epoch: int,
+        ack_within_s: float = _ACK_WITHIN_S,
     ) -> None:
         self._view = view
         self._enrolment = enrolment
@@ -72,6 +76,7 @@ class Sessions:
         self._clock = clock
         self._telemetry = telemetry
         self._epoch = epoch
+        self._ack_within_s = ack_within_s
         self._by_node: dict[str, Session] = {}
         view.subscribe(self._on_delta)
 
@@ -102,8 +107,9 @@ class Sessions:
         ]
         try:
             while not session.closed:
-                messages = await session.outgoing()
-                if messages:
+                await session.waiting()
+                await happens(session.urgent, self._clock, self._ack_within_s)
+                if messages := session.outgoing():
                     yield ServerFrame(messages=tuple(messages))
         finally:
             for task in tasks:
