@@ -34,6 +34,9 @@ _SLOW_GROWTH_S: Final = 0.1
 _READY_MAX: Final = 8
 # Starting more at once than there are CPUs makes each start dearer: short ones then share few warm slots.
 _LAUNCHING_MAX: Final = 2 * len(os.sched_getaffinity(0))
+# Commands that no slot has answered for this long are stuck, on a dead file server perhaps: others go on.
+_STUCK_S: Final = 0.5
+_WARDEN_AGAIN_S: Final = 0.5
 # Opening a slot costs as much as a dozen attempts: spare ones are kept this long for the next burst.
 _SPARE_S: Final = 60.0
 # After this many slots died while opening, waiting attempts are refused instead of tried forever.
@@ -69,6 +72,7 @@ class LocalExecutor:
         self._spare: asyncio.TimerHandle | None = None
         # Commands handed to a slot and not answered yet.
         self._launching = 0
+        self._answered_at = -inf
         self._waiting: deque[tuple[Launch, Answer]] = deque()
         self._closed = False
         self._restart: asyncio.Task[None] | None = None
@@ -139,22 +143,22 @@ class LocalExecutor:
 
     async def _start_warden(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._warden = self._popen_warden(theirs)
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
         try:
+            with theirs:
+                self._warden = self._popen_warden(theirs)
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
                 hello = (await loop.sock_recv(ours, 64)).decode()
             if not hello:
                 raise OSError("the warden ended before it was ready; its error output says why")
+            self._write_record()
         except BaseException:
             ours.close()
             raise
         self._containment = "pid-namespace" if hello == "pid-namespace" else "none"
         self._control = ours
         loop.add_reader(ours.fileno(), self._control_readable)
-        self._write_record()
         # The first attempts need not wait for a slot.
         for _ in range(min(_READY_MAX, len(os.sched_getaffinity(0)))):
             self._ask_for_slot(ours)
@@ -204,25 +208,52 @@ class LocalExecutor:
             self._restart = asyncio.create_task(self._start_again())
 
     async def _start_again(self) -> None:
+        while not self._closed:
+            try:
+                await self._replace_warden()
+                return
+            except (OSError, subprocess.TimeoutExpired) as error:
+                _log.error("the warden could not be started again", why=str(error))
+                self._refuse_waiting(f"the warden could not be started again: {error}")
+                await asyncio.sleep(_WARDEN_AGAIN_S)
+
+    async def _replace_warden(self) -> None:
         if self._warden is not None:
-            await asyncio.to_thread(self._warden.wait, _END_TIMEOUT_S)
-        try:
-            await self._start_warden()
-        except (OSError, TimeoutError) as error:
-            self._refuse_waiting(f"the warden could not be started again: {error}")
-            return
+            try:
+                await asyncio.to_thread(self._warden.wait, _END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._warden.kill()
+                raise
+        await self._start_warden()
         self._dispatch()
 
     # ---- slots
 
     def _dispatch(self) -> None:
+        if self._launching >= _LAUNCHING_MAX:
+            self._give_up_on_stuck()
         while self._waiting and self._idle and self._launching < _LAUNCHING_MAX:
-            self._launching += 1
             launch, answer = self._waiting.popleft()
             weight = self._cgroups.layout.cpu_weight(launch.cpu_milli) if self._cgroups else 0
-            self._idle.pop().launch(launch, weight, answer)
-        while self._control is not None and self._may_open():
-            self._ask_for_slot(self._control)
+            slot = self._idle.pop()
+            if not self._launching:
+                self._answered_at = asyncio.get_running_loop().time()
+            self._launching += 1
+            if not slot.launch(launch, weight, answer):
+                # It died while idle and its end was not heard of yet: another one takes the command.
+                self._launching -= 1
+                self._waiting.appendleft((launch, answer))
+                self._forget(slot)
+                slot.close()
+        while self._control is not None and self._may_open() and self._ask_for_slot(self._control):
+            continue
+
+    def _give_up_on_stuck(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._answered_at >= _STUCK_S:
+            self._launching, self._answered_at = 0, now
+        elif self._waiting:
+            self._look_soon(_STUCK_S)
 
     def _may_open(self) -> bool:
         missing = len(self._waiting) - len(self._idle)
@@ -231,30 +262,55 @@ class LocalExecutor:
         loop = asyncio.get_running_loop()
         now = loop.time()
         cycling = now - self._freed_at < _CYCLING_S and now - self._asked_at < _SLOW_GROWTH_S
-        if cycling and self._look_again is None:
-            self._look_again = loop.call_later(_CYCLING_S, self._looked)
+        if cycling:
+            self._look_soon(_CYCLING_S)
         return not cycling
+
+    def _look_soon(self, seconds: float) -> None:
+        if self._look_again is None:
+            self._look_again = asyncio.get_running_loop().call_later(seconds, self._looked)
 
     def _looked(self) -> None:
         self._look_again = None
         if not self._closed:
             self._dispatch()
 
-    def _ask_for_slot(self, control: socket.socket) -> None:
+    def _ask_for_slot(self, control: socket.socket) -> bool:
+        """False when there is no asking now."""
         taken = {*self._slots, *self._opening}
         index = next(i for i in range(len(taken) + 1) if i not in taken)
-        control.send(marshal.dumps(self._cgroups.slot(index) if self._cgroups else {}))
+        try:
+            paths = self._cgroups.slot(index) if self._cgroups else {}
+        except OSError as error:
+            self._opening_failed(f"its control groups cannot be made: {error}")
+            return True
+        try:
+            control.send(marshal.dumps(paths))
+        except OSError:
+            # A warden that is gone is noticed by its socket.
+            self._look_soon(_CYCLING_S)
+            return False
         self._opening.append(index)
         self._asked_at = asyncio.get_running_loop().time()
+        return True
 
     def slot_ready(self, slot: Slot) -> None:
         self._unready -= 1
+        try:
+            self._write_record()
+        except OSError as error:
+            # What no record names could not be ended after this agent's death: it must not run anything.
+            self._forget(slot)
+            slot.close()
+            self._opening_failed(f"its process cannot be recorded: {error}")
+            self._dispatch()
+            return
         self._failed_openings = 0
-        self._write_record()
         self.slot_idle(slot)
 
     def slot_answered(self) -> None:
-        self._launching -= 1
+        self._launching = max(0, self._launching - 1)
+        self._answered_at = asyncio.get_running_loop().time()
         self._dispatch()
 
     def slot_idle(self, slot: Slot, *, retire: bool = False) -> None:

@@ -80,15 +80,20 @@ class Slot:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock.fileno(), self._readable)
 
-    def launch(self, launch: Launch, cpu_weight: int, answer: Answer) -> None:
+    def launch(self, launch: Launch, cpu_weight: int, answer: Answer) -> bool:
+        """False when the slot is gone and never saw the command."""
         limits = (launch.memory_mib, cpu_weight, launch.file_bytes_max, launch.processes_max, launch.open_files_max)
         request = (list(launch.argv), dict(launch.env), launch.cwd, launch.log_path, limits, launch.deadline)
         self._answer = answer
         try:
             self._sock.send(b"L" + marshal.dumps(request))
+        except (BrokenPipeError, ConnectionResetError):
+            self._answer = None
+            return False
         except OSError as error:
             self._answered(CannotStart(f"cannot hand the command to its slot: {error.strerror}"))
             self._pool.slot_idle(self, retire=True)
+        return True
 
     def say(self, message: bytes) -> None:
         # A slot that is gone, or so stuck that its buffer is full, is dealt with when its socket ends.

@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -282,6 +283,57 @@ async def test_a_dead_warden_takes_its_jobs_along_and_is_replaced(executor: Loca
     assert (await asyncio.wait_for(finished, TIMEOUT_S)).signal == signal.SIGKILL
     await until(lambda: not lives(running.pid))
     assert (await run(executor, launch(tmp_path, "true"))).code == 0
+
+
+async def test_starts_while_the_warden_dies_are_answered(executor: LocalExecutor, tmp_path: Path) -> None:
+    await run(executor, launch(tmp_path, "true"))
+    warden = executor._warden
+    assert warden is not None
+    os.kill(warden.pid, signal.SIGKILL)
+    warden.wait()
+    # The loop has not seen it yet.
+    answers = [executor.start(launch(tmp_path, "true")) for _ in range(20)]
+    assert len(await asyncio.wait_for(asyncio.gather(*answers), TIMEOUT_S)) == 20
+    assert (await run(executor, launch(tmp_path, "true"))).code == 0
+
+
+async def test_a_warden_that_cannot_be_started_again_is_tried_until_it_can(
+    executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(executor, launch(tmp_path, "true"))
+    warden, popen, failures = executor._warden, executor._popen_warden, [1, 2]
+    assert warden is not None
+
+    def flaky(theirs: socket.socket) -> "subprocess.Popen[bytes]":
+        if failures and failures.pop():
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return popen(theirs)
+
+    monkeypatch.setattr(executor, "_popen_warden", flaky)
+    os.kill(warden.pid, signal.SIGKILL)
+    await until(lambda: executor._control is None)
+    refused = await asyncio.wait_for(executor.start(launch(tmp_path, "true")), TIMEOUT_S)
+    assert isinstance(refused, CannotStart)
+    assert "could not be started again" in refused.message
+    await until(lambda: executor._control is not None)
+    assert (await run(executor, launch(tmp_path, "true"))).code == 0
+
+
+async def test_without_a_record_nothing_runs_and_the_start_says_why(executor: LocalExecutor, tmp_path: Path) -> None:
+    await run(executor, launch(tmp_path, "true"))
+    await until(lambda: not executor._opening and not executor._unready)
+    # As on a full disk: the record cannot be replaced.
+    obstacle = tmp_path / "state" / "executor" / "processes.new"
+    obstacle.mkdir()
+    ready = [await started(executor, launch(tmp_path, "sleep", "1000")) for _ in range(len(executor._idle))]
+    refused = await asyncio.wait_for(executor.start(launch(tmp_path, "true")), TIMEOUT_S)
+    assert isinstance(refused, CannotStart)
+    assert "cannot be recorded" in refused.message
+    obstacle.rmdir()
+    assert (await run(executor, launch(tmp_path, "true"))).code == 0
+    for running, finished in ready:
+        running.kill()
+        await asyncio.wait_for(finished, TIMEOUT_S)
 
 
 async def test_one_agent_per_state_directory(executor: LocalExecutor, tmp_path: Path) -> None:
