@@ -26,10 +26,20 @@ async def _serve(config: Config, stop: asyncio.Event) -> int:
     try:
         await _leave_token(plane, config)
         log.info("server.ready", url=_url(plane, config), agents=plane.agents_port)
-        await stop.wait()
+        await _either(stop, plane.failed)
     finally:
         await plane.stop()
-    return 0
+    # Whoever keeps servers running starts another, which begins with what is true then.
+    return 1 if plane.failed.is_set() else 0
+
+
+async def _either(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 async def _leave_token(plane: ControlPlane, config: Config) -> None:

@@ -134,6 +134,8 @@ class ControlPlane:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
+        # A loop that everything depends on ended: this process is of no use any more.
+        self.failed = asyncio.Event()
 
     async def start(self) -> None:
         """Returns when requests are served."""
@@ -169,8 +171,13 @@ class ControlPlane:
 
     def _spawn(self, name: str, loop: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(loop, name=name)
-        task.add_done_callback(_complain)
+        task.add_done_callback(self._ended)
         self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("loop.failed", loop=task.get_name(), error=repr(error), exc_info=error)
+            self.failed.set()
 
     def _api(self, services: Services) -> ApiServices:
         return ApiServices(
@@ -212,8 +219,3 @@ class ControlPlane:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._store.close()
-
-
-def _complain(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("loop.failed", loop=task.get_name(), error=repr(error), exc_info=error)

@@ -107,6 +107,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or refused before the request was carried out."""
 
 
+class StoreBroken(StoreUnavailable):
+    """The store will not work again in this process: only a new process may use it."""
+
+
 class StoreVersionRefused(StoreError):
     """The server's version is known to lose acknowledged writes."""
 

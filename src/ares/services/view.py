@@ -19,7 +19,7 @@ from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord
 from ares.model.state import BOUND, TERMINAL, ArrayRecord, JobState, LeaderRecord, ProgressRecord
 from ares.ports.clock import Clock
-from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreError, StoreUnavailable
+from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreBroken, StoreError, StoreUnavailable
 from ares.services.waiting import happens
 
 log = structlog.get_logger()
@@ -150,12 +150,17 @@ class View:
         await self._relist()
 
     async def run(self) -> None:
-        """Lists, watches, and starts over whenever the history is gone or the store was away."""
+        """Lists, watches, and starts over whenever the history is gone or the store was away.
+
+        Raises StoreBroken when it will not come back: a replica that sees nothing must end, not linger."""
         while True:
             try:
                 if not self.connected:
                     await self._relist()
                 await self._watch()
+            except StoreBroken:
+                self.connected = False
+                raise
             except StoreError as error:
                 log.warning("view.disconnected", error=str(error))
             self.connected = False

@@ -9,7 +9,7 @@ import pytest
 
 from ares.adapters.store.sqlite import SqliteStore, writer
 from ares.adapters.store.sqlite import store as module
-from ares.ports.store import Committed, Put, StoreUnavailable, Unknown
+from ares.ports.store import Committed, Put, StoreBroken, StoreUnavailable, Unknown
 from tests.unit.adapters.store.virtual import VirtualClock
 
 
@@ -36,8 +36,11 @@ async def test_a_commit_that_never_ends(tmp_path: Path, monkeypatch: pytest.Monk
     # Not begun, taken back: that is certain.
     with pytest.raises(StoreUnavailable, match="has not finished a commit"):
         await waiting
-    with pytest.raises(StoreUnavailable, match="has not finished a commit"):
+    with pytest.raises(StoreBroken, match="has not finished a commit"):
         await store.get("/good")
+    # Whoever follows the store learns that there is no more to come.
+    with pytest.raises(StoreBroken, match="has not finished a commit"):
+        await anext(aiter(store.watch("/", 1_000)))
     goes_on.set()
     await store.close()
     store = await SqliteStore.open(str(tmp_path / "store.db"), VirtualClock())

@@ -27,6 +27,7 @@ from ares.ports.store import (
     Compare,
     Op,
     Page,
+    StoreBroken,
     StoreError,
     StoreUnavailable,
     Unknown,
@@ -52,7 +53,7 @@ class SqliteStore:
         self.path = path
         self._lock = lock
         self._loop = asyncio.get_running_loop()
-        self._broken: StoreUnavailable | None = None
+        self._broken: StoreBroken | None = None
         self._closed = False
         self._readers: list[Connection] = []
         self._revision = read_revision(writer)
@@ -160,7 +161,7 @@ class SqliteStore:
 
     def _enter(self) -> None:
         if self._broken is not None:
-            raise StoreUnavailable(str(self._broken))
+            raise StoreBroken(str(self._broken))
         if self._closed:
             raise StoreUnavailable("the store was closed")
 
@@ -191,7 +192,7 @@ class SqliteStore:
 
     def _break(self, why: str) -> None:
         if self._broken is None:
-            self._broken = StoreUnavailable(why)
+            self._broken = StoreBroken(why)
             self._history.fail(self._broken)
 
     def _look_after_writer(self) -> None:
@@ -231,10 +232,10 @@ class SqliteStore:
         else:
             self._readers.append(reader)
 
-    def _read_failed(self, reader: Connection, error: apsw.Error) -> StoreUnavailable:
+    def _read_failed(self, reader: Connection, error: apsw.Error) -> StoreBroken:
         reader.close(force=True)
         self._break(f"the store's disk failed while reading ({error}); check the disk and restart this process")
-        return StoreUnavailable(str(self._broken))
+        return StoreBroken(str(self._broken))
 
 
 def _kv(row: tuple[Any, ...]) -> KV:
