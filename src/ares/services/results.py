@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 # Encoders give up somewhat earlier than decoders, and both later or sooner as the stack is deep: stay far below.
-NESTED_MAX = 100
+NESTED_MAX = 512
 
 
 def decode(data: bytes) -> Any:
