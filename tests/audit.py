@@ -39,7 +39,7 @@ class Audit:
     def _take(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if change.deleted:
-                self.states.pop(change.kv.key.rsplit("/", 1)[1], None)
+                self.states.pop(keys.job_of(change.kv.key), None)
                 continue
             judge = _JUDGES.get(keys.kind_of(change.kv.key))
             if judge is not None:

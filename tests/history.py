@@ -65,16 +65,18 @@ class Contents:
     events: dict[str, list[tuple[LedgerEvent, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def take(self, kv: KV) -> None:
-        last = kv.key.rsplit("/", 1)[1]
         match keys.kind_of(kv.key):
             case keys.STATE:
-                self.states[last] = msgspec.json.decode(kv.value, type=JobState)
+                self.states[keys.job_of(kv.key)] = msgspec.json.decode(kv.value, type=JobState)
             case keys.JOBS:
-                self.specs[last] = msgspec.json.decode(kv.value, type=JobSpec)
+                self.specs[keys.job_of(kv.key)] = msgspec.json.decode(kv.value, type=JobSpec)
             case keys.RESULTS:
-                self.results[last] = (msgspec.json.decode(kv.value, type=Result), kv.version)
+                self.results[keys.job_of(kv.key)] = (msgspec.json.decode(kv.value, type=Result), kv.version)
             case keys.REQUESTS:
-                self.requests[last] = (msgspec.json.decode(kv.value, type=RequestRecord), kv.version)
+                self.requests[kv.key.rsplit("/", 1)[1]] = (
+                    msgspec.json.decode(kv.value, type=RequestRecord),
+                    kv.version,
+                )
             case keys.EVENTS:
                 event = msgspec.json.decode(kv.value, type=LedgerEvent)
                 self.events[event.job].append((event, kv.version))

@@ -19,11 +19,22 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+_DRAW_BYTES = 4096
+
+
 class SystemRng:
     """`ports.clock.Rng`."""
 
     def uniform(self) -> float:
         return random.random()
 
+    def __init__(self) -> None:
+        self._drawn = b""
+        self._used = 0
+
     def token(self, n_bytes: int) -> bytes:
-        return secrets.token_bytes(n_bytes)
+        """Drawn from the kernel in larger pieces: a call for each id would cost more than making it."""
+        if self._used + n_bytes > len(self._drawn):
+            self._drawn, self._used = secrets.token_bytes(max(_DRAW_BYTES, n_bytes)), 0
+        self._used += n_bytes
+        return self._drawn[self._used - n_bytes : self._used]

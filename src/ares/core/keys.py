@@ -1,7 +1,12 @@
 """Every key of the store of record, written once.
 
-Tenants' keys begin with the tenant after the kind, so that one prefix is one tenant's world.
+Tenants' keys begin with the tenant after the kind, so that one prefix is one tenant's world. A job's id
+ends with its time, so that a few leading characters tell jobs apart; in keys the time comes first, so
+that jobs of one moment lie side by side and share pages of the store.
 """
+
+ID_RANDOM_CHARS = 9
+ID_TIME_CHARS = 7
 
 ROOT = "/"
 JOBS = "/jobs/"
@@ -21,11 +26,11 @@ EPOCH = "/epoch"
 
 def job(tenant: str, job_id: str) -> str:
     """The specification of a job or of a whole array."""
-    return f"{JOBS}{tenant}/{job_id}"
+    return f"{JOBS}{tenant}/{_turned(job_id)}"
 
 
 def state(tenant: str, job_id: str) -> str:
-    return f"{STATE}{tenant}/{job_id}"
+    return f"{STATE}{tenant}/{_turned(job_id)}"
 
 
 def request(tenant: str, request_id: str) -> str:
@@ -33,19 +38,19 @@ def request(tenant: str, request_id: str) -> str:
 
 
 def event(tenant: str, job_id: str, seq: int) -> str:
-    return f"{EVENTS}{tenant}/{job_id}/{seq:06d}"
+    return f"{EVENTS}{tenant}/{_turned(job_id)}/{seq:06d}"
 
 
 def job_events(tenant: str, job_id: str) -> str:
-    return f"{EVENTS}{tenant}/{job_id}/"
+    return f"{EVENTS}{tenant}/{_turned(job_id)}/"
 
 
 def result(tenant: str, job_id: str) -> str:
-    return f"{RESULTS}{tenant}/{job_id}"
+    return f"{RESULTS}{tenant}/{_turned(job_id)}"
 
 
 def retry(tenant: str, root_job_id: str) -> str:
-    return f"{RETRY}{tenant}/{root_job_id}"
+    return f"{RETRY}{tenant}/{_turned(root_job_id)}"
 
 
 def node(name: str) -> str:
@@ -65,14 +70,29 @@ def leader(cluster: str) -> str:
 
 
 def array(tenant: str, array_id: str) -> str:
-    return f"{ARRAYS}{tenant}/{array_id}"
+    return f"{ARRAYS}{tenant}/{_turned(array_id)}"
 
 
 def progress(tenant: str, job_id: str) -> str:
-    return f"{PROGRESS}{tenant}/{job_id}"
+    return f"{PROGRESS}{tenant}/{_turned(job_id)}"
 
 
 def kind_of(key: str) -> str:
     """The leading part of a key that names its kind, such as "/state/"."""
     end = key.find("/", 1)
     return key if end < 0 else key[: end + 1]
+
+
+def job_of(key: str) -> str:
+    """The id at the end of a job's or an array's key."""
+    base, task, number = key[key.rindex("/") + 1 :].partition("_")
+    if len(base) == ID_RANDOM_CHARS + ID_TIME_CHARS:
+        base = base[ID_TIME_CHARS:] + base[:ID_TIME_CHARS]
+    return f"{base}{task}{number}"
+
+
+def _turned(job_id: str) -> str:
+    base, task, number = job_id.partition("_")
+    if len(base) == ID_RANDOM_CHARS + ID_TIME_CHARS:
+        base = base[ID_RANDOM_CHARS:] + base[:ID_RANDOM_CHARS]
+    return f"{base}{task}{number}"

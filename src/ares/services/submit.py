@@ -159,7 +159,7 @@ class Submit:
         if isinstance(admitted, NotAdmitted):
             return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix)
         digest = payload_sha256(request.spec)
-        new_id = job_id(self._rng)
+        new_id = job_id(self._rng, self._clock.wall())
         spec_op = Put(keys.job(who.tenant, new_id), self._encode(request.spec))
         if len(spec_op.value) > VALUE_BYTES_MAX:
             message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"

@@ -232,9 +232,9 @@ class View:
     def _apply_state(self, change: Change, delta: Delta) -> None:
         kv = change.kv
         if change.deleted:
-            self._drop_state(kv.key.rsplit("/", 1)[1], delta)
+            self._drop_state(keys.job_of(kv.key), delta)
             return
-        known = self.entries.get(kv.key.rsplit("/", 1)[1])
+        known = self.entries.get(keys.job_of(kv.key))
         if known is not None and known.mod_revision >= kv.mod_revision:
             return
         self._put_state(self._decode_state(kv.value), kv.mod_revision, kv.create_revision, delta)
@@ -281,7 +281,7 @@ class View:
         delta.removed.append(entry.state)
 
     def _apply_spec(self, change: Change, delta: Delta) -> None:
-        job_id = change.kv.key.rsplit("/", 1)[1]
+        job_id = keys.job_of(change.kv.key)
         if change.deleted:
             self.specs.pop(job_id, None)
             return
@@ -320,14 +320,14 @@ class View:
         self.tokens[token_id] = msgspec.json.decode(change.kv.value, type=TokenRecord)
 
     def _apply_array(self, change: Change, delta: Delta) -> None:
-        array_id = change.kv.key.rsplit("/", 1)[1]
+        array_id = keys.job_of(change.kv.key)
         if change.deleted:
             self.arrays.pop(array_id, None)
             return
         self.arrays[array_id] = msgspec.json.decode(change.kv.value, type=ArrayRecord)
 
     def _apply_progress(self, change: Change, delta: Delta) -> None:
-        job_id = change.kv.key.rsplit("/", 1)[1]
+        job_id = keys.job_of(change.kv.key)
         if change.deleted:
             self.progress.pop(job_id, None)
             return
