@@ -25,7 +25,7 @@ from ares.model.node import NodeInfo
 from ares.ports.link import LinkBroken, LinkRefused
 from ares.services.agent.agent import Agent
 from ares.services.agent.environment import inherited
-from ares.services.agent.identity import join, load
+from ares.services.agent.identity import begin_boot, join, load
 from ares.services.agent.settings import Settings
 
 log = structlog.get_logger()
@@ -61,6 +61,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         rng=SystemRng(),
         state_dir=state_dir,
         credential=credential,
+        boot=begin_boot(state_dir, SystemClock().wall()),
         settings=Settings(environment=inherited(os.environ)),
     )
     stopping = asyncio.create_task(_stop_agent(stop, agent))

@@ -28,6 +28,8 @@ class Hello(Record, frozen=True, tag="hello"):
     info: NodeInfo
     incarnation: int = 0
     alive: tuple[AttemptRef, ...] = ()
+    # Grows with every start of an agent on this node: tells a late message of a dead process from news.
+    boot: int = 0
 
 
 class Renew(Record, frozen=True, tag="renew"):

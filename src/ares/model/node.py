@@ -51,6 +51,8 @@ class NodeRecord(Record, frozen=True):
     incarnation: int
     registered_at: float
     cordoned: bool = False
+    # Of the agent process that has this incarnation, see `link.Hello`.
+    boot: int = 0
 
 
 class NodeLease(Record, frozen=True):

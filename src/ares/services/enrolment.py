@@ -50,12 +50,21 @@ class Enrolment:
                 f"incarnation {hello.incarnation} of node {hello.info.name} was superseded by {known}; "
                 "stop everything and register anew"
             )
-        incarnation = known + 1 if hello.incarnation == 0 else known
+        booted = 0 if record is None else record.boot
+        if hello.boot < booted:
+            raise SessionRefused(
+                f"a later agent of node {hello.info.name} has registered (boot {booted}, this is {hello.boot}); "
+                "end this one"
+            )
+        # The same process asking again, its welcome lost, is no new one: what it was granted is still its own.
+        same = 0 < hello.incarnation == known or 0 < hello.boot == booted
+        incarnation = known if same else known + 1
         fresh = NodeRecord(
             info=hello.info,
             incarnation=incarnation,
             registered_at=self._clock.wall(),
             cordoned=record is not None and record.cordoned,
+            boot=hello.boot,
         )
         lease = self._lease(hello.info.name, incarnation)
         written = await self._store.txn(

@@ -20,6 +20,7 @@ class Running:
         self.state_dir = state_dir
         self.plane = plane
         self.agent = Agent(
+            boot=1,
             info=NodeInfo(name="n1", cpu_milli=2000, memory_mib=1024),
             link=plane,
             executor=LocalExecutor(state_dir),

@@ -72,6 +72,7 @@ class DutifulAgent(ScriptedAgent):
         self._outbox: dict[int, Started | Exited | Fenced] = {}
         self._sent: dict[int, float] = {}
         self._right_from = float("-inf")
+        self._boot = 1
         self.away_until = 0.0
         self.complaints: list[BaseException] = []
 
@@ -82,7 +83,9 @@ class DutifulAgent(ScriptedAgent):
         unheard = tuple(r.ref for r in self._outbox.values() if not isinstance(r, Started))
         alive = tuple(dict.fromkeys((*self._running, *unheard)))
         self.open(
-            replica.sessions, Hello(info=self.info, incarnation=self.incarnation, alive=alive), *self._outbox.values()
+            replica.sessions,
+            Hello(info=self.info, incarnation=self.incarnation, alive=alive, boot=self._boot),
+            *self._outbox.values(),
         )
         self.renew()
 
@@ -96,6 +99,7 @@ class DutifulAgent(ScriptedAgent):
         self._known.clear()
         self._right_from = float("-inf")
         self.incarnation = 0
+        self._boot += 1
         await self.come(replica)
 
     def renew(self) -> int:

@@ -36,6 +36,7 @@ class Agent:
         rng: Rng,
         state_dir: Path,
         credential: str,
+        boot: int,
         settings: Settings | None = None,
     ) -> None:
         self._info = info
@@ -44,6 +45,7 @@ class Agent:
         self._clock = clock
         self._rng = rng
         self._credential = credential
+        self._boot = boot
         self._settings = settings or Settings()
         self._workspace = Workspace(state_dir)
         self._mailbox = Mailbox()
@@ -80,6 +82,7 @@ class Agent:
             info=info,
             link=self._link,
             credential=self._credential,
+            boot=self._boot,
             clock=self._clock,
             rng=self._rng,
             leash=leash,

@@ -7,6 +7,7 @@ from ares.model.link import JoinRequest
 from ares.ports.link import Link
 
 _FILE = "credential"
+_BOOT_FILE = "boot"
 
 
 def load(state_dir: Path) -> str | None:
@@ -15,6 +16,18 @@ def load(state_dir: Path) -> str | None:
         return (state_dir / _FILE).read_text().strip() or None
     except FileNotFoundError:
         return None
+
+
+def begin_boot(state_dir: Path, wall_s: float) -> int:
+    """A number greater than that of every earlier agent of this node. Time carries on where the file was lost."""
+    path = state_dir / _BOOT_FILE
+    try:
+        before = int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        before = 0
+    boot = max(before + 1, int(wall_s * 1000))
+    _write_private(path, f"{boot}\n")
+    return boot
 
 
 async def join(link: Link, *, token: str, node: str, state_dir: Path) -> str:
@@ -26,11 +39,16 @@ async def join(link: Link, *, token: str, node: str, state_dir: Path) -> str:
 
 def save(credential: str, state_dir: Path) -> None:
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = state_dir / f"{_FILE}.new"
+    _write_private(state_dir / _FILE, credential + "\n")
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Whole or not at all, readable by the agent's user alone."""
+    draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "w") as file:
-        file.write(credential + "\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(state_dir / _FILE)
+    draft.replace(path)

@@ -50,6 +50,7 @@ class Conversation:
         info: NodeInfo,
         link: Link,
         credential: str,
+        boot: int,
         clock: Clock,
         rng: Rng,
         leash: Leash,
@@ -59,6 +60,7 @@ class Conversation:
         self._info = info
         self._link = link
         self._credential = credential
+        self._boot = boot
         self._clock = clock
         self._rng = rng
         self._leash = leash
@@ -104,7 +106,9 @@ class Conversation:
             await session.close()
 
     async def _greet(self, session: Session, frames: AsyncIterator[ServerFrame]) -> ServerFrame:
-        hello = Hello(info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs())
+        hello = Hello(
+            info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs(), boot=self._boot
+        )
         await session.send(AgentFrame(messages=(hello, Renew(nonce=self._leash.sending()))))
         try:
             async with asyncio.timeout(_WELCOME_TIMEOUT_S):

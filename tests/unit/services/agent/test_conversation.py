@@ -56,6 +56,7 @@ async def test_sessions_that_break_after_their_welcome_are_tried_ever_more_slowl
         settings=Settings(),
     )
     conversation = Conversation(
+        boot=1,
         info=INFO,
         link=link,
         credential="c",
