@@ -38,7 +38,7 @@ def request(tenant: str, request_id: str) -> str:
 
 
 def event(tenant: str, job_id: str, seq: int) -> str:
-    return f"{EVENTS}{tenant}/{_turned(job_id)}/{seq:06d}"
+    return f"{EVENTS}{tenant}/{_turned(job_id)}/{seq:010d}"
 
 
 def job_events(tenant: str, job_id: str) -> str:

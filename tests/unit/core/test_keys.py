@@ -22,3 +22,7 @@ def test_events_of_one_job_share_a_prefix_with_no_other() -> None:
     task = keys.event("acme", "aaaaaaaaa0000002_1", 3)
     assert task.startswith(keys.job_events("acme", "aaaaaaaaa0000002_1"))
     assert not task.startswith(keys.job_events("acme", "aaaaaaaaa0000002"))
+
+
+def test_events_of_one_job_stay_in_order_after_the_millionth() -> None:
+    assert keys.event("acme", "j1", 999_999) < keys.event("acme", "j1", 1_000_000)

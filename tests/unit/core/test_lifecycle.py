@@ -158,3 +158,19 @@ def test_only_the_revoked_attempt_is_released(fence: Fence) -> None:
     lingering = _state("CANCELLED", lingering=True, placements=(PLACE,))
     assert _refused(lingering, Release(fence=fence)).code == "stale-fence"
     assert not _step(lingering, Release(fence=Fence(counter=2))).state.lingering
+
+
+def _restarted(ran_s: float, quick: int) -> JobState:
+    spec = replace(SPEC, restart="always")
+    state = _state("RUNNING", started_at=NOW.now - ran_s, quick_restarts=quick)
+    done = step(Job(spec=spec, state=state), Exit(fence=FENCE, exit=ExitInfo(code=0)), NOW)
+    assert isinstance(done, Stepped), done
+    assert [event.kind for event in done.events] == ["restarted"]
+    return done.state
+
+
+def test_a_program_that_exits_at_once_is_restarted_ever_later_and_one_that_ran_is_not() -> None:
+    assert [_restarted(1.0, quick).retry_delay_s for quick in (0, 1, 2, 20, 100_000)] == [0.5, 1.0, 2.0, 150.0, 150.0]
+    assert _restarted(1.0, 5).quick_restarts == 6
+    steady = _restarted(60.0, 20)
+    assert (steady.phase, steady.retry_delay_s, steady.quick_restarts) == ("RETRYING", 0.5, 1)

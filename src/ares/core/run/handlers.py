@@ -20,6 +20,8 @@ from ares.core.run.ledger import Entry, agent, commit, grant, where
 from ares.model.state import BOUND, ExitInfo, Fence, Job, JobState, Result
 
 MANUAL_RETRIES_MAX = 10
+# A program that ran this long is not one that exits at once: its next restart is as prompt as the first.
+STEADY_AFTER_S = 60.0
 
 
 def revoked_fence(state: JobState) -> Fence:
@@ -142,12 +144,15 @@ def _requeue(state: JobState, context: Context, entry: Entry, **changes: Any) ->
 
 def _restart(job: Job, what: Exit, context: Context) -> Stepped:
     state, restarts = job.state, job.state.restarts + 1
-    reason = f"{retry.describe(what.exit)}; its restart policy is always: restart {restarts}"
-    entry = Entry("restarted", reason, agent(state), _exit_data(state, what.exit), state.fence)
+    steady = state.started_at is not None and context.now - state.started_at >= STEADY_AFTER_S
+    quick = 0 if steady else state.quick_restarts
+    delay_s = context.jitter * retry.restart_ceiling_s(job.spec, quick)
+    reason = f"{retry.describe(what.exit)}; its restart policy is always: restart {restarts} in {delay_s:.1f} s"
+    data = {**_exit_data(state, what.exit), "delayS": round(delay_s, 3)}
     return commit(
-        state, context.now, (entry,),
-        phase="PENDING", fence=_revoked(state.fence), placements=(), restarts=restarts, exit=what.exit,
-        queued_at=context.now,
+        state, context.now, (Entry("restarted", reason, agent(state), data, state.fence),),
+        phase="RETRYING", fence=_revoked(state.fence), placements=(), restarts=restarts, quick_restarts=quick + 1,
+        exit=what.exit, reason=reason, retry_delay_s=delay_s, retry_at=context.now + delay_s,
     )  # fmt: skip
 
 

@@ -45,10 +45,10 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("PENDING", Cancel): _to(handlers.cancel, "CANCELLED"),
     ("STAGING", Start): _to(handlers.start, "RUNNING"),
     # The report of the start may come together with the report of the end, or not at all.
-    ("STAGING", Exit): _to(handlers.finish, "SUCCEEDED", "FAILED", "RETRYING", "PENDING"),
+    ("STAGING", Exit): _to(handlers.finish, "SUCCEEDED", "FAILED", "RETRYING"),
     ("STAGING", LeaseLost): _to(handlers.lease_lost, "RETRYING", "FAILED", "UNKNOWN"),
     ("STAGING", Cancel): _to(handlers.cancel, "CANCELLED"),
-    ("RUNNING", Exit): _to(handlers.finish, "SUCCEEDED", "FAILED", "RETRYING", "PENDING"),
+    ("RUNNING", Exit): _to(handlers.finish, "SUCCEEDED", "FAILED", "RETRYING"),
     ("RUNNING", LeaseLost): _to(handlers.lease_lost, "RETRYING", "FAILED", "UNKNOWN"),
     ("RUNNING", Cancel): _to(handlers.cancel, "CANCELLED"),
     ("RETRYING", RetryDue): _to(handlers.retry_due, "PENDING"),

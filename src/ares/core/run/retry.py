@@ -7,6 +7,10 @@ from ares.model.job import FailureClass, JobSpec
 from ares.model.state import ExitInfo, JobState
 
 
+# Restarts have no budget: beyond this many the power would no longer fit a float.
+_EXPONENT_MAX = 300
+
+
 class ClassRule(NamedTuple):
     """Defaults of one failure class; None means "as the job's own retry policy says"."""
 
@@ -73,6 +77,12 @@ def ceiling_s(spec: JobSpec, failure: FailureClass, used: int) -> float:
     base = policy.base_s if rule.base_s is None else rule.base_s
     cap = policy.max_s if rule.cap_s is None else min(policy.max_s, rule.cap_s)
     return min(cap, base * policy.multiplier**used)
+
+
+def restart_ceiling_s(spec: JobSpec, quick: int) -> float:
+    """The longest delay before a restart that follows `quick` restarts in quick succession."""
+    policy = spec.retry
+    return min(policy.max_s, policy.base_s * policy.multiplier ** min(quick, _EXPONENT_MAX))
 
 
 def decide(spec: JobSpec, state: JobState, exit_info: ExitInfo, jitter: float) -> Again | Final:
