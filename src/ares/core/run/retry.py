@@ -6,7 +6,6 @@ from ares.model.base import Record
 from ares.model.job import FailureClass, JobSpec
 from ares.model.state import ExitInfo, JobState
 
-
 # Restarts have no budget: beyond this many the power would no longer fit a float.
 _EXPONENT_MAX = 300
 
