@@ -296,24 +296,29 @@ class Submit:
         """Creates the tasks that do not exist yet, then marks the array as whole. Safe to repeat."""
         wanted = indices(array.indices)
         assert isinstance(wanted, tuple), f"array {array.id} was admitted with bad indices {array.indices!r}"
+        header = await self._store.get(keys.array(array.tenant, array.id))
         kv = await self._store.get(keys.job(array.tenant, array.id))
-        assert kv is not None, f"array {array.id} has no specification"
+        if header is None or kv is None or msgspec.json.decode(header.value, type=ArrayRecord).expanded:
+            # Another replica made it whole; its tasks may even be forgotten again.
+            return
+        # Whoever comes late must not bring back what was forgotten.
+        unexpanded = Compare(header.key, "mod_revision", header.mod_revision)
         spec = self._view.decode_spec(kv.value)
         step = TXN_OPS_MAX // _OPS_PER_TASK
         chunks = [wanted[start : start + step] for start in range(0, len(wanted), step)]
-        await asyncio.gather(*(self._expand_chunk(array, spec, chunk) for chunk in chunks))
+        await asyncio.gather(*(self._expand_chunk(array, unexpanded, spec, chunk) for chunk in chunks))
         done = msgspec.structs.replace(array, expanded=True)
-        await self._store.txn([], [Put(keys.array(array.tenant, array.id), self._encode(done))])
+        await self._store.txn([unexpanded], [Put(header.key, self._encode(done))])
 
-    async def _expand_chunk(self, array: ArrayRecord, spec: JobSpec, chunk: Sequence[int]) -> None:
+    async def _expand_chunk(self, array: ArrayRecord, unexpanded: Compare, spec: JobSpec, chunk: Sequence[int]) -> None:
         begun = [self._begin_task(array, spec, index) for index in chunk]
         absent = [Compare(keys.state(array.tenant, b.state.id), "mod_revision", 0) for b in begun]
-        written = await self._store.txn(absent, [op for b in begun for op in self._begin_ops(b)])
+        written = await self._store.txn([unexpanded, *absent], [op for b in begun for op in self._begin_ops(b)])
         if isinstance(written, Committed) and written.succeeded:
             return
         if len(chunk) > 1:
             for index in chunk:
-                await self._expand_chunk(array, spec, [index])
+                await self._expand_chunk(array, unexpanded, spec, [index])
         elif isinstance(written, Unknown):
             # Only a task that is known to exist may be counted when the array is called whole.
             raise StoreUnavailable(f"array {array.id}: task {chunk[0]} is not confirmed: {written.why}")

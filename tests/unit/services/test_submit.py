@@ -1,13 +1,14 @@
 """Submission: one job per request id, whatever the store does; arrays always become whole."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from ares.adapters.store.memory import Fault
 from ares.core import keys
 from ares.services.submit import Rejected, SubmitRequest, Submitted
-from tests.world import ALICE, BOB, World, spec
+from tests.world import ALICE, BOB, KEEP_S, World, spec
 
 
 def ask(request_id: str | None = None, **changes: object) -> SubmitRequest:
@@ -188,6 +189,39 @@ async def test_a_submitter_that_dies_between_header_and_tasks_leaves_nothing_hal
         assert again.replayed
         assert again.tasks == 10
         dying.wire.up = True
+
+
+async def test_a_late_expander_does_not_bring_back_tasks_that_were_forgotten() -> None:
+    async with World(replicas=2) as world:
+        world.faults(None, "refused")
+        (array,) = await world.two.submit.submit(ALICE, [ask(array="0-99")])
+        assert isinstance(array, Submitted)
+        await world.settle()
+        record = world.two.view.arrays[array.job]
+        assert not record.expanded
+        # The late one has read the header and then stands still, with all its writes on their way.
+        late = world.two.wire
+        held, txn = asyncio.Event(), late.txn
+
+        async def slow(*args: Any) -> Any:
+            await held.wait()
+            return await txn(*args)
+
+        late.txn = slow  # type: ignore[method-assign]
+        call = asyncio.create_task(world.two.submit.expand(record))
+        await world.settle()
+        await world.one.submit.expand(record)
+        await world.one.jobs.cancel(ALICE, array.job)
+        await world.settle()
+        world.clock.jump_wall(KEEP_S + 1)
+        while await world.one.retention.sweep():
+            continue
+        assert array.job not in world.one.view.arrays
+        held.set()
+        await call
+        await world.settle()
+        assert not world.one.view.entries
+        assert array.job not in world.one.view.arrays
 
 
 async def test_cancelling_an_array_that_is_not_whole_yet_cancels_every_task() -> None:
