@@ -46,6 +46,7 @@ class Started(Record, frozen=True, tag="started"):
     number: int
     ref: AttemptRef
     rank: int
+    # 0 when it had ended before anybody could look.
     pid: int
     at: float
 

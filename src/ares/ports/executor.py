@@ -51,7 +51,9 @@ class Running(Protocol):
     """One started attempt."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """0 when the process had ended before anybody could look."""
+        ...
 
     def signal(self, signum: int) -> None:
         """To the main process's group."""

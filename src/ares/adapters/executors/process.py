@@ -150,6 +150,12 @@ class Slot:
         self._answered(CannotStart("its right to run ended before it could start", expired=True))
         self._pool.slot_idle(self)
 
+    def _over(self, data: bytes, _: int) -> None:
+        """Started and finished in one. Its process id is already nobody's."""
+        self._process = Process(self, 0)
+        self._answered(self._process)
+        self._finished(data, 0)
+
     def _finished(self, data: bytes, _: int) -> None:
         _tag, status, oom, expired, retire, rss_kib, cpu_s = wire.FINISHED.unpack(data)
         code = os.waitstatus_to_exitcode(status)
@@ -180,4 +186,5 @@ _HANDLERS: dict[bytes, Callable[[Slot, bytes, int], None]] = {
     b"E": Slot._refused,  # pyright: ignore[reportPrivateUsage]
     b"X": Slot._expired,  # pyright: ignore[reportPrivateUsage]
     b"F": Slot._finished,  # pyright: ignore[reportPrivateUsage]
+    b"Q": Slot._over,  # pyright: ignore[reportPrivateUsage]
 }
