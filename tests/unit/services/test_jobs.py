@@ -232,7 +232,24 @@ async def test_logs_that_cannot_be_removed_do_not_end_the_leaders_reign() -> Non
 
         world.logs.delete = read_only  # type: ignore[method-assign]
         world.clock.jump_wall(KEEP_S + 60)
-        await world.advance(601)
+        await world.advance(1201)
         assert await world.one.jobs.get(ALICE, old) is None
         assert old not in world.one.view.progress
         assert len(world.one.guards) == 1
+
+
+async def test_a_wall_clock_that_jumps_ahead_forgets_nothing_until_it_has_stood_the_next_look() -> None:
+    async with World() as world:
+        await world.agent(auto=True)
+        job = await world.submit()
+        await world.settle()
+        world.clock.jump_wall(KEEP_S + 60)
+        await world.advance(601)
+        assert await world.one.jobs.get(ALICE, job) is not None
+        # Set right in time, nothing is lost.
+        world.clock.jump_wall(-KEEP_S - 60)
+        await world.advance(601)
+        assert await world.one.jobs.get(ALICE, job) is not None
+        world.clock.jump_wall(KEEP_S + 60)
+        await world.advance(1201)
+        assert await world.one.jobs.get(ALICE, job) is None
