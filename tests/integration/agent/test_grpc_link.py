@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
@@ -49,7 +49,7 @@ class FakeSessions:
             return Denied(reason="expired")
         return JoinReply(node=request.node, credential="good")
 
-    async def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncIterator[ServerFrame]:
+    async def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]:
         try:
             async for frame in frames:
                 self.frames.append(frame)

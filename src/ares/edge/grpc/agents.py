@@ -1,6 +1,7 @@
 """Where agents connect: authenticates the stream, hands its frames to the sessions service."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
@@ -39,7 +40,7 @@ class Sessions(Protocol):
 
     async def join(self, request: JoinRequest) -> JoinReply | Denied: ...
 
-    def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncIterator[ServerFrame]: ...
+    def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]: ...
 
 
 class Tokens(Protocol):
@@ -108,11 +109,13 @@ class AgentServer:
             )
         return reply
 
-    async def _session(self, frames: AsyncIterator[AgentFrame], context: Context) -> AsyncIterator[ServerFrame]:
+    async def _session(self, frames: AsyncIterator[AgentFrame], context: Context) -> None:
         who = await self._authenticate(context)
         try:
-            async for frame in self._sessions.serve(who, frames):
-                yield frame
+            # Written rather than yielded: a broken stream ends the session now, not when garbage is collected.
+            async with aclosing(self._sessions.serve(who, frames)) as answers:
+                async for frame in answers:
+                    await context.write(frame)
         except SessionRefused as refused:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refused))
 
