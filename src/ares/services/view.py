@@ -90,12 +90,16 @@ class View:
 
     def _clear(self) -> None:
         self.revision = 0
+        # The revision each kind was last listed at. What the watch repeats from before would bring back
+        # revoked tokens and taken leases for a moment, and pass for a sign of life.
+        self._listed: dict[str, int] = {}
         self.entries: dict[str, Entry] = {}
         self.specs: dict[str, bytes] = {}
         self.order: dict[str, list[tuple[int, str]]] = {}
         # Jobs that have not ended, by tenant.
         self.live: dict[str, set[str]] = {}
-        self.by_node: dict[str, set[str]] = {}
+        # In the order of their grants, so that a run can be repeated.
+        self.by_node: dict[str, dict[str, None]] = {}
         self.by_array: dict[str, list[str]] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self.leases: dict[str, LeaseEntry] = {}
@@ -168,7 +172,8 @@ class View:
 
     async def _relist(self) -> None:
         """Lists kind by kind; the watch then starts at the oldest page and repeats what moved meanwhile."""
-        pages = [await self._store.range(kind) for kind in self._appliers if kind != keys.EVENTS]
+        listing = {kind: await self._store.range(kind) for kind in self._appliers if kind != keys.EVENTS}
+        pages = listing.values()
         seen_before = self.leases
         oldest = min(page.revision for page in pages)
         # Written by this process while the pages were read: forgetting a grant would give its place away twice.
@@ -180,6 +185,7 @@ class View:
                 self._apply_one(Change(kv), delta)
         for entry in learned:
             self._put_state(entry.state, entry.mod_revision, entry.create_revision, delta)
+        self._listed = {kind: page.revision for kind, page in listing.items()}
         self._keep_lease_ages(seen_before)
         self.revision = oldest
         self.connected = True
@@ -213,8 +219,9 @@ class View:
         self._moved.set()
 
     def _apply_one(self, change: Change, delta: Delta) -> None:
-        applier = self._appliers.get(keys.kind_of(change.kv.key))
-        if applier is not None:
+        kind = keys.kind_of(change.kv.key)
+        applier = self._appliers.get(kind)
+        if applier is not None and change.kv.mod_revision > self._listed.get(kind, 0):
             applier(change, delta)
 
     # ---- one method per kind of key
@@ -262,10 +269,10 @@ class View:
     def _index_nodes(self, before: JobState | None, after: JobState | None) -> None:
         if before is not None and holds(before):
             for placement in before.placements:
-                self.by_node[placement.node].discard(before.id)
+                self.by_node[placement.node].pop(before.id, None)
         if after is not None and holds(after):
             for placement in after.placements:
-                self.by_node.setdefault(placement.node, set()).add(after.id)
+                self.by_node.setdefault(placement.node, {})[after.id] = None
 
     def _drop_state(self, job_id: str, delta: Delta) -> None:
         entry = self.entries.pop(job_id, None)

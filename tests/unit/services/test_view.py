@@ -2,8 +2,13 @@
 
 import asyncio
 
+from msgspec.json import encode
+
 from ares.adapters.store.memory import MemoryStore
-from ares.ports.store import Page
+from ares.core import keys
+from ares.model.access import TokenRecord
+from ares.model.node import NodeLease
+from ares.ports.store import Page, Put
 from ares.services.view import View
 from tests.clocks import ManualClock
 from tests.world import World
@@ -44,3 +49,35 @@ async def test_a_view_that_was_opened_follows_and_lists_again_when_the_watch_bre
         await world.advance(2)
         assert world.one.view.entries[job].state.phase == "SUCCEEDED"
         assert agent.connected
+
+
+class WrittenWhileListing(MemoryStore):
+    """Changes a lease and revokes a token after the first kind was listed: the watch will repeat both."""
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
+        page = await super().range(prefix, after=after, limit=limit, min_mod_revision=min_mod_revision)
+        if prefix == keys.STATE:
+            for taken in (1, 2):
+                lease = NodeLease(node="n1", incarnation=taken, replica="r1")
+                token = TokenRecord(id="k", tenant="t", role="admin", sha256="0" * 64, revoked=taken == 2)
+                puts = [Put(keys.lease("n1"), encode(lease)), Put(keys.token("k"), encode(token))]
+                await self.txn([], puts)
+        return page
+
+
+async def test_what_the_watch_repeats_after_a_listing_changes_nothing() -> None:
+    clock = ManualClock()
+    store = WrittenWhileListing(clock)
+    view = View(store, clock)
+    await view.open()
+    seen: list[tuple[int, bool]] = []
+    view.subscribe(lambda _: seen.append((view.leases["n1"].lease.incarnation, view.tokens["k"].revoked)))
+    await clock.advance(5)
+    following = asyncio.create_task(view.run())
+    await view.catch_up()
+    assert seen
+    assert set(seen) == {(2, True)}
+    assert view.lease_age_s("n1") == 5
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await store.close()
