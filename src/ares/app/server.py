@@ -22,8 +22,8 @@ def main(config: Config) -> int:
 
 async def _serve(config: Config, stop: asyncio.Event) -> int:
     plane = ControlPlane(config)
-    await plane.start()
     try:
+        await plane.start()
         await _leave_token(plane, config)
         log.info("server.ready", url=_url(plane, config), agents=plane.agents_port)
         await _either(stop, plane.failed)

@@ -85,7 +85,14 @@ async def _keep(name: str, start: Callable[[], subprocess.Popen[bytes]], stop: a
     pause, healthy = _RESTART_FIRST_S, False
     while not stop.is_set():
         began = time.monotonic()
-        process = start()
+        try:
+            process = start()
+        except OSError as error:
+            # Too many processes or open files pass; a supervisor that gave up would leave nobody to notice.
+            log.warning("process.not_started", process=name, error=str(error))
+            pause = min(pause * 2, _RESTART_LAST_S)
+            await _pause(stop, pause)
+            continue
         ended = asyncio.create_task(asyncio.to_thread(process.wait))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -100,10 +107,14 @@ async def _keep(name: str, start: Callable[[], subprocess.Popen[bytes]], stop: a
             stop.set()
             return ConfigError.exit_code
         pause = _RESTART_FIRST_S if lasted else min(pause * 2, _RESTART_LAST_S)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await stop.wait()
+        await _pause(stop, pause)
     return 0
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
 
 
 async def _end(process: subprocess.Popen[bytes], ended: "asyncio.Task[int]") -> None:

@@ -134,27 +134,33 @@ class ControlPlane:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
+        # What was started, to be stopped in the opposite order however far the start came.
+        self._started = contextlib.AsyncExitStack()
         # A loop that everything depends on ended: this process is of no use any more.
         self.failed = asyncio.Event()
 
     async def start(self) -> None:
-        """Returns when requests are served."""
+        """Returns when requests are served. If it fails, `stop` ends what it had started."""
         clock, rng = SystemClock(), SystemRng()
-        self._store = await open_store(self._config.store_url, clock)
-        epoch = await ensure_epoch(self._store, rng)
-        kv = await self._store.get(keys.EPOCH)
+        store = await open_store(self._config.store_url, clock)
+        self._started.push_async_callback(store.close)
+        epoch = await ensure_epoch(store, rng)
+        kv = await store.get(keys.EPOCH)
         assert kv is not None, "the epoch was just written"
-        self.services = services = build_services(self._config, self._store, epoch, decode_epoch(kv.value).id)
+        self.services = services = build_services(self._config, store, epoch, decode_epoch(kv.value).id)
         await services.view.open()
+        self._started.push_async_callback(self._end_loops)
         self._spawn("view", services.view.run())
         await services.view.catch_up()
         self._spawn("progress", services.progress.run())
         self._spawn("leader", services.leader.run(self._reign))
-        self._agents = AgentServer(services.sessions, services.tokens)
-        self.agents_port = await self._agents.start(self._config.agents.host, self._config.agents.port, self._tls())
-        self._http = HttpServer(build_app(self._api(services), self._settings()), self._settings())
-        await self._http.start()
-        self.http_port = self._http.port
+        agents = AgentServer(services.sessions, services.tokens)
+        self._started.push_async_callback(agents.stop, _DRAIN_S)
+        self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, self._tls())
+        http = HttpServer(build_app(self._api(services), self._settings()), self._settings())
+        self._started.push_async_callback(http.stop)
+        await http.start()
+        self.http_port = http.port
 
     async def _reign(self, guard: Compare) -> None:
         services = self.services
@@ -212,10 +218,9 @@ class ControlPlane:
 
     async def stop(self) -> None:
         """Stops taking work, lets go of leadership and closes the store."""
-        with contextlib.suppress(AttributeError):
-            await self._http.stop()
-            await self._agents.stop(_DRAIN_S)
+        await self._started.aclose()
+
+    async def _end_loops(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._store.close()
