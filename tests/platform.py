@@ -234,6 +234,14 @@ class Platform:
         self._clients.append(client)
         return client
 
+    def roaming_client(self, first: int) -> Client:
+        """A client that knows every replica, and asks the given one as long as it answers."""
+        numbers = (first, *(number for number in self.servers if number != first))
+        urls = ",".join(self.servers[number].url for number in numbers)
+        client = Client(urls, self._token, retry=PATIENT, timeout_s=10.0)
+        self._clients.append(client)
+        return client
+
     def metrics(self, number: int = 0) -> list[str]:
         request = urllib.request.Request(
             f"{self.servers[number].url}/metrics", headers={"authorization": f"Bearer {self._token}"}

@@ -1,5 +1,9 @@
 """What happens to jobs, clients and agents when a process dies or the store goes back in time."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
 import pytest
 
 from ares.model.job import JobSpec, Resources, RetryPolicy
@@ -108,6 +112,29 @@ def test_restored_store_fences_off_what_came_after_the_copy(platform: Platform) 
     assert read_epoch(platform.store_url) == 2
 
 
+@contextmanager
+def roaming(platform: Platform, first: int, gate: object) -> Iterator[None]:
+    """One client of all replicas: what it began with the first goes on when that one is killed in the block."""
+    client = platform.roaming_client(first)
+    job = client.submit(waiting(gate))
+    events, log = client.events("0", job), client.logs(job, follow=True)
+    seen = [next(events)]
+    # Both streams, and the waiting below, are open when the block begins.
+    pieces = [next(log)]
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(client.wait, job, 60)
+        eventually(lambda: client.get(job).state.phase == "RUNNING", "the start of the followed job")
+        yield
+        again = client.submit(command=["true"], request_id="once")
+        assert client.submit(command=["true"], request_id="once").id == again.id
+        assert b"".join([*pieces, *log]) == b"up\n"
+        while seen[-1].event.phase != "SUCCEEDED":
+            seen.append(next(events))
+        state = ended.result().state
+    assert (state.phase, state.attempt) == ("SUCCEEDED", 1)
+    assert [item.event for item in seen] == list(client.job_events(job))
+
+
 @pytest.mark.etcd
 def test_three_replicas_survive_the_death_of_their_leader(tmp_path_factory: pytest.TempPathFactory) -> None:
     with Platform(tmp_path_factory.mktemp("replicas"), "etcd") as platform:
@@ -122,11 +149,12 @@ def test_three_replicas_survive_the_death_of_their_leader(tmp_path_factory: pyte
         running = [client.submit(waiting(gate)) for _ in range(6)]
         for job in running:
             eventually(lambda job=job: client.get(job).state.phase == "RUNNING", "the start of the jobs")
-        platform.servers[leader].kill()
-        # Taken by a replica that does not lead, while nobody does.
-        queued = client.submit(command=["true"])
-        assert platform.leader() in others
-        gate.touch()
+        with roaming(platform, leader, gate):
+            platform.servers[leader].kill()
+            # Taken by a replica that does not lead, while nobody does.
+            queued = client.submit(command=["true"])
+            assert platform.leader() in others
+            gate.touch()
         for job in (*running, queued):
             detail = platform.client(others[1]).wait(job, timeout=60)
             assert (detail.state.phase, detail.state.attempt) == ("SUCCEEDED", 1), detail.state

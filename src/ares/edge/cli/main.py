@@ -47,7 +47,11 @@ class Commands(click.Group):
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--url", metavar="URL", help="Server to talk to. Otherwise ARES_URL, then client.json in ARES_HOME.")
+@click.option(
+    "--url",
+    metavar="URL[,URL...]",
+    help="Server to talk to, by any of its replicas. Otherwise ARES_URL, then client.json in ARES_HOME.",
+)
 @click.version_option(__version__, "--version", message="%(version)s")
 @click.pass_context
 def cli(ctx: click.Context, url: str | None) -> None:

@@ -49,7 +49,7 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
     else:
         click.echo("already running; to start it with other settings, `ares down` first", err=True)
     with _reach(module, config.home_path, started) as client:
-        click.echo(f"Ares is up at {client.endpoint.url}")
+        click.echo(f"Ares is up at {client.endpoint.shown}")
         if not no_sample:
             _run_sample(client)
     click.echo(_next_steps(config.home_path))

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx2
 
 from ares.edge.client import answers, calls
+from ares.edge.client.addresses import Addresses
 from ares.edge.client.answers import JobDetail, JobRef, NewToken, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.ask import Ask
 from ares.edge.client.calls import Call, Reply
@@ -27,13 +28,13 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """Talks to an Ares server from one event loop. Close it, or use it in an `async with` block."""
+    """Talks to Ares, by whichever of its replicas answers, from one event loop. Close it, or use `async with`."""
 
     def __init__(
         self, url: str | None = None, token: str | None = None, *, retry: Retry = DEFAULT_RETRY, timeout_s: float = 30.0
     ) -> None:
         self.endpoint = discover(url, token)
-        self._flows = Flows(self.endpoint, retry)
+        self._flows = Flows(Addresses(self.endpoint.urls), self.endpoint.url_from, retry)
         self._http = httpx2.AsyncClient(**connection_options(self.endpoint, timeout_s))
 
     async def __aenter__(self) -> Self:
@@ -209,10 +210,10 @@ class _Line:
 
     async def do(self, step: Step) -> Any:
         match step:
-            case Send(request):
-                return await self._send(**request_options(request))
-            case Open(request, silence_s):
-                return await self._stream(**stream_options(request, silence_s))
+            case Send(request, to):
+                return await self._send(**request_options(request, to))
+            case Open(request, to, silence_s):
+                return await self._stream(**stream_options(request, to, silence_s))
             case Read():
                 return await self._read()
             case Pause(seconds):

@@ -83,15 +83,15 @@ def _field(body: bytes, name: str) -> msgspec.Raw:
     return msgspec.json.decode(body, type=dict[str, msgspec.Raw])[name]
 
 
-def read_problem(reply: Reply, asked: Request) -> Exception:
-    """The exception for an error answer, with the server's own words where it gave them."""
+def read_problem(reply: Reply, asked: Request, tried: str = "") -> Exception:
+    """The exception for an error answer, with the server's own words where it gave them, and the addresses `tried`."""
     try:
         problem = msgspec.json.decode(reply.body, type=answers.Problem)
     except (msgspec.DecodeError, UnicodeError):
         problem = answers.Problem(detail=reply.body[:200].decode("utf-8", "replace").strip())
     # What is not there cannot say its name: the path does.
     words = asked.path if reply.status == 404 else problem.detail or problem.title or f"HTTP {reply.status}"
-    detail = f"{words} (at {problem.path})" if problem.path else words
+    detail = "".join((words, f" (at {problem.path})" if problem.path else "", f" ({tried})" if tried else ""))
     return api_error(reply.status, detail, code=problem.code, fix=problem.fix, retry_after_s=retry_after_s(reply))
 
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 import msgspec
 
 from ares.edge.client import answers, calls
+from ares.edge.client.addresses import Addresses, Tour, gone
 from ares.edge.client.calls import Call, Reply, Request, read_answer, read_problem, retry_after_s
 from ares.edge.client.errors import Unavailable, Unreachable, WaitTimeout
 from ares.edge.client.retry import DEFAULT_RETRY, RETRY_STATUSES, Retry, repeatable_failure, repeatable_status
-from ares.edge.client.settings import Endpoint
 from ares.edge.client.sse import ServerEvent, SseParser
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send
 from ares.model.event import LedgerEvent
@@ -31,20 +31,26 @@ _EVENT = msgspec.json.Decoder(LedgerEvent)
 class Flows:
     """The flows of one client."""
 
-    endpoint: Endpoint
+    addresses: Addresses
+    url_from: str
     retry: Retry = DEFAULT_RETRY
     uniform: Callable[[], float] = field(default=random)
 
-    def exchange(self, call: Call[T]) -> Flow[T]:
-        """Sends a request; repeats it while that is safe and may help."""
-        failures = 0
+    def exchange(self, call: Call[T], tour: Tour | None = None) -> Flow[T]:
+        """Sends a request; repeats it while that is safe and may help, first to every other replica."""
+        failures, tour = 0, tour or Tour(self.addresses)
         while True:
-            answer: Reply | Broken = yield Send(call.request)
+            answer: Reply | Broken = yield Send(call.request, tour.next())
+            if tour.note(answer) and _repeatable(call.request, answer):
+                continue
             failures += 1
             delay = self._worth_repeating(call.request, answer, failures)
-            if delay is None:
-                return read_answer(call, self.reply(answer))
-            yield Pause(delay)
+            if delay is not None:
+                yield Pause(delay)
+            elif isinstance(answer, Broken) or gone(answer):
+                raise self.failure(answer, call.request, tour)
+            else:
+                return read_answer(call, answer)
 
     def submit_many(self, jobs: Sequence[tuple[JobSpec, str]]) -> Flow[tuple[answers.Submitted | answers.Refusal, ...]]:
         """Submits in batches; answers come in the order of the jobs."""
@@ -69,13 +75,16 @@ class Flows:
         """Emits `StreamEvent`s for ever, resuming after the last one seen whenever the connection is lost."""
         patience = Patience(self)
         while True:
-            opened: Reply | Broken = yield Open(calls.event_stream(cursor, job_id), SILENCE_S)
+            opened: Reply | Broken = yield Open(calls.event_stream(cursor, job_id), patience.tour.next(), SILENCE_S)
             parser = SseParser()
             while isinstance(opened, Reply) and opened.status < 400:
                 chunk: bytes | Broken = yield Read()
+                if isinstance(chunk, Broken):
+                    opened = chunk
                 if isinstance(chunk, Broken) or not chunk:
                     break
                 patience.reset()
+                patience.tour.answered()
                 for item in parser.feed(chunk):
                     cursor = item.id or cursor
                     if event := _ledger_event(item):
@@ -91,7 +100,9 @@ class Flows:
             if not listening:
                 # Opened before the job is read: nothing can happen unseen in between.
                 silence_s = SILENCE_S if only_end else REFRESH_S
-                opened: Reply | Broken = yield Open(calls.event_stream("", job_id), min(silence_s, left))
+                stream = calls.event_stream("", job_id)
+                opened: Reply | Broken = yield Open(stream, patience.tour.next(), min(silence_s, left))
+                patience.tour.note(opened)
                 listening, parser = isinstance(opened, Reply) and opened.status < 400, SseParser()
             detail = yield from self.look(job_id, patience)
             if ended(detail) or (not only_end and detail != seen):
@@ -100,41 +111,45 @@ class Flows:
                 yield Close()
                 return
             seen = detail
+            if patience.looked_at != patience.tour.at:
+                # A replica that is behind may have shown the job as it was before this stream began.
+                listening = False
             # An array's own events do not tell when its last task ends.
             if listening and detail.array_counts is None:
-                listening = yield from _until_change(parser, job_id, only_end, bounded=deadline is not None)
+                lost = yield from _until_change(parser, job_id, only_end, bounded=deadline is not None)
+                listening = lost is None
+                if isinstance(lost, Broken) and lost.kind != "silent":
+                    patience.tour.failed(lost)
             else:
                 yield Pause(min(POLL_S, left))
 
     def look(self, job_id: str, patience: "Patience") -> Flow[answers.JobDetail]:
         """Reads a job in the course of following it: once it was met, the server may be away for a while."""
         while True:
+            tour = Tour(self.addresses)
             try:
-                detail: answers.JobDetail = yield from self.exchange(calls.job(job_id))
+                detail: answers.JobDetail = yield from self.exchange(calls.job(job_id), tour)
             except (Unreachable, Unavailable) as error:
                 if not patience.met:
                     raise
                 yield from patience.lose(error, calls.job(job_id).request)
             else:
                 patience.reset()
+                patience.looked_at = tour.at
                 return detail
 
-    def reply(self, answer: Reply | Broken) -> Reply:
+    def failure(self, answer: Reply | Broken, asked: Request, tour: Tour) -> Exception:
+        """The error that ends a tour: it names every address that was tried."""
         if isinstance(answer, Broken):
-            raise self.unreachable(answer)
-        return answer
-
-    def unreachable(self, broken: Broken) -> Unreachable:
-        return Unreachable(f"{self.endpoint.url} (from {self.endpoint.url_from}): {broken.detail}")
+            return Unreachable("; ".join(f"{url} (from {self.url_from}): {why}" for url, why in tour.said.items()))
+        tried = "; ".join(f"{url}: {why}" for url, why in tour.said.items()) if len(tour.said) > 1 else ""
+        return read_problem(answer, asked, tried)
 
     def _worth_repeating(self, request: Request, answer: Reply | Broken, failures: int) -> float | None:
         if failures >= self.retry.attempts:
             return None
-        if isinstance(answer, Broken):
-            again = repeatable_failure(answer.kind, request.repeatable)
-            return self.retry.delay_s(failures, self.uniform()) if again else None
-        asked_s = retry_after_s(answer)
-        if not repeatable_status(answer.status, request.repeatable) or (asked_s or 0.0) > self.retry.retry_after_max_s:
+        asked_s = retry_after_s(answer) if isinstance(answer, Reply) else None
+        if not _repeatable(request, answer) or (asked_s or 0.0) > self.retry.retry_after_max_s:
             return None
         return self.retry.delay_s(failures, self.uniform(), asked_s)
 
@@ -146,6 +161,8 @@ class Patience:
         self._flows = flows
         self._failures = 0
         self._since: float | None = None
+        self.tour = Tour(flows.addresses)
+        self.looked_at = ""
         self.met = False
 
     def reset(self) -> None:
@@ -155,6 +172,8 @@ class Patience:
         """Call it when a stream is lost: returns when it is time to try again, raises when that is hopeless."""
         if isinstance(why, Reply) and why.status >= 400 and why.status not in RETRY_STATUSES:
             raise read_problem(why, asked)
+        if not isinstance(why, Exception) and gone(why) and self.tour.failed(why):
+            return
         now: float = yield Now()
         self._since = now if self._since is None else self._since
         self._failures += 1
@@ -166,9 +185,9 @@ class Patience:
         yield Pause(retry.delay_s(self._failures, self._flows.uniform(), asked_s))
 
     def _error(self, why: Reply | Broken, asked: Request) -> Exception:
-        if isinstance(why, Broken):
-            return self._flows.unreachable(why)
-        return read_problem(why, asked) if why.status >= 400 else Unreachable("it keeps closing the stream at once")
+        if isinstance(why, Broken) or why.status >= 400:
+            return self._flows.failure(why, asked, self.tour)
+        return Unreachable(f"{self.tour.at} keeps closing the stream at once")
 
 
 def ended(detail: answers.JobDetail) -> bool:
@@ -176,18 +195,24 @@ def ended(detail: answers.JobDetail) -> bool:
     return detail.state.phase in TERMINAL
 
 
-def _until_change(parser: SseParser, job_id: str, only_end: bool, *, bounded: bool) -> Flow[bool]:
-    """Reads the open stream until the job changed (or ended). False: open it anew."""
+def _until_change(parser: SseParser, job_id: str, only_end: bool, *, bounded: bool) -> Flow[bytes | Broken | None]:
+    """Reads the open stream until the job changed (or ended). Anything but None: open it anew."""
     while True:
         chunk: bytes | Broken = yield Read()
         if isinstance(chunk, Broken) or not chunk:
-            return False
+            return chunk
         events = [event for item in parser.feed(chunk) if (event := _ledger_event(item))]
         if any(event.job == job_id and (not only_end or event.phase in TERMINAL) for event in events):
-            return True
+            return None
         if bounded:
             # Any sign of life restarts the transport's silence timer: reopen with what is left of the time.
-            return False
+            return chunk
+
+
+def _repeatable(request: Request, answer: Reply | Broken) -> bool:
+    if isinstance(answer, Broken):
+        return repeatable_failure(answer.kind, request.repeatable)
+    return repeatable_status(answer.status, request.repeatable)
 
 
 def _time_left(deadline: float | None, job_id: str, seen: answers.JobDetail | None) -> Flow[float]:

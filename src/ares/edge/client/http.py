@@ -19,29 +19,29 @@ _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 def connection_options(endpoint: Endpoint, timeout_s: float) -> dict[str, Any]:
     """Arguments of either httpx2 client. Redirects stay off: they would carry the token elsewhere."""
     return {
-        "base_url": endpoint.url,
         "headers": {"authorization": f"Bearer {endpoint.token}", "user-agent": f"ares/{__version__}"},
         "timeout": httpx2.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
         # Certificates take longer to load than most requests; plain HTTP has none, and redirects are off.
-        "verify": endpoint.url.startswith("https:"),
+        "verify": any(url.startswith("https:") for url in endpoint.urls),
         # A proxy from the environment never stands between a machine and itself.
         "trust_env": not endpoint.loopback,
+        "mounts": {f"all://{host}": None for host in endpoint.loopback_hosts},
     }
 
 
-def request_options(request: Request) -> dict[str, Any]:
+def request_options(request: Request, to: str) -> dict[str, Any]:
     return {
         "method": request.method,
-        "url": request.path,
+        "url": to + request.path,
         "params": request.params or None,
         "content": request.body,
         "headers": dict(request.headers),
     }
 
 
-def stream_options(request: Request, silence_s: float) -> dict[str, Any]:
+def stream_options(request: Request, to: str, silence_s: float) -> dict[str, Any]:
     """A stream arrives as it is written: no compression to wait for, and only silence ends it."""
-    options = request_options(request)
+    options = request_options(request, to)
     options["headers"] |= {"accept-encoding": "identity"}
     options["timeout"] = httpx2.Timeout(silence_s, connect=min(silence_s, 5.0))
     return options

@@ -48,17 +48,18 @@ def follow_logs(
     place, patience = _Place(attempt, tail=tail), Patience(flows)
     while True:
         request = calls.job_logs(job_id, place.params(rank, follow))
-        opened: Reply | Broken = yield Open(request, SILENCE_S)
-        complete = False
+        opened: Reply | Broken = yield Open(request, patience.tour.next(), SILENCE_S)
+        lost = opened
         if isinstance(opened, Reply) and opened.status < 400:
             patience.reset()
+            patience.tour.answered()
             place.learn(opened)
-            complete = yield from _copy(place)
-        if not complete:
+            lost = yield from _copy(place)
+        if lost is not None:
             # Silence may also mean that the attempt we wait for will never be.
             if follow and patience.met and (yield from _never_comes(flows, job_id, place, patience)):
                 return
-            yield from patience.lose(opened, request)
+            yield from patience.lose(lost, request)
         elif not follow or attempt is not None or not (yield from _next_attempt(flows, job_id, place, patience)):
             return
         else:
@@ -67,14 +68,14 @@ def follow_logs(
                 on_attempt(place.attempt or 1)
 
 
-def _copy(place: _Place) -> Flow[bool]:
-    """Emits the open answer's bytes. False: it broke off."""
+def _copy(place: _Place) -> Flow[Broken | None]:
+    """Emits the open answer's bytes. None: it is complete."""
     while True:
         chunk: bytes | Broken = yield Read()
         if isinstance(chunk, Broken):
-            return False
+            return chunk
         if not chunk:
-            return True
+            return None
         yield Emit(chunk)
         place.offset = (place.offset or 0) + len(chunk)
 

@@ -20,16 +20,33 @@ CLIENT_FILE = "client.json"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server and a credential, each with where it was found."""
+    """A server, by the addresses of its replicas, and a credential, each with where it was found."""
 
-    url: str
+    urls: tuple[str, ...]
     url_from: str
     token: str = field(repr=False)
     token_from: str
 
     @property
+    def url(self) -> str:
+        """The first address."""
+        return self.urls[0]
+
+    @property
+    def shown(self) -> str:
+        """The addresses as a person reads them."""
+        return ", ".join(self.urls)
+
+    @property
     def loopback(self) -> bool:
-        return (urlsplit(self.url).hostname or "") in LOOPBACK
+        """Whether all of it is on this machine."""
+        return all(_host(url) in LOOPBACK for url in self.urls)
+
+    @property
+    def loopback_hosts(self) -> frozenset[str]:
+        """The hosts that are this machine, as a URL has them."""
+        own = {_host(url) for url in self.urls} & LOOPBACK
+        return frozenset(f"[{host}]" if ":" in host else host for host in own)
 
 
 def home(env: Mapping[str, str] = os.environ) -> Path:
@@ -44,23 +61,35 @@ def discover(url: str | None = None, token: str | None = None, env: Mapping[str,
     found_url, url_from = _first((url, "argument"), (env.get("ARES_URL"), "ARES_URL"), (saved.get("url"), str(path)))
     if not found_url:
         raise NotConfigured(f"no URL is given, ARES_URL is not set and {path} does not exist")
-    clean = _check_url(found_url, url_from)
-    # The saved token belongs to the saved server: it is never shown to another one.
-    own = saved.get("token") if _check_url(saved.get("url", found_url), str(path)) == clean else None
+    urls = _addresses(found_url, url_from)
+    # The saved token belongs to the saved addresses: it is never shown to another one.
+    known = _addresses(saved["url"], str(path)) if saved.get("url") else ()
+    own = saved.get("token") if set(urls) <= set(known) else None
     found_token, token_from = _first(
         (token, "argument"), (env.get("ARES_TOKEN"), "ARES_TOKEN"), _token_file(env), (own, str(path))
     )
     if not found_token:
         raise NotConfigured(
-            f"no token for {clean} (from {url_from})", fix="set ARES_TOKEN or ARES_TOKEN_FILE to a token of that server"
+            f"no token for {', '.join(urls)} (from {url_from})",
+            fix="set ARES_TOKEN or ARES_TOKEN_FILE to a token of that server",
         )
     if not found_token.isascii() or not found_token.isprintable() or " " in found_token:
         raise NotConfigured(f"the token from {token_from} has characters no token has", fix="copy the token again")
-    return Endpoint(clean, url_from, found_token, token_from)
+    return Endpoint(urls, url_from, found_token, token_from)
 
 
 def _first(*candidates: tuple[str | None, str]) -> tuple[str, str]:
     return next(((value.strip(), origin) for value, origin in candidates if value and value.strip()), ("", ""))
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
+def _addresses(text: str, origin: str) -> tuple[str, ...]:
+    """One URL, or several separated by commas."""
+    parts = [part.strip() for part in text.split(",") if part.strip()] or [text]
+    return tuple(dict.fromkeys(_check_url(part, origin) for part in parts))
 
 
 def _check_url(url: str, origin: str) -> str:

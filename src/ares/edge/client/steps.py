@@ -24,9 +24,10 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request, read the whole answer."""
+    """Send a request to a server, read the whole answer."""
 
     request: Request
+    to: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Open:
     """Send a request and leave its answer open, in place of the one open before. An error answer is read whole."""
 
     request: Request
+    to: str
     silence_s: float
 
 

@@ -20,13 +20,13 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 def test_arguments_then_environment_then_file(env: dict[str, str], tmp_path: Path) -> None:
     file = str(tmp_path / "client.json")
-    assert discover(env=env) == Endpoint(FILE_URL, file, "file-token", file)
+    assert discover(env=env) == Endpoint((FILE_URL,), file, "file-token", file)
     env["ARES_TOKEN_FILE"] = str(tmp_path / "token")
     assert discover(env=env).token == "tokenfile-token"
     env["ARES_TOKEN"] = " env-token\n"
     env["ARES_URL"] = "https://ares.example:443/"
-    assert discover(env=env) == Endpoint("https://ares.example:443", "ARES_URL", "env-token", "ARES_TOKEN")
-    assert discover("http://h:1", "t", env=env) == Endpoint("http://h:1", "argument", "t", "argument")
+    assert discover(env=env) == Endpoint(("https://ares.example:443",), "ARES_URL", "env-token", "ARES_TOKEN")
+    assert discover("http://h:1", "t", env=env) == Endpoint(("http://h:1",), "argument", "t", "argument")
 
 
 def test_the_saved_token_is_not_shown_to_another_server(env: dict[str, str]) -> None:
@@ -81,3 +81,27 @@ def test_a_missing_token_file_is_explained(env: dict[str, str], tmp_path: Path) 
 )
 def test_loopback(url: str, loopback: bool) -> None:
     assert discover(url, "t", env={"ARES_HOME": "/nonexistent"}).loopback is loopback
+
+
+def test_several_addresses(env: dict[str, str]) -> None:
+    found = discover(" http://a:1/, https://b:2 ,http://a:1,", "t", env=env)
+    assert (found.urls, found.shown) == (("http://a:1", "https://b:2"), "http://a:1, https://b:2")
+    with pytest.raises(NotConfigured, match=r"'b:2' from ARES_URL is not an http"):
+        discover(env={**env, "ARES_URL": "http://a:1,b:2"})
+
+
+def test_the_saved_token_is_shown_to_saved_addresses_only(tmp_path: Path, env: dict[str, str]) -> None:
+    file = tmp_path / "client.json"
+    file.write_text(json.dumps({"url": "http://a:1,http://b:2", "token": "file-token"}))
+    assert discover(env=env).urls == ("http://a:1", "http://b:2")
+    assert discover("http://b:2", env=env).token == "file-token"
+    with pytest.raises(NotConfigured, match="no token for http://b:2, http://c:3"):
+        discover("http://b:2,http://c:3", env=env)
+    file.write_text(json.dumps({"token": "file-token"}))
+    with pytest.raises(NotConfigured, match="no token for http://c:3"):
+        discover("http://c:3", env=env)
+
+
+def test_loopback_among_several_addresses() -> None:
+    mixed = discover("http://[::1]:1,http://localhost:2,https://far:3", "t", env={"ARES_HOME": "/nonexistent"})
+    assert (mixed.loopback, mixed.loopback_hosts) == (False, {"[::1]", "localhost"})
