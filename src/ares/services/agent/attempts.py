@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, Exited, Fenced, Progress, Start, Started, Stop
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence
@@ -99,7 +100,7 @@ class Attempts:
             self._fence_unstarted(key, "a newer command for this job came first")
             return False
         if self.leaving:
-            self._fence_unstarted(key, "the agent is shutting down")
+            self._refuse(start, "the agent is shutting down")
             return False
         return True
 
@@ -122,7 +123,9 @@ class Attempts:
                 self._stop(attempt, 0.0, "no longer granted to this node")
 
     def stop_all(self, grace_s: float, reason: str) -> None:
-        self._held.clear()
+        held, self._held = self._held, {}
+        for start in held.values():
+            self._refuse(start, reason)
         for attempt in self._live.values():
             self._stop(attempt, min(grace_s, attempt.start.spec.grace_s), reason)
 
@@ -190,7 +193,8 @@ class Attempts:
         outcome = answer.result()
         if isinstance(outcome, CannotStart):
             if outcome.expired:
-                attempt.fenced = attempt.fenced or _EXPIRED
+                # The slot's own word that it did not start it is proof, whatever was ordered meanwhile.
+                attempt.fenced = "" if _starts_once(attempt.start.spec) else attempt.fenced or _EXPIRED
             self._end(attempt, not_started(outcome.message))
             return
         attempt.running = outcome
@@ -283,6 +287,16 @@ class Attempts:
         number = self._mailbox.outbox.number()
         self._mailbox.report(Fenced(number=number, ref=key[0], rank=key[1], reason=reason))
 
+    def _refuse(self, start: Start, reason: str) -> None:
+        """A start that was certainly never acted on, and now never will be."""
+        key = ref, rank = (start.ref, start.placement.rank)
+        if not _starts_once(start.spec):
+            self._fence_unstarted(key, reason)
+            return
+        self._over.put(key, None)
+        number, at = self._mailbox.outbox.number(), self._clock.wall()
+        self._mailbox.report(Exited(number=number, ref=ref, rank=rank, exit=not_started(reason), at=at))
+
     # ---- answers to reports
 
     def settled(self, reports: Iterable[Report]) -> None:
@@ -337,3 +351,8 @@ class Attempts:
         if note is not None:
             ref, rank = attempt.key
             self._mailbox.progress(Progress(ref=ref, rank=rank, fraction=note.fraction, message=note.message))
+
+
+def _starts_once(spec: JobSpec) -> bool:
+    """Whether only proof that nothing ran lets it be placed again; others have the larger budget of a lost node."""
+    return spec.effects == "unsafe" or spec.restart == "never"
