@@ -33,7 +33,7 @@ def alive(pid: int) -> bool:
 async def test_a_job_runs_to_its_report_and_leaves_nothing(running: Running, plane: ScriptedPlane) -> None:
     script = 'echo hello; printf \'{"loss": 0.5}\' > "$ARES_RESULT_FILE"'
     plane.say(plane.start("j1", "sh", "-c", script))
-    started = await plane.first(Started, "j1")
+    await plane.first(Started, "j1")
     exited = await plane.first(Exited, "j1")
     assert exited.exit.code == 0
     assert exited.exit.failure is None
