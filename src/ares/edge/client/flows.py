@@ -94,14 +94,14 @@ class Flows:
     def watch(self, job_id: str, timeout_s: float | None, *, only_end: bool) -> Flow[None]:
         """Emits the job's detail at each change (or only the last), until it has ended."""
         deadline = None if timeout_s is None else (yield Now()) + timeout_s
-        patience, parser, seen, listening = Patience(self), SseParser(), None, False
+        patience, parser, seen, listening, quiet_s = Patience(self), SseParser(), None, False, 0.0
         while True:
             left = yield from _time_left(deadline, job_id, seen)
             if not listening:
                 # Opened before the job is read: nothing can happen unseen in between.
-                silence_s = SILENCE_S if only_end else REFRESH_S
+                quiet_s = min(SILENCE_S if only_end else REFRESH_S, left)
                 stream = calls.event_stream("", job_id)
-                opened: Reply | Broken = yield Open(stream, patience.tour.next(), min(silence_s, left))
+                opened: Reply | Broken = yield Open(stream, patience.tour.next(), quiet_s)
                 patience.tour.note(opened)
                 listening, parser = isinstance(opened, Reply) and opened.status < 400, SseParser()
             detail = yield from self.look(job_id, patience)
@@ -118,7 +118,8 @@ class Flows:
             if listening and detail.array_counts is None:
                 lost = yield from _until_change(parser, job_id, only_end, bounded=deadline is not None)
                 listening = lost is None
-                if isinstance(lost, Broken) and lost.kind != "silent":
+                # A short silence is our own wish, to look again; a long one is a replica that hangs.
+                if isinstance(lost, Broken) and (lost.kind != "silent" or quiet_s >= SILENCE_S):
                     patience.tour.failed(lost)
             else:
                 yield Pause(min(POLL_S, left))
