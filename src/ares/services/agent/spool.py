@@ -19,18 +19,32 @@ class Tail:
         self._sent = 0
         self._acked = 0
         self._final = False
+        self._failed = False
 
     def poll(self) -> bool:
         """Looks at the file. True when there is something to send."""
-        if self._fd < 0 and not self._open():
-            return False
+        if not self._failed:
+            if self._fd < 0 and not self._open():
+                return False
+            try:
+                self._look()
+            except OSError as error:
+                self._fail(self._size, error)
+        return self._sent < self._end
+
+    def _look(self) -> None:
         size = os.fstat(self._fd).st_size
+        self._size = max(self._size, min(size, self._cap))
         if size > self._cap:
             # Writers append, so they go on at the cap and the disk does not fill.
             os.ftruncate(self._fd, self._cap)
             self._marker = f"\n[ares: output beyond {self._cap} bytes was dropped]\n".encode()
-        self._size = max(self._size, min(size, self._cap))
-        return self._sent < self._end
+
+    def _fail(self, size: int, error: OSError) -> None:
+        """A disk that fails costs the rest of the output, never the report of the attempt's end."""
+        self._failed = True
+        self._size = size
+        self._marker = f"\n[ares: output beyond {size} bytes is lost: {error.strerror}]\n".encode()
 
     def _open(self) -> bool:
         try:
@@ -57,7 +71,11 @@ class Tail:
         if room <= 0 or offset >= self._end:
             return None
         if offset < self._size:
-            data = os.pread(self._fd, min(room, self._size - offset), offset)
+            try:
+                data = os.pread(self._fd, min(room, self._size - offset), offset)
+            except OSError as error:
+                self._fail(offset, error)
+                return self.chunk()
             if not data:
                 # The job cut its own log short; what it took away cannot be sent.
                 self._size = offset

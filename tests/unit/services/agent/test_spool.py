@@ -1,5 +1,7 @@
 """Tailing an attempt's output."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,23 @@ def test_a_job_that_cuts_or_replaces_its_log_harms_nobody(log: Path, tmp_path: P
     log.symlink_to(tmp_path / "secret")
     other = Tail(str(log), CAP)
     assert not other.poll()
+
+
+@pytest.mark.parametrize(("call", "kept"), [("ftruncate", 100), ("pread", 0)])
+def test_a_failing_disk_ends_the_output_with_a_note_and_nothing_else(
+    log: Path, monkeypatch: pytest.MonkeyPatch, call: str, kept: int
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    log.write_bytes(b"x" * 200)
+    tail = Tail(str(log), 100)
+    monkeypatch.setattr(os, call, broken)
+    assert tail.poll()
+    note = f"\n[ares: output beyond {kept} bytes is lost: Input/output error]\n".encode()
+    assert drain(tail) == b"x" * kept + note
+    tail.finish()
+    assert tail.drained
+    tail.acked(kept + len(note))
+    assert tail.settled
+    tail.close()
