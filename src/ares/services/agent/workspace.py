@@ -4,6 +4,7 @@ Making and removing directories costs more than starting a process, so one that 
 is renamed for the next instead.
 """
 
+import contextlib
 import os
 import shutil
 import stat
@@ -50,7 +51,7 @@ class Workspace:
     def clear(self) -> None:
         """Whatever an earlier process left belongs to an older incarnation."""
         self._spare.clear()
-        shutil.rmtree(self.root, ignore_errors=True)
+        _remove(self.root)
         self.root.mkdir(parents=True, mode=0o700, exist_ok=True)
 
     def folder(self, ref: AttemptRef, rank: int) -> Folder:
@@ -81,7 +82,27 @@ class Workspace:
     @staticmethod
     def remove(folder: Folder) -> None:
         """May take long: not for the event loop."""
-        shutil.rmtree(folder.path, ignore_errors=True)
+        _remove(folder.path)
+
+
+def _remove(root: str | Path) -> None:
+    """All of it, directories that a job closed to everyone included."""
+    shutil.rmtree(root, ignore_errors=True)
+    # Permissions do not hold root up.
+    if os.geteuid() and os.path.lexists(root):
+        _unlock(root)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _unlock(root: str | Path) -> None:
+    with contextlib.suppress(OSError):
+        os.chmod(root, 0o700)
+    for path, names, _ in os.walk(root):
+        # Each is opened before the walk goes into it; a link leads to what is not ours.
+        for inner in (os.path.join(path, name) for name in names):
+            with contextlib.suppress(OSError):
+                if not os.path.islink(inner):
+                    os.chmod(inner, 0o700)
 
 
 def _names(path: str, limit: int) -> set[str]:

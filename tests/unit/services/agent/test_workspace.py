@@ -1,7 +1,8 @@
 """Directories are handed on only when nothing of the earlier attempt is in them."""
 
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,38 @@ def test_anything_unusual_is_removed_instead(workspace: Workspace, what: str) ->
     workspace.remove(folder)
     assert not os.path.exists(folder.path)
     assert os.path.exists("/etc/passwd")
+
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[Path]:
+    """A directory of somebody whom permissions hold up, and being that one."""
+    with tempfile.TemporaryDirectory() as folder:
+        if os.geteuid():
+            yield Path(folder)
+            return
+        os.chown(folder, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield Path(folder)
+        finally:
+            os.seteuid(0)
+
+
+def test_directories_that_a_job_closed_are_removed_and_links_are_not_followed(unprivileged: Path) -> None:
+    workspace = Workspace(unprivileged / "state")
+    workspace.clear()
+    folder = made(workspace, "a")
+    inner = Path(folder.work) / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "file").touch()
+    elsewhere = unprivileged / "elsewhere"
+    elsewhere.mkdir(mode=0o500)
+    os.symlink(elsewhere, inner.parent / "link")
+    for path in (inner, inner.parent, Path(folder.work)):
+        path.chmod(0)
+    workspace.remove(folder)
+    assert not os.path.lexists(folder.path)
+    assert elsewhere.stat().st_mode & 0o777 == 0o500
