@@ -135,7 +135,11 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule()
     def retry_due(self) -> None:
-        self._do(RetryDue())
+        self._do(RetryDue(seq=self.state.seq))
+
+    @rule(behind=st.integers(1, 5))
+    def retry_due_of_an_earlier_backoff(self, behind: int) -> None:
+        assert isinstance(self._do(RetryDue(seq=self.state.seq - behind)), Refused)
 
     @rule()
     def retry_now(self) -> None:

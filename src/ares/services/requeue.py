@@ -55,7 +55,7 @@ class Requeue:
             await self._sleep()
             ready = self._take_due()
             try:
-                await self._transitions.apply([Change(s.id, s.tenant, (RetryDue(),)) for s in ready])
+                await self._transitions.apply([Change(s.id, s.tenant, (RetryDue(seq=s.seq),)) for s in ready])
             except StoreError as error:
                 log.warning("requeue.delayed", count=len(ready), error=str(error))
                 await self._clock.sleep(_STORE_PAUSE_S)

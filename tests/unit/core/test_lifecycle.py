@@ -54,7 +54,7 @@ INPUTS: list[Input] = [
     Exit(fence=FENCE, exit=ExitInfo(code=0)),
     LeaseLost(fence=FENCE, reason="silent"),
     Cancel(by="ann"),
-    RetryDue(),
+    RetryDue(seq=7),
     RetryNow(by="ann"),
     Release(fence=FENCE),
 ]
@@ -174,3 +174,10 @@ def test_a_program_that_exits_at_once_is_restarted_ever_later_and_one_that_ran_i
     assert _restarted(1.0, 5).quick_restarts == 6
     steady = _restarted(60.0, 20)
     assert (steady.phase, steady.retry_delay_s, steady.quick_restarts) == ("RETRYING", 0.5, 1)
+
+
+def test_the_end_of_an_earlier_backoff_does_not_cut_a_later_one_short() -> None:
+    waiting = _state("RETRYING", retry_delay_s=60.0)
+    refused = _refused(waiting, RetryDue(seq=waiting.seq - 4))
+    assert (refused.code, "entry 3" in refused.message) == ("not-allowed", True)
+    assert _step(waiting, RetryDue(seq=waiting.seq)).state.phase == "PENDING"

@@ -70,7 +70,7 @@ class Player:
             "start": inputs.Start(fence=fence, at=float(options.get("at", "0"))),
             "lease-lost": inputs.LeaseLost(fence=fence, reason=" ".join(rest)),
             "cancel": inputs.Cancel(by="bob", reason=" ".join(rest)),
-            "retry-due": inputs.RetryDue(),
+            "retry-due": inputs.RetryDue(seq=self.job.state.seq),
             "retry-now": inputs.RetryNow(by="bob", reason=" ".join(rest)),
             "release": inputs.Release(fence=fence),
         }

@@ -119,7 +119,11 @@ def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
 
 
 def retry_due(job: Job, what: RetryDue, context: Context) -> Stepped | Refused:
-    return _requeue(job.state, context, Entry("requeued", "the backoff is over", "controller"))
+    state = job.state
+    if what.seq != state.seq:
+        message = f"job {state.id}: the backoff of entry {what.seq} is over, the job is in that of entry {state.seq}"
+        return Refused(code="not-allowed", message=message)
+    return _requeue(state, context, Entry("requeued", "the backoff is over", "controller"))
 
 
 def retry_now(job: Job, what: RetryNow, context: Context) -> Stepped | Refused:

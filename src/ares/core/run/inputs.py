@@ -52,7 +52,9 @@ class Cancel(Record, frozen=True, tag="cancel"):
 
 
 class RetryDue(Record, frozen=True, tag="retry-due"):
-    """The backoff is over."""
+    """The backoff is over that began with the job's `seq`."""
+
+    seq: int
 
 
 class RetryNow(Record, frozen=True, tag="retry-now"):
