@@ -49,7 +49,7 @@ class Planner:
             self.cluster.dequeue(state.id)
             self.cluster.release(state.id)
         if delta.states or delta.nodes or delta.leases or delta.relisted:
-            self.news += 1
+            self.news += 1 + len(delta.states)
             self.changed.set()
 
     def _put_node(self, name: str) -> None:

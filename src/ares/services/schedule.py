@@ -23,6 +23,7 @@ log = structlog.get_logger()
 _IDLE_LOOK_S = 1.0
 _LINGER_STEP_S = 0.003
 _LINGER_MAX_S = 0.03
+_LINGER_ENOUGH = 32
 _STORE_PAUSE_S = 0.2
 
 
@@ -76,8 +77,8 @@ class Schedule:
     async def _linger(self) -> None:
         """Under load a round waits for company, as long as changes keep coming; after a pause it never does."""
         until = self._clock.monotonic() + self._linger_s
-        seen = -1
-        while seen != self._planner.news and self._clock.monotonic() < until:
+        first, seen = self._planner.news, -1
+        while seen != self._planner.news < first + _LINGER_ENOUGH and self._clock.monotonic() < until:
             seen = self._planner.news
             await self._clock.sleep(_LINGER_STEP_S)
 

@@ -30,7 +30,7 @@ _END_TIMEOUT_S: Final = 10.0
 # another, so it then grows slowly; otherwise as fast as this allows.
 _OPENING_MAX: Final = 4
 _CYCLING_S: Final = 0.02
-_SLOW_GROWTH_S: Final = 0.1
+_SLOW_GROWTH_S: Final = 1.0
 _READY_MAX: Final = 8
 # Starting more at once than there are CPUs makes each start dearer: short ones then share few warm slots.
 _LAUNCHING_MAX: Final = 2 * len(os.sched_getaffinity(0))

@@ -36,6 +36,8 @@ _PATIENCE_MAX_S = 30.0
 # Under load a frame waits for company: as long as news come within a step, up to the limit.
 _LINGER_STEP_S = 0.003
 _LINGER_MAX_S = 0.020
+# With this much news it pays no more to wait: the control plane could be at work on it meanwhile.
+_LINGER_ENOUGH = 32
 # That an attempt began is told this late at most; its end, if sooner, takes the news along.
 _START_TOLD_S = 0.025
 _WELCOME_TIMEOUT_S = 10.0
@@ -156,8 +158,8 @@ class Conversation:
     async def _linger(self) -> None:
         """Many ends in one frame cost little more than one. A frame after a pause never waits."""
         until = self._clock.monotonic() + _LINGER_MAX_S
-        seen = -1
-        while seen != self._mailbox.news and self._clock.monotonic() < until:
+        first, seen = self._mailbox.news, -1
+        while seen != self._mailbox.news < first + _LINGER_ENOUGH and self._clock.monotonic() < until:
             seen = self._mailbox.news
             await self._clock.sleep(_LINGER_STEP_S)
 
