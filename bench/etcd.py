@@ -61,7 +61,7 @@ async def _submissions(scale: Scale, folder: Path) -> list[Row]:
 async def _noops(scale: Scale, folder: Path) -> list[Row]:
     before = machine.spawning(scale.spawns)
     with etcd(folder) as url, platform(folder, url) as ares:
-        run = await noops.ares_rate(ares, scale.jobs, scale.slots, scale.batch, scale.timeout_s)
+        run = await noops.ares_rate(ares, scale.jobs, scale.granted, scale.batch, scale.timeout_s)
     spawn = (before.per_s + machine.spawning(scale.spawns).per_s) / 2
     against = f"spawning `true`: {rate(spawn)}"
     return [Row("d", "no-op jobs, etcd", rate(run.per_s), run.per_s, against, run.per_s / spawn, note=run.cpu)]

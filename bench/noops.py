@@ -105,11 +105,11 @@ def peer_rows(scale: Scale, before: machine.Spawning, ares: tuple[float, float] 
 
 async def rows(scale: Scale, folder: Path, *, peers: bool) -> list[Row]:
     before = machine.spawning(scale.spawns)
-    what = f"no-op jobs, Ares, {scale.slots} slots"
+    what = f"no-op jobs, Ares, {scale.granted} granted at once"
     measured: tuple[float, float] | None = None
     try:
         with platform(folder) as running:
-            ares = await ares_rate(running, scale.jobs, scale.slots, scale.batch, scale.timeout_s)
+            ares = await ares_rate(running, scale.jobs, scale.granted, scale.batch, scale.timeout_s)
         after = machine.spawning(scale.spawns)
         spawn = (before.per_s + after.per_s) / 2
         share = ares.per_s / spawn

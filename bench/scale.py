@@ -21,6 +21,8 @@ class Scale:
     batch: int = 1000
     # No-op jobs that may run at once.
     slots: int = 64
+    # Jobs Ares grants to its agent at once: the agent runs few of them at a time, and is never without.
+    granted: int = 128
     timeout_s: float = 300.0
 
 

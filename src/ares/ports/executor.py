@@ -45,6 +45,8 @@ class CannotStart(msgspec.Struct, frozen=True, gc=False):
     message: str
     # Its deadline had passed already.
     expired: bool = False
+    # The command was handed over and no word came back: it may have run, however briefly.
+    uncertain: bool = False
 
 
 class Running(Protocol):

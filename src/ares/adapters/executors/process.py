@@ -105,7 +105,7 @@ class Slot:
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock.fileno())
             self._sock.close()
-        self._answered(CannotStart("the executor is shutting down"))
+        self._answered(CannotStart("the executor is shutting down", uncertain=True))
         self._ended(LOST)
 
     def _answered(self, outcome: "Process | CannotStart") -> None:
@@ -175,7 +175,7 @@ class Slot:
         """The slot is gone: killed, or its warden is."""
         self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
-        self._answered(CannotStart("the process's slot ended before the process started"))
+        self._answered(CannotStart("the slot ended and did not say whether the process had started", uncertain=True))
         self._ended(LOST)
         self._pool.slot_gone(self, data[1:].decode(errors="replace"))
 

@@ -195,6 +195,8 @@ class Attempts:
             if outcome.expired:
                 # The slot's own word that it did not start it is proof, whatever was ordered meanwhile.
                 attempt.fenced = "" if _starts_once(attempt.start.spec) else attempt.fenced or _EXPIRED
+            if outcome.uncertain:
+                attempt.fenced = attempt.fenced or outcome.message
             self._end(attempt, not_started(outcome.message))
             return
         attempt.running = outcome

@@ -26,10 +26,11 @@ class Late:
     """An executor whose slots find that the right to run is over."""
 
     starts = 0
+    answer = CannotStart("too late", expired=True)
 
     async def start(self, _: object) -> CannotStart:
         self.starts += 1
-        return CannotStart("too late", expired=True)
+        return self.answer
 
 
 class Node:
@@ -94,4 +95,21 @@ async def test_what_never_ran_is_said_to_have_never_run(
         node.attempts.begin(start)
         await settle()
         assert (node.executor.starts, node.attempts._held) == (before, {})
+    await asyncio.gather(*node.attempts._removals)
+
+
+async def test_what_may_have_run_is_never_said_to_have_not(tmp_path: Path) -> None:
+    node = Node(tmp_path, right=True)
+    node.executor.answer = CannotStart("the slot ended and did not say", uncertain=True)
+    node.attempts.begin(
+        Start(
+            ref=AttemptRef(job="j", tenant="t", fence=Fence(counter=1)),
+            attempt=1,
+            spec=JobSpec(command=("true",), effects="unsafe"),
+            placement=Placement(node="n1", incarnation=1, cpu_milli=1, memory_mib=1),
+        )
+    )
+    await settle()
+    (report,) = node.reports
+    assert type(report) is Fenced
     await asyncio.gather(*node.attempts._removals)
