@@ -32,8 +32,8 @@ _OPENING_MAX: Final = 4
 _CYCLING_S: Final = 0.02
 _SLOW_GROWTH_S: Final = 1.0
 _READY_MAX: Final = 8
-# Starting more at once than there are CPUs makes each start dearer: short ones then share few warm slots.
-_LAUNCHING_MAX: Final = 2 * len(os.sched_getaffinity(0))
+# Starting far more at once than there are CPUs makes each start dearer: short ones then share few warm slots.
+_LAUNCHING_MAX: Final = 4 * len(os.sched_getaffinity(0))
 # Commands that no slot has answered for this long are stuck, on a dead file server perhaps: others go on.
 _STUCK_S: Final = 0.5
 _WARDEN_AGAIN_S: Final = 0.5
