@@ -1,5 +1,6 @@
 """`ares up` and `ares down`: the whole platform on one machine."""
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -117,10 +118,12 @@ def _next_steps(home: Path) -> str:
     from ares.edge.client.settings import home as default_home
 
     elsewhere = "" if home == default_home() else f"  export ARES_HOME={home}\n"
+    # Not everybody has the virtual environment on the path: say what can be typed here.
+    command = sys.argv[0] if "/" in sys.argv[0] and shutil.which("ares") is None else "ares"
     return (
         f"\nTry next:\n{elsewhere}"
-        "  ares submit --gpus 1 --name hello --follow -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n"
-        "  ares jobs\n"
-        "  ares nodes\n"
-        "  ares down"
+        f"  {command} submit --gpus 1 --name hello --follow -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n"
+        f"  {command} jobs\n"
+        f"  {command} nodes\n"
+        f"  {command} down"
     )
