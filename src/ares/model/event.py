@@ -8,6 +8,7 @@ from ares.model.state import Phase
 EventKind = Literal[
     "submitted", "bound", "started", "succeeded", "failed", "retrying", "requeued",
     "lease-lost", "cancelled", "released", "retry-requested", "unknown", "restarted", "preempted",
+    "preempting", "rank-started", "rank-exited", "resized",
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ares.model.base import LabelKey, LabelValue, Name, Record
+from ares.model.base import LabelKey, LabelValue, Name, Record, Slug
 
 Priority = Literal["CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT"]
 PRIORITIES: tuple[Priority, ...] = ("CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT")
@@ -13,6 +13,13 @@ Restart = Literal["never", "on-failure", "always"]
 FailureClass = Literal["exit", "signal", "oom", "time-limit", "node-lost", "staging"]
 FAILURE_CLASSES: tuple[FailureClass, ...] = ("exit", "signal", "oom", "time-limit", "node-lost", "staging")
 WarnSignal = Literal["SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGHUP"]
+# How firmly a job holds what it asked for: with limits, with a right to more when idle, or only what is left over.
+Qos = Literal["guaranteed", "burstable", "best-effort"]
+NumaPolicy = Literal["none", "preferred", "required"]
+# From the tightest to the widest: GPUs joined by NVLink, one machine, one rack, one zone, one region.
+TopologyLevel = Literal["nvlink", "node", "rack", "zone", "region"]
+TOPOLOGY_LEVELS: tuple[TopologyLevel, ...] = ("nvlink", "node", "rack", "zone", "region")
+TermOp = Literal["in", "not-in", "exists", "absent", "gt", "lt"]
 
 Arg = Annotated[str, Meta(max_length=131_072, pattern=r"^[^\x00]*$(?!\n)")]
 EnvKey = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)")]
@@ -21,6 +28,10 @@ EnvValue = Annotated[str, Meta(max_length=65_536, pattern=r"^[^\x00]*$(?!\n)")]
 ARGV_BYTES_MAX = 128 * 1024
 ENV_BYTES_MAX = 64 * 1024
 ARRAY_TASKS_MAX = 100_000
+RANKS_MAX = 4096
+
+# Any kind of device a node declares: "tpu-v4", "fpga", "mig-1g.10gb".
+DeviceKind = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$(?!\n)")]
 
 
 class Resources(Record, frozen=True):
@@ -30,6 +41,12 @@ class Resources(Record, frozen=True):
     memory_mib: Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)] = 256
     gpus: Annotated[int, Meta(ge=0, le=1024)] = 0
     gpu_model: Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9 ._-]+$(?!\n)")] | None = None
+    # The share of each GPU: below 1000 the GPU is shared with other jobs.
+    gpu_milli: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    # The least memory each GPU must have.
+    gpu_memory_mib: Annotated[int, Meta(ge=0, le=16 * 1024 * 1024)] = 0
+    # Other accelerators by kind, and MIG slices as "mig-<profile>".
+    devices: dict[DeviceKind, Annotated[int, Meta(ge=1, le=1024)]] = {}
 
 
 class RetryPolicy(Record, frozen=True):
@@ -50,6 +67,70 @@ class Warn(Record, frozen=True):
 
     signal: WarnSignal = "SIGUSR1"
     before_s: Annotated[float, Meta(ge=0.0, le=86_400.0)] = 60.0
+
+
+class Gang(Record, frozen=True):
+    """One attempt of several ranks, started together or not at all. The job's resources are those of one rank."""
+
+    ranks: Annotated[int, Meta(ge=1, le=RANKS_MAX)]
+    # Fewer are enough: the gang starts with what fits and grows up to `ranks` while it runs.
+    min_ranks: Annotated[int, Meta(ge=1, le=RANKS_MAX)] | None = None
+    # At most this many ranks on one node; 1 spreads them.
+    per_node: Annotated[int, Meta(ge=1, le=RANKS_MAX)] | None = None
+    # How long after its grant every rank must have started.
+    assembly_s: Annotated[float, Meta(ge=1.0, le=86_400.0)] = 300.0
+    # Sent to every rank that stays when the gang grew or shrank; the new world is in ARES_WORLD_FILE.
+    resize_signal: WarnSignal | None = None
+
+
+class TopologyWish(Record, frozen=True):
+    """How close together a job's GPUs and ranks must be, or should be."""
+
+    level: TopologyLevel
+    required: bool = False
+
+
+class NodeTerm(Record, frozen=True):
+    """A condition on a node's labels: without it no node, or with `weight` a better one."""
+
+    key: LabelKey
+    op: TermOp = "in"
+    values: Annotated[tuple[LabelValue, ...], Meta(max_length=64)] = ()
+    required: bool = True
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+
+
+class JobTerm(Record, frozen=True):
+    """Near to, or away from, the tenant's own jobs that carry all these labels."""
+
+    labels: dict[LabelKey, LabelValue]
+    level: Literal["node", "rack", "zone", "region"] = "node"
+    away: bool = False
+    required: bool = True
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+
+
+class Toleration(Record, frozen=True):
+    """Taints the job puts up with: of one key, and of one value unless it is left out."""
+
+    key: LabelKey
+    value: LabelValue | None = None
+
+
+class Dataset(Record, frozen=True):
+    """Data the job reads: being near it counts by its size."""
+
+    name: Name
+    size_mib: Annotated[int, Meta(ge=1, le=1 << 40)] = 1
+
+
+class Preemption(Record, frozen=True):
+    """What happens to the job when a more important one needs its place."""
+
+    allowed: bool = True
+    # Sent first, with `wait_s` to save a checkpoint; then the usual SIGTERM, grace and SIGKILL.
+    checkpoint_signal: WarnSignal | None = None
+    wait_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
 
 
 class JobSpec(Record, frozen=True):
@@ -78,3 +159,22 @@ class JobSpec(Record, frozen=True):
     selector: dict[LabelKey, LabelValue] = {}
     # "0-999", "1,5,7-20", "0-100:10": one task per index, at most ARRAY_TASKS_MAX.
     array: Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[0-9,:-]+$(?!\n)")] | None = None
+    # Used instead of `resources` when those cannot be had, in this order.
+    alternatives: Annotated[tuple[Resources, ...], Meta(max_length=8)] = ()
+    gang: Gang | None = None
+    topology: TopologyWish | None = None
+    numa: NumaPolicy = "none"
+    qos: Qos = "guaranteed"
+    # Cluster-wide resources, for the job as a whole.
+    licences: dict[Name, Annotated[int, Meta(ge=1, le=1_000_000)]] = {}
+    # The part of the tenant that shares are counted for; below it, every user has a share.
+    team: Slug | None = None
+    affinity: Annotated[tuple[NodeTerm, ...], Meta(max_length=32)] = ()
+    job_affinity: Annotated[tuple[JobTerm, ...], Meta(max_length=16)] = ()
+    tolerations: Annotated[tuple[Toleration, ...], Meta(max_length=32)] = ()
+    # Regions the job may run in; none named means anywhere.
+    residency: Annotated[tuple[LabelValue, ...], Meta(max_length=64)] = ()
+    inputs: Annotated[tuple[Dataset, ...], Meta(max_length=64)] = ()
+    # Wall-clock seconds since the epoch by which it should have ended.
+    deadline_at: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None
+    preemption: Preemption = Preemption()

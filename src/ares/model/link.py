@@ -6,7 +6,7 @@ starts a (job, fence) once.
 """
 
 from ares.model.base import Record
-from ares.model.job import JobSpec
+from ares.model.job import JobSpec, WarnSignal
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence, Placement
 
@@ -119,6 +119,22 @@ class Renewed(Record, frozen=True, tag="renewed"):
     stop: tuple[AttemptRef, ...] = ()
 
 
+class Peer(Record, frozen=True):
+    """One rank of a gang and where its node is reached."""
+
+    rank: int
+    node: str
+    address: str
+
+
+class WorldInfo(Record, frozen=True):
+    """Who takes part in an attempt now. A rank's number in the program is its place among `peers`."""
+
+    generation: int = 0
+    peers: tuple[Peer, ...] = ()
+    master_port: int = 0
+
+
 class Start(Record, frozen=True, tag="start"):
     """Run this attempt's rank. Repeated until the agent has reported on it."""
 
@@ -126,18 +142,29 @@ class Start(Record, frozen=True, tag="start"):
     attempt: int
     placement: Placement
     spec: JobSpec
-    world_size: int = 1
+    world: WorldInfo = WorldInfo()
     array: str | None = None
     index: int | None = None
     trace: str = ""
 
 
 class Stop(Record, frozen=True, tag="stop"):
-    """End the attempt: SIGTERM, `grace_s`, SIGKILL; then report `Fenced`."""
+    """End the attempt: the checkpoint signal and `wait_s` if there is one, SIGTERM, `grace_s`, SIGKILL; then
+    report `Fenced`. `ranks` names those to end, all of them when it is empty."""
 
     ref: AttemptRef
     grace_s: float
     reason: str
+    ranks: tuple[int, ...] = ()
+    checkpoint_signal: WarnSignal | None = None
+    wait_s: float = 0.0
+
+
+class Resize(Record, frozen=True, tag="resize"):
+    """The gang has grown or shrunk: tell every rank of it that runs here."""
+
+    ref: AttemptRef
+    world: WorldInfo
 
 
 class Ack(Record, frozen=True, tag="ack"):
@@ -154,7 +181,7 @@ class LogAck(Record, frozen=True, tag="log-ack"):
     offset: int
 
 
-ServerMessage = Welcome | Renewed | Start | Stop | Ack | LogAck
+ServerMessage = Welcome | Renewed | Start | Stop | Resize | Ack | LogAck
 
 
 class ServerFrame(Record, frozen=True):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ares.model.base import Record
+from ares.model.base import LabelKey, LabelValue, Record
 
 Containment = Literal["pid-namespace", "cgroup-v2", "cgroup-v1", "none"]
 LinkKind = Literal["nvlink", "nvswitch", "xgmi", "pcie", "none"]
@@ -17,6 +17,8 @@ class Gpu(Record, frozen=True):
     memory_mib: int
     numa_node: int = 0
     vendor: Literal["nvidia", "amd", "mock"] = "nvidia"
+    # Cut into MIG slices, which are devices of their own: not to be had whole.
+    mig: bool = False
 
 
 class NumaNode(Record, frozen=True):
@@ -25,6 +27,14 @@ class NumaNode(Record, frozen=True):
     index: int
     cpus: tuple[int, ...]
     memory_mib: int
+
+
+class Taint(Record, frozen=True):
+    """Keeps jobs away that do not tolerate it: altogether, or where there is a better place."""
+
+    key: LabelKey
+    value: LabelValue = ""
+    effect: Literal["no-schedule", "prefer-not"] = "no-schedule"
 
 
 class NodeInfo(Record, frozen=True):
@@ -42,6 +52,20 @@ class NodeInfo(Record, frozen=True):
     agent_version: str = ""
     hostname: str = ""
     kernel: str = ""
+    # Where other nodes reach this one, for gangs.
+    address: str = "127.0.0.1"
+    rack: str = ""
+    zone: str = ""
+    region: str = ""
+    # Bandwidth of its network, 0 when not known.
+    network_gbps: float = 0.0
+    taints: tuple[Taint, ...] = ()
+    # Data that is at hand here, by name.
+    datasets: tuple[str, ...] = ()
+    # Ids of devices that are not whole GPUs, by kind: {"tpu-v4": ("tpu0", "tpu1"), "mig-1g.10gb": ("MIG-…",)}.
+    devices: dict[str, tuple[str, ...]] = {}
+    # One row per GPU, one word per GPU in it, as `nvidia-smi topo -m` has them: "X", "NV4", "PIX", "SYS", "XGMI".
+    gpu_links: tuple[tuple[str, ...], ...] = ()
 
 
 class NodeRecord(Record, frozen=True):
@@ -53,6 +77,10 @@ class NodeRecord(Record, frozen=True):
     cordoned: bool = False
     # Of the agent process that has this incarnation, see `link.Hello`.
     boot: int = 0
+    # Set by operators, in addition to what the agent declares.
+    taints: tuple[Taint, ...] = ()
+    # Cordoned, and what runs on it is to be moved away: who asked, empty when nobody did.
+    drained_by: str = ""
 
 
 class NodeLease(Record, frozen=True):

@@ -34,6 +34,12 @@ class Placement(Record, frozen=True):
     memory_mib: int
     gpus: tuple[int, ...] = ()
     rank: int = 0
+    # The share of each of its GPUs.
+    gpu_milli: int = 1000
+    # Ids of other devices, by kind.
+    devices: dict[str, tuple[str, ...]] = {}
+    # The NUMA node its CPUs and memory come from, when it is aligned to one.
+    numa: int | None = None
 
 
 class ExitInfo(Record, frozen=True):
@@ -62,6 +68,23 @@ class JobState(Record, frozen=True):
     placements: tuple[Placement, ...] = ()
     # Revoked, but the processes are not confirmed dead: the placements are still in use.
     lingering: bool = False
+    # Of an attempt with several ranks: which have started, and of which every process is gone.
+    started_ranks: tuple[int, ...] = ()
+    ended_ranks: tuple[int, ...] = ()
+    # Grows whenever a running gang gains or loses ranks.
+    generation: int = 0
+    # Where the ranks of a gang meet, on the node of its first placement.
+    master_port: int = 0
+    # Which of its alternatives the attempt was given: 0 is what it asked for first.
+    alternative: int = 0
+    # A pending job that others make room for: where, and whose eviction it waits for.
+    hold: tuple[Placement, ...] = ()
+    evicting: tuple[str, ...] = ()
+    preemptions: int = 0
+    preempted_at: float | None = None
+    # Of earlier attempts, in all: what the job has used of its tenant's share.
+    gpu_s: float = 0.0
+    cpu_s: float = 0.0
     reason: str = ""
     exit: ExitInfo | None = None
     retries: dict[FailureClass, int] = {}

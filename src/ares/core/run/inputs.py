@@ -17,9 +17,13 @@ class Context(Record, frozen=True):
 
 
 class Bind(Record, frozen=True, tag="bind"):
-    """The scheduler grants a new attempt."""
+    """The scheduler grants a new attempt: one placement for each rank, in the order of ranks."""
 
     placements: tuple[Placement, ...]
+    alternative: int = 0
+    master_port: int = 0
+    # The decision it comes from, for `ares replay`.
+    decision: str = ""
 
 
 class Start(Record, frozen=True, tag="start"):
@@ -40,10 +44,45 @@ class Exit(Record, frozen=True, tag="exit"):
 
 
 class LeaseLost(Record, frozen=True, tag="lease-lost"):
-    """The attempt's node fell silent, restarted, or fenced itself."""
+    """A node of the attempt fell silent, restarted, or fenced itself: its `ranks` are gone, all when empty."""
 
     fence: Fence
     reason: str
+    ranks: tuple[int, ...] = ()
+
+
+class AssemblyOver(Record, frozen=True, tag="assembly-over"):
+    """The gang's ranks did not all start within its limit."""
+
+    fence: Fence
+    reason: str
+
+
+class Preempt(Record, frozen=True, tag="preempt"):
+    """Takes the attempt away for somebody else. `record` is what both sides are told."""
+
+    fence: Fence
+    by: str
+    reason: str
+    record: dict[str, Any] = {}
+
+
+class Nominate(Record, frozen=True, tag="nominate"):
+    """Room is being made for a pending job: it is held for it until it gets it or no longer needs it."""
+
+    hold: tuple[Placement, ...]
+    evicting: tuple[str, ...]
+    reason: str
+    record: dict[str, Any] = {}
+
+
+class Resize(Record, frozen=True, tag="resize"):
+    """A running elastic gang goes on with these placements: those that stay, and new ones."""
+
+    fence: Fence
+    placements: tuple[Placement, ...]
+    reason: str
+    by: str = "scheduler"
 
 
 class Cancel(Record, frozen=True, tag="cancel"):
@@ -65,12 +104,15 @@ class RetryNow(Record, frozen=True, tag="retry-now"):
 
 
 class Release(Record, frozen=True, tag="release"):
-    """The agent confirms that a revoked attempt's processes are gone."""
+    """A revoked attempt's processes are gone: those of `ranks`, or all when it is empty."""
 
     fence: Fence
+    ranks: tuple[int, ...] = ()
 
 
-Input = Bind | Start | Exit | LeaseLost | Cancel | RetryDue | RetryNow | Release
+Input = (
+    Bind | Start | Exit | LeaseLost | AssemblyOver | Preempt | Nominate | Resize | Cancel | RetryDue | RetryNow | Release
+)
 
 RefusalCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted"]
 

@@ -1,0 +1,115 @@
+"""What scheduling goes by: the order of jobs, filters, weights, shares, pools and limits. Changed at run time."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from ares.model.base import Name, Note, Record
+
+Ratio = Annotated[float, Meta(ge=1.0, le=100.0)]
+Price = Annotated[float, Meta(ge=0.0, le=1e6)]
+Seconds = Annotated[float, Meta(ge=0.0, le=31_536_000.0)]
+# "tenant", "tenant/team" or "tenant/team/user".
+SharePath = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
+ShareResource = Literal["cpu", "memory", "gpu"]
+
+
+class Weight(Record, frozen=True):
+    """One named part of a sum: a scorer of nodes, or a factor of a job's rank."""
+
+    name: str
+    weight: Annotated[float, Meta(ge=0.0, le=1e6)]
+
+
+class Share(Record, frozen=True):
+    """What one tenant, team or user is entitled to. Units: thousandths of CPUs and GPUs, MiB of memory."""
+
+    weight: Annotated[float, Meta(ge=0.001, le=1e6)] = 1.0
+    # Its own: more is borrowed while nobody else needs it, and taken back when somebody does. None: by weight.
+    soft: dict[ShareResource, Annotated[int, Meta(ge=0)]] = {}
+    # Never more than this.
+    hard: dict[ShareResource, Annotated[int, Meta(ge=0)]] = {}
+
+
+class Pool(Record, frozen=True):
+    """Nodes under one name: how far they are over-committed, and what they cost."""
+
+    # Jobs that are not `guaranteed` see this much more than there is.
+    overcommit_cpu: Ratio = 1.0
+    overcommit_memory: Ratio = 1.0
+    # In any one currency.
+    gpu_hour: Price = 0.0
+    cpu_hour: Price = 0.0
+    # Cheaper because it may be taken away.
+    spot: bool = False
+    gpu_watts: Annotated[float, Meta(ge=0.0, le=10_000.0)] = 0.0
+
+
+class PreemptionPolicy(Record, frozen=True):
+    # A job yields only to one this many priority levels above it.
+    gap: Annotated[int, Meta(ge=1, le=5)] = 2
+    # At most this many times the GPUs (without GPUs: the CPUs) asked for may be evicted.
+    disruption_max: Annotated[float, Meta(ge=1.0, le=1000.0)] = 2.0
+    # What has run for less is left alone, and so is what was preempted this recently.
+    min_runtime_s: Seconds = 60.0
+    cooldown_s: Seconds = 300.0
+    # How often one job can be preempted in its life.
+    cap: Annotated[int, Meta(ge=0, le=1000)] = 3
+
+
+class OrderPolicy(Record, frozen=True):
+    """A job's rank is the sum of the primary factors; between equal ranks the sum of the secondary ones decides."""
+
+    primary: tuple[Weight, ...] = (
+        Weight(name="priority", weight=1000.0),
+        Weight(name="age", weight=1000.0),
+        Weight(name="deadline", weight=800.0),
+        Weight(name="drf", weight=900.0),
+    )
+    secondary: tuple[Weight, ...] = (Weight(name="fair-share", weight=1.0),)
+    # Waiting this long is worth one priority level.
+    ageing_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] = 21_600.0
+    # After this long, use counts half.
+    half_life_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] = 604_800.0
+    # A deadline begins to count when this much slack is left.
+    horizon_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] = 86_400.0
+
+
+class Profile(Record, frozen=True):
+    """Names are those of built-in filters, scorers, order factors and actions, or of installed plugins."""
+
+    # Of the filters that refuse, the last one that some node reached gives the reason: lasting ones come first.
+    filters: tuple[str, ...] = (
+        "selector", "affinity", "residency", "taints", "gpu-model", "devices-declared",
+        "health", "job-affinity", "gpus", "devices", "cpu", "memory", "numa",
+    )  # fmt: skip
+    scorers: tuple[Weight, ...] = (
+        Weight(name="fit", weight=30.0),
+        Weight(name="affinity", weight=20.0),
+        Weight(name="balance", weight=20.0),
+        Weight(name="locality", weight=20.0),
+        Weight(name="cost", weight=10.0),
+        Weight(name="fragmentation", weight=100.0),
+        Weight(name="bandwidth", weight=5.0),
+        Weight(name="energy", weight=0.0),
+    )
+    # Least disruptive first.
+    actions: tuple[str, ...] = ("allocate", "shrink", "reclaim", "preempt", "grow")
+    order: OrderPolicy = OrderPolicy()
+    preemption: PreemptionPolicy = PreemptionPolicy()
+    shares: dict[SharePath, Share] = {}
+    pools: dict[Name, Pool] = {}
+    # Cluster-wide resources: how many there are.
+    licences: dict[Name, Annotated[int, Meta(ge=0, le=1_000_000)]] = {}
+    # Keeps one cycle short, so that the loop around it stays responsive.
+    max_placements_per_cycle: Annotated[int, Meta(ge=1, le=100_000)] = 512
+
+
+class ProfileRecord(Record, frozen=True):
+    """One version of the profile. The highest version is in force; reverting writes an old one anew."""
+
+    version: int
+    profile: Profile
+    by: str = ""
+    at: float = 0.0
+    note: Note = ""
