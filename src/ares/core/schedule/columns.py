@@ -1,160 +1,276 @@
-"""Nodes as columns: one integer array per quantity, kept up to date node by node."""
+"""Nodes as columns: one array per quantity, kept up to date row by row."""
 
 import re
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ares.core.queue.waiting import Shape
-from ares.model.node import NodeInfo
+from ares.core.topology.subset import MachineShape, machine_shape
+from ares.model.node import Gpu, NodeInfo, NodeRecord
+from ares.model.profile import Pool
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-# A column over all nodes, or one node's plain number: the same arithmetic serves both.
-Column = Any
+Key = TypeVar("Key")
 
-_CAPACITY = 16
-
-
-class Nodes(NamedTuple):
-    """What filters and scorers see, as one class of jobs sees it: GPUs are those of the model it asks for."""
-
-    cpu_milli: Column
-    cpu_milli_free: Column
-    memory_mib: Column
-    memory_mib_free: Column
-    gpus: Column
-    gpus_free: Column
-    healthy: Column
-    selected: Column
+WHOLE = 1000
+# A node lasts on this many devices and NUMA nodes without wider arrays.
+_ROWS, _GPUS, _NUMA = 16, 8, 2
+# Made-on-demand columns of one kind; beyond it all are forgotten and made again when asked for.
+_ON_DEMAND_MAX = 512
 
 
-@dataclass(slots=True)
-class GpuColumn:
-    """GPUs that answer to one asked-for model (None: any). Bit i of a mask is the GPU with index i."""
+class OnDemand(Generic[Key]):
+    """Columns that only some jobs ask about, made when first asked for."""
 
-    model: str | None
-    masks: list[int]
-    total: Ints
-    free: Ints
+    def __init__(self, table: "Columns", read: Callable[[NodeRecord, Key], Any], nothing: Any, dtype: Any) -> None:
+        self._table = table
+        self._read = read
+        self._nothing = nothing
+        self._dtype = dtype
+        self._columns: dict[Key, npt.NDArray[Any]] = {}
 
-    def copy(self) -> "GpuColumn":
-        return GpuColumn(self.model, self.masks.copy(), self.total.copy(), self.free.copy())
+    def of(self, key: Key) -> npt.NDArray[Any]:
+        column = self._columns.get(key)
+        if column is None:
+            if len(self._columns) >= _ON_DEMAND_MAX:
+                self._columns.clear()
+            read, nothing = self._read, self._nothing
+            values = [nothing if record is None else read(record, key) for record in self._table.records]
+            column = self._columns[key] = np.array(values, self._dtype)
+        return column
 
-    def draft(self) -> "GpuColumn":
-        return GpuColumn(self.model, self.masks, self.total, self.free.copy())
+    def put(self, row: int, record: NodeRecord | None) -> None:
+        for key, column in self._columns.items():
+            column[row] = self._nothing if record is None else self._read(record, key)
+
+    def clear(self) -> None:
+        self._columns.clear()
 
 
-@dataclass(slots=True)
+class Codes:
+    """Small numbers for texts: equal texts, equal numbers. 0 stands for none."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+
+    def of(self, text: str | None) -> int:
+        return 0 if text is None else self._of.setdefault(text, len(self._of) + 1)
+
+    def known(self, text: str) -> int:
+        """-1 for a text that nothing carries."""
+        return self._of.get(text, -1)
+
+
 class Columns:
-    """Every quantity of every node slot. A slot that is not used has nothing free and is not healthy."""
+    """Every quantity of every row. A row that is not used does not exist and has nothing."""
 
-    cpu_milli: Ints
-    cpu_milli_free: Ints
-    memory_mib: Ints
-    memory_mib_free: Ints
-    exists: Bools
-    healthy: Bools
-    gpu_free_masks: list[int]
-    gpus: dict[str | None, GpuColumn]
-    selected: dict[tuple[tuple[str, str], ...], Bools]
+    # Of one number per row, with the number of a row that is not used. Never 0 where scorers divide.
+    PLAIN: dict[str, int] = {
+        "cpu": 1, "cpu_free": 0, "memory": 1, "memory_free": 0, "cpu_extra": 0, "memory_extra": 0,
+        "rack": 0, "zone": 0, "region": 0, "machine": 0, "gpu_count": 0,
+    }  # fmt: skip
+    REAL = ("network_gbps", "gpu_hour", "cpu_hour", "gpu_watts")
+    BY_GPU: dict[str, int] = {"gpu_left": -1, "gpu_numa": -1}
+    BY_NUMA = ("numa_cpu", "numa_memory", "numa_cpu_free", "numa_memory_free")
+
+    def __init__(self) -> None:
+        self.records: list[NodeRecord | None] = [None] * _ROWS
+        self.exists: Bools = np.zeros(_ROWS, np.bool_)
+        self.healthy: Bools = np.zeros(_ROWS, np.bool_)
+        self.cpu = self.memory = np.ones(_ROWS, np.int64)
+        self.cpu_free = self.memory_free = self.cpu_extra = self.memory_extra = np.zeros(_ROWS, np.int64)
+        self.rack = self.zone = self.region = self.machine = self.gpu_count = np.zeros(_ROWS, np.int64)
+        for name, nothing in self.PLAIN.items():
+            setattr(self, name, np.full(_ROWS, nothing, np.int64))
+        self.network_gbps = self.gpu_hour = self.cpu_hour = self.gpu_watts = np.zeros(_ROWS)
+        for name in self.REAL:
+            setattr(self, name, np.zeros(_ROWS))
+        self.gpu_left: Ints = np.full((_ROWS, _GPUS), -1, np.int64)
+        self.gpu_numa: Ints = np.full((_ROWS, _GPUS), -1, np.int64)
+        self.numa_cpu: Ints = np.zeros((_ROWS, _NUMA), np.int64)
+        self.numa_memory: Ints = np.zeros((_ROWS, _NUMA), np.int64)
+        self.numa_cpu_free: Ints = np.zeros((_ROWS, _NUMA), np.int64)
+        self.numa_memory_free: Ints = np.zeros((_ROWS, _NUMA), np.int64)
+        self.values = Codes()
+        self.domains = Codes()
+        self.machines: list[MachineShape] = [machine_shape(NodeInfo(name="", cpu_milli=1, memory_mib=1))]
+        self._machine_of: dict[MachineShape, int] = {self.machines[0]: 0}
+        self.labels = OnDemand[str](self, lambda r, key: self.values.of(r.info.labels.get(key)), 0, np.int64)
+        self.numbers = OnDemand[str](self, lambda r, key: _number(r.info.labels.get(key)), np.nan, np.float64)
+        self.datasets = OnDemand[str](self, lambda r, name: name in r.info.datasets, False, np.bool_)
+        self.devices = OnDemand[str](self, lambda r, kind: len(r.info.devices.get(kind, ())), 0, np.int64)
+        self.refusing = OnDemand[tuple[tuple[str, str | None], ...]](
+            self, lambda r, tolerated: _tainted(r, tolerated, "no-schedule"), False, np.bool_
+        )
+        self.reluctant = OnDemand[tuple[tuple[str, str | None], ...]](
+            self, lambda r, tolerated: _tainted(r, tolerated, "prefer-not"), False, np.bool_
+        )
+        # What is left of devices, by kind: which of the node's ids are taken, and how many are left.
+        self.devices_taken: dict[str, list[int]] = {}
+        self.devices_free: dict[str, Ints] = {}
+        self._answers: dict[tuple[str | None, int], Bools] = {}
 
     @property
-    def capacity(self) -> int:
-        return len(self.exists)
+    def rows(self) -> int:
+        return len(self.records)
 
-    def copy(self) -> "Columns":
-        return Columns(
-            self.cpu_milli.copy(), self.cpu_milli_free.copy(), self.memory_mib.copy(), self.memory_mib_free.copy(),
-            self.exists.copy(), self.healthy.copy(), self.gpu_free_masks.copy(),
-            {model: column.copy() for model, column in self.gpus.items()},
-            {selector: mask.copy() for selector, mask in self.selected.items()},
-        )  # fmt: skip
+    @property
+    def gpus_wide(self) -> int:
+        return self.gpu_left.shape[1]
 
-    def draft(self) -> "Columns":
-        """A copy of what placing a job changes; the rest is shared."""
-        return Columns(
-            self.cpu_milli, self.cpu_milli_free.copy(), self.memory_mib, self.memory_mib_free.copy(),
-            self.exists, self.healthy, self.gpu_free_masks.copy(),
-            {model: column.draft() for model, column in self.gpus.items()}, self.selected,
-        )  # fmt: skip
+    # ---- nodes
 
-    def seen_by(self, shape: Shape) -> Nodes:
-        """Whole columns, as jobs of this shape see them."""
-        gpus = self.gpus[shape.gpu_model]
-        return Nodes(
-            self.cpu_milli, self.cpu_milli_free, self.memory_mib, self.memory_mib_free,
-            gpus.total, gpus.free, self.healthy, self.selected[shape.selector],
-        )  # fmt: skip
+    def put(self, row: int, record: NodeRecord, pool: Pool) -> None:
+        """What a node is. What is free of it is set apart, by `set_free`."""
+        info = record.info
+        self._widen(max([-1, *(gpu.index for gpu in info.gpus)]) + 1, len(info.numa))
+        self.records[row] = record
+        self.exists[row] = True
+        self.cpu[row], self.memory[row] = max(1, info.cpu_milli), max(1, info.memory_mib)
+        self.cpu_extra[row] = int(info.cpu_milli * (pool.overcommit_cpu - 1.0))
+        self.memory_extra[row] = int(info.memory_mib * (pool.overcommit_memory - 1.0))
+        self.network_gbps[row] = info.network_gbps
+        self.gpu_hour[row], self.cpu_hour[row], self.gpu_watts[row] = pool.gpu_hour, pool.cpu_hour, pool.gpu_watts
+        # A rack belongs to its zone and a zone to its region: equal names elsewhere are others.
+        self.region[row] = self.domains.of(info.region or None)
+        self.zone[row] = self.domains.of(f"{info.region}\n{info.zone}" if info.zone else None)
+        self.rack[row] = self.domains.of(f"{info.region}\n{info.zone}\n{info.rack}" if info.rack else None)
+        self.gpu_count[row] = sum(not gpu.mig for gpu in info.gpus)
+        self.gpu_left[row] = self.gpu_numa[row] = -1
+        for gpu in info.gpus:
+            self.gpu_numa[row, gpu.index] = _numa_place(info, gpu)
+        self.numa_cpu[row] = self.numa_memory[row] = 0
+        for place, numa in enumerate(info.numa):
+            self.numa_cpu[row, place], self.numa_memory[row, place] = 1000 * len(numa.cpus), numa.memory_mib
+        self.machine[row] = self._machine(info)
+        self._put_on_demand(row, record)
 
-    def one(self, shape: Shape, slot: int) -> Nodes:
-        """One node in plain numbers, many times faster than arrays of length one."""
-        gpus = self.gpus[shape.gpu_model]
-        return Nodes(
-            self.cpu_milli.item(slot), self.cpu_milli_free.item(slot),
-            self.memory_mib.item(slot), self.memory_mib_free.item(slot),
-            gpus.total.item(slot), gpus.free.item(slot),
-            self.healthy.item(slot), self.selected[shape.selector].item(slot),
-        )  # fmt: skip
+    def drop(self, row: int) -> None:
+        self.records[row] = None
+        self.exists[row] = self.healthy[row] = False
+        for name, nothing in self.PLAIN.items():
+            getattr(self, name)[row] = nothing
+        for name in self.REAL:
+            getattr(self, name)[row] = 0.0
+        for name, nothing in self.BY_GPU.items():
+            getattr(self, name)[row] = nothing
+        for name in self.BY_NUMA:
+            getattr(self, name)[row] = 0
+        self._put_on_demand(row, None)
 
-    def emptied(self, shape: Shape) -> Nodes:
-        """The same nodes if all were ready and nothing ran: what could ever fit."""
-        gpus = self.gpus[shape.gpu_model]
-        return Nodes(
-            self.cpu_milli, self.cpu_milli, self.memory_mib, self.memory_mib,
-            gpus.total, gpus.total, self.exists, self.selected[shape.selector],
-        )  # fmt: skip
+    def _put_on_demand(self, row: int, record: NodeRecord | None) -> None:
+        for columns in (self.labels, self.numbers, self.datasets, self.devices, self.refusing, self.reluctant):
+            columns.put(row, record)
+        for (model, memory), column in self._answers.items():
+            column[row] = _answering(record, model, memory, self.gpus_wide)
 
-    def set_gpu_free_mask(self, slot: int, mask: int) -> None:
-        self.gpu_free_masks[slot] = mask
-        for column in self.gpus.values():
-            column.free[slot] = (mask & column.masks[slot]).bit_count()
+    def _machine(self, info: NodeInfo) -> int:
+        shape = machine_shape(info)
+        found = self._machine_of.setdefault(shape, len(self.machines))
+        if found == len(self.machines):
+            self.machines.append(shape)
+        return found
+
+    # ---- what jobs ask about
+
+    def answers(self, model: str | None, memory_mib: int) -> Bools:
+        """Which GPUs answer to a wish for a model and a memory size: rows by GPU index."""
+        key = (model, memory_mib)
+        column = self._answers.get(key)
+        if column is None:
+            if len(self._answers) >= _ON_DEMAND_MAX:
+                self._answers.clear()
+            found = [_answering(record, model, memory_mib, self.gpus_wide) for record in self.records]
+            column = self._answers[key] = np.array(found, np.bool_)
+        return column
+
+    def free_devices(self, kind: str) -> Ints:
+        free = self.devices_free.get(kind)
+        if free is None:
+            taken = self.devices_taken.setdefault(kind, [0] * self.rows)
+            free = self.devices_free[kind] = self.devices.of(kind) - np.array([t.bit_count() for t in taken], np.int64)
+        return free
+
+    def set_devices_taken(self, row: int, kind: str, taken: int) -> None:
+        free = self.free_devices(kind)
+        self.devices_taken[kind][row] = taken
+        free[row] = self.devices.of(kind)[row] - taken.bit_count()
+
+    # ---- room for more
+
+    def grow(self) -> None:
+        """Twice the rows, with the same content."""
+        more = self.rows
+        self.records += [None] * more
+        for name in ("exists", "healthy", *self.REAL):
+            _lengthen(self, name, more, 0)
+        for name, nothing in self.PLAIN.items():
+            _lengthen(self, name, more, nothing)
+        for name, nothing in self.BY_GPU.items():
+            _lengthen(self, name, more, nothing)
+        for name in self.BY_NUMA:
+            _lengthen(self, name, more, 0)
+        for taken in self.devices_taken.values():
+            taken += [0] * more
+        for columns in (self.labels, self.numbers, self.datasets, self.devices, self.refusing, self.reluctant):
+            columns.clear()
+        self.devices_free.clear()
+        self._answers.clear()
+
+    def _widen(self, gpus: int, numa: int) -> None:
+        if gpus > self.gpus_wide:
+            for name, nothing in self.BY_GPU.items():
+                old = getattr(self, name)
+                wider = np.full((self.rows, max(gpus, 2 * old.shape[1])), nothing, np.int64)
+                wider[:, : old.shape[1]] = old
+                setattr(self, name, wider)
+            self._answers.clear()
+        if numa > self.numa_cpu.shape[1]:
+            for name in self.BY_NUMA:
+                old = getattr(self, name)
+                wider = np.zeros((self.rows, numa), np.int64)
+                wider[:, : old.shape[1]] = old
+                setattr(self, name, wider)
 
 
-def empty_columns() -> Columns:
-    def zeros() -> Ints:
-        return np.zeros(_CAPACITY, np.int64)
-
-    return Columns(
-        zeros() + 1, zeros(), zeros() + 1, zeros(), zeros() > 0, zeros() > 0, [0] * _CAPACITY,
-        {None: GpuColumn(None, [0] * _CAPACITY, zeros(), zeros())}, {},
-    )  # fmt: skip
+def _lengthen(columns: Columns, name: str, more: int, nothing: int) -> None:
+    old = getattr(columns, name)
+    setattr(columns, name, np.concatenate([old, np.full((more, *old.shape[1:]), nothing, old.dtype)]))
 
 
-def grown(old: Columns) -> Columns:
-    """Twice the slots, with the same content."""
-    more = old.capacity
-
-    def longer(column: Any) -> Any:
-        return np.concatenate([column, np.zeros(more, column.dtype)])
-
-    def ones(column: Ints) -> Ints:
-        return np.concatenate([column, np.ones(more, np.int64)])
-
-    return Columns(
-        ones(old.cpu_milli), longer(old.cpu_milli_free), ones(old.memory_mib), longer(old.memory_mib_free),
-        longer(old.exists), longer(old.healthy), old.gpu_free_masks + [0] * more,
-        {
-            model: GpuColumn(model, column.masks + [0] * more, longer(column.total), longer(column.free))
-            for model, column in old.gpus.items()
-        },
-        {selector: longer(mask) for selector, mask in old.selected.items()},
-    )  # fmt: skip
+def _number(text: str | None) -> float:
+    try:
+        return np.nan if text is None else float(text)
+    except ValueError:
+        return np.nan
 
 
-def gpu_mask(info: NodeInfo, model: str | None) -> int:
-    """The node's GPUs that answer to a model: every word of what is asked for is a word of the GPU's name."""
-    wanted = _words(model or "")
-    return sum({1 << gpu.index for gpu in info.gpus if wanted <= _words(gpu.model)})
+def _tainted(record: NodeRecord, tolerated: tuple[tuple[str, str | None], ...], effect: str) -> bool:
+    return any(
+        taint.effect == effect and not any(key == taint.key and value in (None, taint.value) for key, value in tolerated)
+        for taint in (*record.info.taints, *record.taints)
+    )
 
 
-def _words(name: str) -> frozenset[str]:
+def _numa_place(info: NodeInfo, gpu: Gpu) -> int:
+    """Where the GPU's NUMA node stands among the node's; NUMA ids may have gaps."""
+    return next((place for place, numa in enumerate(info.numa) if numa.index == gpu.numa_node), -1)
+
+
+def _answering(record: NodeRecord | None, model: str | None, memory_mib: int, wide: int) -> list[bool]:
+    answers = [False] * wide
+    wanted = words(model or "")
+    for gpu in () if record is None else record.info.gpus:
+        answers[gpu.index] = not gpu.mig and gpu.memory_mib >= memory_mib and wanted <= words(gpu.model)
+    return answers
+
+
+@lru_cache(4096)
+def words(name: str) -> frozenset[str]:
     # By whole words, so that "A10" does not get an A100.
     return frozenset(re.findall(r"[a-z0-9]+", name.casefold()))
-
-
-def matches(info: NodeInfo, selector: tuple[tuple[str, str], ...]) -> bool:
-    return all(info.labels.get(key) == value for key, value in selector)

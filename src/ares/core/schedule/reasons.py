@@ -5,9 +5,13 @@ from typing import Literal
 from ares.model.base import Record
 
 ReasonCode = Literal[
-    "NO_NODES", "NO_READY_NODES", "SELECTOR_MISMATCH",
-    "INFEASIBLE_CPU", "INFEASIBLE_MEMORY", "INFEASIBLE_GPU", "INFEASIBLE_GPU_MODEL",
-    "INSUFFICIENT_CPU", "INSUFFICIENT_MEMORY", "INSUFFICIENT_GPU",
+    "NO_NODES", "NO_READY_NODES", "SELECTOR_MISMATCH", "AFFINITY_UNMET", "JOB_AFFINITY_UNMET", "RESIDENCY_UNMET",
+    "TAINTED", "HARD_LIMIT", "REFUSED_BY_PLUGIN",
+    "INFEASIBLE_CPU", "INFEASIBLE_MEMORY", "INFEASIBLE_GPU", "INFEASIBLE_GPU_MODEL", "INFEASIBLE_DEVICE",
+    "INFEASIBLE_LICENCE", "INFEASIBLE_NUMA", "INFEASIBLE_TOPOLOGY", "INFEASIBLE_GANG", "INFEASIBLE_LIMIT",
+    "INSUFFICIENT_CPU", "INSUFFICIENT_MEMORY", "INSUFFICIENT_GPU", "INSUFFICIENT_DEVICE", "INSUFFICIENT_LICENCE",
+    "INSUFFICIENT_NUMA", "INSUFFICIENT_TOPOLOGY", "INSUFFICIENT_GANG",
+    "WAITING_FOR_EVICTION", "NEXT_CYCLE",
 ]  # fmt: skip
 # "yours": change the job. "wait": it will fit when others end. "operator": the cluster needs attention.
 Remedy = Literal["yours", "wait", "operator"]
@@ -16,13 +20,32 @@ REMEDIES: dict[ReasonCode, Remedy] = {
     "NO_NODES": "operator",
     "NO_READY_NODES": "operator",
     "SELECTOR_MISMATCH": "yours",
+    "AFFINITY_UNMET": "yours",
+    "JOB_AFFINITY_UNMET": "wait",
+    "RESIDENCY_UNMET": "yours",
+    "TAINTED": "yours",
+    "HARD_LIMIT": "wait",
+    "REFUSED_BY_PLUGIN": "operator",
     "INFEASIBLE_CPU": "yours",
     "INFEASIBLE_MEMORY": "yours",
     "INFEASIBLE_GPU": "yours",
     "INFEASIBLE_GPU_MODEL": "yours",
+    "INFEASIBLE_DEVICE": "yours",
+    "INFEASIBLE_LICENCE": "yours",
+    "INFEASIBLE_NUMA": "yours",
+    "INFEASIBLE_TOPOLOGY": "yours",
+    "INFEASIBLE_GANG": "yours",
+    "INFEASIBLE_LIMIT": "yours",
     "INSUFFICIENT_CPU": "wait",
     "INSUFFICIENT_MEMORY": "wait",
     "INSUFFICIENT_GPU": "wait",
+    "INSUFFICIENT_DEVICE": "wait",
+    "INSUFFICIENT_LICENCE": "wait",
+    "INSUFFICIENT_NUMA": "wait",
+    "INSUFFICIENT_TOPOLOGY": "wait",
+    "INSUFFICIENT_GANG": "wait",
+    "WAITING_FOR_EVICTION": "wait",
+    "NEXT_CYCLE": "wait",
 }
 
 

@@ -1,39 +1,46 @@
 """What a filter is: which nodes pass, and what to say when none does."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ares.core.queue.waiting import Shape
-from ares.core.schedule.columns import Bools, Column, Ints, Nodes
+from ares.core.schedule.columns import Bools, Ints
 from ares.core.schedule.reasons import Reason
-from ares.core.schedule.snapshot import Identity
+from ares.core.schedule.rows import Rows
+
+# What has to happen before a job that was refused can pass.
+Wake = Literal["node joins", "node changes", "node ready", "job ends", "job starts", "profile changes"]
 
 
 class Miss(NamedTuple):
-    """A filter left no node: what it saw, and which nodes had passed all filters before it.
+    """No node passed: what the filter saw, and the rows it refused after all filters before it had passed them.
 
     `ever` is False when the nodes are as they are now, True when even empty and ready they do not pass.
     """
 
-    nodes: Nodes
-    shape: Shape
-    alive: Bools
-    names: tuple[Identity, ...]
+    seen: Rows
+    reached: Ints
     ever: bool
 
-    def considered(self) -> int:
-        return int(np.count_nonzero(self.alive))
-
     def nearest(self, column: Ints) -> int:
-        """The slot with the most of `column` among the nodes that came this far."""
-        # What is free is below 0 on a node that is over-committed.
-        return int(np.where(self.alive, column, np.iinfo(np.int64).min).argmax())
+        """The row with the most of `column` among those that came this far; the lowest of equals."""
+        return int(self.reached[int(column[self.reached].argmax())])
+
+    def name(self, row: int) -> str:
+        record = self.seen.table.records[row]
+        assert record is not None, f"row {row} was considered and has no node"
+        return record.info.name
 
 
 class Filter(NamedTuple):
-    """`passes` works on whole columns and on one node's plain numbers alike."""
+    """`passes` is None when the question does not arise for the ask. It may look at one row at a time only:
+    what it says about a row must not depend on other rows, unless the filter is `across`."""
 
-    passes: Callable[[Nodes, Shape], Column]
+    passes: Callable[[Rows], Bools | None]
     explain: Callable[[Miss], Reason]
+    wakes: tuple[Wake, ...]
+    # Looks beyond the row: evaluated anew every time for asks it applies to.
+    across: bool = False
+
+

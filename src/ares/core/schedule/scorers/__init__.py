@@ -2,14 +2,11 @@
 
 from collections.abc import Callable
 
-from ares.core.queue.waiting import Shape
-from ares.core.schedule.columns import Column, Nodes
-from ares.core.schedule.scorers import balance, fit
+from ares.core.schedule.columns import Floats
+from ares.core.schedule.rows import Rows
 
-# Works on whole columns and on one node's plain numbers alike; about 0..1 for nodes that can take the job.
-Scorer = Callable[[Nodes, Shape], Column]
+# About 0..1 for rows that can take the ask, larger is better; None when it makes no difference between any rows.
+# What it says about a row must depend on that row, the ask and `Rows.facts` only.
+Scorer = Callable[[Rows], Floats | None]
 
-SCORERS: dict[str, Scorer] = {
-    "balance": balance.score,
-    "fit": fit.score,
-}
+SCORERS: dict[str, Scorer] = {}

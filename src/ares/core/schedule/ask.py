@@ -1,0 +1,102 @@
+"""What one alternative of a job asks of the cluster: all that filters and scorers look at, and nothing else.
+
+Jobs with equal asks are placed alike, so everything computed for one of them serves them all.
+"""
+
+from typing import NamedTuple
+
+from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class Near(NamedTuple):
+    """A `JobTerm` that can be a key."""
+
+    labels: Pairs
+    level: str
+    away: bool
+    required: bool
+    weight: int
+
+
+class Ask(NamedTuple):
+    """Of one rank, with what the whole gang needs beside it."""
+
+    cpu_milli: int = 1000
+    memory_mib: int = 256
+    gpus: int = 0
+    gpu_milli: int = 1000
+    gpu_model: str | None = None
+    gpu_memory_mib: int = 0
+    devices: tuple[tuple[str, int], ...] = ()
+    ranks: int = 1
+    min_ranks: int = 1
+    # 0: no limit.
+    per_node: int = 0
+    level: TopologyLevel | None = None
+    level_required: bool = False
+    numa: NumaPolicy = "none"
+    qos: Qos = "guaranteed"
+    selector: Pairs = ()
+    terms: tuple[NodeTerm, ...] = ()
+    near: tuple[Near, ...] = ()
+    # Whose jobs `near` is about; empty without it, so that tenants share what is computed.
+    tenant: str = ""
+    tolerations: tuple[tuple[str, str | None], ...] = ()
+    residency: tuple[str, ...] = ()
+    inputs: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def gpus_milli(self) -> int:
+        """GPU thousandths of one rank."""
+        return self.gpus * self.gpu_milli
+
+
+def asks_of(spec: JobSpec, tenant: str) -> tuple[Ask, ...]:
+    """One for each alternative, in the job's order of preference."""
+    first = _ask(spec, spec.resources, tenant)
+    return (first, *(_with(first, wants) for wants in spec.alternatives)) if spec.alternatives else (first,)
+
+
+def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
+    gang, wish = spec.gang, spec.topology
+    return Ask(
+        wants.cpu_milli,
+        wants.memory_mib,
+        wants.gpus,
+        wants.gpu_milli if wants.gpus else 1000,
+        wants.gpu_model,
+        wants.gpu_memory_mib,
+        tuple(sorted(wants.devices.items())) if wants.devices else (),
+        1 if gang is None else gang.ranks,
+        1 if gang is None else (gang.min_ranks or gang.ranks),
+        0 if gang is None else (gang.per_node or 0),
+        None if wish is None else wish.level,
+        wish is not None and wish.required,
+        spec.numa,
+        spec.qos,
+        tuple(sorted(spec.selector.items())) if spec.selector else (),
+        spec.affinity,
+        tuple(_near(term) for term in spec.job_affinity) if spec.job_affinity else (),
+        tenant if spec.job_affinity else "",
+        tuple((one.key, one.value) for one in spec.tolerations) if spec.tolerations else (),
+        tuple(sorted(spec.residency)) if spec.residency else (),
+        tuple(sorted((one.name, one.size_mib) for one in spec.inputs)) if spec.inputs else (),
+    )
+
+
+def _with(first: Ask, wants: Resources) -> Ask:
+    return first._replace(
+        cpu_milli=wants.cpu_milli,
+        memory_mib=wants.memory_mib,
+        gpus=wants.gpus,
+        gpu_milli=wants.gpu_milli if wants.gpus else 1000,
+        gpu_model=wants.gpu_model,
+        gpu_memory_mib=wants.gpu_memory_mib,
+        devices=tuple(sorted(wants.devices.items())),
+    )
+
+
+def _near(term: JobTerm) -> Near:
+    return Near(tuple(sorted(term.labels.items())), term.level, term.away, term.required, term.weight)
