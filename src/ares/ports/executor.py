@@ -9,6 +9,15 @@ import msgspec
 from ares.model.node import Containment
 
 
+class Pin(msgspec.Struct, frozen=True, gc=False):
+    """The NUMA node a process takes its CPUs and memory from. Where the kernel refuses, a `required` one does not
+    start; another starts all the same and says so in its log."""
+
+    node: int
+    cpus: tuple[int, ...]
+    required: bool
+
+
 class Launch(msgspec.Struct, frozen=True, gc=False):
     """Everything needed to start one attempt's rank. Output goes to `log_path`, appended.
 
@@ -19,12 +28,19 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     env: Mapping[str, str]
     cwd: str
     log_path: str
+    # It is ended when it uses more.
     memory_mib: int
+    # Its weight against others where CPUs are short.
     cpu_milli: int
     file_bytes_max: int
     processes_max: int
     open_files_max: int
     deadline: float = inf
+    # CPU time it gets no more than, also where CPUs are idle; 0 sets no such limit.
+    cpu_limit_milli: int = 0
+    # Added to what this executor was given: how early it is ended where the node's memory is short.
+    oom_score_adj: int = 0
+    pin: Pin | None = None
 
 
 class Finished(msgspec.Struct, frozen=True, gc=False):

@@ -36,6 +36,7 @@ V1: Final = Layout(
         ("reclaim", "memory", "memory.force_empty"),
         ("pids", "pids", "pids.max"),
         ("cpu", "cpu", "cpu.shares"),
+        ("quota", "cpu", "cpu.cfs_quota_us"),
     ),
     cpu_weight=lambda milli: min(262_144, max(2, milli * 1024 // 1000)),
 )
@@ -49,10 +50,13 @@ V2: Final = Layout(
         ("reclaim", "memory", "memory.reclaim"),
         ("pids", "pids", "pids.max"),
         ("cpu", "cpu", "cpu.weight"),
+        ("quota", "cpu", "cpu.max"),
     ),
     cpu_weight=lambda milli: min(10_000, max(1, milli // 10)),
 )
 CONTROLLERS: Final = ("memory", "pids", "cpu")
+# Where slots are while their attempt's CPU time is limited.
+_BESIDE: Final = "slot-holders"
 
 
 class Cgroups:
@@ -70,6 +74,9 @@ class Cgroups:
         paths: dict[str, tuple[str, ...]] = {
             "join": tuple(f"{f}/{self.layout.join}" for f in dict.fromkeys(folders.values()))
         }
+        if (cpu := self._bases.get("cpu")) is not None:
+            (cpu / _BESIDE).mkdir(exist_ok=True)
+            paths["leave"] = (f"{cpu / _BESIDE}/{self.layout.join}",)
         for kind, controller, name in self.layout.files:
             file = folders.get(controller, Path("/nonexistent")) / name
             if file.exists():

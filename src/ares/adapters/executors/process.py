@@ -82,8 +82,14 @@ class Slot:
 
     def launch(self, launch: Launch, cpu_weight: int, answer: Answer) -> bool:
         """False when the slot is gone and never saw the command."""
-        limits = (launch.memory_mib, cpu_weight, launch.file_bytes_max, launch.processes_max, launch.open_files_max)
-        request = (list(launch.argv), dict(launch.env), launch.cwd, launch.log_path, limits, launch.deadline)
+        limits = (
+            launch.memory_mib, cpu_weight, launch.cpu_limit_milli,
+            launch.file_bytes_max, launch.processes_max, launch.open_files_max,
+        )  # fmt: skip
+        request = (
+            list(launch.argv), dict(launch.env), launch.cwd, launch.log_path, limits, launch.deadline,
+            launch.oom_score_adj, (launch.pin.node, launch.pin.cpus, launch.pin.required) if launch.pin else None,
+        )  # fmt: skip
         self._answer = answer
         try:
             self._sock.send(b"L" + marshal.dumps(request))

@@ -1,6 +1,7 @@
 """The few system calls Python 3.11 does not offer, and a walk over the process tree."""
 
 import ctypes
+import errno
 import os
 import signal
 import time
@@ -15,6 +16,13 @@ _MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
 _MS_REC_SLAVE = 1 << 14 | 1 << 19
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+
+MPOL_DEFAULT: Final = 0
+MPOL_PREFERRED: Final = 1
+MPOL_BIND: Final = 2
+# The C library has no function for it: the number of the system call differs between machines.
+_SET_MEMPOLICY: Final = {"x86_64": 238, "aarch64": 237, "riscv64": 237, "ppc64le": 261, "s390x": 270}
+_WORD_BITS: Final = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -53,6 +61,19 @@ def private_proc() -> None:
     unshare(NEWNS)
     _call("mount", b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None)
     _call("mount", b"proc", b"/proc", b"proc", ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC), None)
+
+
+def memory_policy(mode: int, node: int = 0) -> None:
+    """Where the caller's memory, and that of what it starts, comes from. `node` has no meaning for the default."""
+    words = node // _WORD_BITS + 1
+    mask = (ctypes.c_uint64 * words)()
+    if mode != MPOL_DEFAULT:
+        mask[node // _WORD_BITS] = 1 << node % _WORD_BITS
+    number = _SET_MEMPOLICY.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"set_mempolicy: not known for {os.uname().machine}")
+    # The kernel reads one bit less than it is told.
+    _call("syscall", ctypes.c_long(number), ctypes.c_int(mode), mask, ctypes.c_ulong(words * _WORD_BITS + 1))
 
 
 def signal_fd(numbers: Sequence[int]) -> int:

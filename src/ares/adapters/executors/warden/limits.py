@@ -1,5 +1,6 @@
 """A slot's own cgroup, reused from attempt to attempt."""
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -8,15 +9,23 @@ from typing import Final
 SLOT_OVERHEAD_MIB: Final = 16
 # A cgroup that still holds this much after an attempt (files in memory) is not reused.
 RESIDUE_MIB_MAX: Final = 64
+# How a limit on CPU time, in microseconds per period of 100 ms, is written to each file, and how none is.
+_QUOTA: Final = {"cpu.max": ("{} 100000", "max"), "cpu.cfs_quota_us": ("{}", "-1")}
+_PERIOD_MILLI_US: Final = 100
+_QUOTA_MIN_US: Final = 1000
 
 
 class Limits:
     """The slot's own cgroup, given as file paths by the agent. Written only when a value changes."""
 
     def __init__(self, paths: Mapping[str, Sequence[str]]) -> None:
-        for path in paths.get("join", ()):
-            with open(path, "w") as file:
-                file.write("0")
+        self._join = list(paths.get("join", ()))
+        self._leave = list(paths.get("leave", ()))
+        self._quota = list(paths.get("quota", ()))
+        self._capped = bool(self._quota)
+        # The slot that had this group before may have ended in the middle of an attempt.
+        self.uncap()
+        _move(self._join)
         self._files = {kind: [os.open(p, os.O_RDWR) for p in paths.get(kind, ())] for kind in ("memory", "pids", "cpu")}
         self._reads = {kind: [os.open(p, os.O_RDONLY) for p in paths.get(kind, ())] for kind in ("oom", "usage")}
         self._reclaim = list(paths.get("reclaim", ()))
@@ -37,6 +46,33 @@ class Limits:
     def _write(files: Sequence[int], value: str) -> None:
         for fd in files:
             os.pwrite(fd, value.encode(), 0)
+
+    def cap(self, cpu_milli: int) -> None:
+        """Limits CPU time. The slot gets out of the way first: it must be able to end what used all of it up."""
+        if not self._quota:
+            return
+        with contextlib.suppress(OSError):
+            _move(self._leave)
+            self._capped = True
+            # Refused where the agent's own group has less: that limit holds anyway.
+            self._write_quota(str(max(_QUOTA_MIN_US, cpu_milli * _PERIOD_MILLI_US)))
+
+    def uncap(self) -> None:
+        """Processes that are being killed need CPU time too."""
+        if self._capped:
+            self._write_quota("")
+            self._capped = False
+
+    def back(self) -> None:
+        """What the slot starts next belongs into its own group."""
+        self.uncap()
+        _move(self._join)
+
+    def _write_quota(self, microseconds: str) -> None:
+        for path in self._quota:
+            some, none = _QUOTA[os.path.basename(path)]
+            with open(path, "w") as file:
+                file.write(some.format(microseconds) if microseconds else none)
 
     def limits_processes(self) -> bool:
         return bool(self._files["pids"])
@@ -70,3 +106,10 @@ class Limits:
             except OSError:
                 pass  # Not all of it could be had back; the usage tells.
         return self._usage_mib()
+
+
+def _move(paths: Sequence[str]) -> None:
+    """The caller, alone, into the groups these files belong to."""
+    for path in paths:
+        with open(path, "w") as file:
+            file.write("0")

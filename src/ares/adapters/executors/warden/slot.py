@@ -8,9 +8,12 @@ import select
 import signal
 import socket
 import struct
+from collections.abc import Generator
+from math import inf
 from typing import Final
 
 from ares.adapters.executors.warden import kernel
+from ares.adapters.executors.warden.inherit import Inherited, Pin
 from ares.adapters.executors.warden.launch import spawn
 from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, Limits
 from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, receive
@@ -19,6 +22,11 @@ from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED,
 DEADLINE_CHECK_S: Final = 1.0
 # An attempt that ends within this is told as a whole.
 QUICK_S: Final = 0.005
+# CPU time is limited only after this: many short attempts then cost no more than without.
+CAP_AFTER_S: Final = 1.0
+
+# Memory, CPU weight, CPU limit or 0, largest file, processes, open files.
+Numbers = tuple[int, int, int, int, int, int]
 
 
 class Slot:
@@ -41,18 +49,7 @@ class Slot:
         self._status = 0
         self._cpu_s = 0.0
         self._rss_kib = 0
-        self._oom_adjust = self._open_oom_adjust() if limits.holds_memory() else None
-
-    @staticmethod
-    def _open_oom_adjust() -> tuple[int, bytes] | None:
-        """The slot is never the one to kill for memory; its children start from the value it had."""
-        try:
-            fd = os.open("/proc/self/oom_score_adj", os.O_RDWR)
-            before = os.pread(fd, 16, 0)
-            os.pwrite(fd, b"-1000", 0)
-        except OSError:
-            return None
-        return fd, before
+        self._inherited = Inherited(spared=limits.holds_memory())
 
     def serve(self) -> None:
         """Until the agent hangs up."""
@@ -89,14 +86,18 @@ class Slot:
         env: dict[str, str],
         cwd: str,
         log_path: str,
-        limits: tuple[int, int, int, int, int],
+        limits: Numbers,
         deadline: float,
+        oom_score_adj: int,
+        pin: Pin | None,
     ) -> None:
         if kernel.boottime() >= deadline:
             self._agent.send(b"X")
             return
         try:
-            self._main = self._spawn(argv, env, cwd, log_path, limits)
+            self._limit(*limits)
+            with _opened(cwd, log_path) as log, self._inherited.taken_on(oom_score_adj, pin, log):
+                self._main = spawn(argv, env, self._null, log)
         except (OSError, ValueError) as error:
             self._agent.send(b"E" + str(error).encode(errors="replace")[:4000])
             return
@@ -104,8 +105,10 @@ class Slot:
         expired, quick = False, self._ends_soon()
         if not quick:
             self._send(b"S", self._main)
-            expired = self._watch(deadline)
+            expired = self._watch(deadline, limits[2])
         self._sweep()
+        if not quick and limits[2]:
+            self._limits.back()
         oom, retire = self._limits.killed_for_memory(), self._limits.spoiled()
         tag = b"Q" if quick else b"F"
         self._agent.send(FINISHED.pack(tag, self._status, oom, expired, retire, self._rss_kib, self._cpu_s))
@@ -117,30 +120,9 @@ class Slot:
             self._reap(os.WNOHANG)
         return not self._main
 
-    def _spawn(
-        self, argv: list[str], env: dict[str, str], cwd: str, log_path: str, limits: tuple[int, int, int, int, int]
-    ) -> int:
-        self._limit(*limits)
-        try:
-            os.chdir(cwd)
-        except OSError as error:
-            raise ValueError(f"cannot enter the working directory {cwd}: {error.strerror}") from None
-        try:
-            log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise ValueError(f"cannot write the log {log_path}: {error.strerror}") from None
-        if self._oom_adjust:
-            os.pwrite(self._oom_adjust[0], self._oom_adjust[1], 0)
-        try:
-            return spawn(argv, env, self._null, log)
-        finally:
-            os.close(log)
-            # An idle slot holds on to nobody's directory.
-            os.chdir("/")
-            if self._oom_adjust:
-                os.pwrite(self._oom_adjust[0], b"-1000", 0)
-
-    def _limit(self, memory_mib: int, cpu_weight: int, file_bytes: int, processes: int, open_files: int) -> None:
+    def _limit(
+        self, memory_mib: int, cpu_weight: int, _cpu_limit: int, file_bytes: int, processes: int, open_files: int
+    ) -> None:
         try:
             self._limits.apply("memory", str((memory_mib + SLOT_OVERHEAD_MIB) << 20))
             self._limits.apply("pids", str(processes + 1))
@@ -160,15 +142,20 @@ class Slot:
             resource.setrlimit(which, (soft, hard))
             self._rlimits[which] = value
 
-    def _watch(self, deadline: float) -> bool:
+    def _watch(self, deadline: float, cpu_limit_milli: int) -> bool:
         """Waits for the main process. True when the deadline passed first."""
         expired = False
+        cap_at = kernel.boottime() + CAP_AFTER_S if cpu_limit_milli else inf
         while self._main:
-            left = deadline - kernel.boottime()
-            if left <= 0 and not expired:
-                expired = True
+            now = kernel.boottime()
+            if now >= cap_at:
+                self._limits.cap(cpu_limit_milli)
+                cap_at = inf
+            if now >= deadline and not expired:
+                expired, cap_at = True, inf
                 self._kill_all()
-            timeout = None if expired or left > 1e9 else max(0.0, min(left, DEADLINE_CHECK_S)) * 1000
+            left = min(inf if expired else deadline, cap_at) - now
+            timeout = None if left > 1e9 else max(0.0, min(left, DEADLINE_CHECK_S)) * 1000
             for fd, _ in self._poll.poll(timeout):
                 if fd == self._signals:
                     self._read_signals()
@@ -206,6 +193,7 @@ class Slot:
             return False
 
     def _kill_all(self) -> None:
+        self._limits.uncap()
         if self._namespaced:
             # Only ever inside the own namespace: elsewhere -1 means everybody.
             with contextlib.suppress(ProcessLookupError):
@@ -230,3 +218,22 @@ class Slot:
         if not self._namespaced:
             self._sweep()
         os._exit(0)
+
+
+@contextlib.contextmanager
+def _opened(cwd: str, log_path: str) -> Generator[int, None, None]:
+    """In the working directory, with the log to write to."""
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        raise ValueError(f"cannot enter the working directory {cwd}: {error.strerror}") from None
+    try:
+        log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ValueError(f"cannot write the log {log_path}: {error.strerror}") from None
+    try:
+        yield log
+    finally:
+        os.close(log)
+        # An idle slot holds on to nobody's directory.
+        os.chdir("/")

@@ -1,0 +1,153 @@
+"""What a started process really has: its CPUs, its memory's origin, its limits, and its place when memory is short."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ares.adapters.executors.cgroups import V1, V2, Cgroups, Layout
+from ares.adapters.executors.local import LocalExecutor
+from ares.adapters.executors.warden.limits import Limits
+from ares.ports.executor import CannotStart, Launch, Pin
+
+TIMEOUT_S = 30.0
+MPOL_DEFAULT, MPOL_PREFERRED, MPOL_BIND = 0, 1, 2
+FIRST_CPU = min(os.sched_getaffinity(0))
+OOM_BEFORE = int(Path("/proc/self/oom_score_adj").read_text())
+# Kernels without NUMA have no policy to read.
+NUMA = Path("/sys/devices/system/node/node0").exists() and os.uname().machine == "x86_64"
+
+LOOK = """
+import ctypes, json, os
+status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+mode, mask = ctypes.c_int(), ctypes.c_uint64()
+got = ctypes.CDLL(None).syscall(239, ctypes.byref(mode), ctypes.byref(mask), ctypes.c_ulong(65), None, 0)
+print(json.dumps({
+    "cpus": sorted(os.sched_getaffinity(0)), "allowed": status["Cpus_allowed_list"].strip(),
+    "policy": [mode.value, mask.value], "oom": int(open("/proc/self/oom_score_adj").read()),
+    "groups": open("/proc/self/cgroup").read(),
+}))
+"""
+
+
+def launch(folder: Path, *argv: str, **changes: object) -> Launch:
+    defaults: dict[str, object] = {
+        "argv": argv, "env": {"PATH": "/usr/local/bin:/usr/bin:/bin"}, "cwd": str(folder),
+        "log_path": str(folder / "log"), "memory_mib": 256, "cpu_milli": 1000, "file_bytes_max": 1 << 30,
+        "processes_max": 200, "open_files_max": 1024,
+    }  # fmt: skip
+    return Launch(**(defaults | changes))
+
+
+@pytest.fixture
+async def executor(tmp_path: Path) -> AsyncIterator[LocalExecutor]:
+    executor = LocalExecutor(tmp_path / "state")
+    await executor.open()
+    yield executor
+    await executor.close()
+
+
+async def look(executor: LocalExecutor, folder: Path, **changes: object) -> dict[str, object]:
+    (folder / "log").unlink(missing_ok=True)
+    outcome = await executor.start(launch(folder, sys.executable, "-I", "-S", "-c", LOOK, **changes))
+    assert not isinstance(outcome, CannotStart), outcome.message
+    done = asyncio.get_running_loop().create_future()
+    outcome.on_finished(done.set_result)
+    assert (await asyncio.wait_for(done, TIMEOUT_S)).code == 0
+    return json.loads((folder / "log").read_text().splitlines()[-1])
+
+
+@pytest.mark.parametrize(("required", "policy"), [(True, MPOL_BIND), (False, MPOL_PREFERRED)])
+async def test_a_pinned_process_runs_where_it_should_and_the_next_is_free(
+    executor: LocalExecutor, tmp_path: Path, required: bool, policy: int
+) -> None:
+    pinned = await look(executor, tmp_path, pin=Pin(0, (FIRST_CPU,), required))
+    assert (pinned["cpus"], pinned["allowed"]) == ([FIRST_CPU], str(FIRST_CPU))
+    free = await look(executor, tmp_path)
+    assert free["cpus"] == sorted(os.sched_getaffinity(0))
+    if NUMA:
+        assert pinned["policy"] == [policy, 1]
+        assert free["policy"] == [MPOL_DEFAULT, 0]
+
+
+@pytest.mark.parametrize("pin", [(0, (4000,)), (1000, (FIRST_CPU,)), (1, ())], ids=["cpu", "memory", "unknown"])
+async def test_what_the_kernel_refuses_is_a_failure_or_a_warning(
+    executor: LocalExecutor, tmp_path: Path, pin: tuple[int, tuple[int, ...]]
+) -> None:
+    if pin[0] == 1000 and not NUMA:
+        pytest.skip("a kernel without NUMA has one memory only")
+    refused = await executor.start(launch(tmp_path, "touch", "ran", pin=Pin(*pin, True)))
+    assert isinstance(refused, CannotStart)
+    assert f"NUMA node {pin[0]}" in refused.message
+    assert not (tmp_path / "ran").exists()
+    ran = await look(executor, tmp_path, pin=Pin(*pin, False))
+    assert f"[ares: cannot keep its CPUs and memory on NUMA node {pin[0]}" in (tmp_path / "log").read_text()
+    assert ran["policy"] == [MPOL_DEFAULT, 0]
+
+
+@pytest.mark.parametrize("limits", [True, False])
+async def test_each_is_as_early_to_go_as_it_was_told(tmp_path: Path, limits: bool) -> None:
+    executor = LocalExecutor(tmp_path / "state", limits=limits)
+    await executor.open()
+    try:
+        seen = [(await look(executor, tmp_path, oom_score_adj=adj))["oom"] for adj in (1000, 0, 300, 0)]
+        assert seen == [min(1000, OOM_BEFORE + adj) for adj in (1000, 0, 300, 0)]
+    finally:
+        await executor.close()
+
+
+async def test_cpu_time_is_limited_and_the_next_attempt_is_free_again(executor: LocalExecutor, tmp_path: Path) -> None:
+    """By the kernel's own count of how often it held the process back."""
+    if executor.isolation()[1] != "cgroup-v1":
+        pytest.skip("no cgroups of version 1 here; version 2 is tested on a pretended tree")
+    spin = "import time\nwhile True: pass"
+    outcome = await executor.start(launch(tmp_path, sys.executable, "-I", "-S", "-c", spin, cpu_limit_milli=200))
+    assert not isinstance(outcome, CannotStart)
+    group = cpu_group(outcome.pid)
+    async with asyncio.timeout(TIMEOUT_S):
+        while "nr_throttled 0" in (group / "cpu.stat").read_text():
+            await asyncio.sleep(0.02)
+    assert (group / "cpu.cfs_quota_us").read_text() == "20000\n"
+    # The slot that holds it is not held back with it.
+    assert (group / "cgroup.procs").read_text().split() == [str(outcome.pid)]
+    done = asyncio.get_running_loop().create_future()
+    outcome.on_finished(done.set_result)
+    outcome.kill()
+    await asyncio.wait_for(done, TIMEOUT_S)
+    assert (group / "cpu.cfs_quota_us").read_text() == "-1\n"
+    again = await look(executor, tmp_path)
+    assert f"{group.parent.name}/{group.name}" in str(again["groups"])
+
+
+def cpu_group(pid: int) -> Path:
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    path = next(line.split(":", 2)[2] for line in lines if "cpu" in line.split(":")[1].split(","))
+    return Path("/sys/fs/cgroup/cpu") / path.lstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("layout", "name", "some", "none"),
+    [(V1, "cpu.cfs_quota_us", "150000", "-1"), (V2, "cpu.max", "150000 100000", "max")],
+)
+def test_a_limit_on_cpu_time_is_written_as_each_version_wants_it(
+    tmp_path: Path, layout: Layout, name: str, some: str, none: str
+) -> None:
+    slot = tmp_path / "slot-0"
+    slot.mkdir()
+    for file in (name, layout.join):
+        (slot / file).write_text("left over")
+    paths = Cgroups(layout, {"cpu": tmp_path}).slot(0)
+    limits = Limits(paths)
+    assert (slot / name).read_text() == none
+    assert (slot / layout.join).read_text() == "0"
+    limits.cap(1500)
+    assert (slot / name).read_text() == some
+    assert (tmp_path / "slot-holders" / layout.join).read_text() == "0"
+    limits.back()
+    assert (slot / name).read_text() == none
+    limits.cap(1)
+    assert (slot / name).read_text() == {V1: "1000", V2: "1000 100000"}[layout]
