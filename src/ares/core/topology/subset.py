@@ -1,0 +1,178 @@
+"""The best GPUs of one machine for a job: exact, and remembered by machine shape, free GPUs and count.
+
+Of all sets the one with the best ring is taken (see `rings`), then the one with the highest pair score, then the one
+that leaves the best rest, then the one with the lowest indexes.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ares.core.topology.links import LinkGraph, link_graph
+from ares.core.topology.rings import TABLE_GPUS_MAX, Rings, pair_score, sets_of
+from ares.model.node import Gpu, NodeInfo
+
+_SHAPES_MAX: Final = 512
+_CHOICES_MAX: Final = 1 << 16
+
+
+class Choice(NamedTuple):
+    """A set of GPUs, and what it is worth."""
+
+    gpus: tuple[int, ...]
+    mask: int
+    # Of the slowest link in its best ring, in GB/s; 0 for one GPU.
+    bandwidth_gbps: float
+    # 0..1, against the best that this machine gives for as many GPUs when it is empty.
+    score: float
+    # Sum over all pairs.
+    pair_score: int
+    # All pairs are joined equally by NVLink.
+    nvswitch: bool
+    # How many NVLink domains it spans.
+    domains: int
+    # All pairs are equally fast: another set would have done as well.
+    uniform: bool
+
+
+class MachineShape:
+    """Machines with equal links, NUMA nodes and models have one shape. Made by `machine_shape` only."""
+
+    __slots__ = ("_rings", "domain_masks", "graph", "id")
+
+    def __init__(self, graph: LinkGraph, id_: str) -> None:
+        self.id = id_
+        self.graph = graph
+        # By position in the graph, as all masks in here.
+        self.domain_masks = tuple(
+            sum(1 << at for at, domain in enumerate(graph.domain) if domain == number)
+            for number in range(max(graph.domain, default=-1) + 1)
+        )
+        self._rings: Rings | None = None
+
+    @property
+    def rings(self) -> Rings | None:
+        """None where there are too many GPUs for a table."""
+        if self._rings is None and len(self.graph.indexes) <= TABLE_GPUS_MAX:
+            self._rings = Rings(self.graph)
+        return self._rings
+
+    def inside(self, mask: int) -> int:
+        """From bits by GPU index to bits by position."""
+        return sum(1 << at for at, index in enumerate(self.graph.indexes) if mask >> index & 1)
+
+
+def machine_shape(info: NodeInfo) -> MachineShape:
+    return _shape(tuple((gpu.index, gpu.model, gpu.numa_node) for gpu in info.gpus), info.gpu_links)
+
+
+def shape_id(info: NodeInfo) -> str:
+    """Equal for machines with equal links, NUMA nodes and models."""
+    return machine_shape(info).id
+
+
+@lru_cache(maxsize=_CHOICES_MAX)
+def best(shape: MachineShape, free_mask: int, count: int) -> Choice:
+    """The best `count` of the free GPUs, of which there must be as many. Masks have one bit per GPU index."""
+    free = shape.inside(free_mask)
+    if not 1 <= count <= free.bit_count():
+        raise ValueError(f"{count} GPUs asked of {free.bit_count()} free ones")
+    return _choose(shape, free, (free,), count)
+
+
+@lru_cache(maxsize=_CHOICES_MAX)
+def best_in_domain(shape: MachineShape, free_mask: int, count: int) -> Choice | None:
+    """The best set inside one NVLink domain; None when no domain has as many free."""
+    free = shape.inside(free_mask)
+    pools = tuple(free & domain for domain in shape.domain_masks if (free & domain).bit_count() >= count)
+    return _choose(shape, free, pools, count) if pools and count >= 1 else None
+
+
+@lru_cache(maxsize=_CHOICES_MAX)
+def largest_in_domain(shape: MachineShape, free_mask: int) -> tuple[int, ...]:
+    """How many GPUs are free in each NVLink domain that has any, most first: 8 free may be 6 + 2."""
+    return _domain_sizes(shape, shape.inside(free_mask))
+
+
+@lru_cache(maxsize=_SHAPES_MAX)
+def _shape(gpus: tuple[tuple[int, str, int], ...], links: tuple[tuple[str, ...], ...]) -> MachineShape:
+    plain = [Gpu(index=index, uuid="", model=model, memory_mib=0, numa_node=numa) for index, model, numa in gpus]
+    content = msgspec.msgpack.encode((gpus, links))
+    return MachineShape(link_graph(plain, links), blake2b(content, digest_size=8).hexdigest())
+
+
+def _domain_sizes(shape: MachineShape, mask: int) -> tuple[int, ...]:
+    sizes = sorted(((mask & domain).bit_count() for domain in shape.domain_masks), reverse=True)
+    return tuple(size for size in sizes if size)
+
+
+def _positions(mask: int) -> tuple[int, ...]:
+    return tuple(at for at in range(mask.bit_length()) if mask >> at & 1)
+
+
+def _choose(shape: MachineShape, free: int, pools: tuple[int, ...], count: int) -> Choice:
+    """The best set inside any one of the pools."""
+    rings = shape.rings
+    if rings is None:
+        return _in_order(shape, pools, count)
+    sets = sets_of(len(shape.graph.indexes), count)
+    candidates = sets[np.logical_or.reduce([sets & ~pool == 0 for pool in pools])]
+    costs = rings.costs[candidates]
+    candidates = candidates[costs == costs.min()]
+    scores = rings.pair_scores[candidates]
+    equal = [int(mask) for mask in candidates[scores == scores.max()]]
+    chosen = equal[0] if len(equal) == 1 else _leaving_most(shape, rings, free, equal)
+    cost = int(rings.costs[chosen])
+    ideal = rings.effective(int(rings.costs[sets].min()))
+    return _answer(
+        shape, chosen, rings.slowest(cost), rings.effective(cost) / ideal if ideal else 1.0, int(scores.max())
+    )
+
+
+def _leaving_most(shape: MachineShape, rings: Rings, free: int, equal: Iterable[int]) -> int:
+    """Of equally good sets the one whose rest is best, by the same yardsticks."""
+
+    def by_rest(mask: int) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:
+        rest = free & ~mask
+        sizes = tuple(-size for size in _domain_sizes(shape, rest))
+        return sizes, int(rings.costs[rest]), -int(rings.pair_scores[rest]), _positions(mask)
+
+    return min(equal, key=by_rest)
+
+
+def _in_order(shape: MachineShape, pools: tuple[int, ...], count: int) -> Choice:
+    """For machines beyond the table: whole domains, the smallest that suffices first, by NUMA node and index. Its
+    bandwidth is that of the ring in this order, so a better one may exist."""
+    graph = shape.graph
+    pool = min(pools, key=lambda pool: (pool.bit_count(), pool))
+
+    def place(at: int) -> tuple[bool, int, int, int, int]:
+        size = (pool & shape.domain_masks[graph.domain[at]]).bit_count()
+        suffices = size >= count
+        return not suffices, size if suffices else -size, graph.domain[at], graph.numa[at], at
+
+    taken = sorted(sorted(_positions(pool), key=place)[:count])
+    slowest = min((graph.gbps(taken[at - 1], taken[at]) for at in range(count)), default=0.0) if count > 1 else 0.0
+    fastest = max((graph.gbps(a, b) for a in range(len(graph.indexes)) for b in range(a)), default=0.0)
+    total = sum(pair_score(graph, a, b) for at, a in enumerate(taken) for b in taken[:at])
+    score = slowest / fastest if count > 1 and fastest else 1.0
+    return _answer(shape, sum(1 << at for at in taken), slowest, score, total)
+
+
+def _answer(shape: MachineShape, chosen: int, slowest: float, score: float, pairs: int) -> Choice:
+    graph = shape.graph
+    gpus = tuple(graph.indexes[at] for at in _positions(chosen))
+    return Choice(
+        gpus=gpus,
+        mask=sum(1 << index for index in gpus),
+        bandwidth_gbps=slowest,
+        score=score,
+        pair_score=pairs,
+        nvswitch=graph.nvswitch,
+        domains=len(_domain_sizes(shape, chosen)),
+        uniform=graph.uniform,
+    )
