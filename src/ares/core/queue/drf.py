@@ -1,0 +1,83 @@
+"""Dominant shares: of what somebody holds, the largest part of any one resource, divided by the weight.
+
+One number stands for the three levels of an account, like a number of three digits: the tenant's share in steps of
+2**-20 (about a millionth of the cluster), below it the team's in 2**16 steps, below that the user's in 2**16 steps.
+Comparing two such numbers compares tenants first, teams only where tenants are in the same step, and users only where
+teams are too. It takes 52 binary digits, which is what a float has, so adding the levels loses nothing.
+"""
+
+from math import ceil, inf
+from typing import NamedTuple
+
+from ares.model.profile import Share, ShareResource
+
+
+class Held(NamedTuple):
+    """Amounts of the resources that are shared out."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpu_milli: int
+
+
+# In the order of `Held`.
+RESOURCES: tuple[ShareResource, ...] = ("cpu", "memory", "gpu")
+
+
+class Level(NamedTuple):
+    """One digit of the number: `step` of a cluster counts as `unit`."""
+
+    step: float
+    unit: float
+    # More would spill into the level above.
+    most: float
+
+
+LEVELS: tuple[Level, ...] = (
+    Level(2.0**-20, 2.0**-20, inf),
+    Level(2.0**-16, 2.0**-36, 2.0**16 - 1),
+    Level(2.0**-16, 2.0**-52, 2.0**16 - 1),
+)
+
+
+def sizes_of(capacity: Held) -> tuple[float, float, float]:
+    """What to divide by. A resource the cluster does not have counts nothing."""
+    cpu, memory, gpu = capacity
+    return cpu or inf, memory or inf, gpu or inf
+
+
+class Holding:
+    """What one tenant, team or user holds, and how much that counts in its dominant share."""
+
+    __slots__ = ("_most", "_steps", "_unit", "active", "counts", "parent", "path", "share", "used", "waits")
+
+    def __init__(
+        self, path: str, parent: str, level: Level, share: Share, weight: float, sizes: tuple[float, float, float]
+    ) -> None:
+        self.path = path
+        self.parent = parent
+        self.share = share
+        self.used: tuple[int, int, int] = (0, 0, 0)
+        # A job of it waits; it waits or holds something.
+        self.waits = False
+        self.active = False
+        self.counts = 0.0
+        # How much of each resource makes one step.
+        cpu, memory, gpu = sizes
+        self._steps = (cpu * weight * level.step, memory * weight * level.step, gpu * weight * level.step)
+        self._unit = level.unit
+        self._most = level.most
+
+    def change(self, cpu: int, memory: int, gpu: int) -> None:
+        """Adds to what is held, or takes away what is negative."""
+        had_cpu, had_memory, had_gpu = self.used
+        cpu += had_cpu
+        memory += had_memory
+        gpu += had_gpu
+        if cpu < 0 or memory < 0 or gpu < 0:
+            raise ValueError(f"{self.path} gave back more than it held: {Held(cpu, memory, gpu)} would be left")
+        self.used = (cpu, memory, gpu)
+        cpu_step, memory_step, gpu_step = self._steps
+        # Rounded up: whoever holds anything counts for something.
+        steps = ceil(max(cpu / cpu_step, memory / memory_step, gpu / gpu_step))
+        self.counts = (steps if steps <= self._most else self._most) * self._unit

@@ -1,0 +1,61 @@
+"""Order factors: why a job comes sooner. One file each, weighted in a profile; their sum is the job's rank."""
+
+from collections.abc import Mapping
+from math import fsum
+from typing import Literal, NamedTuple
+
+from ares.core.queue.factors.age import age
+from ares.core.queue.factors.deadline import deadline, latest_start
+from ares.core.queue.factors.drf import drf
+from ares.core.queue.factors.factor import Factor, Facts
+from ares.core.queue.factors.fair_share import fair_share
+from ares.core.queue.factors.fifo import fifo
+from ares.core.queue.factors.priority import priority
+from ares.core.queue.shares import Shares
+from ares.model.profile import OrderPolicy, Weight
+
+__all__ = ["FACTORS", "STATIC", "Factor", "FactorShown", "Facts", "explain", "latest_start", "rank"]
+
+FACTORS: dict[str, Factor] = {
+    "age": age,
+    "deadline": deadline,
+    "drf": drf,
+    "fair-share": fair_share,
+    "fifo": fifo,
+    "priority": priority,
+}
+# They stay the same while a cycle places jobs.
+STATIC: frozenset[str] = frozenset(FACTORS) - {"drf"}
+
+
+class FactorShown(NamedTuple):
+    """One term of a rank. The products of one sum add up to it exactly, by `math.fsum`."""
+
+    name: str
+    value: float
+    weight: float
+    product: float
+    sum: Literal["primary", "secondary"]
+
+
+def rank(
+    facts: Facts, shares: Shares, order: OrderPolicy, now: float, factors: Mapping[str, Factor] = FACTORS
+) -> tuple[float, float]:
+    """The primary sum, and the secondary one for jobs whose primary sums are equal. Larger comes sooner."""
+
+    def total(weights: tuple[Weight, ...]) -> float:
+        return fsum([one.weight * factors[one.name](facts, shares, order, now) for one in weights])
+
+    return total(order.primary), total(order.secondary)
+
+
+def explain(
+    facts: Facts, shares: Shares, order: OrderPolicy, now: float, factors: Mapping[str, Factor] = FACTORS
+) -> tuple[FactorShown, ...]:
+    """Every term of the rank, in the order of the policy."""
+
+    def shown(weights: tuple[Weight, ...], which: Literal["primary", "secondary"]) -> list[FactorShown]:
+        values = [(one, factors[one.name](facts, shares, order, now)) for one in weights]
+        return [FactorShown(one.name, value, one.weight, one.weight * value, which) for one, value in values]
+
+    return (*shown(order.primary, "primary"), *shown(order.secondary, "secondary"))

@@ -1,0 +1,23 @@
+"""What an order factor is: one reason why a job should come sooner."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ares.core.queue.shares import Shares
+from ares.model.profile import OrderPolicy
+
+
+class Facts(NamedTuple):
+    """What a factor may look at, of one waiting job."""
+
+    # 0 is CRITICAL, 4 is BEST_EFFORT.
+    level: int
+    submitted_at: float
+    # Started later, it misses its deadline. None: it has none.
+    latest_start: float | None
+    # "tenant/team/user".
+    account: str
+
+
+# The last argument is the time. About 0 to 1, larger is sooner; what is taken must never raise it.
+Factor = Callable[[Facts, Shares, OrderPolicy, float], float]

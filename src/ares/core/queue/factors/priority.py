@@ -1,0 +1,12 @@
+"""The job's priority: one for each level above BEST_EFFORT."""
+
+from ares.core.queue.factors.factor import Facts
+from ares.core.queue.shares import Shares
+from ares.model.job import PRIORITIES
+from ares.model.profile import OrderPolicy
+
+_LOWEST = len(PRIORITIES) - 1
+
+
+def priority(facts: Facts, _shares: Shares, _order: OrderPolicy, _now: float) -> float:
+    return float(_LOWEST - facts.level)

@@ -1,0 +1,46 @@
+"""Accounts form a tree of tenants, teams and users. What a profile declares of it, found by path and by parent."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from ares.model.profile import Share
+
+# The parent of all tenants.
+ROOT = ""
+UNDECLARED = Share()
+
+
+def levels(account: str) -> tuple[str, str, str]:
+    """The paths of an account's tenant, team and user: "a/b/c" gives "a", "a/b" and "a/b/c"."""
+    tenant, team, _ = account.split("/", 2)
+    return tenant, f"{tenant}/{team}", account
+
+
+def parent_of(path: str) -> str:
+    # A user's name may itself hold slashes: only the first two divide.
+    return "/".join(path.split("/", 2)[:-1])
+
+
+class Tree:
+    """The declared shares, indexed once per profile."""
+
+    __slots__ = ("_children", "_lightest", "declared")
+
+    def __init__(self, declared: Mapping[str, Share]) -> None:
+        self.declared = declared
+        self._children: defaultdict[str, list[str]] = defaultdict(list)
+        for path in declared:
+            self._children[parent_of(path)].append(path)
+        weights = {parent: [declared[path].weight for path in paths] for parent, paths in self._children.items()}
+        self._lightest = {parent: min(1.0, *found) for parent, found in weights.items()}
+
+    def share(self, path: str) -> Share:
+        return self.declared.get(path, UNDECLARED)
+
+    def children(self, parent: str) -> list[str]:
+        """Those declared."""
+        return self._children.get(parent, [])
+
+    def lightest(self, parent: str) -> float:
+        """The smallest weight among the children; the undeclared ones weigh 1."""
+        return self._lightest.get(parent, 1.0)

@@ -1,0 +1,152 @@
+"""What accounts have used, counting half after every half-life. Fair share looks at the past, DRF at the present.
+
+The unit is the GPU-hour; sixteen CPU-hours count as one, about what a server has of both.
+"""
+
+from collections.abc import Mapping
+from math import exp, expm1, log
+
+from ares.core.queue.drf import Held
+from ares.core.queue.tree import ROOT, Tree, levels
+from ares.model.profile import Share
+
+CPUS_PER_GPU = 16
+# Rates are whole numbers of this, so that adding and taking away leaves nothing behind.
+_PER_GPU_HOUR = 1000 * CPUS_PER_GPU * 3600.0
+# Whoever used less than this part of its siblings' use is not reckoned among them: old users must not dilute shares.
+_NEGLIGIBLE = 0.001
+
+
+class _Meter:
+    """A decayed sum: `value` as of `at`, growing by `rate` a second since."""
+
+    __slots__ = ("at", "rate", "value")
+
+    def __init__(self, at: float) -> None:
+        self.value = 0.0
+        self.rate = 0
+        self.at = at
+
+    def read(self, now: float, life: float) -> float:
+        # Nothing is known of the time before the last change: the answer is as of then.
+        past = max(0.0, now - self.at) / life
+        return self.value * exp(-past) - self.rate * life * expm1(-past)
+
+    def add(self, amount: float, at: float, life: float) -> None:
+        """`amount` at once. What comes late is added as decayed as it would be by now."""
+        self._forward(at, life)
+        self.value += amount * exp((at - self.at) / life)
+
+    def flow(self, rate: int, at: float, life: float) -> None:
+        """`rate` more a second from `at` on."""
+        self._forward(at, life)
+        self.value = max(0.0, self.value - rate * life * expm1((at - self.at) / life))
+        self.rate += rate
+
+    def _forward(self, at: float, life: float) -> None:
+        if at > self.at:
+            self.value = self.read(at, life)
+            self.at = at
+
+
+class Usage:
+    """Decayed use per account, kept for every level. The order in which changes arrive does not matter."""
+
+    __slots__ = ("_children", "_life", "_meters", "_paths", "_running", "_sums", "_tree")
+
+    def __init__(self, half_life_s: float) -> None:
+        self._life = half_life_s / log(2.0)
+        self._meters: dict[str, _Meter] = {}
+        self._children: dict[str, list[str]] = {}
+        # Of each account: everybody, its tenant, its team, its user.
+        self._paths: dict[str, tuple[_Meter, ...]] = {}
+        self._running: dict[str, tuple[str, int, float]] = {}
+        self._tree = Tree({})
+        # The siblings' weights by parent, as of one moment: many accounts ask for the same.
+        self._sums: dict[str, tuple[float, float]] = {}
+
+    def index(self, tree: Mapping[str, Share]) -> Tree:
+        """The declared shares by parent, kept until another profile comes."""
+        if self._tree.declared is not tree:
+            self._tree = Tree(tree)
+            self._sums.clear()
+        return self._tree
+
+    def charge(self, account: str, gpu_s: float, cpu_s: float, at: float) -> None:
+        """Use that is over, as of `at`."""
+        for meter in self._touch(account, at):
+            meter.add(1000.0 * (CPUS_PER_GPU * gpu_s + cpu_s), at, self._life)
+
+    def begin(self, job: str, account: str, held: Held, at: float) -> None:
+        """A running attempt uses `held` from `at` on. Told again, only a different amount changes anything."""
+        rate = CPUS_PER_GPU * held.gpu_milli + held.cpu_milli
+        known = self._running.get(job)
+        if known is not None and known[:2] == (account, rate):
+            return
+        self.end(job, at)
+        self._running[job] = (account, rate, at)
+        for meter in self._touch(account, at):
+            meter.flow(rate, at, self._life)
+
+    def end(self, job: str, at: float) -> None:
+        """It uses nothing from `at` on; what it used stays charged. Told again it changes nothing."""
+        known = self._running.pop(job, None)
+        if known is not None:
+            account, rate, since = known
+            ended = max(at, since)
+            for meter in self._touch(account, ended):
+                meter.flow(-rate, ended, self._life)
+
+    def of(self, path: str, now: float) -> float:
+        """What a tenant, team or user has used, in GPU-hours; of everybody for the empty path."""
+        meter = self._meters.get(path)
+        return 0.0 if meter is None else meter.read(now, self._life) / _PER_GPU_HOUR
+
+    def normalised(self, account: str, now: float, tree: Mapping[str, Share]) -> float:
+        """1 when nothing was used, 0.5 when at every level just its share was, towards 0 the more there was.
+
+        Each level gives 2**-(its part of the siblings' use / its part of their weight); the mean of the three counts
+        the tenant four times and the team twice.
+        """
+        self.index(tree)
+        tenant, team, user = levels(account)
+        of_tenant, of_team = self._level(ROOT, tenant, now), self._level(tenant, team, now)
+        return (4.0 * of_tenant + 2.0 * of_team + self._level(team, user, now)) / 7.0
+
+    def _level(self, parent: str, path: str, now: float) -> float:
+        used, of_all = self.of(path, now), self.of(parent, now)
+        if used <= 0.0 or of_all <= 0.0:
+            return 1.0
+        weight, weights = self._tree.share(path).weight, self._siblings(parent, now)
+        if not self._reckoned(path, parent, now):
+            weights += weight
+        return 2.0 ** -((used / of_all) / (weight / weights))
+
+    def _siblings(self, parent: str, now: float) -> float:
+        """What the children weigh together that are declared or have used something."""
+        at, weights = self._sums.get(parent, (now, 0.0))
+        if weights and at == now:
+            return weights
+        used = (path for path in self._children[parent] if path not in self._tree.declared)
+        weights = sum(self._tree.share(path).weight for path in self._tree.children(parent))
+        weights += sum(1 for path in used if self._reckoned(path, parent, now))
+        self._sums[parent] = (now, weights)
+        return weights
+
+    def _reckoned(self, path: str, parent: str, now: float) -> bool:
+        return path in self._tree.declared or self.of(path, now) >= _NEGLIGIBLE * self.of(parent, now)
+
+    def _touch(self, account: str, at: float) -> tuple[_Meter, ...]:
+        self._sums.clear()
+        found = self._paths.get(account)
+        if found is None:
+            above = ROOT
+            meters = [self._meters.setdefault(ROOT, _Meter(at))]
+            for path in levels(account):
+                if path not in self._meters:
+                    self._meters[path] = _Meter(at)
+                    self._children.setdefault(above, []).append(path)
+                meters.append(self._meters[path])
+                above = path
+            found = self._paths[account] = tuple(meters)
+        return found
