@@ -1,0 +1,168 @@
+"""What `nvidia-smi` prints, read tolerantly: a strange line costs that GPU, never the node."""
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from ares.core.topology.cards import Card, Matrix, Slice
+from ares.core.topology.links import INDEX_MAX, SELF, UNKNOWN, is_link_word
+from ares.core.topology.xml import read_xml
+
+# Colours and underlining, which newer drivers print even into a pipe.
+_ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_GPU: Final = re.compile(r"GPU(\d{1,4})")
+_TAIL: Final = re.compile(r"(CPU Affinity|NUMA Affinity|GPU NUMA ID)")
+_CPU_LIST: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_LISTED: Final = re.compile(r"GPU (\d{1,4}): ")
+_MIG: Final = re.compile(r"\s+MIG ([0-9a-z.+]+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
+
+
+# ---- nvidia-smi --query-gpu=… --format=csv
+
+
+def parse_query(text: str) -> tuple[Card, ...]:
+    """With its header, by which columns are found: their order is of no matter, and others may be there too."""
+    cards = dict[int, Card]()
+    for row in _rows(text):
+        index, uuid = row.get("index", ""), row.get("uuid", "")
+        if not _is_index(index) or not uuid.startswith("GPU-"):
+            continue
+        cards[int(index)] = Card(
+            index=int(index),
+            uuid=uuid,
+            model=row.get("name", ""),
+            memory_mib=_mib(row.get("memory.total", "")),
+            bus=row.get("pci.bus_id", ""),
+            mig=row.get("mig.mode.current") == "Enabled",
+        )
+    return tuple(cards[index] for index in sorted(cards))
+
+
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    """Warnings may stand before the header. Units are cut off the names: "memory.total [MiB]"."""
+    names: list[str] | None = None
+    for line in text.splitlines():
+        try:
+            cells = [cell.strip() for row in csv.reader([line], skipinitialspace=True) for cell in row]
+        except csv.Error:
+            continue
+        if names is None:
+            heads = [re.sub(r" \[.*\]$", "", cell) for cell in cells]
+            names = heads if {"index", "uuid"} <= set(heads) else None
+        elif len(cells) == len(names):
+            yield dict(zip(names, cells, strict=True))
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= len(str(INDEX_MAX)) and int(text) <= INDEX_MAX
+
+
+def _mib(text: str) -> int:
+    """Units appear when an old driver ignores `nounits`; "[N/A]" where memory is shared with the host."""
+    amount = re.match(r"[0-9]{1,9}", text)
+    return int(amount.group()) if amount else 0
+
+
+# ---- nvidia-smi -q -x
+
+
+def parse_query_xml(text: str) -> tuple[Card, ...]:
+    """It names no index; GPUs stand in the order of their indexes."""
+    root = read_xml(text)
+    return () if root is None else tuple(_cards(root))
+
+
+def _cards(root: Element) -> Iterator[Card]:
+    for index, gpu in enumerate(root.iterfind("gpu")):
+        uuid = _text(gpu, "uuid")
+        if uuid.startswith("GPU-") and index <= INDEX_MAX:
+            yield Card(
+                index=index,
+                uuid=uuid,
+                model=_text(gpu, "product_name"),
+                memory_mib=_mib(_text(gpu, "fb_memory_usage/total")),
+                bus=_text(gpu, "pci/pci_bus_id") or gpu.get("id", ""),
+                mig=_text(gpu, "mig_mode/current_mig") == "Enabled",
+            )
+
+
+def _text(element: Element, path: str) -> str:
+    return (element.findtext(path) or "").strip()
+
+
+# ---- nvidia-smi -L
+
+
+def parse_list(text: str) -> tuple[Slice, ...]:
+    """The MIG devices, each under its GPU."""
+    slices = list[Slice]()
+    gpu: int | None = None
+    for line in _ANSI.sub("", text).splitlines():
+        if match := _LISTED.match(line):
+            gpu = int(match.group(1))
+        elif gpu is not None and (match := _MIG.match(line)):
+            slices.append(Slice(gpu, match.group(1), match.group(2)))
+    return tuple(slices)
+
+
+# ---- nvidia-smi topo -m
+
+
+def parse_topo(text: str) -> Matrix:
+    lines = iter(_ANSI.sub("", text).splitlines())
+    header = next((line for line in lines if _is_header(line)), "")
+    columns = _TAIL.split(header, maxsplit=1)[0].split()
+    found = dict[int, tuple[dict[int, str], str, str]]()
+    for line in lines:
+        name, *cells = line.split() or [""]
+        match = _GPU.fullmatch(name)
+        if match is None or len(cells) < len(columns) or int(match.group(1)) > INDEX_MAX:
+            continue
+        words = zip((_GPU.fullmatch(column) for column in columns), cells, strict=False)
+        found.setdefault(
+            int(match.group(1)),
+            ({int(to.group(1)): word for to, word in words if to}, *_affinity(header, line, len(columns))),
+        )
+    return _matrix(found)
+
+
+def _is_header(line: str) -> bool:
+    """The row of column names begins with a GPU, as others do, but no link follows."""
+    words = line.split()
+    return bool(words) and _GPU.fullmatch(words[0]) is not None and not any(map(is_link_word, words[1:2]))
+
+
+def _affinity(header: str, line: str, columns: int) -> tuple[str, str]:
+    """The cells of "CPU Affinity" and "NUMA Affinity". Where there are tabs, an empty cell can be told."""
+    names = _TAIL.findall(header)
+    cells = line.split("\t")[columns + 1 :] if line.count("\t") > columns else line.split()[columns + 1 :]
+    values = dict(zip(names, (cell.strip() for cell in cells), strict=False))
+    return values.get("CPU Affinity", ""), values.get("NUMA Affinity", "")
+
+
+def _matrix(found: dict[int, tuple[dict[int, str], str, str]]) -> Matrix:
+    gpus = tuple(sorted(found))
+
+    def word(one: int, other: int) -> str:
+        if one == other:
+            return SELF
+        said = found[one][0].get(other, UNKNOWN)
+        return said if is_link_word(said) and said != SELF else UNKNOWN
+
+    return Matrix(
+        gpus=gpus,
+        words=tuple(tuple(word(one, other) for other in gpus) for one in gpus),
+        numa=_numa([found[gpu][1] for gpu in gpus], [found[gpu][2] for gpu in gpus]),
+    )
+
+
+def _numa(cpus: list[str], said: list[str]) -> tuple[int | None, ...]:
+    """Old drivers name only CPUs: then GPUs with the same ones are on one node, counted from the lowest CPU."""
+    first = [re.match(r"\d{1,4}", cell) for cell in said]
+    if any(first):
+        return tuple(int(match.group()) if match else None for match in first)
+    lists = {cell for cell in cpus if _CPU_LIST.fullmatch(cell)}
+    order = sorted(lists, key=lambda cell: int(re.split("[-,]", cell)[0][:9]))
+    return tuple(order.index(cell) if cell in lists else None for cell in cpus)
