@@ -1,0 +1,76 @@
+"""Who may be evicted for whom, by which rule; and who may not, with the reason."""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from ares.core.schedule.evict.holders import Asker, Holder
+from ares.model.profile import PreemptionPolicy
+
+# Why somebody is evicted: for a more important job, for a lender's own, to tidy up, or because an operator says so.
+Rule = Literal["priority", "reclaim", "consolidate", "drain"]
+# Why a holder stays.
+Exclusion = Literal[
+    "itself", "not-preemptible", "gap", "critical", "not-borrowing", "asker-borrows", "cap", "cooldown", "min-runtime",
+]  # fmt: skip
+
+_Test = Callable[[Holder, Asker, PreemptionPolicy], bool]
+
+
+def _own(account: str, other: str) -> Iterator[str]:
+    """The account's path from where it parts with the other's, downwards."""
+    mine, theirs = account.split("/"), other.split("/")
+    for depth in range(1, len(mine) + 1):
+        if mine[:depth] != theirs[:depth]:
+            yield "/".join(mine[:depth])
+
+
+def answerable(account: str, other: str, asker: Asker) -> str | None:
+    """The account that speaks for `account` towards `other`: the highest one not shared that has a soft limit.
+
+    A team that borrows within a tenant that does not takes nothing from another tenant.
+    """
+    return next((path for path in _own(account, other) if path in asker.standing), None)
+
+
+def _borrows(holder: Holder, asker: Asker) -> bool:
+    path = answerable(holder.account, asker.account, asker)
+    return path is not None and asker.standing[path] > 0
+
+
+def _is_below(holder: Holder, asker: Asker) -> bool:
+    path = answerable(asker.account, holder.account, asker)
+    return path is not None and asker.standing[path] < 0
+
+
+_TESTS: dict[Exclusion, _Test] = {
+    "itself": lambda holder, asker, _: holder.job == asker.job,
+    "not-preemptible": lambda holder, _, __: not holder.preemptible,
+    "gap": lambda holder, asker, policy: holder.level - asker.level < policy.gap,
+    "critical": lambda holder, asker, _: holder.level == 0 < asker.level,
+    "not-borrowing": lambda holder, asker, _: not _borrows(holder, asker),
+    "asker-borrows": lambda holder, asker, _: not _is_below(holder, asker),
+    "cap": lambda holder, _, policy: holder.preemptions >= policy.cap,
+    "cooldown": lambda holder, _, policy: (
+        holder.preempted_s_ago is not None and holder.preempted_s_ago < policy.cooldown_s
+    ),
+    "min-runtime": lambda holder, _, policy: holder.ran_s < policy.min_runtime_s,
+}
+_PEACE: tuple[Exclusion, ...] = ("cap", "cooldown", "min-runtime")
+# What lasts comes first: a person reads the first reason that holds.
+_RULES: dict[Rule, tuple[Exclusion, ...]] = {
+    "priority": ("itself", "not-preemptible", "gap", *_PEACE),
+    "reclaim": ("itself", "not-preemptible", "critical", "not-borrowing", "asker-borrows", *_PEACE),
+    "consolidate": ("not-preemptible", *_PEACE),
+    "drain": (),
+}
+_TESTS_OF: dict[Rule, tuple[tuple[Exclusion, _Test], ...]] = {
+    rule: tuple((word, _TESTS[word]) for word in words) for rule, words in _RULES.items()
+}
+
+
+def eligible(holder: Holder, asker: Asker, policy: PreemptionPolicy, rule: Rule) -> Exclusion | None:
+    """Why the holder may not be evicted; None when it may."""
+    for word, excludes in _TESTS_OF[rule]:
+        if excludes(holder, asker, policy):
+            return word
+    return None

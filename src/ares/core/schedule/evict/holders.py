@@ -1,0 +1,122 @@
+"""What victims are chosen from and for: running jobs, room on nodes, and the request, as plain values."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+# Counts by kind of device, such as (("mig-1g.10gb", 2),).
+Devices = tuple[tuple[str, int], ...]
+
+
+class Freed(NamedTuple):
+    """What one rank of a running job gives back."""
+
+    cpu_milli: int
+    memory_mib: int
+    # (index of the GPU, its share in thousandths).
+    gpus: tuple[tuple[int, int], ...] = ()
+    devices: Devices = ()
+
+
+class Holder(NamedTuple):
+    """One running job that could be evicted. Jobs already on their way out are not holders."""
+
+    job: str
+    # 0 is CRITICAL, 4 is BEST_EFFORT.
+    level: int
+    # "tenant/team/user".
+    account: str
+    # All it holds, over all nodes.
+    gpus_milli: int
+    cpu_milli: int
+    # How long the current attempt has run, and how much of that would be lost.
+    ran_s: float
+    since_checkpoint_s: float
+    preemptions: int
+    preempted_s_ago: float | None
+    preemptible: bool
+    # (node slot, what is freed there), one entry for each rank.
+    at: tuple[tuple[int, Freed], ...]
+
+
+class Asker(NamedTuple):
+    """Who wants the room. `standing` is use minus soft limit of every account that has one, in the request's unit."""
+
+    job: str
+    level: int
+    account: str
+    standing: Mapping[str, int] = {}
+
+
+class Request(NamedTuple):
+    """How much room is wanted: so many ranks, each of this size. A gang's ranks may share a node."""
+
+    ranks: int
+    cpu_milli: int
+    memory_mib: int
+    gpus: int = 0
+    # The share of each GPU.
+    gpu_milli: int = 1000
+    devices: Devices = ()
+
+    @property
+    def milli(self) -> int:
+        """All it asks for in the unit that disruption is counted in: GPUs, or CPUs when it has none."""
+        return self.ranks * (self.gpus * self.gpu_milli or self.cpu_milli)
+
+
+class Room(NamedTuple):
+    """What is free on one node, as the request sees it."""
+
+    slot: int
+    cpu_milli: int
+    memory_mib: int
+    # Thousandths left of each GPU, by index, and the mask of those that answer to the request.
+    gpus: tuple[int, ...] = ()
+    answering: int = -1
+    devices: Devices = ()
+    # At most so many of the request's ranks may be here; 0 keeps the node out.
+    ranks_max: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """Many rooms as columns. A scheduler with columns of its own makes this directly."""
+
+    slots: Ints
+    cpu_milli: Ints
+    memory_mib: Ints
+    # One row per node, one column per GPU index; GPUs that a node does not have do not answer.
+    gpus: Ints
+    answers: Bools
+    devices: dict[str, Ints]
+    ranks_max: Ints
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+
+def columns(rooms: Iterable[Room]) -> Rooms:
+    rows = list(rooms)
+    count, width = len(rows), max((len(room.gpus) for room in rows), default=0)
+    gpus, answers = np.zeros((count, width), np.int64), np.zeros((count, width), np.bool_)
+    devices = {kind: np.zeros(count, np.int64) for room in rows for kind, _ in room.devices}
+    for row, room in enumerate(rows):
+        gpus[row, : len(room.gpus)] = room.gpus
+        answers[row, : len(room.gpus)] = [room.answering >> index & 1 for index in range(len(room.gpus))]
+        for kind, free in room.devices:
+            devices[kind][row] = free
+    return Rooms(
+        slots=np.array([room.slot for room in rows], np.int64),
+        cpu_milli=np.array([room.cpu_milli for room in rows], np.int64),
+        memory_mib=np.array([room.memory_mib for room in rows], np.int64),
+        gpus=gpus,
+        answers=answers,
+        devices=devices,
+        ranks_max=np.array([room.ranks_max for room in rows], np.int64),
+    )
