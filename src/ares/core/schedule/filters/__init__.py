@@ -1,12 +1,34 @@
-"""Filters: which nodes can take a job of a class at all. One file each, named in a profile."""
+"""Filters: which nodes can take a job at all. One question and one file each, named in a profile."""
 
-from ares.core.schedule.filters import cpu, gpus, health, memory, selector
+from ares.core.schedule.filters import (
+    affinity,
+    cpu,
+    devices,
+    devices_declared,
+    gpu_model,
+    gpus,
+    health,
+    job_affinity,
+    memory,
+    numa,
+    residency,
+    selector,
+    taints,
+)
 from ares.core.schedule.filters.filter import Filter
 
 FILTERS: dict[str, Filter] = {
-    "cpu": cpu.FILTER,
-    "gpus": gpus.FILTER,
-    "health": health.FILTER,
-    "memory": memory.FILTER,
     "selector": selector.FILTER,
+    "affinity": affinity.FILTER,
+    "residency": residency.FILTER,
+    "taints": taints.FILTER,
+    "gpu-model": gpu_model.FILTER,
+    "devices-declared": devices_declared.FILTER,
+    "health": health.FILTER,
+    "job-affinity": job_affinity.FILTER,
+    "gpus": gpus.FILTER,
+    "devices": devices.FILTER,
+    "cpu": cpu.FILTER,
+    "memory": memory.FILTER,
+    "numa": numa.FILTER,
 }

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from ares.core.schedule.columns import Bools, Ints
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.rows import Rows
+from ares.model.node import NodeRecord
 
 # What has to happen before a job that was refused can pass.
 Wake = Literal["node joins", "node changes", "node ready", "job ends", "job starts", "profile changes"]
@@ -27,10 +26,16 @@ class Miss(NamedTuple):
         """The row with the most of `column` among those that came this far; the lowest of equals."""
         return int(self.reached[int(column[self.reached].argmax())])
 
-    def name(self, row: int) -> str:
+    def record(self, row: int) -> NodeRecord:
         record = self.seen.table.records[row]
         assert record is not None, f"row {row} was considered and has no node"
-        return record.info.name
+        return record
+
+    def name(self, row: int) -> str:
+        return self.record(row).info.name
+
+
+Explain = Callable[[Miss], Reason]
 
 
 class Filter(NamedTuple):
@@ -38,9 +43,18 @@ class Filter(NamedTuple):
     what it says about a row must not depend on other rows, unless the filter is `across`."""
 
     passes: Callable[[Rows], Bools | None]
-    explain: Callable[[Miss], Reason]
+    explain: Explain
     wakes: tuple[Wake, ...]
     # Looks beyond the row: evaluated anew every time for asks it applies to.
     across: bool = False
 
 
+def of_nodes(explain: Explain) -> Explain:
+    """For an `explain` that can only speak of nodes: of a cluster without any there is one thing to say."""
+
+    def explain_or_no_nodes(miss: Miss) -> Reason:
+        if len(miss.reached) == 0:
+            return Reason(code="NO_NODES", message="no node is registered", numbers={"nodes": 0})
+        return explain(miss)
+
+    return explain_or_no_nodes

@@ -1,29 +1,70 @@
-"""Nodes with enough free GPUs of the model the job asks for."""
+"""Nodes with enough GPUs of the kind asked for left, in one NVLink domain if the job requires it."""
 
-from ares.core.queue.waiting import Shape
-from ares.core.schedule.columns import Column, Nodes
-from ares.core.schedule.filters.filter import Filter, Miss
+import numpy as np
+
+from ares.core.schedule.columns import Bools, Ints
+from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.schedule.filters.words import counted, gpus, too_little
+from ares.core.schedule.machines import most_in_domain, one_domain
 from ares.core.schedule.reasons import Reason
+from ares.core.schedule.rows import Rows
+from ares.core.topology.subset import largest_in_domain
+
+_COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
-def passes(nodes: Nodes, shape: Shape) -> Column:
-    return nodes.gpus_free >= shape.gpus
+def passes(rows: Rows) -> Bools | None:
+    ask = rows.ask
+    if not ask.gpus:
+        return None
+    # A domain has no more free than the node, so this alone answers both questions.
+    return (most_in_domain(rows, rows.gpu_fit_mask) if one_domain(ask) else rows.gpus_free) >= ask.gpus
 
 
 def explain(miss: Miss) -> Reason:
-    asked, best = miss.shape.gpus, miss.nearest(miss.nodes.gpus_free)
-    free, total = int(miss.nodes.gpus_free[best]), int(miss.nodes.gpus[best])
-    numbers = {"asked": asked, "free": free, "total": total, "nodes": miss.considered()}
-    model = f" of model {miss.shape.gpu_model}" if miss.shape.gpu_model else ""
-    name, needs = miss.names[best].name, f"needs {asked} GPU{'' if asked == 1 else 's'}{model} on one node"
-    if miss.ever and total == 0:
-        code = "INFEASIBLE_GPU_MODEL" if miss.shape.gpu_model else "INFEASIBLE_GPU"
-        return Reason(code=code, message=f"{needs}; no node that could take it has any", numbers=numbers)
-    if miss.ever:
-        message = f"{needs}; the largest that could take it, {name}, has {total}"
-        return Reason(code="INFEASIBLE_GPU", message=message, numbers=numbers)
-    message = f"{needs}; the nearest, {name}, has {free} free of {total}"
+    seen, ask = miss.seen, miss.seen.ask
+    if one_domain(ask) and (seen.gpus_free[miss.reached] >= ask.gpus).any():
+        return _apart(miss)
+    if ask.gpu_milli < 1000 and not miss.ever and not seen.gpus_free[miss.reached].any():
+        return _crumbs(miss)
+    codes = ("INFEASIBLE_GPU", "INSUFFICIENT_GPU")
+    return too_little(miss, codes, gpus(ask), ask.gpus, (seen.gpus_free, seen.gpus))
+
+
+def _apart(miss: Miss) -> Reason:
+    """Enough on some node, but not joined."""
+    seen, ask = miss.seen, miss.seen.ask
+    most = most_in_domain(seen, seen.gpu_fit_mask)
+    # Of the nodes that have enough, the one with the most of them together.
+    best = miss.nearest(np.where(seen.gpus_free >= ask.gpus, most, -1))
+    free, mask = int(seen.gpus_free[best]), int(seen.gpu_fit_mask[best])
+    sizes = largest_in_domain(seen.table.machines[int(seen.machine[best])], mask)
+    which = "largest that could take it" if miss.ever else "nearest"
+    has = f"{free}{'' if miss.ever else ' free'}"
+    if max(sizes) == 1:
+        has = f"{has}, none of them joined by NVLink"
+    else:
+        count = _COUNTS[len(sizes)] if len(sizes) < len(_COUNTS) else str(len(sizes))
+        has = f"{has} = {' + '.join(map(str, sizes))} in {count} domains"
+    message = f"needs {gpus(ask)} in one NVLink domain; the {which}, {miss.name(best)}, has {has}"
+    code = "INFEASIBLE_TOPOLOGY" if miss.ever else "INSUFFICIENT_TOPOLOGY"
+    # `free` is what can be had together: with all of it, asked could be less than free.
+    numbers = {"asked": ask.gpus, "free": int(most[best]), "total": free, "nodes": len(miss.reached)}
+    return Reason(code=code, message=message, numbers=numbers)
+
+
+def _crumbs(miss: Miss) -> Reason:
+    """No GPU has the share left: how much of one there is says more than that none is free."""
+    seen, ask = miss.seen, miss.seen.ask
+    left: Ints = np.where(seen.gpu_answers, seen.gpu_left, 0).max(axis=1)
+    best = miss.nearest(left)
+    message = (
+        f"needs {gpus(ask)} on one node; the nearest, {miss.name(best)}, "
+        f"has {left[best] / 10:g} % left on the emptiest of {counted(int(seen.gpus[best]), 'GPU')}"
+    )
+    numbers = {"asked": ask.gpus, "free": 0, "total": int(seen.gpus[best]), "nodes": len(miss.reached)}
+    numbers["left_milli"] = int(left[best])
     return Reason(code="INSUFFICIENT_GPU", message=message, numbers=numbers)
 
 
-FILTER = Filter(passes, explain)
+FILTER = Filter(passes, of_nodes(explain), ("job ends", "node joins", "node changes"))

@@ -1,22 +1,21 @@
 """Nodes whose agent is alive and that are not cordoned."""
 
-from ares.core.queue.waiting import Shape
-from ares.core.schedule.columns import Column, Nodes
-from ares.core.schedule.filters.filter import Filter, Miss
+from ares.core.schedule.columns import Bools
+from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.schedule.filters.words import none_of
 from ares.core.schedule.reasons import Reason
+from ares.core.schedule.rows import Rows
 
 
-def passes(nodes: Nodes, shape: Shape) -> Column:
-    return nodes.healthy
+def passes(rows: Rows) -> Bools:
+    return rows.healthy
 
 
 def explain(miss: Miss) -> Reason:
-    count = miss.considered()
-    if count == 0:
-        return Reason(code="NO_NODES", message="no node is registered", numbers={"nodes": 0})
-    matching = " that match its selector" if miss.shape.selector else ""
-    message = f"none of the {count} nodes{matching} is ready: they are silent or cordoned"
-    return Reason(code="NO_READY_NODES", message=message, numbers={"nodes": count})
+    cordoned = sum(miss.record(int(row)).cordoned for row in miss.reached)
+    count = len(miss.reached)
+    message = f"{none_of(miss)} that could take it is ready: {cordoned} cordoned, {count - cordoned} silent"
+    return Reason(code="NO_READY_NODES", message=message, numbers={"nodes": count, "cordoned": cordoned})
 
 
-FILTER = Filter(passes, explain)
+FILTER = Filter(passes, of_nodes(explain), ("node ready", "node joins", "node changes"))

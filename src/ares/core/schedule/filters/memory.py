@@ -1,25 +1,20 @@
 """Nodes with enough memory left."""
 
-from ares.core.queue.waiting import Shape
-from ares.core.schedule.columns import Column, Nodes
-from ares.core.schedule.filters.filter import Filter, Miss
+from ares.core.schedule.columns import Bools
+from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.schedule.filters.words import mib, too_little
 from ares.core.schedule.reasons import Reason
+from ares.core.schedule.rows import Rows
 
 
-def passes(nodes: Nodes, shape: Shape) -> Column:
-    return nodes.memory_mib_free >= shape.memory_mib
+def passes(rows: Rows) -> Bools:
+    return rows.memory_free >= rows.ask.memory_mib
 
 
 def explain(miss: Miss) -> Reason:
-    asked, best = miss.shape.memory_mib, miss.nearest(miss.nodes.memory_mib_free)
-    free, total = int(miss.nodes.memory_mib_free[best]), int(miss.nodes.memory_mib[best])
-    numbers = {"asked": asked, "free": free, "total": total, "nodes": miss.considered()}
-    name, needs = miss.names[best].name, f"needs {asked:,} MiB of memory on one node"
-    if miss.ever:
-        message = f"{needs}; the largest that could take it, {name}, has {total:,} MiB"
-        return Reason(code="INFEASIBLE_MEMORY", message=message, numbers=numbers)
-    message = f"{needs}; the nearest, {name}, has {free:,} MiB free of {total:,} MiB"
-    return Reason(code="INSUFFICIENT_MEMORY", message=message, numbers=numbers)
+    asked, seen = miss.seen.ask.memory_mib, miss.seen
+    codes = ("INFEASIBLE_MEMORY", "INSUFFICIENT_MEMORY")
+    return too_little(miss, codes, f"{mib(asked)} of memory", asked, (seen.memory_free, seen.memory), mib)
 
 
-FILTER = Filter(passes, explain)
+FILTER = Filter(passes, of_nodes(explain), ("job ends", "node joins", "node changes", "profile changes"))

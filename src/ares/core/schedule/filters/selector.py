@@ -1,22 +1,30 @@
 """Nodes that carry every label the job selects by."""
 
-from ares.core.queue.waiting import Shape
-from ares.core.schedule.columns import Column, Nodes
-from ares.core.schedule.filters.filter import Filter, Miss
+import numpy as np
+
+from ares.core.schedule.columns import Bools
+from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.schedule.filters.words import none_of, pairs
 from ares.core.schedule.reasons import Reason
+from ares.core.schedule.rows import Rows
 
 
-def passes(nodes: Nodes, shape: Shape) -> Column:
-    return nodes.selected
+def passes(rows: Rows) -> Bools | None:
+    return np.logical_and.reduce(_carried(rows)) if rows.ask.selector else None
+
+
+def _carried(rows: Rows) -> list[Bools]:
+    return [rows.label_is(key, value) for key, value in rows.ask.selector]
 
 
 def explain(miss: Miss) -> Reason:
-    count = miss.considered()
-    if count == 0:
-        return Reason(code="NO_NODES", message="no node is registered", numbers={"nodes": 0})
-    wanted = ", ".join(f"{key}={value}" for key, value in miss.shape.selector)
-    message = f"none of the {count} nodes has the labels {wanted}"
-    return Reason(code="SELECTOR_MISMATCH", message=message, numbers={"nodes": count})
+    carried, selector = _carried(miss.seen), miss.seen.ask.selector
+    message = f"{none_of(miss)} has the labels {pairs(selector)}"
+    if len(selector) > 1:
+        best = miss.nearest(np.sum(carried, axis=0))
+        lacking = tuple(label for label, has in zip(selector, carried, strict=True) if not has[best])
+        message = f"{message}; the nearest, {miss.name(best)}, lacks {pairs(lacking)}"
+    return Reason(code="SELECTOR_MISMATCH", message=message, numbers={"nodes": len(miss.reached)})
 
 
-FILTER = Filter(passes, explain)
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))

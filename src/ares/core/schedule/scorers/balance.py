@@ -1,11 +1,17 @@
-"""Evenness: CPU and memory of a node should run out together, or the rest of one is stranded."""
+"""Evenness: CPU, memory and GPUs of a node should run out together, or the rest of one is stranded."""
 
-from ares.core.queue.waiting import Shape
-from ares.core.schedule.columns import Column, Nodes
+import numpy as np
+
+from ares.core.schedule.columns import Floats
+from ares.core.schedule.rows import Rows
+from ares.core.schedule.scorers.shares import shares_left
 
 
-def score(nodes: Nodes, shape: Shape) -> Column:
-    """1 when the same share of CPU and of memory would be left, 0 at the widest gap."""
-    cpu = (nodes.cpu_milli_free - shape.cpu_milli) / nodes.cpu_milli
-    memory = (nodes.memory_mib_free - shape.memory_mib) / nodes.memory_mib
-    return 1.0 - abs(cpu - memory)
+def score(rows: Rows) -> Floats:
+    """1 when the same share of everything would be left, 0 at the widest gap."""
+    cpu, memory, gpus = shares_left(rows)
+    # What a node does not have cannot be stranded.
+    gpus = np.where(rows.gpu_count > 0, gpus, cpu)
+    most = np.maximum(np.maximum(cpu, memory), gpus)
+    least = np.minimum(np.minimum(cpu, memory), gpus)
+    return 1.0 - (most - least)

@@ -1,0 +1,31 @@
+"""Nodes without a taint that the job does not tolerate."""
+
+from ares.core.schedule.columns import Bools
+from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.schedule.filters.words import none_of
+from ares.core.schedule.reasons import Reason
+from ares.core.schedule.rows import Rows
+
+
+def passes(rows: Rows) -> Bools:
+    return ~rows.refused
+
+
+def explain(miss: Miss) -> Reason:
+    row = int(miss.reached[0])
+    record = miss.record(row)
+    taints = (*record.info.taints, *record.taints)
+    refusing = ", ".join(_pair(taint.key, taint.value) for taint in taints if taint.effect == "no-schedule")
+    tolerated = ", ".join(_pair(key, value) for key, value in miss.seen.ask.tolerations) or "nothing"
+    message = (
+        f"{none_of(miss)} is free of taints the job does not tolerate: "
+        f"{miss.name(row)} has {refusing}, the job tolerates {tolerated}"
+    )
+    return Reason(code="TAINTED", message=message, numbers={"nodes": len(miss.reached)})
+
+
+def _pair(key: str, value: str | None) -> str:
+    return f"{key}={value}" if value else key
+
+
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))

@@ -1,0 +1,55 @@
+"""Phrases that the messages of several filters share."""
+
+from collections.abc import Callable
+
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.columns import Ints
+from ares.core.schedule.filters.filter import Miss
+from ares.core.schedule.reasons import Reason, ReasonCode
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def cpus(milli: int) -> str:
+    return f"{milli / 1000:g} CPU{'' if milli == 1000 else 's'}"
+
+
+def mib(amount: int) -> str:
+    return f"{amount:,} MiB"
+
+
+def gpus(ask: Ask) -> str:
+    share = "" if ask.gpu_milli == 1000 else f"{ask.gpu_milli / 10:g} % of "
+    model = f" of model {ask.gpu_model}" if ask.gpu_model else ""
+    memory = f" with {mib(ask.gpu_memory_mib)} or more" if ask.gpu_memory_mib else ""
+    return f"{share}{counted(ask.gpus, 'GPU')}{model}{memory}"
+
+
+def pairs(labels: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in labels)
+
+
+def none_of(miss: Miss) -> str:
+    count = len(miss.reached)
+    return "no node (there is 1)" if count == 1 else f"none of the {count:,} nodes"
+
+
+def too_little(
+    miss: Miss,
+    codes: tuple[ReasonCode, ReasonCode],
+    needs: str,
+    asked: int,
+    columns: tuple[Ints, Ints],
+    show: Callable[[int], str] = str,
+) -> Reason:
+    """Of a quantity that one node must have. `codes`: if never, and if not now. `columns`: free, and in all."""
+    best = miss.nearest(columns[1] if miss.ever else columns[0])
+    free, total = (int(column[best]) for column in columns)
+    numbers = {"asked": asked, "free": free, "total": total, "nodes": len(miss.reached)}
+    if miss.ever:
+        has = f"the largest that could take it, {miss.name(best)}, has {show(total)}"
+    else:
+        has = f"the nearest, {miss.name(best)}, has {show(free)} free of {show(total)}"
+    return Reason(code=codes[0 if miss.ever else 1], message=f"needs {needs} on one node; {has}", numbers=numbers)

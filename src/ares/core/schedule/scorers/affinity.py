@@ -1,0 +1,27 @@
+"""Preference: nodes with the labels and the neighbours a job would like, and without taints that discourage it."""
+
+import numpy as np
+
+from ares.core.schedule.columns import Bools, Floats
+from ares.core.schedule.rows import Rows
+from ares.core.schedule.terms import keeps, meets
+
+
+def score(rows: Rows) -> Floats | None:
+    """The share of preferred terms that are met, by weight; a taint that discourages takes off as much as all of them.
+
+    An array of nothing but zeros and None are the same in a sum, so None may depend on the rows here.
+    """
+    met = _preferred(rows)
+    if not met and not rows.reluctant.any():
+        return None
+    total = sum(weight for weight, _ in met)
+    liked = np.zeros(len(rows), np.int64)
+    for weight, rows_met in met:
+        liked += weight * rows_met
+    return liked / max(1, total) - rows.reluctant
+
+
+def _preferred(rows: Rows) -> list[tuple[int, Bools]]:
+    terms = [(term.weight, meets(rows, term)) for term in rows.ask.terms if not term.required]
+    return terms + [(near.weight, keeps(rows, near)) for near in rows.ask.near if not near.required]

@@ -1,0 +1,33 @@
+"""Speed between a job's GPUs: inside the node by its links, between the ranks of a gang by the node's network."""
+
+from ares.core.schedule.columns import Floats
+from ares.core.schedule.machines import by_machine, one_domain
+from ares.core.schedule.rows import Rows
+from ares.core.topology.subset import MachineShape, best, best_in_domain
+
+
+def score(rows: Rows) -> Floats | None:
+    """Against the best there is: of the machine for its GPUs, of the cluster for its network. None for lone GPUs."""
+    network = _network(rows)
+    if rows.ask.gpus < 2:
+        return network
+    links = _links(rows)
+    return links if network is None else (links + network) / 2.0
+
+
+def _links(rows: Rows) -> Floats:
+    count = rows.ask.gpus
+    together = one_domain(rows.ask)
+
+    def of(shape: MachineShape, mask: int) -> float:
+        if mask.bit_count() < count:
+            return 0.0
+        choice = best_in_domain(shape, mask, count) if together else best(shape, mask, count)
+        return 0.0 if choice is None else choice.score
+
+    return by_machine(rows, rows.gpu_fit_mask, of)
+
+
+def _network(rows: Rows) -> Floats | None:
+    fastest = rows.facts.network_gbps_max
+    return rows.network_gbps / fastest if rows.ask.ranks > 1 and fastest > 0.0 else None

@@ -1,0 +1,32 @@
+"""Nearness to data: the less of the job's inputs must come from afar, the better."""
+
+import numpy as np
+
+from ares.core.schedule.columns import Bools, Floats, Ints
+from ares.core.schedule.rows import Rows
+
+# What data in the same place is worth, if the node itself does not have it: the nearest place counts.
+_WORTH = (("region", 0.2), ("zone", 0.4), ("rack", 0.6))
+
+
+def score(rows: Rows) -> Floats | None:
+    """The share of the inputs' bytes at hand, in 0..1. Looks at what other nodes are, never at what runs there."""
+    inputs = rows.ask.inputs
+    if not inputs:
+        return None
+    at_hand = np.zeros(len(rows))
+    for name, size_mib in inputs:
+        at_hand += size_mib * _nearness(rows, name)
+    return at_hand / sum(size_mib for _, size_mib in inputs)
+
+
+def _nearness(rows: Rows, name: str) -> Floats:
+    everywhere: Bools = rows.table.datasets.of(name)
+    holders = np.flatnonzero(everywhere)
+    nearness = np.zeros(len(rows))
+    for level, worth in _WORTH:
+        column: Ints = getattr(rows.table, level)
+        domains = column[holders]
+        nearness[np.isin(rows.domain(level), domains[domains > 0])] = worth
+    nearness[rows.has_dataset(name)] = 1.0
+    return nearness
