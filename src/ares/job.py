@@ -5,15 +5,18 @@
     job.id, job.attempt, job.fence        # read from the environment when used
     job.progress(0.4, "epoch 4 of 10")
     job.result({"loss": 0.12})
+    job.world().rank, job.world().size    # of a gang: who takes part now
+    job.on_resize(rebuild)                # called with the new world
 
 Standard library only, so that it can be imported in any job's environment.
 """
 
 import json
 import os
+import signal
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 RESULT_BYTES_MAX = 64 * 1024
 MESSAGE_CHARS_MAX = 1000
@@ -49,6 +52,25 @@ _READ_OPTIONAL: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
+class Peer(NamedTuple):
+    """One rank of a gang. `id` stays the same for as long as the attempt runs."""
+
+    id: int
+    node: str
+    address: str
+
+
+class World(NamedTuple):
+    """Who takes part in a gang. `rank` and `size` change with every generation."""
+
+    generation: int
+    rank: int
+    size: int
+    master_addr: str
+    master_port: int
+    peers: tuple[Peer, ...]
+
+
 class NotInJob(RuntimeError):
     """This process was not started by Ares as part of a job."""
 
@@ -79,6 +101,27 @@ def result(value: Any) -> None:
     _write("ARES_RESULT_FILE", data)
 
 
+def world() -> World:
+    """The gang as it is now; a job without a gang is a world of its own. To poll: compare generations."""
+    if "ARES_WORLD_FILE" not in os.environ:
+        return World(0, _read("rank"), _read("world_size"), "", 0, ())
+    with open(_environment("ARES_WORLD_FILE"), "rb") as file:
+        told = json.load(file)
+    peers = tuple(Peer(peer["rank"], peer["node"], peer["address"]) for peer in told["peers"])
+    return World(
+        told["generation"], told["rank"], told["worldSize"], told["masterAddr"], told["masterPort"], peers
+    )  # fmt: skip
+
+
+def on_resize(callback: Callable[[World], object]) -> None:
+    """Calls back with the new world whenever the gang has grown or shrunk. Call it from the main thread, early: without
+    a handler the signal ends the program."""
+    name = os.environ.get("ARES_RESIZE_SIGNAL", "")
+    if not name:
+        raise NotInJob("ARES_RESIZE_SIGNAL is not set: submit the job with gang.resizeSignal, such as SIGUSR2")
+    signal.signal(signal.Signals[name], lambda _number, _frame: callback(world()))
+
+
 def _write(variable: str, data: bytes) -> None:
     """Whole or not at all: whoever reads the file never sees half of it."""
     path = _environment(variable)
@@ -103,10 +146,14 @@ def _environment(variable: str) -> str:
     return value
 
 
+def _read(name: str) -> Any:
+    variable, read = _READ[name]
+    return _parsed(variable, _environment(variable), read)
+
+
 def __getattr__(name: str) -> Any:
     if name in _READ:
-        variable, read = _READ[name]
-        return _parsed(variable, _environment(variable), read)
+        return _read(name)
     if name in _READ_OPTIONAL:
         _environment("ARES_JOB_ID")
         variable, read = _READ_OPTIONAL[name]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -164,6 +165,45 @@ def test_readers_never_see_half_a_value(inside: Path) -> None:
     for writer in writers:
         writer.join()
     assert [path.name for path in inside.iterdir()] == ["result.json"]
+
+
+WORLD = {
+    "generation": 2, "rank": 1, "worldSize": 2, "masterAddr": "10.0.0.1", "masterPort": 29500,
+    "peers": [{"rank": 0, "node": "a", "address": "10.0.0.1"}, {"rank": 2, "node": "b", "address": "10.0.0.2"}],
+}  # fmt: skip
+
+
+def test_the_world_is_what_the_file_says_now(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert job.world() == (0, 1, 4, "", 0, ()), "without a gang, by the variables"
+    monkeypatch.setenv("ARES_WORLD_FILE", str(inside / "world.json"))
+    (inside / "world.json").write_text(json.dumps(WORLD))
+    seen = job.world()
+    assert (seen.generation, seen.rank, seen.size) == (2, 1, 2)
+    assert (seen.master_addr, seen.master_port) == ("10.0.0.1", 29500)
+    assert [peer.id for peer in seen.peers] == [0, 2]
+
+
+def test_a_resize_calls_back_with_the_new_world(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGUSR2)
+    monkeypatch.delenv("ARES_RESIZE_SIGNAL", raising=False)
+    with pytest.raises(job.NotInJob, match=r"gang\.resizeSignal"):
+        job.on_resize(print)
+    monkeypatch.setenv("ARES_RESIZE_SIGNAL", "SIGUSR2")
+    monkeypatch.setenv("ARES_WORLD_FILE", str(inside / "world.json"))
+    (inside / "world.json").write_text(json.dumps(WORLD))
+    seen: list[job.World] = []
+    try:
+        job.on_resize(seen.append)
+        signal.raise_signal(signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert [world.size for world in seen] == [2]
+
+
+@pytest.mark.usefixtures("outside")
+def test_outside_a_job_there_is_no_world() -> None:
+    with pytest.raises(job.NotInJob, match="not started by Ares"):
+        job.world()
 
 
 def test_needs_nothing_but_the_standard_library() -> None:

@@ -16,12 +16,12 @@ from tests.integration.agent.scripted import ScriptedPlane
 class Running:
     """An agent on a scripted control plane."""
 
-    def __init__(self, state_dir: Path, plane: ScriptedPlane, settings: Settings) -> None:
+    def __init__(self, state_dir: Path, plane: ScriptedPlane, settings: Settings, **info: object) -> None:
         self.state_dir = state_dir
         self.plane = plane
         self.agent = Agent(
             boot=1,
-            info=NodeInfo(name="n1", cpu_milli=2000, memory_mib=1024),
+            info=NodeInfo(**{"name": "n1", "cpu_milli": 2000, "memory_mib": 1024, **info}),
             link=plane,
             executor=LocalExecutor(state_dir),
             clock=SystemClock(),

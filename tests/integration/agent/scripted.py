@@ -24,6 +24,7 @@ from ares.model.link import (
     Start,
     Started,
     Welcome,
+    WorldInfo,
 )
 from ares.model.state import Fence, Placement
 from ares.ports.link import LinkBroken, LinkRefused
@@ -149,12 +150,13 @@ class ScriptedPlane:
         return found()[nth]
 
     def start(self, job: str, *command: str, counter: int = 1, rank: int = 0, **spec: object) -> Start:
-        gpus = spec.pop("granted", ())
+        gpus, numa = spec.pop("granted", ()), spec.pop("on_numa", None)
         return Start(
             ref=AttemptRef(job=job, tenant="t", fence=Fence(counter=counter)),
             attempt=1,
             placement=Placement(
-                node="n1", incarnation=self.incarnation, cpu_milli=1000, memory_mib=256, gpus=gpus, rank=rank
+                node="n1", incarnation=self.incarnation, cpu_milli=1000, memory_mib=256, gpus=gpus, rank=rank, numa=numa
             ),
+            world=spec.pop("world", WorldInfo()),
             spec=JobSpec(command=command, **spec),
         )

@@ -1,9 +1,10 @@
-"""One attempt on this node, from its Start to the acknowledgement of its last report."""
+"""One rank of an attempt on this node, from its Start to the acknowledgement of its last report."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ares.model.link import Start
+from ares.model.link import Start, WorldInfo
 from ares.ports.executor import Running
 from ares.services.agent.outbox import Key
 from ares.services.agent.spool import Tail
@@ -18,12 +19,16 @@ class Attempt:
     folder: Folder
     tail: Tail
     deadline: float
+    # Who takes part now; `start` has who did then.
+    world: WorldInfo
     # The deadline moved since it was handed to the executor.
     extended: bool = False
     running: Running | None = None
     # Set when the attempt may not go on: it will be reported as fenced, not as exited.
     fenced: str = ""
     timed_out: bool = False
+    # It was asked to end.
+    ending: bool = False
     # Why the agent ended it, told with its exit.
     note: str = ""
     timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
@@ -40,6 +45,10 @@ class Attempt:
     @property
     def ended(self) -> bool:
         return self.final is not None
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Not any more once it has ended."""
+        self.timers.append(asyncio.get_running_loop().call_later(seconds, action))
 
     def cancel_timers(self) -> None:
         for timer in self.timers:

@@ -3,21 +3,23 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 import msgspec
+import structlog
 
 from ares.model.job import JobSpec
-from ares.model.link import AttemptRef, Exited, Fenced, Progress, Start, Started, Stop
+from ares.model.link import AttemptRef, Exited, Fenced, Progress, Resize, Start, Started, Stop, WorldInfo
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence
 from ares.ports.clock import Clock
-from ares.ports.executor import CannotStart, Executor, Finished, Launch, Running
+from ares.ports.executor import CannotStart, Executor, Finished, Running
 from ares.services.agent.attempt import Attempt
-from ares.services.agent.environment import job_environment
+from ares.services.agent.ending import Farewell, end
 from ares.services.agent.exits import exit_info, not_started
-from ares.services.agent.files import read_progress, read_result
+from ares.services.agent.files import read_progress, read_result, write_whole
+from ares.services.agent.launching import launch_of
 from ares.services.agent.leash import Leash
 from ares.services.agent.mailbox import Mailbox
 from ares.services.agent.outbox import Key, Report
@@ -25,6 +27,9 @@ from ares.services.agent.recent import Recent
 from ares.services.agent.settings import Settings
 from ares.services.agent.spool import Tail
 from ares.services.agent.workspace import Workspace
+from ares.services.agent.world import file_of, place_of
+
+_log = structlog.get_logger(__name__)
 
 _EXPIRED = "its right to run ended: no renewal was acknowledged in time"
 # Attempts remembered after they are over, so that a late repetition of a command does no harm.
@@ -55,7 +60,8 @@ class Attempts:
         self._live: dict[Key, Attempt] = {}
         self._held: dict[Key, Start] = {}
         self._over: Recent[Key, None] = Recent(_REMEMBERED)
-        self._stopped: Recent[AttemptRef, None] = Recent(_REMEMBERED)
+        # Of a rank, or of every rank: None.
+        self._stopped: Recent[tuple[AttemptRef, int | None], None] = Recent(_REMEMBERED)
         self._newest: Recent[str, Fence] = Recent(_REMEMBERED)
         self._removals: set[asyncio.Task[None]] = set()
 
@@ -88,6 +94,7 @@ class Attempts:
         if (attempt := self._live.get(key)) is not None and not attempt.heard:
             if attempt.final is not None:
                 self._mailbox.again(attempt.final)
+            self._take_world(attempt, start.world)
             return False
         if key in self._held or start.placement.incarnation != self.incarnation:
             return False
@@ -96,7 +103,8 @@ class Attempts:
             self._fence_unstarted(key, "it ended here before, and its report is lost")
             return False
         newest = self._newest.get(start.ref.job)
-        if start.ref in self._stopped or (newest is not None and start.ref.fence < newest):
+        stopped = key in self._stopped or (start.ref, None) in self._stopped
+        if stopped or (newest is not None and start.ref.fence < newest):
             self._fence_unstarted(key, "a newer command for this job came first")
             return False
         if self.leaving:
@@ -105,34 +113,66 @@ class Attempts:
         return True
 
     def stop(self, command: Stop) -> None:
-        """SIGTERM, grace, SIGKILL. An attempt that is not here is confirmed to be gone."""
-        self._stopped.put(command.ref, None)
-        mine = [a for a in self._live.values() if a.start.ref == command.ref]
-        for attempt in mine:
-            self._stop(attempt, command.grace_s, command.reason or "stopped")
-        for key in [k for k in self._held if k[0] == command.ref]:
-            del self._held[key]
-        if not mine:
-            self._fence_unstarted((command.ref, 0), "not running here")
+        """Ends the ranks it names, or all. Each that is not here is confirmed to be gone."""
+        here = tuple(rank for ref, rank in (*self._live, *self._held) if ref == command.ref)
+        for rank in command.ranks or (None,):
+            self._stopped.put((command.ref, rank), None)
+        for rank in command.ranks or here or (0,):
+            self._stop_rank((command.ref, rank), command)
+
+    def _stop_rank(self, key: Key, command: Stop) -> None:
+        attempt = self._live.get(key)
+        if attempt is None or attempt.heard:
+            self._held.pop(key, None)
+            self._fence_unstarted(key, "not running here")
+        elif attempt.final is not None:
+            self._mailbox.again(attempt.final)
+        else:
+            farewell = Farewell(command.grace_s, command.checkpoint_signal, command.wait_s)
+            self._stop(attempt, farewell, command.reason or "stopped")
+
+    def resize(self, command: Resize) -> None:
+        """Tells every rank of the gang that stays who takes part now."""
+        for key, start in self._held.items():
+            if key[0] == command.ref and start.world.generation < command.world.generation:
+                self._held[key] = msgspec.structs.replace(start, world=command.world)
+        for attempt in self._live.values():
+            if attempt.start.ref == command.ref:
+                self._take_world(attempt, command.world)
+
+    def _take_world(self, attempt: Attempt, world: WorldInfo) -> None:
+        _, rank = attempt.key
+        # One that is no longer among them is about to be stopped.
+        if attempt.ended or world.generation <= attempt.world.generation or place_of(world, rank) is None:
+            return
+        attempt.world = world
+        try:
+            write_whole(attempt.folder.world, file_of(world, rank))
+        except OSError as error:
+            _log.warning("agent.world_not_told", job=attempt.start.ref.job, rank=rank, why=error.strerror)
+            return
+        gang = attempt.start.spec.gang
+        if gang is not None and gang.resize_signal is not None and attempt.running is not None:
+            attempt.running.signal(signal.Signals[gang.resize_signal])
 
     def keep_only(self, refs: Iterable[AttemptRef]) -> None:
         """After a reconnect: what the control plane no longer grants ends at once."""
         granted = set(refs)
         for attempt in self._live.values():
             if attempt.start.ref not in granted:
-                self._stop(attempt, 0.0, "no longer granted to this node")
+                self._stop(attempt, Farewell(), "no longer granted to this node")
 
     def stop_all(self, grace_s: float, reason: str) -> None:
         held, self._held = self._held, {}
         for start in held.values():
             self._refuse(start, reason)
         for attempt in self._live.values():
-            self._stop(attempt, min(grace_s, attempt.start.spec.grace_s), reason)
+            self._stop(attempt, Farewell(min(grace_s, attempt.start.spec.grace_s)), reason, anew=True)
 
     def end_by_force(self, attempt: Attempt, note: str) -> None:
         """Ends an attempt for the node's sake: reported as exited, with the reason."""
         attempt.note = attempt.note or note
-        self._terminate(attempt, 0.0)
+        end(attempt, Farewell())
 
     def drop_held(self) -> None:
         """The session ended: commands not yet acted on will be given again."""
@@ -156,38 +196,26 @@ class Attempts:
         now = self._clock.monotonic()
         for attempt in self._live.values():
             if attempt.deadline <= now and not attempt.ended and not attempt.fenced:
-                self._stop(attempt, 0.0, _EXPIRED)
+                self._stop(attempt, Farewell(), _EXPIRED)
 
     # ---- starting
 
     def _launch(self, start: Start) -> None:
         folder = self._workspace.folder(start.ref, start.placement.rank)
         tail = Tail(folder.log, self._settings.log_bytes_max)
-        attempt = Attempt(start, folder, tail, self._leash.deadline(start.spec.lease_s))
+        attempt = Attempt(start, folder, tail, self._leash.deadline(start.spec.lease_s), start.world)
         self._live[attempt.key] = attempt
         self._mailbox.watch(attempt)
         try:
             self._workspace.create(folder)
+            if start.spec.gang is not None:
+                write_whole(folder.world, file_of(start.world, start.placement.rank))
         except OSError as error:
             self._end(attempt, not_started(f"cannot create the attempt's directory: {error.strerror}"))
             return
-        answer = asyncio.ensure_future(self._executor.start(self._launch_of(attempt)))
+        launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
+        answer = asyncio.ensure_future(self._executor.start(launch))
         answer.add_done_callback(partial(self._answered, attempt))
-
-    def _launch_of(self, attempt: Attempt) -> Launch:
-        start, settings = attempt.start, self._settings
-        return Launch(
-            argv=start.spec.command,
-            env=job_environment(settings.environment, start, attempt.folder, self._info),
-            cwd=start.spec.workdir or attempt.folder.work,
-            log_path=attempt.folder.log,
-            memory_mib=start.placement.memory_mib,
-            cpu_milli=start.placement.cpu_milli,
-            file_bytes_max=settings.file_bytes_max,
-            processes_max=settings.processes_max,
-            open_files_max=settings.open_files_max,
-            deadline=attempt.deadline,
-        )
 
     def _answered(self, attempt: Attempt, answer: "asyncio.Future[Running | CannotStart]") -> None:
         outcome = answer.result()
@@ -216,41 +244,23 @@ class Attempts:
         spec = attempt.start.spec
         if spec.time_limit_s is None:
             return
-        if spec.warn is not None:
-            warn = partial(self._signal, attempt, signal.Signals[spec.warn.signal])
-            self._later(attempt, spec.time_limit_s - spec.warn.before_s, warn)
-        self._later(attempt, spec.time_limit_s, partial(self._time_is_up, attempt))
+        if spec.warn is not None and attempt.running is not None:
+            warn = partial(attempt.running.signal, signal.Signals[spec.warn.signal])
+            attempt.later(spec.time_limit_s - spec.warn.before_s, warn)
+        attempt.later(spec.time_limit_s, partial(self._time_is_up, attempt))
 
     # ---- stopping
 
-    def _time_is_up(self, attempt: Attempt) -> None:
+    @staticmethod
+    def _time_is_up(attempt: Attempt) -> None:
         attempt.timed_out = True
-        self._terminate(attempt, attempt.start.spec.grace_s)
+        end(attempt, Farewell(attempt.start.spec.grace_s))
 
-    def _stop(self, attempt: Attempt, grace_s: float, reason: str) -> None:
-        if attempt.ended:
-            return
-        attempt.fenced = attempt.fenced or reason
-        if attempt.running is not None:
-            self._terminate(attempt, grace_s)
-
-    def _terminate(self, attempt: Attempt, grace_s: float) -> None:
-        if attempt.running is None:
-            return
-        if grace_s <= 0:
-            attempt.running.kill()
-            return
-        self._signal(attempt, signal.SIGTERM)
-        # A stopped process hears nothing.
-        self._signal(attempt, signal.SIGCONT)
-        self._later(attempt, grace_s, attempt.running.kill)
-
-    def _signal(self, attempt: Attempt, number: signal.Signals) -> None:
-        if attempt.running is not None:
-            attempt.running.signal(number)
-
-    def _later(self, attempt: Attempt, seconds: float, action: Callable[[], None]) -> None:
-        attempt.timers.append(asyncio.get_running_loop().call_later(seconds, action))
+    @staticmethod
+    def _stop(attempt: Attempt, farewell: Farewell, reason: str, *, anew: bool = False) -> None:
+        if not attempt.ended:
+            attempt.fenced = attempt.fenced or reason
+            end(attempt, farewell, anew=anew)
 
     # ---- the end
 
@@ -261,7 +271,7 @@ class Attempts:
         ended = exit_info(
             finished,
             timed_out=attempt.timed_out,
-            time_limit_s=attempt.start.spec.time_limit_s,
+            spec=attempt.start.spec,
             notes=(attempt.note, result.trouble),
         )
         if result.trouble and ended.failure is None:

@@ -1,14 +1,22 @@
 """How an attempt's end is told."""
 
 import signal
+from typing import Final
 
-from ares.model.job import FailureClass
+from ares.model.job import FailureClass, JobSpec, Qos
 from ares.model.state import ExitInfo
 from ares.ports.executor import Finished
 
+# What it was killed for is not what it asked for, where it may use more than that.
+_OOM: Final[dict[Qos, str]] = {
+    "guaranteed": "killed for using more memory than it asked for",
+    "burstable": "killed for using more than twice the memory it asked for, or because the node had none left",
+    "best-effort": "killed because the node had no memory left: a best-effort job is the first to go",
+}
 
-def exit_info(finished: Finished, *, timed_out: bool, time_limit_s: float | None, notes: tuple[str, ...]) -> ExitInfo:
-    failure, message = _judge(finished, timed_out, time_limit_s)
+
+def exit_info(finished: Finished, *, timed_out: bool, spec: JobSpec, notes: tuple[str, ...]) -> ExitInfo:
+    failure, message = _judge(finished, timed_out, spec)
     return ExitInfo(
         code=finished.code,
         signal=None if finished.signal is None else signal_name(finished.signal),
@@ -30,13 +38,13 @@ def signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
-def _judge(finished: Finished, timed_out: bool, time_limit_s: float | None) -> tuple[FailureClass | None, str]:
+def _judge(finished: Finished, timed_out: bool, spec: JobSpec) -> tuple[FailureClass | None, str]:
     if timed_out:
-        return "time-limit", f"stopped at its time limit of {time_limit_s:g} s"
+        return "time-limit", f"stopped at its time limit of {spec.time_limit_s:g} s"
     if finished.code == 0:
         return None, "a process of it was killed for memory" if finished.oom else ""
     if finished.oom:
-        return "oom", "killed for using more memory than it asked for"
+        return "oom", _OOM[spec.qos]
     if finished.signal is not None:
         return "signal", ""
     return "exit", ""

@@ -1,5 +1,6 @@
-"""What a job hands over in files: its result and its progress. Neither is trusted."""
+"""What a job hands over in files, its result and its progress, and what it is told in one. None of them is trusted."""
 
+import contextlib
 import errno
 import os
 import stat
@@ -55,6 +56,16 @@ def read_progress(path: str) -> ProgressNote | None:
     except (OSError, ValueError, RecursionError):
         return None
     return ProgressNote(written.fraction, written.message)
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Whoever reads it sees the old or the new. The job may have put anything in the way."""
+    draft = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+    os.replace(draft, path)
 
 
 def _read(path: str, limit: int) -> bytes:

@@ -12,6 +12,7 @@ from ares.model.link import (
     LogAck,
     Renew,
     Renewed,
+    Resize,
     ServerFrame,
     ServerMessage,
     Start,
@@ -195,6 +196,8 @@ class Conversation:
                     self._renewed(message)
                 case Stop():
                     self._attempts.stop(message)
+                case Resize():
+                    self._attempts.resize(message)
                 case Welcome():
                     raise LinkBroken("a second welcome in one session")
 

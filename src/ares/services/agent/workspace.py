@@ -18,7 +18,7 @@ from ares.model.link import AttemptRef
 _SPARE_MAX = 256
 _FOLDER_MODE = stat.S_IFDIR | 0o700
 _LOG_MODE = stat.S_IFREG | 0o600
-_OWN_NAMES = frozenset({"work", "log", "result.json", "progress.json"})
+_OWN_NAMES = frozenset({"work", "log", "result.json", "progress.json", "world.json"})
 
 
 class Folder(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +41,10 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
     @property
     def progress(self) -> str:
         return f"{self.path}/progress.json"
+
+    @property
+    def world(self) -> str:
+        return f"{self.path}/world.json"
 
 
 class Workspace:

@@ -1,0 +1,56 @@
+"""How an attempt is brought to its end: a signal to save its work, SIGTERM, SIGKILL, with time between them."""
+
+import signal
+from functools import partial
+
+import msgspec
+
+from ares.model.job import WarnSignal
+from ares.ports.executor import Running
+from ares.services.agent.attempt import Attempt
+
+
+class Farewell(msgspec.Struct, frozen=True):
+    """The time an attempt is left."""
+
+    grace_s: float = 0.0
+    checkpoint_signal: WarnSignal | None = None
+    wait_s: float = 0.0
+
+    @property
+    def at_once(self) -> bool:
+        return self.grace_s <= 0 and (self.checkpoint_signal is None or self.wait_s <= 0)
+
+
+def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:
+    """Once begun, a later word neither begins it again nor shortens it, unless it is to die at once. With `anew`
+    a second farewell runs beside the first, and the earlier SIGKILL counts."""
+    if attempt.running is None:
+        return
+    if farewell.at_once:
+        attempt.running.kill()
+        return
+    if attempt.ending and not anew:
+        return
+    attempt.ending = True
+    if farewell.checkpoint_signal is None:
+        _terminate(attempt, farewell.grace_s)
+        return
+    _tell(attempt.running, signal.Signals[farewell.checkpoint_signal])
+    attempt.later(farewell.wait_s, partial(_terminate, attempt, farewell.grace_s))
+
+
+def _terminate(attempt: Attempt, grace_s: float) -> None:
+    if attempt.running is None:
+        return
+    if grace_s <= 0:
+        attempt.running.kill()
+        return
+    _tell(attempt.running, signal.SIGTERM)
+    attempt.later(grace_s, attempt.running.kill)
+
+
+def _tell(running: Running, number: signal.Signals) -> None:
+    running.signal(number)
+    # A stopped process hears nothing.
+    running.signal(signal.SIGCONT)

@@ -1,0 +1,62 @@
+"""What the executor is asked for: the job's command with its environment, limits and place on the machine."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ares.model.job import Qos
+from ares.model.link import Start
+from ares.model.node import NodeInfo
+from ares.ports.executor import Launch, Pin
+from ares.services.agent.environment import job_environment
+from ares.services.agent.settings import Settings
+from ares.services.agent.workspace import Folder
+
+
+class _Hold(msgspec.Struct, frozen=True):
+    """How firmly a class holds what it asked for."""
+
+    # Memory, from what was asked for and what the node has.
+    memory_mib: Callable[[int, int], int]
+    # Whether its weight is what it asked for, or the least there is.
+    weighs: bool
+    # Whether it gets no more CPU time than it asked for.
+    capped: bool
+    oom_score_adj: int
+
+
+_HOLDS: Final[dict[Qos, _Hold]] = {
+    "guaranteed": _Hold(lambda asked, _: asked, weighs=True, capped=True, oom_score_adj=0),
+    "burstable": _Hold(
+        lambda asked, node: max(asked, min(2 * asked, node)), weighs=True, capped=False, oom_score_adj=300
+    ),
+    "best-effort": _Hold(max, weighs=False, capped=False, oom_score_adj=1000),
+}
+_LEAST_WEIGHT: Final = 1
+
+
+def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: Settings, deadline: float) -> Launch:
+    placement, hold = start.placement, _HOLDS[start.spec.qos]
+    return Launch(
+        argv=start.spec.command,
+        env=job_environment(settings.environment, start, folder, info),
+        cwd=start.spec.workdir or folder.work,
+        log_path=folder.log,
+        memory_mib=hold.memory_mib(placement.memory_mib, info.memory_mib),
+        cpu_milli=placement.cpu_milli if hold.weighs else _LEAST_WEIGHT,
+        cpu_limit_milli=placement.cpu_milli if hold.capped else 0,
+        oom_score_adj=hold.oom_score_adj,
+        file_bytes_max=settings.file_bytes_max,
+        processes_max=settings.processes_max,
+        open_files_max=settings.open_files_max,
+        deadline=deadline,
+        pin=_pin(start, info),
+    )
+
+
+def _pin(start: Start, info: NodeInfo) -> Pin | None:
+    if (node := start.placement.numa) is None:
+        return None
+    cpus = next((numa.cpus for numa in info.numa if numa.index == node), ())
+    return Pin(node=node, cpus=cpus, required=start.spec.numa == "required")

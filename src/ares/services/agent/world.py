@@ -1,0 +1,61 @@
+"""A rank's place in its gang, as its program is told: in variables when it starts, in a file whenever it changes."""
+
+import msgspec
+
+from ares.model.link import Peer, WorldInfo
+
+
+class _WorldFile(msgspec.Struct, frozen=True, rename="camel"):
+    """What ARES_WORLD_FILE holds; `ares.job.world` reads it."""
+
+    generation: int
+    rank: int
+    world_size: int
+    peers: tuple[Peer, ...]
+    master_addr: str
+    master_port: int
+
+
+def place_of(world: WorldInfo, rank: int) -> int | None:
+    """The rank's number in the program: its place among those who take part now, None when it does not."""
+    return next((place for place, peer in enumerate(world.peers) if peer.rank == rank), None)
+
+
+def variables(world: WorldInfo, rank: int) -> dict[str, str]:
+    """Names as `torch.distributed` and its launchers use them."""
+    world, place = _seen_by(world, rank)
+    mine = world.peers[place].node
+    nodes = list(dict.fromkeys(peer.node for peer in world.peers))
+    beside = [peer.rank for peer in world.peers if peer.node == mine]
+    named: dict[str, int | str] = {
+        "RANK": place,
+        "WORLD_SIZE": len(world.peers),
+        "LOCAL_RANK": beside.index(rank),
+        "LOCAL_WORLD_SIZE": len(beside),
+        "GROUP_RANK": nodes.index(mine),
+        "NODE_RANK": nodes.index(mine),
+        "ARES_RANK_ID": rank,
+    }
+    if world.master_port:
+        named |= {"MASTER_ADDR": world.peers[0].address, "MASTER_PORT": world.master_port}
+    return {name: str(value) for name, value in named.items()}
+
+
+def file_of(world: WorldInfo, rank: int) -> bytes:
+    world, place = _seen_by(world, rank)
+    return msgspec.json.encode(
+        _WorldFile(
+            generation=world.generation,
+            rank=place,
+            world_size=len(world.peers),
+            peers=world.peers,
+            master_addr=world.peers[0].address,
+            master_port=world.master_port,
+        )
+    )
+
+
+def _seen_by(world: WorldInfo, rank: int) -> tuple[WorldInfo, int]:
+    """The world and the rank's place in it. One that was told of nobody is a world of its own."""
+    place = place_of(world, rank)
+    return (world, place) if place is not None else (WorldInfo(peers=(Peer(rank=rank, node="", address=""),)), 0)
