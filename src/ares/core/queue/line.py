@@ -1,8 +1,8 @@
-"""One line of waiting jobs in rank order, cheap at both ends and small in memory."""
+"""One line of waiting jobs in order, cheap at both ends and small in memory."""
 
 from bisect import bisect_left, insort
 
-from ares.core.queue.order import Rank
+from ares.core.queue.order import Place
 
 # Up to this many latecomers are put in one by one; beyond it, sorting everything is cheaper.
 _LATE_MAX = 32
@@ -12,53 +12,58 @@ _COMPACT_FROM = 1024
 class Line:
     """Almost every job arrives last and leaves first; the others are put in or taken out by bisection."""
 
-    __slots__ = ("_late", "_ranks", "_start")
+    __slots__ = ("_late", "_places", "_start")
 
     def __init__(self) -> None:
-        self._ranks: list[Rank] = []
+        self._places: list[Place] = []
         self._start = 0
-        self._late: list[Rank] = []
+        self._late: list[Place] = []
 
     def __len__(self) -> int:
-        return len(self._ranks) - self._start + len(self._late)
+        return len(self._places) - self._start + len(self._late)
 
-    def add(self, rank: Rank) -> None:
-        if not self._ranks or rank > self._ranks[-1]:
-            self._ranks.append(rank)
+    def add(self, place: Place) -> None:
+        if not self._places or place > self._places[-1]:
+            self._places.append(place)
         else:
-            self._late.append(rank)
+            self._late.append(place)
 
-    def remove(self, rank: Rank) -> None:
-        """Takes out a rank that is in the line."""
+    def remove(self, place: Place) -> None:
+        """Takes out one that is in the line."""
         self._settle()
-        if self._ranks[self._start] == rank:
+        if self._places[self._start] == place:
             self._start += 1
             self._compact()
         else:
-            del self._ranks[bisect_left(self._ranks, rank, self._start)]
+            del self._places[bisect_left(self._places, place, self._start)]
 
-    def heads(self, limit: int) -> tuple[Rank, ...]:
-        """The first ranks, at most `limit`."""
+    def heads(self, limit: int) -> tuple[Place, ...]:
+        """The first, at most `limit`."""
         self._settle()
-        return tuple(self._ranks[self._start : self._start + limit])
+        return tuple(self._places[self._start : self._start + limit])
 
-    def before(self, rank: Rank) -> int:
-        """How many are ahead of `rank`, which need not be in this line."""
+    def nth(self, number: int) -> Place:
+        """The place at a position, counted from 0; negative ones count from the end."""
         self._settle()
-        return bisect_left(self._ranks, rank, self._start) - self._start
+        return self._places[self._start + number if number >= 0 else number]
+
+    def before(self, place: Place) -> int:
+        """How many are ahead of `place`, which need not be in this line."""
+        self._settle()
+        return bisect_left(self._places, place, self._start) - self._start
 
     def _settle(self) -> None:
         if not self._late:
             return
         if len(self._late) <= _LATE_MAX:
-            for rank in self._late:
-                insort(self._ranks, rank, self._start)
+            for place in self._late:
+                insort(self._places, place, self._start)
         else:
-            self._ranks = sorted(self._ranks[self._start :] + self._late)
+            self._places = sorted(self._places[self._start :] + self._late)
             self._start = 0
         self._late = []
 
     def _compact(self) -> None:
-        if self._start == len(self._ranks) or (self._start >= _COMPACT_FROM and self._start * 2 >= len(self._ranks)):
-            del self._ranks[: self._start]
+        if self._start == len(self._places) or (self._start >= _COMPACT_FROM and self._start * 2 >= len(self._places)):
+            del self._places[: self._start]
             self._start = 0

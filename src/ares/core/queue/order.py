@@ -1,21 +1,31 @@
-"""Which job comes first: by priority level, then by submission.
+"""The place of a waiting job among jobs of its class, and what its rank is computed from.
 
 The order is a function of the jobs' records alone, so a new leader queues them exactly as the old one did.
 """
 
+from ares.core.queue.factors import Facts
 from ares.model.job import PRIORITIES, Priority
 from ares.model.state import JobState
 
 LEVELS: dict[Priority, int] = {priority: level for level, priority in enumerate(PRIORITIES)}
 
-# (submitted at, array index, job id, class id): the id makes it unique, the class rides along.
-Rank = tuple[float, int, str, int]
+# (latest start or 0, submitted at, array index, job id, class id): the id makes it unique, the class rides along.
+Place = tuple[float, float, int, str, int]
 
 
-def rank(state: JobState, class_id: int) -> Rank:
-    """The place of a job among jobs of its level. A retried job keeps the place of its submission."""
-    return (state.submitted_at, state.index or 0, state.id, class_id)
+def account(tenant: str, team: str | None, user: str) -> str:
+    """Where the job's use is counted: "tenant/team/user"."""
+    return f"{tenant}/{team or 'default'}/{user or 'nobody'}"
 
 
-def job_of(place: Rank) -> str:
-    return place[2]
+def place(state: JobState, start_by: float | None, class_id: int) -> Place:
+    """Within a class: the least slack first, then by submission. A retried job keeps the place of its submission."""
+    return (start_by or 0.0, state.submitted_at, state.index or 0, state.id, class_id)
+
+
+def job_of(place: Place) -> str:
+    return place[3]
+
+
+def facts_of(place: Place, level: int, account: str, dated: bool) -> Facts:
+    return Facts(level, place[1], place[0] if dated else None, account)

@@ -1,40 +1,46 @@
-"""All waiting jobs, gathered into classes of one shape so that scheduling costs per class, not per job."""
+"""All waiting jobs, gathered into classes so that scheduling costs per class, not per job."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ares.core.queue.factors import latest_start
 from ares.core.queue.line import Line
-from ares.core.queue.order import LEVELS, Rank, rank
+from ares.core.queue.order import LEVELS, Place, account, place
+from ares.core.schedule.ask import Ask, asks_of
 from ares.model.job import JobSpec
 from ares.model.state import JobState
 
-# Classes that ran empty are kept this long for the next job of their shape.
+# Classes that ran empty are kept this long for the next job of their kind.
 _EMPTY_KEPT = 256
 
 
-class Shape(NamedTuple):
-    """What jobs of one class have in common: all that filters, scorers and the order look at."""
+class ClassKey(NamedTuple):
+    """What jobs of one class have in common: all that placing and ordering them looks at, but their times."""
 
+    asks: tuple[Ask, ...]
     level: int
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    gpu_model: str | None
-    selector: tuple[tuple[str, str], ...]
+    account: str
+    licences: tuple[tuple[str, int], ...]
+    # With a deadline: ordered among themselves by it.
+    dated: bool
 
 
-def shape_of(spec: JobSpec) -> Shape:
-    wants = spec.resources
-    selector = tuple(sorted(spec.selector.items())) if spec.selector else ()
-    return Shape(LEVELS[spec.priority], wants.cpu_milli, wants.memory_mib, wants.gpus, wants.gpu_model, selector)
+def class_key(state: JobState, spec: JobSpec) -> ClassKey:
+    return ClassKey(
+        asks_of(spec, state.tenant),
+        LEVELS[spec.priority],
+        account(state.tenant, spec.team, state.submitted_by),
+        tuple(sorted(spec.licences.items())) if spec.licences else (),
+        spec.deadline_at is not None,
+    )
 
 
 @dataclass(slots=True)
 class JobClass:
-    """Jobs of one shape, in order."""
+    """Jobs alike, in order."""
 
     id: int
-    shape: Shape
+    key: ClassKey
     line: Line = field(default_factory=Line)
 
 
@@ -42,70 +48,70 @@ class Waiting:
     """The queue. Every operation costs about the same however many jobs wait."""
 
     def __init__(self) -> None:
-        self._ranks: dict[str, Rank] = {}
-        self._by_shape: dict[Shape, JobClass] = {}
+        self._places: dict[str, Place] = {}
+        self._by_key: dict[ClassKey, JobClass] = {}
         self._by_id: dict[int, JobClass] = {}
+        # The class of the latest specification: bursts of like jobs share one.
+        self._latest: tuple[JobSpec | None, str, str, JobClass | None] = (None, "", "", None)
         # Classes with jobs, in no order: the cycle orders them.
         self.active: dict[int, JobClass] = {}
         self._next_id = 1
 
     def __len__(self) -> int:
-        return len(self._ranks)
+        return len(self._places)
 
     def __contains__(self, job_id: str) -> bool:
-        return job_id in self._ranks
+        return job_id in self._places
 
     def add(self, state: JobState, spec: JobSpec) -> JobClass:
         """Queues a job, once: a job that is already there is put where it belongs now."""
-        found = self._class(shape_of(spec))
-        place = rank(state, found.id)
-        if self._ranks.get(state.id) != place:
+        found = self._class_for(state, spec)
+        at = place(state, latest_start(spec), found.id)
+        if self._places.get(state.id) != at:
             self.remove(state.id)
-            self._ranks[state.id] = place
-            found.line.add(place)
+            self._places[state.id] = at
+            found.line.add(at)
             self.active[found.id] = found
         return found
 
     def remove(self, job_id: str) -> bool:
-        place = self._ranks.pop(job_id, None)
-        if place is None:
+        at = self._places.pop(job_id, None)
+        if at is None:
             return False
-        found = self._by_id[place[3]]
-        found.line.remove(place)
+        found = self._by_id[at[4]]
+        found.line.remove(at)
         if not len(found.line):
             del self.active[found.id]
         return True
 
-    def class_of(self, job_id: str) -> int | None:
-        place = self._ranks.get(job_id)
-        return None if place is None else place[3]
+    def place_of(self, job_id: str) -> Place | None:
+        return self._places.get(job_id)
 
-    def position(self, job_id: str) -> int | None:
-        """How many waiting jobs are ahead, or None when the job does not wait."""
-        place = self._ranks.get(job_id)
-        if place is None:
-            return None
-        level = self._by_id[place[3]].shape.level
-        ahead = 0
-        for other in self.active.values():
-            if other.shape.level < level:
-                ahead += len(other.line)
-            elif other.shape.level == level:
-                ahead += other.line.before(place)
-        return ahead
+    def class_of(self, job_id: str) -> JobClass | None:
+        at = self._places.get(job_id)
+        return None if at is None else self._by_id[at[4]]
 
-    def _class(self, shape: Shape) -> JobClass:
-        found = self._by_shape.get(shape)
+    def _class_for(self, state: JobState, spec: JobSpec) -> JobClass:
+        before, tenant, user, latest = self._latest
+        if latest is not None and before is spec and (tenant, user) == (state.tenant, state.submitted_by):
+            if latest.id in self._by_id:
+                return latest
+        found = self._class(class_key(state, spec))
+        self._latest = (spec, state.tenant, state.submitted_by, found)
+        return found
+
+    def _class(self, key: ClassKey) -> JobClass:
+        found = self._by_key.get(key)
         if found is None:
             self._forget_empty()
-            found = self._by_shape[shape] = JobClass(self._next_id, shape)
+            found = self._by_key[key] = JobClass(self._next_id, key)
             self._by_id[found.id] = found
             self._next_id += 1
         return found
 
     def _forget_empty(self) -> None:
         # Sweeping only when most are empty keeps the cost per new class constant.
-        if len(self._by_shape) <= 2 * len(self.active) + _EMPTY_KEPT:
+        if len(self._by_key) <= 2 * len(self.active) + _EMPTY_KEPT:
             return
-        self._by_shape = {one.shape: one for one in self.active.values()}
+        self._by_key = {one.key: one for one in self.active.values()}
         self._by_id = {one.id: one for one in self.active.values()}

@@ -4,16 +4,22 @@ The service keeps it up to date from what it sees in the store; every operation 
 """
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
-from ares.core.queue.waiting import Shape, Waiting
-from ares.core.schedule.columns import GpuColumn, empty_columns, gpu_mask, grown, matches
-from ares.core.schedule.snapshot import Identity, Snapshot, WaitingClass, identity
+from ares.core.queue.shares import Held, Shares
+from ares.core.queue.usage import Usage
+from ares.core.queue.waiting import JobClass, Waiting
+from ares.core.schedule.columns import WHOLE, Columns
+from ares.core.schedule.evaluate import Evaluations
+from ares.core.schedule.holding import Holding
+from ares.core.schedule.plugins import rules_of
+from ares.core.schedule.rows import Facts, Matching
+from ares.core.schedule.typical import Typicals
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
+from ares.model.profile import Pool, Profile
 from ares.model.state import JobState, Placement
 
 
@@ -24,18 +30,26 @@ class _Used:
     jobs: int = 0
     cpu_milli: int = 0
     memory_mib: int = 0
-    # How many attempts hold each GPU: more than one only if something went wrong, and then it must not get lost.
-    gpus: dict[int, int] = field(default_factory=dict[int, int])
+    # Thousandths of each GPU: more than all only if something went wrong, and then it must not get lost.
+    gpus: Counter[int] = field(default_factory=Counter[int])
+    # How many attempts hold each device, by kind and id.
+    devices: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    # CPU and memory that come from one NUMA node.
+    numa_cpu: Counter[int] = field(default_factory=Counter[int])
+    numa_memory: Counter[int] = field(default_factory=Counter[int])
 
     def add(self, place: Placement, sign: int) -> None:
         self.jobs += sign
         self.cpu_milli += sign * place.cpu_milli
         self.memory_mib += sign * place.memory_mib
         for gpu in place.gpus:
-            self.gpus[gpu] = self.gpus.get(gpu, 0) + sign
-
-    def gpu_mask(self) -> int:
-        return sum(1 << gpu for gpu, holders in self.gpus.items() if holders > 0)
+            self.gpus[gpu] += sign * place.gpu_milli
+        for kind, names in place.devices.items():
+            for name in names:
+                self.devices[kind, name] += sign
+        if place.numa is not None:
+            self.numa_cpu[place.numa] += sign * place.cpu_milli
+            self.numa_memory[place.numa] += sign * place.memory_mib
 
 
 class Free(NamedTuple):
@@ -45,161 +59,230 @@ class Free(NamedTuple):
     cpu_milli: int
     memory_mib: int
     gpus: tuple[int, ...]
+    # Thousandths of GPUs that are shared and not used up.
+    gpu_shares: dict[int, int]
 
 
 class Cluster:
-    def __init__(self) -> None:
-        self._columns = empty_columns()
-        self._slots: dict[str, int] = {}
+    def __init__(self, profile: Profile = Profile()) -> None:  # noqa: B008 - frozen
+        self.table = Columns()
+        self.matching = Matching()
+        self.evaluations = Evaluations(self.table, self.matching)
+        self.waiting = Waiting()
+        self.usage = Usage(profile.order.half_life_s)
+        self.holdings: dict[str, Holding] = {}
+        # What is kept for jobs that others make room for.
+        self.reserved: dict[str, tuple[Placement, ...]] = {}
+        self.licences_used: Counter[str] = Counter()
+        self.rows: dict[str, int] = {}
+        # Who holds something on a node, for those who ask.
+        self.on_node: dict[str, dict[str, None]] = {}
         self._unused: list[int] = []
-        self._records: list[NodeRecord | None] = [None] * self._columns.capacity
         self._ready: set[str] = set()
         self._used: dict[str, _Used] = {}
-        self._holds: dict[str, tuple[Placement, ...]] = {}
-        self._waiting = Waiting()
-        # Rebuilt only when a node comes, changes or goes.
-        self._identities: tuple[Identity, ...] | None = None
+        self._typicals = Typicals()
+        # What every account holds, in sum.
+        self._held: dict[str, Held] = {}
+        self._facts_stale = True
+        # Grows when a node comes, changes or goes: what could ever fit depends on nothing else.
+        self.node_version = 0
+        self.profile = profile
+        self.configure(profile)
+
+    def configure(self, profile: Profile) -> None:
+        """Goes by another profile from now on."""
+        self.profile = profile
+        self.evaluations.rules = rules_of(profile)
+        for record in [record for record in self.table.records if record is not None]:
+            self.put_node(record)
+        self._facts_stale = True
 
     # ---- nodes
 
     def put_node(self, record: NodeRecord) -> None:
         """Adds a node or replaces what is known about it. What is held on it stays held."""
         name = record.info.name
-        slot = self._slots.get(name)
-        if slot is None:
-            slot = self._slots[name] = self._new_slot()
-        self._records[slot] = record
-        self._identities = None
-        columns, info = self._columns, record.info
-        columns.exists[slot] = True
-        # Never 0: scorers divide by these. What is free may be 0.
-        columns.cpu_milli[slot] = max(1, info.cpu_milli)
-        columns.memory_mib[slot] = max(1, info.memory_mib)
-        for column in columns.gpus.values():
-            column.masks[slot] = gpu_mask(info, column.model)
-            column.total[slot] = column.masks[slot].bit_count()
-        for selector, mask in columns.selected.items():
-            mask[slot] = matches(info, selector)
+        row = self.rows.get(name)
+        if row is None:
+            row = self.rows[name] = self._new_row()
+        before = self.table.records[row]
+        self.table.put(row, record, self.profile.pools.get(record.info.pool, _PLAIN))
         self._set_healthy(name)
         self._set_free(name)
-        self._set_gpus(name)
+        if before is None or before.info != record.info or before.taints != record.taints:
+            self.node_version += 1
+            self._facts_stale = True
 
     def set_ready(self, name: str, ready: bool) -> None:
         """Whether the node's agent is alive. May come before the node itself."""
-        (self._ready.add if ready else self._ready.discard)(name)
-        self._set_healthy(name)
+        if ready != (name in self._ready):
+            (self._ready.add if ready else self._ready.discard)(name)
+            self._set_healthy(name)
 
     def drop_node(self, name: str) -> None:
         self._ready.discard(name)
-        slot = self._slots.pop(name, None)
-        if slot is None:
+        row = self.rows.pop(name, None)
+        if row is None:
             return
-        self._records[slot] = None
-        self._identities = None
-        heapq.heappush(self._unused, slot)
-        columns = self._columns
-        columns.exists[slot] = columns.healthy[slot] = False
-        columns.cpu_milli[slot] = columns.memory_mib[slot] = 1
-        columns.cpu_milli_free[slot] = columns.memory_mib_free[slot] = 0
-        for column in columns.gpus.values():
-            column.masks[slot] = 0
-            column.total[slot] = 0
-        for mask in columns.selected.values():
-            mask[slot] = False
-        columns.set_gpu_free_mask(slot, 0)
+        heapq.heappush(self._unused, row)
+        self.table.drop(row)
+        for kind in self.table.devices_taken:
+            self.table.devices_taken[kind][row] = 0
+        self.evaluations.touch(row)
+        self.node_version += 1
+        self._facts_stale = True
 
     def free(self, name: str) -> Free | None:
         """What is left of a node, or None when there is no such node."""
-        slot = self._slots.get(name)
-        if slot is None:
+        row = self.rows.get(name)
+        if row is None:
             return None
-        columns, mask = self._columns, self._columns.gpu_free_masks[slot]
-        gpus = tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
-        used = self._used.get(name, _Used())
-        return Free(used.jobs, columns.cpu_milli_free.item(slot), columns.memory_mib_free.item(slot), gpus)
+        table, used = self.table, self._used.get(name, _Used())
+        left = table.gpu_left[row].tolist()
+        return Free(
+            used.jobs,
+            table.cpu_free.item(row),
+            table.memory_free.item(row),
+            tuple(gpu for gpu, milli in enumerate(left) if milli == WHOLE),
+            {gpu: milli for gpu, milli in enumerate(left) if 0 < milli < WHOLE},
+        )
 
     # ---- what attempts hold
 
-    def hold(self, job_id: str, placements: tuple[Placement, ...]) -> None:
+    def hold(self, holding: Holding) -> None:
         """Takes an attempt's resources, instead of any that the job held before."""
-        if self._holds.get(job_id) == placements:
+        old = self.holdings.get(holding.job)
+        if old is not None and old.placements == holding.placements:
+            self.holdings[holding.job] = holding
             return
-        self.release(job_id)
-        self._holds[job_id] = placements
-        self._change(placements, +1)
+        self.release(holding.job)
+        self.unreserve(holding.job)
+        self.holdings[holding.job] = holding
+        self._change(holding.placements, +1)
+        for place in holding.placements:
+            self.on_node.setdefault(place.node, {})[holding.job] = None
+        for name, count in holding.licences:
+            self.licences_used[name] += count
+        rows = tuple(row for place in holding.placements if (row := self.rows.get(place.node)) is not None)
+        self.matching.put(holding.job, holding.tenant, holding.labels, rows)
+        self._count(holding, +1)
 
     def release(self, job_id: str) -> None:
-        placements = self._holds.pop(job_id, None)
+        holding = self.holdings.pop(job_id, None)
+        if holding is None:
+            return
+        self._change(holding.placements, -1)
+        for place in holding.placements:
+            self.on_node[place.node].pop(job_id, None)
+        for name, count in holding.licences:
+            self.licences_used[name] -= count
+        self.matching.drop(job_id)
+        self._count(holding, -1)
+
+    def reserve(self, job_id: str, placements: tuple[Placement, ...]) -> None:
+        """Keeps room for a job that others are evicted for; nobody else gets it."""
+        if self.reserved.get(job_id) != placements:
+            self.unreserve(job_id)
+            if placements:
+                self.reserved[job_id] = placements
+                self._change(placements, +1)
+
+    def unreserve(self, job_id: str) -> None:
+        placements = self.reserved.pop(job_id, None)
         if placements is not None:
             self._change(placements, -1)
 
     # ---- who waits
 
-    def enqueue(self, state: JobState, spec: JobSpec) -> None:
-        shape = self._waiting.add(state, spec).shape
-        self._know(shape)
+    def enqueue(self, state: JobState, spec: JobSpec) -> JobClass:
+        found = self.waiting.add(state, spec)
+        self._facts_stale |= self._typicals.count(found.key.asks[0])
+        return found
 
     def dequeue(self, job_id: str) -> None:
-        self._waiting.remove(job_id)
+        self.waiting.remove(job_id)
 
     @property
     def pending(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
-    def position(self, job_id: str) -> int | None:
-        """How many waiting jobs are ahead of this one, or None when it does not wait."""
-        return self._waiting.position(job_id)
+    # ---- shares
 
-    def class_of(self, job_id: str) -> int | None:
-        """The class of a waiting job: a plan gives its reasons per class."""
-        return self._waiting.class_of(job_id)
+    def shares(self, now: float) -> Shares:
+        """What every account holds, has used, and is entitled to. One for each cycle: it is changed there."""
+        shares = Shares(self.capacity(), self.profile.shares, self.usage, self.profile.order, now)
+        for account, held in self._held.items():
+            shares.take(account, held)
+        return shares
 
-    # ---- for the cycle
+    def _count(self, holding: Holding, sign: int) -> None:
+        mine, before = holding.held, self._held.get(holding.account, _NONE)
+        after = Held(*(old + sign * one for old, one in zip(before, mine, strict=True)))
+        if any(after):
+            self._held[holding.account] = after
+        else:
+            self._held.pop(holding.account, None)
 
-    def snapshot(self, heads: int = 512) -> Snapshot:
-        """A copy to decide on, with at most `heads` jobs of each class."""
-        self._forget_unasked()
-        if self._identities is None:
-            self._identities = tuple(identity(record) for record in self._records)
-        classes = tuple(
-            WaitingClass(one.id, one.shape, len(one.line), one.line.heads(heads))
-            for one in self._waiting.active.values()
+    def capacity(self) -> Held:
+        table = self.table
+        exists = table.exists
+        return Held(
+            int(table.cpu[exists].sum()), int(table.memory[exists].sum()), WHOLE * int(table.gpu_count[exists].sum())
         )
-        return Snapshot(self._columns.copy(), self._identities, classes)
 
     # ---- inside
 
-    def _new_slot(self) -> int:
+    def prepare(self) -> None:
+        """Before a cycle: what is true of the cluster as a whole."""
+        if not self._facts_stale:
+            return
+        self._facts_stale = False
+        table = self.table
+        exists = table.exists
+        facts = Facts(
+            self._typicals.top(),
+            float(table.gpu_hour[exists].max(initial=0.0)),
+            float(table.cpu_hour[exists].max(initial=0.0)),
+            float(table.gpu_watts[exists].max(initial=0.0)),
+            float(table.network_gbps[exists].max(initial=0.0)),
+        )
+        if facts != self.evaluations.facts:
+            self.evaluations.facts = facts
+            self.evaluations.forget()
+
+    def _new_row(self) -> int:
         if self._unused:
             return heapq.heappop(self._unused)
-        slot = len(self._slots)
-        if slot == self._columns.capacity:
-            self._columns = grown(self._columns)
-            self._records += [None] * (self._columns.capacity - slot)
-        return slot
+        row = len(self.rows)
+        if row == self.table.rows:
+            self.table.grow()
+            self.evaluations.forget()
+        return row
 
     def _set_healthy(self, name: str) -> None:
-        slot = self._slots.get(name)
-        if slot is not None:
-            record = self._records[slot]
-            self._columns.healthy[slot] = name in self._ready and record is not None and not record.cordoned
+        row = self.rows.get(name)
+        if row is not None:
+            record = self.table.records[row]
+            self.table.healthy[row] = name in self._ready and record is not None and not record.cordoned
+            self.evaluations.touch(row)
 
     def _set_free(self, name: str) -> None:
-        slot = self._slots.get(name)
-        record = None if slot is None else self._records[slot]
-        if slot is None or record is None:
+        row = self.rows.get(name)
+        record = None if row is None else self.table.records[row]
+        if row is None or record is None:
             return
-        used = self._used.get(name)
-        self._columns.cpu_milli_free[slot] = record.info.cpu_milli - (used.cpu_milli if used else 0)
-        self._columns.memory_mib_free[slot] = record.info.memory_mib - (used.memory_mib if used else 0)
-
-    def _set_gpus(self, name: str) -> None:
-        slot = self._slots.get(name)
-        if slot is None:
-            return
-        used = self._used.get(name)
-        all_of_them = self._columns.gpus[None].masks[slot]
-        self._columns.set_gpu_free_mask(slot, all_of_them & ~(used.gpu_mask() if used else 0))
+        table, info, used = self.table, record.info, self._used.get(name) or _NOTHING
+        table.cpu_free[row] = info.cpu_milli - used.cpu_milli
+        table.memory_free[row] = info.memory_mib - used.memory_mib
+        for gpu in info.gpus:
+            table.gpu_left[row, gpu.index] = -1 if gpu.mig else max(0, WHOLE - used.gpus[gpu.index])
+        for place, numa in enumerate(info.numa):
+            table.numa_cpu_free[row, place] = table.numa_cpu[row, place] - used.numa_cpu[numa.index]
+            table.numa_memory_free[row, place] = numa.memory_mib - used.numa_memory[numa.index]
+        for kind, names in info.devices.items():
+            taken = sum(1 << bit for bit, one in enumerate(names) if used.devices[kind, one] > 0)
+            table.set_devices_taken(row, kind, taken)
+        self.evaluations.touch(row)
 
     def _change(self, placements: tuple[Placement, ...], sign: int) -> None:
         for place in placements:
@@ -210,28 +293,8 @@ class Cluster:
             if used.jobs == 0:
                 del self._used[place.node]
             self._set_free(place.node)
-            if place.gpus:
-                self._set_gpus(place.node)
 
-    def _know(self, shape: Shape) -> None:
-        """Makes sure there are columns for the model and the selector of a shape."""
-        columns = self._columns
-        if shape.gpu_model not in columns.gpus:
-            masks = [gpu_mask(record.info, shape.gpu_model) if record else 0 for record in self._records]
-            total = np.array([mask.bit_count() for mask in masks], np.int64)
-            left = [mask & free for mask, free in zip(masks, columns.gpu_free_masks, strict=True)]
-            free = np.array([mask.bit_count() for mask in left], np.int64)
-            columns.gpus[shape.gpu_model] = GpuColumn(shape.gpu_model, masks, total, free)
-        if shape.selector not in columns.selected:
-            found = [record is not None and matches(record.info, shape.selector) for record in self._records]
-            columns.selected[shape.selector] = np.array(found, np.bool_)
 
-    def _forget_unasked(self) -> None:
-        """Drops columns that no waiting job asks for, once they outnumber those that some do."""
-        columns, active = self._columns, self._waiting.active
-        if len(columns.selected) + len(columns.gpus) <= 2 * len(active) + 16:
-            return
-        shapes = [one.shape for one in active.values()]
-        models, selectors = {None, *(shape.gpu_model for shape in shapes)}, {shape.selector for shape in shapes}
-        columns.gpus = {model: column for model, column in columns.gpus.items() if model in models}
-        columns.selected = {selector: mask for selector, mask in columns.selected.items() if selector in selectors}
+_PLAIN = Pool()
+_NOTHING = _Used()
+_NONE = Held(0, 0, 0)

@@ -1,31 +1,59 @@
 """What a cycle proposes."""
 
-from ares.core.schedule.reasons import Reason
+from typing import Any
+
+from ares.core.schedule.evict.eligible import Rule
 from ares.model.base import Record
 from ares.model.state import Placement
 
 
 class Placed(Record, frozen=True):
+    """One placement for each rank, for the alternative with this number."""
+
     job: str
     placements: tuple[Placement, ...]
+    alternative: int = 0
+    class_id: int = 0
 
 
 class LeftOut(Record, frozen=True):
-    """Jobs of one class that found no place, all for the same reason."""
+    """Jobs of one class that found no place. Why, `explain` tells."""
 
     class_id: int
     jobs: int
     first_job: str
-    reason: Reason
+
+
+class Eviction(Record, frozen=True):
+    """Room made for one job by taking others away: `hold` is kept for it until they are gone."""
+
+    job: str
+    rule: Rule
+    victims: tuple[str, ...]
+    hold: tuple[Placement, ...]
+    alternative: int
+    lost_gpu_s: float
+    reason: str
+    # What both sides are told.
+    record: dict[str, Any] = {}
+
+
+class Resized(Record, frozen=True):
+    """A running elastic gang goes on with these placements."""
+
+    job: str
+    placements: tuple[Placement, ...]
+    reason: str
 
 
 class Plan(Record, frozen=True):
-    """Placements in the order they were decided, and a reason for every class looked at that has jobs left.
-
-    With `more` the cycle stopped at its limit: classes it did not reach are not mentioned; run it again.
-    """
+    """Placements in the order they were decided. With `more` the cycle stopped at its limit: run it again."""
 
     at: float
-    placed: tuple[Placed, ...]
-    left: tuple[LeftOut, ...]
+    placed: tuple[Placed, ...] = ()
+    left: tuple[LeftOut, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    resized: tuple[Resized, ...] = ()
+    # Jobs whose kept room turned out to be of no use to them.
+    unheld: tuple[str, ...] = ()
     more: bool = False

@@ -1,126 +1,121 @@
-"""Allocate: give waiting jobs free resources, one job after the other.
+"""Allocate: give waiting jobs free resources, in the order of their ranks."""
 
-Filters and scores are computed once per class over all nodes; after that only nodes that a placement
-touched are looked at again, in plain numbers.
-"""
+import heapq
+from collections import deque
+from dataclasses import dataclass, field
 
-from collections.abc import Sequence
+from ares.core.queue.factors import STATIC, rank
+from ares.core.queue.order import Place, facts_of, job_of
+from ares.core.queue.waiting import JobClass
+from ares.core.schedule.place import place_many
+from ares.core.schedule.plan import LeftOut
+from ares.core.schedule.round import Found, Round
+from ares.core.schedule.transaction import Taken
 
-import numpy as np
+# Jobs of one class that are placed ahead at once.
+_BATCH_MAX = 1024
 
-from ares.core.queue.waiting import Shape
-from ares.core.schedule.columns import Bools, Column, Columns, Floats, Nodes
-from ares.core.schedule.filters import FILTERS
-from ares.core.schedule.filters.filter import Filter, Miss
-from ares.core.schedule.profile import Profile
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.scorers import SCORERS, Scorer
-from ares.core.schedule.snapshot import Snapshot
-from ares.model.state import Placement
-
-_NO = float("-inf")
-# With more touched nodes than this, computing whole columns anew is cheaper.
-_REPAIRS_MAX = 16
+# (minus primary rank, minus secondary rank, place in line, index of the turn): the smallest comes first.
+_Key = tuple[float, float, Place, int]
 
 
-class Allocation:
-    """A draft of the cluster that placements are taken from; the snapshot stays as it is."""
+@dataclass(slots=True)
+class _Turn:
+    """A class on its way through the cycle."""
 
-    def __init__(self, snapshot: Snapshot, profile: Profile) -> None:
-        self._names = snapshot.nodes
-        self._columns: Columns = snapshot.columns.draft()
-        self._filters: Sequence[Filter] = [FILTERS[name] for name in profile.filters]
-        self._scorers: Sequence[tuple[float, Scorer]] = [(one.weight, SCORERS[one.scorer]) for one in profile.scorers]
-        # Every slot that was placed on, in order; each class remembers how far it has caught up.
-        self._touched: list[int] = []
-        self._scores: dict[Shape, Floats] = {}
-        self._caught_up: dict[Shape, int] = {}
-        self._nowhere: Floats = np.full(self._columns.capacity, _NO)
+    job_class: JobClass
+    # Those of its jobs that are dealt with: the first of the line.
+    done: int = 0
+    # Places found ahead, good as long as nobody else took anything.
+    ahead: deque[Taken] = field(default_factory=deque[Taken])
+    good_at: int = -1
+    streak: int = 1
 
-    def place(self, shape: Shape) -> Placement | None:
-        """The best place for one job of this shape, taken; or None when no node can take it."""
-        scores = self._current_scores(shape)
-        slot = int(scores.argmax())
-        if scores.item(slot) == _NO:
-            # Nothing is given back within a cycle: the class is done, and so are its scores.
-            del self._scores[shape]
+
+def allocate(round: Round) -> None:  # noqa: A002 - it is one
+    _Allocation(round).run()
+
+
+class _Allocation:
+    def __init__(self, round: Round) -> None:  # noqa: A002
+        self._round = round
+        # Some got the room that was kept for them.
+        self._placed = {one.job for one in round.placed}
+        self._turns = [_Turn(one) for one in round.cluster.waiting.active.values()]
+        order = round.profile.order
+        self._fixed = {one.name for one in (*order.primary, *order.secondary)} <= STATIC
+
+    def run(self) -> None:
+        round_ = self._round
+        for turn in self._turns:
+            round_.shares.activate(turn.job_class.key.account)
+        heap = [self._key(turn, index) for index, turn in enumerate(self._turns) if self._skip(turn)]
+        heapq.heapify(heap)
+        while heap and not round_.full:
+            index = heap[0][3]
+            turn = self._turns[index]
+            if not self._fixed and len(heap) > 1:
+                # Ranks only fall while a cycle gives things away, so a place that got worse is put back in line.
+                key = self._key(turn, index)
+                if key > heap[0]:
+                    heapq.heapreplace(heap, key)
+                    continue
+            if not self._step(turn):
+                heapq.heappop(heap)
+                self._leave(turn)
+            elif self._skip(turn):
+                heapq.heapreplace(heap, self._key(turn, index))
+            else:
+                heapq.heappop(heap)
+        round_.more = round_.more or bool(heap)
+
+    def _skip(self, turn: _Turn) -> bool:
+        """Goes on to the next job that still waits; whether there is one."""
+        line = turn.job_class.line
+        while self._placed and turn.done < len(line) and job_of(line.nth(turn.done)) in self._placed:
+            turn.done += 1
+        return turn.done < len(line)
+
+    def _key(self, turn: _Turn, index: int) -> _Key:
+        place, key = turn.job_class.line.nth(turn.done), turn.job_class.key
+        round_ = self._round
+        facts = facts_of(place, key.level, key.account, key.dated)
+        primary, secondary = rank(facts, round_.shares, round_.profile.order, round_.now)
+        return -primary, -secondary, place, index
+
+    def _step(self, turn: _Turn) -> bool:
+        """Places the next job of the class, if it can be."""
+        found = self._ahead(turn) or self._round.find(turn.job_class.key)
+        if found is None:
+            return False
+        self._round.note_placed(job_of(turn.job_class.line.nth(turn.done)), turn.job_class.key, turn.job_class.id, found)
+        turn.done += 1
+        turn.good_at = self._round.txn.checkpoint()
+        return True
+
+    def _ahead(self, turn: _Turn) -> Found | None:
+        """The next of a run of like jobs, found together; None when they must be looked for one by one."""
+        round_, key = self._round, turn.job_class.key
+        if turn.good_at != round_.txn.checkpoint():
+            turn.ahead.clear()
+            turn.streak = 1
             return None
-        return self._take(shape, slot)
+        simple = len(key.asks) == 1 and key.asks[0].ranks == 1 and not key.asks[0].near
+        if not simple or key.licences or (round_.profile.shares and round_.gate(key, key.asks[0]) is not None):
+            return None
+        if not turn.ahead:
+            turn.streak = min(2 * turn.streak, _BATCH_MAX)
+            limit = round_.profile.max_placements_per_cycle - len(round_.placed)
+            wanted = min(turn.streak, len(turn.job_class.line) - turn.done, limit)
+            turn.ahead.extend(place_many(round_.evaluations, round_.txn, key.asks[0], wanted))
+            if not turn.ahead:
+                return None
+        taken = turn.ahead.popleft()
+        round_.txn.take(taken)
+        return Found((taken,), 0)
 
-    def explain(self, shape: Shape) -> Reason:
-        """Why no node can take a job of this shape: for good if not even empty nodes could, else for now."""
-        columns = self._columns
-        return self._first_miss(columns.emptied(shape), shape, ever=True) or self._must_miss(shape)
-
-    def _current_scores(self, shape: Shape) -> Floats:
-        scores = self._scores.get(shape)
-        if scores is None or len(touched := set(self._touched[self._caught_up[shape] :])) > _REPAIRS_MAX:
-            scores = self._scores[shape] = self._score_all(shape)
-        else:
-            for slot in touched:
-                scores[slot] = self._score_one(shape, slot)
-        self._caught_up[shape] = len(self._touched)
-        return scores
-
-    def _score_all(self, shape: Shape) -> Floats:
-        nodes = self._columns.seen_by(shape)
-        passing = self._columns.exists
-        for one in self._filters:
-            passing = passing & one.passes(nodes, shape)
-        if not passing.any():
-            return self._nowhere
-        return np.where(passing, self._weigh(nodes, shape), _NO)
-
-    def _score_one(self, shape: Shape, slot: int) -> float:
-        node = self._columns.one(shape, slot)
-        for one in self._filters:
-            if not one.passes(node, shape):
-                return _NO
-        return self._weigh(node, shape)
-
-    def _weigh(self, nodes: Nodes, shape: Shape) -> Column:
-        total: Column = 0.0
-        for weight, scorer in self._scorers:
-            total = total + weight * scorer(nodes, shape)
-        return total
-
-    def _take(self, shape: Shape, slot: int) -> Placement:
-        columns = self._columns
-        columns.cpu_milli_free[slot] -= shape.cpu_milli
-        columns.memory_mib_free[slot] -= shape.memory_mib
-        gpus = self._take_gpus(shape, slot) if shape.gpus else ()
-        self._touched.append(slot)
-        name, incarnation = self._names[slot]
-        return Placement(
-            node=name, incarnation=incarnation, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, gpus=gpus
+    def _leave(self, turn: _Turn) -> None:
+        one = turn.job_class
+        self._round.left[one.id] = LeftOut(
+            class_id=one.id, jobs=len(one.line) - turn.done, first_job=job_of(one.line.nth(turn.done))
         )
-
-    def _take_gpus(self, shape: Shape, slot: int) -> tuple[int, ...]:
-        """The free GPUs with the lowest indexes."""
-        columns = self._columns
-        mask = columns.gpu_free_masks[slot]
-        fitting = mask & columns.gpus[shape.gpu_model].masks[slot]
-        taken: list[int] = []
-        for _ in range(shape.gpus):
-            lowest = fitting & -fitting
-            fitting ^= lowest
-            mask ^= lowest
-            taken.append(lowest.bit_length() - 1)
-        columns.set_gpu_free_mask(slot, mask)
-        return tuple(taken)
-
-    def _first_miss(self, nodes: Nodes, shape: Shape, *, ever: bool) -> Reason | None:
-        """Goes down the filters in order; the first that leaves no node gives the reason."""
-        alive = self._columns.exists
-        for one in self._filters:
-            left: Bools = alive & one.passes(nodes, shape)
-            if not left.any():
-                return one.explain(Miss(nodes, shape, alive, self._names, ever))
-            alive = left
-        return None
-
-    def _must_miss(self, shape: Shape) -> Reason:
-        reason = self._first_miss(self._columns.seen_by(shape), shape, ever=False)
-        if reason is None:
-            raise AssertionError(f"shape {shape} passes every filter on some node, yet it was left out")
-        return reason

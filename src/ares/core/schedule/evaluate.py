@@ -1,0 +1,187 @@
+"""What one ask thinks of every node: which filter refuses it, how good it is, how many ranks it has room for.
+
+Computed once for all nodes, then only for rows that changed: a log of touched rows tells each evaluation how far
+it is behind. What is kept is a pure function of the columns, so keeping it changes nothing but the time it takes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.columns import Bools, Columns, Floats, Ints
+from ares.core.schedule.filters.filter import Filter
+from ares.core.schedule.rows import Facts, Matching, Rows
+from ares.core.schedule.scorers import Scorer
+
+NO = -np.inf
+_ALL = slice(None)
+# Evaluations that are kept; the oldest goes first. Each takes about 20 bytes a node.
+_KEPT_MAX = 2048
+# A log this long is cut, and what had not caught up is computed anew.
+_LOG_MAX = 200_000
+# Above this share of rows, computing all of them is cheaper than picking.
+_PICK_SHARE = 4
+
+
+class Rules(NamedTuple):
+    """What a profile makes of its names."""
+
+    filters: Sequence[tuple[str, Filter]]
+    scorers: Sequence[tuple[str, float, Scorer]]
+
+
+class Evaluation:
+    """Of one ask. `stage` is the number of the filter that refuses a row, or the number of filters if none does."""
+
+    __slots__ = ("ask", "best", "caught_up", "passing", "room", "score", "stage")
+
+    def __init__(self, ask: Ask, rows: int) -> None:
+        self.ask = ask
+        self.caught_up = -1
+        self.stage: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
+        self.score: Floats = np.full(rows, NO)
+        # Ranks that fit on each row, for gangs only.
+        self.room: Ints | None = np.zeros(rows, np.int64) if ask.ranks > 1 else None
+        # The best row, or -1 when none passes; -2 when not known.
+        self.best = -2
+        self.passing = 0
+
+
+class Evaluations:
+    """Keeps what asks think of the nodes, as far as the log of touched rows allows."""
+
+    def __init__(self, table: Columns, matching: Matching) -> None:
+        self.table = table
+        self.matching = matching
+        self.facts = Facts()
+        self.rules = Rules((), ())
+        self._kept: dict[Ask, Evaluation] = {}
+        # Rows in the order they were touched; `_cut` entries were dropped from its front.
+        self._log: list[int] = []
+        self._cut = 0
+
+    def touch(self, row: int) -> None:
+        """The row's columns changed."""
+        self._log.append(row)
+        if len(self._log) > _LOG_MAX:
+            self._cut += len(self._log)
+            self._log.clear()
+
+    def forget(self) -> None:
+        """Everything changed: another profile, other facts, more rows."""
+        self._kept.clear()
+
+    def of(self, ask: Ask) -> Evaluation:
+        """Up to date with every touched row."""
+        found = self._kept.get(ask)
+        if found is None:
+            if len(self._kept) >= _KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            found = self._kept[ask] = Evaluation(ask, self.table.rows)
+        now = self._cut + len(self._log)
+        if found.caught_up != now or ask.near:
+            self._repair(found)
+            found.caught_up = now
+        return found
+
+    def best(self, ask: Ask) -> tuple[Evaluation, int]:
+        """The evaluation and its best row, the lowest of equals; -1 when no row passes."""
+        found = self.of(ask)
+        if found.best == -2:
+            row = int(found.score.argmax())
+            found.best = row if found.score[row] != NO else -1
+        return found, found.best
+
+    def rows(self, ask: Ask, at: Ints | slice = _ALL, *, emptied: bool = False) -> Rows:
+        return Rows(self.table, ask, at, self.facts, self.matching, emptied)
+
+    def stages(self, rows: Rows) -> npt.NDArray[np.uint8]:
+        """The number of the filter that refuses each row; rows that do not exist are refused by none and all."""
+        filters = self.rules.filters
+        stage: npt.NDArray[np.uint8] = np.full(len(rows), len(filters), np.uint8)
+        # From the last to the first, so that the first that refuses has the last word.
+        for number in range(len(filters) - 1, -1, -1):
+            passes = filters[number][1].passes(rows)
+            if passes is not None:
+                stage[~passes] = number
+        return stage
+
+    def parts(self, rows: Rows) -> dict[str, Floats]:
+        """What each scorer says, unweighted; scorers that make no difference are left out."""
+        said = {name: scorer(rows) for name, _, scorer in self.rules.scorers}
+        return {name: score for name, score in said.items() if score is not None}
+
+    # ---- inside
+
+    def _repair(self, found: Evaluation) -> None:
+        behind = found.caught_up - self._cut
+        if found.caught_up < 0 or behind < 0 or found.ask.near:
+            self._fill(found, _ALL)
+            return
+        touched = set(self._log[behind:])
+        if len(touched) * _PICK_SHARE > self.table.rows:
+            self._fill(found, _ALL)
+        else:
+            self._fill(found, np.fromiter(touched, np.int64, len(touched)))
+
+    def _fill(self, found: Evaluation, at: Ints | slice) -> None:
+        rows = self.rows(found.ask, at)
+        stage = self.stages(rows)
+        passes: Bools = (stage == len(self.rules.filters)) & rows.exists
+        found.stage[at] = stage
+        where = np.flatnonzero(passes)
+        score: Floats = np.full(len(stage), NO)
+        if len(where):
+            # Only rows that pass are worth scoring.
+            chosen = rows if len(where) == len(stage) else self.rows(found.ask, _pick(at, where))
+            score[where] = self.weigh(chosen)
+            if found.room is not None:
+                found.room[at] = 0
+                found.room[_pick(at, where)] = room(chosen)
+        elif found.room is not None:
+            found.room[at] = 0
+        found.score[at] = score
+        found.best = -2
+
+    def weigh(self, rows: Rows) -> Any:
+        total: Any = 0.0
+        for _, weight, scorer in self.rules.scorers:
+            if weight and (said := scorer(rows)) is not None:
+                total = total + weight * said
+        return total
+
+
+def _pick(at: Ints | slice, where: Ints) -> Ints:
+    return where if isinstance(at, slice) else at[where]
+
+
+def room(rows: Rows) -> Ints:
+    """How many ranks of the ask fit on each row."""
+    ask = rows.ask
+    fits = np.minimum(rows.cpu_free // ask.cpu_milli, rows.memory_free // ask.memory_mib)
+    if ask.gpus:
+        fits = np.minimum(fits, _gpu_room(rows))
+    for kind, count in ask.devices:
+        fits = np.minimum(fits, rows.devices_free(kind) // count)
+    if ask.numa == "required":
+        fits = np.minimum(fits, _numa_room(rows))
+    return np.minimum(fits, ask.per_node) if ask.per_node else fits
+
+
+def _gpu_room(rows: Rows) -> Ints:
+    ask = rows.ask
+    if ask.gpu_milli < 1000 and ask.gpus == 1:
+        return np.where(rows.gpu_fits, rows.gpu_left // ask.gpu_milli, 0).sum(axis=1)
+    # Several shares of one rank are on different GPUs; counting each GPU for one rank only is always reached.
+    return rows.gpus_free // ask.gpus
+
+
+def _numa_room(rows: Rows) -> Ints:
+    ask = rows.ask
+    fits = np.minimum(rows.numa_cpu_free // ask.cpu_milli, rows.numa_memory_free // ask.memory_mib)
+    if ask.gpus:
+        fits = np.minimum(fits, rows.numa_gpus_free // ask.gpus)
+    return np.maximum(fits, 0).sum(axis=1)

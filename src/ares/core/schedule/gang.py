@@ -1,0 +1,153 @@
+"""A gang to its place: all ranks or none, in the tightest domain that has room."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.columns import Ints
+from ares.core.schedule.evaluate import NO, Evaluation, Evaluations
+from ares.core.schedule.transaction import Taken, Transaction, fit
+from ares.core.topology.subset import best_in_domain
+from ares.model.job import TopologyLevel
+
+# Where a gang is looked for, the tightest first. "cluster" is everything there is.
+LEVELS = ("node", "rack", "zone", "region", "cluster")
+
+
+class Domain(NamedTuple):
+    """A part of the cluster that a gang would fit into: its rows, and the level it is one of."""
+
+    level: str
+    rows: Ints
+    room: int
+
+
+def place_gang(evaluations: Evaluations, txn: Transaction, ask: Ask) -> list[Taken] | None:
+    """Every rank in the order of ranks, taken; or None and nothing taken. An elastic gang gets as many as it can."""
+    found = evaluations.of(ask)
+    assert found.room is not None, "a gang's evaluation counts ranks"
+    if ask.level == "nvlink" and ask.level_required:
+        return _in_nvlink_domain(evaluations, txn, found, ask)
+    total = int(found.room.sum())
+    for ranks in _sizes(ask, total):
+        domain = tightest(evaluations, found, ask, ranks)
+        if domain is not None:
+            return _fill(evaluations, txn, found, domain, ranks)
+    return None
+
+
+def _sizes(ask: Ask, total: int) -> list[int]:
+    """How many ranks to try: all, else as many as there are places for, else the least that will do."""
+    if total < ask.min_ranks:
+        return []
+    return sorted({ask.ranks, min(ask.ranks, total), ask.min_ranks}, reverse=True) if ask.ranks > ask.min_ranks else [ask.ranks]
+
+
+def widest_allowed(ask: Ask) -> str:
+    return ask.level if ask.level is not None and ask.level_required and ask.level != "nvlink" else "cluster"
+
+
+def tightest(evaluations: Evaluations, found: Evaluation, ask: Ask, ranks: int) -> Domain | None:
+    """The domain with the least room beyond what is needed, at the tightest level that has one."""
+    assert found.room is not None, "a gang's evaluation counts ranks"
+    rows = np.flatnonzero(found.room > 0)
+    if not len(rows):
+        return None
+    room = found.room[rows]
+    for level in LEVELS[: LEVELS.index(widest_allowed(ask)) + 1]:
+        domain = _domain_at(evaluations, found, level, rows, room, ranks)
+        if domain is not None:
+            return domain
+    return None
+
+
+def _domain_at(
+    evaluations: Evaluations, found: Evaluation, level: str, rows: Ints, room: Ints, ranks: int
+) -> Domain | None:
+    if level == "cluster":
+        total = int(room.sum())
+        return Domain(level, rows, total) if total >= ranks else None
+    if level == "node":
+        fits = np.flatnonzero(room >= ranks)
+        if not len(fits):
+            return None
+        # Least room left over, then the best score, then the lowest row.
+        tight = fits[room[fits] == room[fits].min()]
+        row = tight[int(found.score[rows[tight]].argmax())]
+        return Domain(level, rows[row : row + 1], int(room[row]))
+    numbers = getattr(evaluations.table, level)[rows]
+    sums = np.bincount(numbers, weights=room).astype(np.int64)
+    # Number 0 is for nodes that do not say where they are.
+    sums[0] = 0
+    fits = np.flatnonzero(sums >= ranks)
+    if not len(fits):
+        return None
+    speed = np.zeros(len(sums))
+    np.maximum.at(speed, numbers, evaluations.table.network_gbps[rows])
+    # The fastest network, then the least room left over, then the first.
+    chosen = fits[np.lexsort((fits, sums[fits], -speed[fits]))[0]]
+    return Domain(level, rows[numbers == chosen], int(sums[chosen]))
+
+
+def _fill(
+    evaluations: Evaluations, txn: Transaction, found: Evaluation, domain: Domain, ranks: int
+) -> list[Taken] | None:
+    """Few nodes, full ones: the largest first, the last one no larger than it must be."""
+    assert found.room is not None, "a gang's evaluation counts ranks"
+    checkpoint, ask = txn.checkpoint(), found.ask
+    room, score = found.room[domain.rows], found.score[domain.rows]
+    order = np.lexsort((domain.rows, -score, -room))
+    rows, rooms = domain.rows[order].tolist(), room[order].tolist()
+    taken: list[Taken] = []
+    at = 0
+    while len(taken) < ranks and at < len(rows):
+        left = ranks - len(taken)
+        # The smallest that still takes all the rest; among equals the best, which comes first.
+        last = at
+        while last + 1 < len(rows) and rooms[last + 1] >= left and rooms[at] >= left:
+            last += 1
+        if rooms[at] >= left:
+            last = rooms.index(rooms[last], at)
+            at = last
+        for _ in range(min(left, rooms[at])):
+            one = fit(evaluations.table, ask, rows[at])
+            if one is None:
+                break
+            txn.take(one)
+            taken.append(one)
+        at += 1
+    if len(taken) < ranks:
+        txn.rollback(checkpoint)
+        return None
+    return taken
+
+
+def _in_nvlink_domain(
+    evaluations: Evaluations, txn: Transaction, found: Evaluation, ask: Ask
+) -> list[Taken] | None:
+    """All GPUs of all ranks in one NVLink domain of one node."""
+    assert found.room is not None, "a gang's evaluation counts ranks"
+    table, need = evaluations.table, ask.gpus * ask.ranks
+    rows = np.flatnonzero(found.room >= ask.ranks)
+    seen = evaluations.rows(ask, rows)
+    for at in np.lexsort((rows, -found.score[rows], found.room[rows])).tolist():
+        row, mask = int(rows[at]), int(seen.gpu_fit_mask[at])
+        close = best_in_domain(table.machines[int(table.machine[row])], mask, need)
+        if close is not None:
+            cuts = [close.gpus[start : start + ask.gpus] for start in range(0, need, ask.gpus)]
+            taken = [Taken(row, ask.cpu_milli, ask.memory_mib, gpus, ask.gpu_milli, (), None) for gpus in cuts]
+            for one in taken:
+                txn.take(one)
+            return taken
+    return None
+
+
+def free_by_domain(evaluations: Evaluations, found: Evaluation, level: TopologyLevel) -> list[int]:
+    """Ranks that fit into each domain of a level that has room for any, most first."""
+    assert found.room is not None, "a gang's evaluation counts ranks"
+    rows = np.flatnonzero((found.room > 0) & (found.score != NO))
+    if level in ("node", "nvlink"):
+        return sorted(found.room[rows].tolist(), reverse=True)
+    sums = np.bincount(getattr(evaluations.table, level)[rows], weights=found.room[rows]).astype(np.int64)
+    return sorted((int(one) for one in sums[1:] if one), reverse=True)

@@ -1,0 +1,69 @@
+"""What a job holds of the cluster, and what has to be known about it to share, move or take it."""
+
+from dataclasses import dataclass, field
+
+from ares.core.queue.order import LEVELS, account
+from ares.core.queue.shares import Held
+from ares.core.schedule.ask import Ask, asks_of
+from ares.model.job import JobSpec
+from ares.model.state import BOUND, JobState, Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    job: str
+    tenant: str
+    account: str
+    level: int
+    placements: tuple[Placement, ...]
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    licences: tuple[tuple[str, int], ...] = ()
+    # Since when its attempt has been granted; what was saved since does not get lost.
+    since: float = 0.0
+    preemptible: bool = False
+    preemptions: int = 0
+    preempted_at: float | None = None
+    # When it will probably have ended, as far as it says.
+    ends_at: float | None = None
+    # Of a running gang that may have more or fewer ranks.
+    elastic: Ask | None = None
+    # On its way out: it frees what it holds soon, and cannot be taken twice.
+    leaving: bool = False
+
+    @property
+    def held(self) -> Held:
+        return held_by(self.placements)
+
+
+def held_by(placements: tuple[Placement, ...]) -> Held:
+    return Held(
+        sum(one.cpu_milli for one in placements),
+        sum(one.memory_mib for one in placements),
+        sum(len(one.gpus) * one.gpu_milli for one in placements),
+    )
+
+
+def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -> Holding:
+    """`placements` are those that are still in use."""
+    since = state.bound_at or state.queued_at
+    bound = state.phase in BOUND
+    runs_s = spec.expected_runtime_s or spec.time_limit_s
+    elastic = None
+    if bound and spec.gang is not None and spec.gang.min_ranks is not None and state.phase == "RUNNING":
+        elastic = asks_of(spec, state.tenant)[state.alternative]
+    return Holding(
+        job=state.id,
+        tenant=state.tenant,
+        account=account(state.tenant, spec.team, state.submitted_by),
+        level=LEVELS[spec.priority],
+        placements=placements,
+        labels=spec.labels,
+        licences=tuple(sorted(spec.licences.items())) if spec.licences else (),
+        since=since,
+        preemptible=bound and spec.preemption.allowed and spec.effects != "unsafe",
+        preemptions=state.preemptions,
+        preempted_at=state.preempted_at,
+        ends_at=None if runs_s is None else since + runs_s,
+        elastic=elastic,
+        leaving=not bound,
+    )

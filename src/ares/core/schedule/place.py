@@ -1,0 +1,89 @@
+"""One job to its best place: a single rank to the best node, or as many alike as are wanted at once."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.evaluate import NO, Evaluations, room
+from ares.core.schedule.transaction import Taken, Transaction, fit
+
+
+def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Taken | None:
+    """The best row takes it; None when no row can."""
+    found, row = evaluations.best(ask)
+    while row >= 0:
+        taken = fit(evaluations.table, ask, row)
+        if taken is not None:
+            txn.take(taken)
+            return taken
+        # Its parts do not go together: not this row, until something on it changes.
+        found.score[row] = NO
+        row = int(found.score.argmax())
+        found.best = row = row if found.score[row] != NO else -1
+    return None
+
+
+class _Step(NamedTuple):
+    """One more job on a row. `key` is the lowest score on the way there: until then others come first."""
+
+    key: float
+    row: int
+    number: int
+    taken: Taken
+
+
+def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Taken]:
+    """What `place_one` would give `wanted` times in a row, in that order, computed for many rows at once.
+
+    It may be fewer: then ask again. Nothing is taken yet.
+    """
+    score = evaluations.of(ask).score
+    rows = np.flatnonzero(score != NO)
+    if not len(rows):
+        return []
+    order = rows[np.argsort(-score[rows], kind="stable")]
+    fits = room(evaluations.rows(ask, order))
+    count = int(np.searchsorted(np.cumsum(fits), wanted)) + 1
+    # Rows beyond the chosen ones come in where a chosen row gets worse than the first of them.
+    beyond = (-float(score[order[count]]), int(order[count])) if count < len(order) else None
+    steps = _fill_up(evaluations, txn, ask, order[:count].tolist(), int(fits[:count].max()), wanted)
+    steps.sort(key=lambda step: (-step.key, step.row, step.number))
+    if beyond is not None:
+        steps = [step for step in steps if (-step.key, step.row) < beyond]
+    return [step.taken for step in steps[:wanted]]
+
+
+def _fill_up(
+    evaluations: Evaluations, txn: Transaction, ask: Ask, rows: list[int], deep: int, wanted: int
+) -> list[_Step]:
+    """Fills every row as far as it goes, noting what each further job would score, and takes it all back."""
+    checkpoint = txn.checkpoint()
+    steps: list[_Step] = []
+    table = evaluations.table
+    keys = {row: float(evaluations.of(ask).score[row]) for row in rows}
+    for number in range(min(deep, wanted)):
+        went: list[int] = []
+        for row in rows:
+            taken = fit(table, ask, row)
+            if taken is not None:
+                steps.append(_Step(keys[row], row, number, taken))
+                txn.take(taken)
+                went.append(row)
+        if not went:
+            break
+        rows, scores = _again(evaluations, ask, went)
+        keys.update((row, min(keys[row], score)) for row, score in zip(rows, scores, strict=True))
+    txn.rollback(checkpoint)
+    return steps
+
+
+def _again(evaluations: Evaluations, ask: Ask, rows: list[int]) -> tuple[list[int], list[float]]:
+    """Those of the rows that can take one more, and how good they are now."""
+    seen = evaluations.rows(ask, np.array(rows, np.int64))
+    passes = evaluations.stages(seen) == len(evaluations.rules.filters)
+    left = seen.at[passes] if not isinstance(seen.at, slice) else np.flatnonzero(passes)
+    if not len(left):
+        return [], []
+    scores = np.broadcast_to(evaluations.weigh(evaluations.rows(ask, left)), len(left))
+    return left.tolist(), scores.tolist()

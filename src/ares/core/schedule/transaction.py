@@ -1,0 +1,158 @@
+"""Changes to the columns that can be taken back: every action and every what-if works on one."""
+
+from typing import NamedTuple
+
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.columns import Columns
+from ares.core.schedule.evaluate import Evaluations
+from ares.core.topology.subset import best, best_in_domain
+from ares.model.state import Placement
+
+
+class Taken(NamedTuple):
+    """What one rank took from one row; given back with the sign turned."""
+
+    row: int
+    cpu_milli: int
+    memory_mib: int
+    gpus: tuple[int, ...]
+    gpu_milli: int
+    # (kind, bits of the node's ids)
+    devices: tuple[tuple[str, int], ...]
+    # Place among the row's NUMA nodes.
+    numa: int | None
+
+
+class Transaction:
+    """Nobody else changes the columns while one is open; `rollback(0)` leaves them as they were."""
+
+    def __init__(self, evaluations: Evaluations) -> None:
+        self._evaluations = evaluations
+        self._table: Columns = evaluations.table
+        self._done: list[tuple[Taken, int]] = []
+
+    def checkpoint(self) -> int:
+        return len(self._done)
+
+    def rollback(self, checkpoint: int) -> None:
+        while len(self._done) > checkpoint:
+            taken, sign = self._done.pop()
+            self._apply(taken, -sign)
+
+    def take(self, taken: Taken) -> None:
+        self._apply(taken, +1)
+        self._done.append((taken, +1))
+
+    def give(self, taken: Taken) -> None:
+        self._apply(taken, -1)
+        self._done.append((taken, -1))
+
+    def _apply(self, taken: Taken, sign: int) -> None:
+        table, row = self._table, taken.row
+        cpu, memory = sign * taken.cpu_milli, sign * taken.memory_mib
+        table.cpu_free[row] -= cpu
+        table.memory_free[row] -= memory
+        for gpu in taken.gpus:
+            table.gpu_left[row, gpu] -= sign * taken.gpu_milli
+        if taken.numa is not None:
+            table.numa_cpu_free[row, taken.numa] -= cpu
+            table.numa_memory_free[row, taken.numa] -= memory
+        for kind, bits in taken.devices:
+            held = table.devices_taken[kind][row]
+            table.set_devices_taken(row, kind, held | bits if sign > 0 else held & ~bits)
+        self._evaluations.touch(row)
+
+
+def fit(table: Columns, ask: Ask, row: int) -> Taken | None:
+    """Which of the row's GPUs, devices and NUMA node one rank would get; None when they do not do."""
+    numa: int | None = None
+    if ask.numa != "none":
+        numa = _numa_place(table, ask, row)
+        if numa is None and ask.numa == "required":
+            return None
+    gpus = _gpus(table, ask, row, numa) if ask.gpus else ()
+    devices = _devices(table, ask, row) if ask.devices else ()
+    if gpus is None or devices is None:
+        return None
+    return Taken(row, ask.cpu_milli, ask.memory_mib, gpus, ask.gpu_milli, devices, numa)
+
+
+def placement(table: Columns, taken: Taken, rank: int) -> Placement:
+    record = table.records[taken.row]
+    assert record is not None, f"row {taken.row} was given away and has no node"
+    info = record.info
+    if not taken.devices and taken.numa is None:
+        return Placement(
+            node=info.name, incarnation=record.incarnation, cpu_milli=taken.cpu_milli, memory_mib=taken.memory_mib,
+            gpus=taken.gpus, rank=rank, gpu_milli=taken.gpu_milli,
+        )  # fmt: skip
+    devices = {
+        kind: tuple(name for bit, name in enumerate(info.devices[kind]) if bits >> bit & 1)
+        for kind, bits in taken.devices
+    }
+    numa = None if taken.numa is None else info.numa[taken.numa].index
+    return Placement(
+        node=info.name, incarnation=record.incarnation, cpu_milli=taken.cpu_milli, memory_mib=taken.memory_mib,
+        gpus=taken.gpus, rank=rank, gpu_milli=taken.gpu_milli, devices=devices, numa=numa,
+    )  # fmt: skip
+
+
+def taken_by(table: Columns, row: int, place: Placement) -> Taken:
+    """What a placement holds of the row its node is in."""
+    record = table.records[row]
+    assert record is not None, f"row {row} has no node"
+    info = record.info
+    devices = tuple(
+        (kind, sum(1 << bit for bit, name in enumerate(info.devices.get(kind, ())) if name in names))
+        for kind, names in place.devices.items()
+    )
+    numa = next((at for at, one in enumerate(info.numa) if one.index == place.numa), None)
+    return Taken(row, place.cpu_milli, place.memory_mib, place.gpus, place.gpu_milli, devices, numa)
+
+
+def _gpus(table: Columns, ask: Ask, row: int, numa: int | None) -> tuple[int, ...] | None:
+    left, answers = table.gpu_left[row].tolist(), table.answers(ask.gpu_model, ask.gpu_memory_mib)[row].tolist()
+    fits = [gpu for gpu, milli in enumerate(left) if milli >= ask.gpu_milli and answers[gpu]]
+    if numa is not None:
+        where = table.gpu_numa[row].tolist()
+        aligned = [gpu for gpu in fits if where[gpu] == numa]
+        fits = aligned if len(aligned) >= ask.gpus else fits
+    if len(fits) < ask.gpus:
+        return None
+    if ask.gpu_milli < 1000:
+        # The tightest first, so that whole GPUs stay whole.
+        return tuple(sorted(sorted(fits, key=lambda gpu: (left[gpu], gpu))[: ask.gpus]))
+    if len(fits) == ask.gpus:
+        return tuple(fits)
+    mask, shape = sum(1 << gpu for gpu in fits), table.machines[int(table.machine[row])]
+    if ask.level == "nvlink" and ask.level_required:
+        close = best_in_domain(shape, mask, ask.gpus)
+        return None if close is None else close.gpus
+    return best(shape, mask, ask.gpus).gpus
+
+
+def _numa_place(table: Columns, ask: Ask, row: int) -> int | None:
+    """The NUMA node with the CPUs, memory and GPUs of one rank: the tightest, then the first."""
+    cpu, memory = table.numa_cpu_free[row].tolist(), table.numa_memory_free[row].tolist()
+    gpus = [0] * len(cpu)
+    if ask.gpus:
+        answers = table.answers(ask.gpu_model, ask.gpu_memory_mib)[row]
+        for gpu, place in enumerate(table.gpu_numa[row].tolist()):
+            if place >= 0 and answers[gpu] and table.gpu_left[row, gpu] >= ask.gpu_milli:
+                gpus[place] += 1
+    fits = [
+        at for at in range(len(cpu)) if cpu[at] >= ask.cpu_milli and memory[at] >= ask.memory_mib and gpus[at] >= ask.gpus
+    ]
+    return min(fits, key=lambda at: (gpus[at], cpu[at], at)) if fits else None
+
+
+def _devices(table: Columns, ask: Ask, row: int) -> tuple[tuple[str, int], ...] | None:
+    chosen: list[tuple[str, int]] = []
+    for kind, count in ask.devices:
+        table.free_devices(kind)
+        taken, total = table.devices_taken[kind][row], int(table.devices.of(kind)[row])
+        free = [bit for bit in range(total) if not taken >> bit & 1]
+        if len(free) < count:
+            return None
+        chosen.append((kind, sum(1 << bit for bit in free[:count])))
+    return tuple(chosen)
