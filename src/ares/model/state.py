@@ -71,8 +71,12 @@ class JobState(Record, frozen=True):
     # Of an attempt with several ranks: which have started, and of which every process is gone.
     started_ranks: tuple[int, ...] = ()
     ended_ranks: tuple[int, ...] = ()
+    # Ranks that a running gang let go and that are not confirmed to be gone. A rank's number is used once per attempt.
+    leaving: tuple[Placement, ...] = ()
     # Grows whenever a running gang gains or loses ranks.
     generation: int = 0
+    # What the gang's first rank gave as result while others still run.
+    value: Any = None
     # Where the ranks of a gang meet, on the node of its first placement.
     master_port: int = 0
     # Which of its alternatives the attempt was given: 0 is what it asked for first.
@@ -85,6 +89,8 @@ class JobState(Record, frozen=True):
     # Of earlier attempts, in all: what the job has used of its tenant's share.
     gpu_s: float = 0.0
     cpu_s: float = 0.0
+    # From when on what it holds is not in them yet: since the grant, or since the gang last changed.
+    metered_at: float | None = None
     reason: str = ""
     exit: ExitInfo | None = None
     retries: dict[FailureClass, int] = {}

@@ -1,10 +1,15 @@
-"""Reading job output by attempt and rank, live or afterwards."""
+"""Reading job output by attempt and rank, live or afterwards.
+
+Each rank of a gang has its own output with its own offsets, so that reading can be taken up anywhere;
+`ranks` says which there are. Who wants several side by side reads each and marks its lines.
+"""
 
 import asyncio
 
+from ares.core.run.ranks import holds
 from ares.model.access import Principal
 from ares.model.base import Record
-from ares.model.state import BOUND, TERMINAL, JobState
+from ares.model.state import TERMINAL, JobState
 from ares.ports.clock import Clock
 from ares.ports.logs import Logs
 from ares.services.view import View
@@ -41,18 +46,28 @@ class LogReader:
         if state is None:
             return None
         chosen = state.attempt if attempt is None else attempt
-        ended = _ended(state, chosen)
+        ended = _ended(state, chosen, rank)
         data = self._logs.read(who.tenant, job_id, chosen, rank, offset, limit)
         size = self._logs.size(who.tenant, job_id, chosen, rank)
         complete = ended and offset + len(data) >= size
         return LogSlice(attempt=chosen, rank=rank, offset=offset, data=data, size=size, complete=complete)
+
+    async def ranks(self, who: Principal, job_id: str, attempt: int | None) -> tuple[int, ...] | None:
+        """The ranks of an attempt, the latest by default: those that have written, and those that may yet."""
+        await self._view.catch_up()
+        state = self._mine(who, job_id)
+        if state is None:
+            return None
+        chosen = state.attempt if attempt is None else attempt
+        current = (place.rank for place in state.placements) if chosen == state.attempt else ()
+        return tuple(sorted({*current, *self._logs.ranks(who.tenant, job_id, chosen)}))
 
     async def wait(self, who: Principal, job_id: str, attempt: int, rank: int, offset: int, timeout_s: float) -> None:
         """Returns when more than `offset` bytes exist, the attempt ended, or the time is over."""
         deadline = self._clock.monotonic() + timeout_s
         while self._clock.monotonic() < deadline:
             state = self._mine(who, job_id)
-            if state is None or _ended(state, attempt):
+            if state is None or _ended(state, attempt, rank):
                 return
             if self._logs.size(who.tenant, job_id, attempt, rank) > offset:
                 return
@@ -82,7 +97,9 @@ class LogReader:
         return None if entry is None or entry.state.tenant != who.tenant else entry.state
 
 
-def _ended(state: JobState, attempt: int) -> bool:
-    if attempt < state.attempt or (state.phase in TERMINAL and not state.lingering):
+def _ended(state: JobState, attempt: int, rank: int) -> bool:
+    if attempt < state.attempt or (attempt == state.attempt and rank in state.ended_ranks):
         return True
-    return attempt == state.attempt and state.attempt > 0 and state.phase not in BOUND and not state.lingering
+    if state.phase in TERMINAL:
+        return not state.lingering
+    return attempt == state.attempt and state.attempt > 0 and not holds(state)

@@ -1,16 +1,20 @@
-"""Judges leases: takes attempts away from nodes that fell silent or came back as someone else.
+"""Judges leases: takes ranks away from nodes that fell silent or came back as someone else, and gives up
+gangs that do not assemble in time.
 
 Only the leader runs this. Silence is measured by this process's monotonic clock since it saw the
 lease record change; the revocation compares that very record, so a renewal that lands first wins.
 """
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import structlog
 
 from ares.core import keys
-from ares.core.run.handlers import revoked_fence
-from ares.core.run.inputs import LeaseLost, Release
+from ares.core.run.fences import revoked_fence
+from ares.core.run.inputs import AssemblyOver, LeaseLost, Release
 from ares.core.run.suspicion import Verdict, judge
-from ares.model.state import BOUND, JobState
+from ares.model.state import BOUND, Fence, JobState, Placement
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, StoreError
 from ares.ports.telemetry import Telemetry
@@ -29,6 +33,14 @@ def ready(view: View, node: str) -> bool:
     return entry is not None and age is not None and age < DEAD_AFTER_S and bool(entry.lease.replica)
 
 
+class _Loss(NamedTuple):
+    """Ranks of one job on one node, and why they count as gone."""
+
+    node: str
+    ranks: tuple[int, ...]
+    reason: str
+
+
 class Monitor:
     """Looks at every node that holds attempts, again and again."""
 
@@ -38,10 +50,13 @@ class Monitor:
         self._clock = clock
         self._telemetry = telemetry
         self._verdict = Verdict()
+        # When this leader first saw a gang that has yet to assemble.
+        self._assembling: dict[tuple[str, Fence], float] = {}
 
     async def run(self) -> None:
         # What an earlier reign thought of the nodes says nothing about now.
         self._verdict = Verdict()
+        self._assembling = {}
         while True:
             try:
                 await self.scan()
@@ -59,38 +74,80 @@ class Monitor:
         if before.paused_since is None and self._verdict.paused_since is not None:
             silent = sum(age >= DEAD_AFTER_S for age in ages.values())
             log.warning("monitor.storm", silent=silent, nodes=len(ages), pause_s=DEAD_AFTER_S)
-        changes = [change for node in list(self._view.by_node) for change in self._lost_on(node, ages.get(node))]
+        losses = self._losses(ages)
+        changes = [self._taken(self._view.entries[job].state, found) for job, found in losses.items()]
+        changes += [change for change in self._not_assembled(now) if change.job not in losses]
         if not changes:
             return
         for change, outcome in zip(changes, await self._transitions.apply(changes), strict=True):
-            if isinstance(outcome, Written):
-                node = outcome.before.placements[0].node
-                log.warning("attempt.lost", job=change.job, node=node, phase=outcome.state.phase)
+            if isinstance(outcome, Written) and change.job in losses:
+                nodes = [loss.node for loss in losses[change.job]]
+                log.warning("attempt.lost", job=change.job, nodes=nodes, phase=outcome.state.phase)
                 self._telemetry.count("ares_lease_losses_total")
-                self._telemetry.observe("ares_recovery_seconds", ages.get(node) or 0.0)
+                self._telemetry.observe("ares_recovery_seconds", max(ages.get(node) or 0.0 for node in nodes))
+            elif isinstance(outcome, Written):
+                log.warning("gang.not_assembled", job=change.job, phase=outcome.state.phase)
 
-    def _lost_on(self, node: str, age: float | None) -> list[Change]:
-        entry = self._view.leases.get(node)
-        states = [self._view.entries[job].state for job in sorted(self._view.by_node[node])]
-        return [change for state in states if (change := self._lost(state, node, entry, age)) is not None]
+    # ---- silence
 
-    def _lost(self, state: JobState, node: str, entry: LeaseEntry | None, age: float | None) -> Change | None:
-        reason = self._why_lost(state, node, entry, age)
-        if reason is None:
-            return None
-        guard = Compare(keys.lease(node), "mod_revision", 0 if entry is None else entry.mod_revision)
-        if state.phase in BOUND:
-            return Change(state.id, state.tenant, (LeaseLost(fence=state.fence, reason=reason),), (guard,))
-        return Change(state.id, state.tenant, (Release(fence=revoked_fence(state)),), (guard,))
+    def _losses(self, ages: dict[str, float]) -> dict[str, list[_Loss]]:
+        """By job: a gang that lost several nodes at once loses them in one step."""
+        found: dict[str, list[_Loss]] = {}
+        for node, jobs in self._view.by_node.items():
+            entry, age = self._view.leases.get(node), ages.get(node)
+            for job, places in jobs.items():
+                loss = self._loss(job, node, places, entry, age)
+                if loss is not None:
+                    found.setdefault(job, []).append(loss)
+        return dict(sorted(found.items()))
 
-    def _why_lost(self, state: JobState, node: str, entry: LeaseEntry | None, age: float | None) -> str | None:
-        placement = next(p for p in state.placements if p.node == node)
+    def _loss(
+        self, job: str, node: str, places: tuple[Placement, ...], entry: LeaseEntry | None, age: float | None
+    ) -> _Loss | None:
         if entry is None or age is None:
-            return f"node {node} was removed"
-        if entry.lease.incarnation > placement.incarnation:
-            return f"the agent of node {node} restarted"
-        spec = self._view.spec(state)
-        lease_s = DEAD_AFTER_S if spec is None else max(spec.lease_s, DEAD_AFTER_S)
-        if age < lease_s or self._verdict.paused_since is not None:
+            return _Loss(node, _ranks(places), f"node {node} was removed")
+        older = tuple(place for place in places if place.incarnation < entry.lease.incarnation)
+        if older:
+            return _Loss(node, _ranks(older), f"the agent of node {node} restarted")
+        if age < DEAD_AFTER_S or self._verdict.paused_since is not None:
             return None
-        return f"node {node} has been silent for {age:.1f} s (lease {lease_s:g} s)"
+        spec = self._view.spec(self._view.entries[job].state)
+        lease_s = DEAD_AFTER_S if spec is None else max(spec.lease_s, DEAD_AFTER_S)
+        if age < lease_s:
+            return None
+        return _Loss(node, _ranks(places), f"node {node} has been silent for {age:.1f} s (lease {lease_s:g} s)")
+
+    def _taken(self, state: JobState, losses: list[_Loss]) -> Change:
+        """Compares the lease of every node it judges: one renewal that lands first saves the whole step for later."""
+        guards = tuple(self._guard(loss.node) for loss in losses)
+        ranks = tuple(rank for loss in losses for rank in loss.ranks)
+        if state.phase in BOUND:
+            reason = "; ".join(loss.reason for loss in losses)
+            return Change(state.id, state.tenant, (LeaseLost(fence=state.fence, reason=reason, ranks=ranks),), guards)
+        return Change(state.id, state.tenant, (Release(fence=revoked_fence(state), ranks=ranks),), guards)
+
+    def _guard(self, node: str) -> Compare:
+        entry = self._view.leases.get(node)
+        return Compare(keys.lease(node), "mod_revision", 0 if entry is None else entry.mod_revision)
+
+    # ---- gangs that do not assemble
+
+    def _not_assembled(self, now: float) -> list[Change]:
+        """Gangs whose limit is over, counted from when this leader first saw them staged: late is safe."""
+        placed = dict.fromkeys(job for jobs in self._view.by_node.values() for job in jobs)
+        states = [state for job in placed if (state := self._view.entries[job].state).phase == "STAGING"]
+        seen, self._assembling = self._assembling, {}
+        over: list[Change] = []
+        for state in states:
+            spec = self._view.spec(state)
+            if spec is None or spec.gang is None:
+                continue
+            since = self._assembling[state.id, state.fence] = seen.get((state.id, state.fence), now)
+            if now - since >= spec.gang.assembly_s:
+                reason = f"its {len(state.placements)} ranks did not all start within {spec.gang.assembly_s:g} s"
+                over.append(Change(state.id, state.tenant, (AssemblyOver(fence=state.fence, reason=reason),)))
+        return over
+
+
+def _ranks(places: Iterable[Placement]) -> tuple[int, ...]:
+    return tuple(place.rank for place in places)

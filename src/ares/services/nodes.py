@@ -3,6 +3,7 @@
 import msgspec
 
 from ares.core import keys
+from ares.core.run.ranks import holds
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.node import NodeInfo, NodeRecord
@@ -10,7 +11,7 @@ from ares.model.state import BOUND, JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Put, Store
 from ares.services.monitor import DEAD_AFTER_S, ready
-from ares.services.view import View, holds
+from ares.services.view import View
 
 LOCAL_CLUSTER = "local"
 
@@ -86,8 +87,8 @@ class Nodes:
         return tuple(self._node(name, record) for name, record in sorted(self._view.nodes.items()))
 
     def _node(self, name: str, record: NodeRecord) -> NodeView:
-        states = [self._view.entries[job].state for job in self._view.by_node.get(name, ())]
-        held = [p for state in states for p in state.placements if p.node == name]
+        jobs = self._view.by_node.get(name, {})
+        held = [place for places in jobs.values() for place in places]
         age = self._view.lease_age_s(name)
         return NodeView(
             name=name,
@@ -96,7 +97,7 @@ class Nodes:
             ready=ready(self._view, name),
             cordoned=record.cordoned,
             lease_age_s=age,
-            running=len(states),
+            running=len(jobs),
             cpu_milli_free=record.info.cpu_milli - sum(p.cpu_milli for p in held),
             memory_mib_free=record.info.memory_mib - sum(p.memory_mib for p in held),
             gpus_free=len(record.info.gpus) - sum(len(p.gpus) for p in held),
@@ -131,7 +132,7 @@ class Nodes:
     async def leases(self, who: Principal, job_id: str | None = None) -> tuple[LeaseView, ...]:
         """The leases on the tenant's jobs, or on one of them."""
         await self._view.catch_up()
-        jobs = [job_id] if job_id else sorted(job for held in self._view.by_node.values() for job in held)
+        jobs = [job_id] if job_id else sorted({job for held in self._view.by_node.values() for job in held})
         entries = [self._view.entries[job] for job in jobs if job in self._view.entries]
         mine = [e.state for e in entries if e.state.tenant == who.tenant and holds(e.state)]
         return tuple(self._lease(state) for state in mine)

@@ -25,7 +25,10 @@ class ProgressBoard:
         self._latest: dict[str, Progress] = {}
 
     def note(self, progress: Progress) -> None:
-        self._latest[progress.ref.job] = progress
+        """Of a gang the first rank speaks for all."""
+        entry = self._view.entries.get(progress.ref.job)
+        if entry is not None and entry.state.placements and entry.state.placements[0].rank == progress.rank:
+            self._latest[progress.ref.job] = progress
 
     async def run(self) -> None:
         while True:

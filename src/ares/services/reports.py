@@ -16,21 +16,22 @@ _VALUE_BYTES_MAX = 128 * 1024
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
-    """What an agent says happened to one attempt. `number` is None when nobody waits for an answer."""
+    """What an agent says happened to one rank. `number` is None when nobody waits for an answer."""
 
     ref: AttemptRef
+    rank: int
     message: Started | Exited | Fenced
     number: int | None
     final: bool
 
     @classmethod
     def of(cls, message: Started | Exited | Fenced) -> "Report":
-        return cls(message.ref, message, message.number, not isinstance(message, Started))
+        return cls(message.ref, message.rank, message, message.number, not isinstance(message, Started))
 
     @classmethod
-    def gone(cls, ref: AttemptRef) -> "Report":
-        """The agent came back without this attempt: its processes no longer exist."""
-        return cls(ref, Fenced(number=0, ref=ref, rank=0, reason="not running any more"), None, True)
+    def gone(cls, ref: AttemptRef, rank: int) -> "Report":
+        """The agent came back without this rank: its processes no longer exist."""
+        return cls(ref, rank, Fenced(number=0, ref=ref, rank=rank, reason="not running any more"), None, True)
 
 
 class Reports:
@@ -54,15 +55,18 @@ class Reports:
 
 
 def _inputs(report: Report) -> tuple[Input, ...]:
-    """An end counts for a current attempt and releases a cancelled one. Which of the two it is, is decided
+    """An end counts for a current attempt and releases one that was taken away. Which of the two it is, is decided
     where it is written: a cancel may have landed that this replica has not seen."""
     match report.message:
         case Started(ref=ref, rank=rank, at=at):
             return (Begin(fence=ref.fence, rank=rank, at=at),)
-        case Exited(ref=ref) as exited:
-            return (_exit(exited), Release(fence=ref.fence))
-        case Fenced(ref=ref, reason=reason):
-            return (LeaseLost(fence=ref.fence, reason=reason), Release(fence=ref.fence))
+        case Exited(ref=ref, rank=rank) as exited:
+            return (_exit(exited), Release(fence=ref.fence, ranks=(rank,)))
+        case Fenced(ref=ref, rank=rank, reason=reason):
+            return (
+                LeaseLost(fence=ref.fence, reason=reason, ranks=(rank,)),
+                Release(fence=ref.fence, ranks=(rank,)),
+            )
 
 
 def _exit(report: Exited) -> Exit:

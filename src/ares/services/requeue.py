@@ -32,10 +32,12 @@ class Requeue:
 
     def _on_delta(self, delta: Delta) -> None:
         for _, entry in delta.states if self._leading else ():
-            if entry.state.phase == "RETRYING":
-                self._arm(entry.state)
+            self._arm(entry.state)
 
     def _arm(self, state: JobState) -> None:
+        # While anything of the last attempt may run, no backoff runs: it begins with the last rank's release.
+        if state.phase != "RETRYING" or state.lingering:
+            return
         heapq.heappush(self._due, (self._clock.monotonic() + state.retry_delay_s, state.id, state.seq))
         self._changed.set()
 
@@ -49,8 +51,7 @@ class Requeue:
 
     async def _run(self) -> None:
         for entry in self._view.entries.values():
-            if entry.state.phase == "RETRYING":
-                self._arm(entry.state)
+            self._arm(entry.state)
         while True:
             await self._sleep()
             ready = self._take_due()

@@ -11,6 +11,9 @@ from ares.services.reports import Report
 _FRAME_BYTES_MAX = 4 * 1024 * 1024
 _MESSAGE_BYTES = 256
 
+# One rank of an attempt.
+Key = tuple[AttemptRef, int]
+
 
 class Session:
     """Mutable and owned by `Sessions`."""
@@ -20,11 +23,11 @@ class Session:
         self.incarnation = incarnation
         self.lease_revision = lease_revision
         # What the agent may hold: offered in this session, or alive when it began.
-        self.held: set[AttemptRef] = set()
+        self.held: set[Key] = set()
         # What was told to end, or has reported its end: it needs no further command.
-        self.ending: set[AttemptRef] = set()
+        self.ending: set[Key] = set()
         # Output that could not be kept: a log has no gaps, so what follows is dropped for this session.
-        self.lost_logs: set[AttemptRef] = set()
+        self.lost_logs: set[Key] = set()
         self.reports: list[Report] = []
         self.report_ready = asyncio.Event()
         self.renewals: list[Renew] = []
@@ -61,11 +64,11 @@ class Session:
         """Queues a report to be committed."""
         self.reports.append(report)
         if report.final:
-            self.ending.add(report.ref)
+            self.ending.add((report.ref, report.rank))
         self.report_ready.set()
 
     def acknowledge(self, settled: Sequence[Report]) -> None:
-        over = [report.ref for report in settled if report.final]
+        over = [(report.ref, report.rank) for report in settled if report.final]
         self.held.difference_update(over)
         self.ending.difference_update(over)
         self.lost_logs.difference_update(over)

@@ -1,7 +1,7 @@
 """The control plane's end of agents' streams: registration, renewals, commands and reports.
 
-Commands are derived from the view, never remembered: whatever is bound to a node's incarnation and
-is not held in this session is offered; whatever is held and lost its fence is stopped.
+Commands are derived from the view, never remembered: every rank that is bound to a node's incarnation
+and not held in this session is offered; every rank that is held and lost its right is stopped.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 import structlog
 
 from ares.core.access.tokens import Denied
-from ares.core.run.handlers import revoked_fence
+from ares.core.run.ranks import held, holds, place_of
 from ares.model.access import Principal
 from ares.model.link import (
     AgentFrame,
@@ -25,22 +25,24 @@ from ares.model.link import (
     Progress,
     Renew,
     Renewed,
+    Resize,
     ServerFrame,
-    Start,
     Stop,
     Welcome,
+    WorldInfo,
 )
 from ares.model.state import BOUND, JobState, Placement
 from ares.ports.clock import Clock
 from ares.ports.logs import Logs
 from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
+from ares.services.commands import attempt_of, grants, start_of, stop_of, world_of
 from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Report, Reports
-from ares.services.session import Session
+from ares.services.session import Key, Session
 from ares.services.tokens import Tokens
-from ares.services.view import Delta, View, holds
+from ares.services.view import Delta, View
 from ares.services.waiting import happens
 
 log = structlog.get_logger()
@@ -48,6 +50,8 @@ log = structlog.get_logger()
 _STORE_PAUSE_S = 0.2
 # Acknowledgements wait this long for a command to travel with.
 _ACK_WITHIN_S = 0.02
+# One rank's address in a message.
+_PEER_BYTES = 96
 
 
 class Sessions:
@@ -130,21 +134,17 @@ class Sessions:
         session = Session(enrolled.node, enrolled.incarnation, enrolled.lease_revision)
         self._by_node[enrolled.node] = session
         placed = [
-            (state, placement)
-            for state, placement in self._placed_on(enrolled.node)
-            if placement.incarnation == enrolled.incarnation
+            (self._view.entries[job].state, mine)
+            for job, places in self._view.by_node.get(enrolled.node, {}).items()
+            if (mine := tuple(place for place in places if place.incarnation == enrolled.incarnation))
         ]
-        granted = {ref_of(state) for state, _ in placed if state.phase in BOUND}
-        keep = tuple(ref for ref in hello.alive if ref in granted)
+        # What was told to save its work first may go on doing so.
+        kept = {attempt_of(state) for state, _ in placed if state.phase in BOUND or state.phase == "PREEMPTED"}
+        keep = tuple(ref for ref in hello.alive if ref in kept)
         session.send(Welcome(incarnation=enrolled.incarnation, store_epoch=self._epoch, keep=keep))
-        session.held.update(hello.alive)
-        # The agent ends by itself what the welcome does not keep.
-        session.ending.update(ref for ref in hello.alive if ref not in granted)
-        for state, placement in placed:
-            if state.lingering and revoked_ref(state) not in session.held:
-                session.take(Report.gone(revoked_ref(state)))
-            else:
-                self._command(session, state, placement)
+        alive = frozenset(hello.alive)
+        for state, places in placed:
+            self._resume(session, state, places, alive)
         self._telemetry.gauge("ares_agents_connected", len(self._by_node))
         log.info("agent.connected", node=session.node, incarnation=session.incarnation, kept=len(keep))
         return session
@@ -162,80 +162,94 @@ class Sessions:
                 # The lease runs out by itself.
                 log.warning("agent.part_unrecorded", node=session.node, error=str(error))
 
-    def _placed_on(self, node: str) -> list[tuple[JobState, Placement]]:
-        states = [self._view.entries[job].state for job in self._view.by_node.get(node, ())]
-        return [(state, p) for state in states for p in state.placements if p.node == node]
+    def _resume(
+        self, session: Session, state: JobState, places: tuple[Placement, ...], alive: frozenset[AttemptRef]
+    ) -> None:
+        """Takes up what the state asks of a node that has come, perhaps with the attempt alive."""
+        ref, spec = attempt_of(state), self._view.spec(state)
+        if ref not in alive:
+            for place in places:
+                if not grants(state, ref, place.rank):
+                    session.take(Report.gone(ref, place.rank))
+        elif spec is not None and spec.gang is None and state.phase in BOUND:
+            session.held.update((ref, place.rank) for place in places)
+        elif state.phase in BOUND and state.ended_ranks:
+            # The agent says which attempts are alive, not which ranks: it may have kept one that was given up.
+            session.send(Stop(ref=ref, grace_s=0.0, reason="the gang went on without it", ranks=state.ended_ranks))
+        world = world_of(self._view, state, spec)
+        if ref in alive and state.phase in BOUND and state.generation:
+            session.send(Resize(ref=ref, world=world), extra_bytes=_PEER_BYTES * len(world.peers))
+        for place in places:
+            self._command(session, state, place, world)
 
     # ---- commands, from changes of the view
 
     def _on_delta(self, delta: Delta) -> None:
         for before, entry in delta.states:
-            if before is not None and before.phase in BOUND:
-                self._withdraw(before, entry.state)
-            for placement in entry.state.placements:
-                session = self._by_node.get(placement.node)
-                if session is not None:
-                    self._command(session, entry.state, placement)
+            self._follow(before, entry.state)
         if delta.relisted:
             for session in self._by_node.values():
                 self._reconcile(session)
 
-    def _command(self, session: Session, state: JobState, placement: Placement) -> None:
-        """What a state asks of the agent it is placed on."""
-        if placement.incarnation != session.incarnation:
+    def _follow(self, before: JobState | None, state: JobState) -> None:
+        if before is not None and _asks_nothing_new(before, state):
             return
-        if state.phase in BOUND:
-            self._offer(session, state, placement)
-        elif state.lingering:
-            # Also when it was never offered here: only the agent can say that it is not there.
-            ref = revoked_ref(state)
-            session.held.add(ref)
-            self._stop(session, ref, state)
+        if before is not None and before.phase in BOUND:
+            self._withdraw(before, state)
+        here = [
+            (session, place)
+            for place in held(state)
+            if (session := self._by_node.get(place.node)) is not None and session.incarnation == place.incarnation
+        ]
+        if not here:
+            return
+        world = world_of(self._view, state, self._view.spec(state))
+        if world.generation and (before is None or before.generation != state.generation):
+            ref = attempt_of(state)
+            for session in dict.fromkeys(s for s, place in here if (ref, place.rank) in s.held):
+                session.send(Resize(ref=ref, world=world), extra_bytes=_PEER_BYTES * len(world.peers))
+        for session, place in here:
+            self._command(session, state, place, world)
 
-    def _offer(self, session: Session, state: JobState, placement: Placement) -> None:
-        ref = ref_of(state)
+    def _command(self, session: Session, state: JobState, place: Placement, world: WorldInfo) -> None:
+        """What a state asks of the agent that one of its ranks is placed on."""
+        key = (attempt_of(state), place.rank)
+        if grants(state, *key):
+            self._offer(session, key, state, place, world)
+        elif key not in session.ending:
+            # Also when it was never offered here: only the agent can say that it is not there.
+            session.held.add(key)
+            self._stop(session, key, state)
+
+    def _offer(self, session: Session, key: Key, state: JobState, place: Placement, world: WorldInfo) -> None:
         spec = self._view.spec(state)
-        if ref in session.held or spec is None:
+        if key in session.held or spec is None:
             return
-        session.held.add(ref)
-        session.send(
-            Start(
-                ref=ref,
-                attempt=state.attempt,
-                placement=placement,
-                spec=spec,
-                world_size=len(state.placements),
-                array=state.array,
-                index=state.index,
-                trace=state.trace,
-            ),
-            extra_bytes=len(self._view.specs[state.array or state.id]),
-        )
+        session.held.add(key)
+        extra = len(self._view.specs[state.array or state.id]) + _PEER_BYTES * len(world.peers)
+        session.send(start_of(state, place, spec, world), extra_bytes=extra)
 
     def _withdraw(self, before: JobState, after: JobState) -> None:
         """Stops what is no longer current."""
-        if _grants(after, ref_of(before)):
-            return
-        for placement in before.placements:
-            session = self._by_node.get(placement.node)
-            if session is not None:
-                self._stop(session, ref_of(before), after)
+        ref = attempt_of(before)
+        for place in held(before):
+            session = self._by_node.get(place.node)
+            if session is not None and not grants(after, ref, place.rank):
+                self._stop(session, (ref, place.rank), after)
 
     def _reconcile(self, session: Session) -> None:
-        """Stops what lost its fence while this replica could not see it."""
-        for ref in tuple(session.held):
-            entry = self._view.entries.get(ref.job)
-            if entry is None or not _grants(entry.state, ref):
-                self._stop(session, ref, None if entry is None else entry.state)
+        """Stops what lost its right while this replica could not see it."""
+        for key in tuple(session.held):
+            entry = self._view.entries.get(key[0].job)
+            if entry is None or not grants(entry.state, *key):
+                self._stop(session, key, None if entry is None else entry.state)
 
-    def _stop(self, session: Session, ref: AttemptRef, now: JobState | None) -> None:
-        """`now` is the job's state without the attempt. What reported its end needs no stopping."""
-        if ref not in session.held or ref in session.ending:
+    def _stop(self, session: Session, key: Key, now: JobState | None) -> None:
+        """`now` is the job's state without the rank. What reported its end needs no stopping."""
+        if key not in session.held or key in session.ending:
             return
-        session.ending.add(ref)
-        spec = self._view.spec(now) if now is not None and now.lingering else None
-        reason = "the job was removed" if now is None else now.reason or now.phase
-        session.send(Stop(ref=ref, grace_s=0.0 if spec is None else spec.grace_s, reason=reason))
+        session.ending.add(key)
+        session.send(stop_of(*key, now, None if now is None else self._view.spec(now)))
 
     # ---- messages from the agent
 
@@ -257,31 +271,31 @@ class Sessions:
                 case LogChunk():
                     self._keep_log(session, message)
                 case Progress():
-                    if self._may_report(session, message.ref):
+                    if self._may_report(session, message.ref, message.rank):
                         self._progress.note(message)
                 case Hello():
                     session.close("hello in the middle of a session")
                 case _:
                     session.take(Report.of(message))
 
-    def _may_report(self, session: Session, ref: AttemptRef) -> bool:
-        """An agent speaks only for attempts that are placed on its own node."""
+    def _may_report(self, session: Session, ref: AttemptRef, rank: int) -> bool:
+        """An agent speaks only for ranks that are placed on its own node."""
         entry = self._view.entries.get(ref.job)
         if entry is None or entry.state.tenant != ref.tenant or not holds(entry.state):
             return False
-        here = (session.node, session.incarnation)
-        return any((p.node, p.incarnation) == here for p in entry.state.placements)
+        place = place_of(entry.state.placements, rank) or place_of(entry.state.leaving, rank)
+        return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
 
     def _keep_log(self, session: Session, chunk: LogChunk) -> None:
-        kept = chunk.offset + len(chunk.data)
-        if chunk.ref not in session.lost_logs and self._may_report(session, chunk.ref):
+        kept, key = chunk.offset + len(chunk.data), (chunk.ref, chunk.rank)
+        if key not in session.lost_logs and self._may_report(session, *key):
             try:
                 kept = self._logs.append(
                     chunk.ref.tenant, chunk.ref.job, chunk.attempt, chunk.rank, chunk.offset, chunk.data
                 )
             except OSError as error:
                 # Output may be lost to a full disk; the job's result must not wait for it.
-                session.lost_logs.add(chunk.ref)
+                session.lost_logs.add(key)
                 log.error("log.lost", job=chunk.ref.job, offset=chunk.offset, error=str(error))
             self._telemetry.count("ares_log_bytes_total", len(chunk.data))
         session.send(LogAck(ref=chunk.ref, rank=chunk.rank, offset=kept))
@@ -293,7 +307,7 @@ class Sessions:
             session.report_ready.clear()
             batch, session.reports = session.reports, []
             while batch:
-                allowed = [report for report in batch if self._may_report(session, report.ref)]
+                allowed = [report for report in batch if self._may_report(session, report.ref, report.rank)]
                 try:
                     await self._reports.commit(allowed)
                     break
@@ -335,15 +349,7 @@ async def _carry(session: Session, loop: Coroutine[None, None, None]) -> None:
         session.close(f"failed: {error}")
 
 
-def _grants(state: JobState, ref: AttemptRef) -> bool:
-    return state.phase in BOUND and state.fence == ref.fence and state.tenant == ref.tenant
-
-
-def ref_of(state: JobState) -> AttemptRef:
-    """The attempt a bound state grants."""
-    return AttemptRef(job=state.id, tenant=state.tenant, fence=state.fence)
-
-
-def revoked_ref(state: JobState) -> AttemptRef:
-    """The attempt a lingering state has revoked."""
-    return AttemptRef(job=state.id, tenant=state.tenant, fence=revoked_fence(state))
+def _asks_nothing_new(before: JobState, after: JobState) -> bool:
+    """Whether the same ranks of the same attempt are still granted, or still to end."""
+    same = before.fence == after.fence and before.generation == after.generation
+    return same and holds(before) and holds(after)

@@ -14,10 +14,11 @@ import msgspec
 import structlog
 
 from ares.core import keys
+from ares.core.run.ranks import held, holds
 from ares.model.access import TokenRecord
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord
-from ares.model.state import BOUND, TERMINAL, ArrayRecord, JobState, LeaderRecord, ProgressRecord
+from ares.model.state import TERMINAL, ArrayRecord, JobState, LeaderRecord, Placement, ProgressRecord
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreBroken, StoreError, StoreUnavailable
 from ares.services.waiting import happens
@@ -98,8 +99,8 @@ class View:
         self.order: dict[str, list[tuple[int, str]]] = {}
         # Jobs that have not ended, by tenant.
         self.live: dict[str, set[str]] = {}
-        # In the order of their grants, so that a run can be repeated.
-        self.by_node: dict[str, dict[str, None]] = {}
+        # What jobs hold on a node, in the order of their grants, so that a run can be repeated.
+        self.by_node: dict[str, dict[str, tuple[Placement, ...]]] = {}
         self.by_array: dict[str, list[str]] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self.leases: dict[str, LeaseEntry] = {}
@@ -267,12 +268,17 @@ class View:
         delta.states.append((previous, entry))
 
     def _index_nodes(self, before: JobState | None, after: JobState | None) -> None:
-        if before is not None and holds(before):
-            for placement in before.placements:
-                self.by_node[placement.node].pop(before.id, None)
-        if after is not None and holds(after):
-            for placement in after.placements:
-                self.by_node.setdefault(placement.node, {})[after.id] = None
+        was = () if before is None else held(before)
+        now = () if after is None else held(after)
+        if was == now:
+            return
+        if before is not None:
+            for place in was:
+                self.by_node[place.node].pop(before.id, None)
+        if after is not None:
+            for place in now:
+                on_node = self.by_node.setdefault(place.node, {})
+                on_node[after.id] = (*on_node.get(after.id, ()), place)
 
     def _drop_state(self, job_id: str, delta: Delta) -> None:
         entry = self.entries.pop(job_id, None)
@@ -356,9 +362,4 @@ def _parted(before: NodeLease, after: NodeLease) -> bool:
 
 def _wanted(state: JobState) -> bool:
     """Whether decisions about the job still need its specification."""
-    return state.phase not in TERMINAL or state.lingering
-
-
-def holds(state: JobState) -> bool:
-    """Whether the job occupies its placements: running, or revoked and not yet confirmed dead."""
-    return state.phase in BOUND or state.lingering
+    return state.phase not in TERMINAL or holds(state)

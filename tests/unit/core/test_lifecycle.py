@@ -5,22 +5,28 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.core.run.handlers import MANUAL_RETRIES_MAX, revoked_fence
+from ares.core.run.fences import revoked_fence
+from ares.core.run.handlers import MANUAL_RETRIES_MAX
 from ares.core.run.inputs import (
+    AssemblyOver,
     Bind,
     Cancel,
     Context,
     Exit,
     Input,
     LeaseLost,
+    Nominate,
+    Preempt,
     Refused,
     Release,
+    Resize,
     RetryDue,
     RetryNow,
     Start,
     Stepped,
 )
 from ares.core.run.lifecycle import TRANSITIONS, begin, diagram, step
+from ares.core.run.ranks import used
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, ExitInfo, Fence, Job, JobState, Phase, Placement
 
@@ -57,8 +63,14 @@ INPUTS: list[Input] = [
     RetryDue(seq=7),
     RetryNow(by="ann"),
     Release(fence=FENCE),
+    AssemblyOver(fence=FENCE, reason="late"),
+    Preempt(fence=FENCE, by="j9", reason="needed"),
+    Nominate(hold=(PLACE,), evicting=("j8",), reason="makes room"),
+    Resize(fence=FENCE, placements=(PLACE,), reason="more"),
 ]
-PHASES: list[Phase] = ["PENDING", "STAGING", "RUNNING", "RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"]
+PHASES: list[Phase] = [
+    "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN",
+]  # fmt: skip
 UNTABLED = [(p, what) for p in PHASES for what in INPUTS if (p, type(what)) not in TRANSITIONS]
 
 
@@ -75,8 +87,9 @@ def test_every_phase_but_the_first_is_reached_and_only_ends_are_dead_ends() -> N
     reached = {target for one in TRANSITIONS.values() for target in one.targets}
     left = {phase for phase, _ in TRANSITIONS}
     assert reached == set(PHASES)
-    assert left == {"PENDING", "STAGING", "RUNNING", "RETRYING", "CANCELLED"}
-    assert all(one.targets == {"CANCELLED"} for (phase, _), one in TRANSITIONS.items() if phase in TERMINAL)
+    assert left == set(PHASES)
+    ended = [(phase, kind, one.targets) for (phase, kind), one in TRANSITIONS.items() if phase in TERMINAL]
+    assert ended == [(phase, Release, {phase}) for phase in ("SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")]
 
 
 def test_the_diagram_shows_every_edge_of_the_table() -> None:
@@ -98,9 +111,38 @@ def test_another_fence_changes_nothing_and_both_are_named(what: Any, fence: Fenc
     assert "1.3" in refused.message
 
 
-@pytest.mark.parametrize("placements", [(), (PLACE, PLACE)])
-def test_a_binding_has_exactly_one_placement(placements: tuple[Placement, ...]) -> None:
+@pytest.mark.parametrize("placements", [(), (PLACE, PLACE), (replace(PLACE, rank=1),)])
+def test_a_job_of_one_rank_is_bound_to_exactly_one_placement(placements: tuple[Placement, ...]) -> None:
     assert _refused(_state("PENDING"), Bind(placements=placements)).code == "not-allowed"
+
+
+@pytest.mark.parametrize("what", [Start(fence=FENCE), Release(fence=FENCE), Release(fence=FENCE, ranks=(0,))])
+def test_a_running_job_of_one_rank_neither_starts_again_nor_lets_go(what: Input) -> None:
+    refused = _refused(_state("RUNNING"), what)
+    assert (refused.code, "RUNNING" in refused.message) == ("not-allowed", True)
+
+
+@pytest.mark.parametrize("phase", ["RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"])
+def test_nothing_is_released_twice(phase: Phase) -> None:
+    refused = _refused(_state(phase), Release(fence=Fence(counter=2)))
+    assert refused.code == ("terminal" if phase in TERMINAL else "not-allowed")
+
+
+def test_what_an_attempt_held_is_counted_when_it_ends() -> None:
+    held = replace(PLACE, cpu_milli=2500, gpus=(1, 3), gpu_milli=500)
+    running = _state("RUNNING", placements=(held,), gpu_s=7.0, cpu_s=1.0)
+    ends: list[Input] = [
+        Exit(fence=FENCE, exit=ExitInfo(code=0)),
+        Exit(fence=FENCE, exit=ExitInfo(code=1, failure="exit")),
+        LeaseLost(fence=FENCE, reason="silent"),
+        Cancel(by="ann"),
+        Preempt(fence=FENCE, by="j9", reason="needed"),
+    ]
+    for what in ends:
+        after = _step(running, what).state
+        assert (after.gpu_s, after.cpu_s) == (57.0, 126.0)
+        assert used(after, 900.0) == (57.0, 126.0)
+    assert used(running, 60.0) == (17.0, 26.0)
 
 
 def test_a_binding_clears_what_the_last_attempt_left() -> None:

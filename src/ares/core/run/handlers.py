@@ -1,121 +1,164 @@
-"""What each input does to a job: one small function per meaning, wired up by the table in `lifecycle`."""
+"""What brings a job forward: one small function per input, wired up by the table in `lifecycle`."""
 
 from typing import Any
 
-from ares.core.run import retry
+from ares.core.run import fences
 from ares.core.run.inputs import (
     Bind,
     Cancel,
     Context,
-    Exit,
-    LeaseLost,
+    Nominate,
     Refused,
-    Release,
+    Resize,
     RetryDue,
     RetryNow,
     Start,
     Stepped,
 )
-from ares.core.run.ledger import Entry, agent, commit, grant, where
-from ares.model.state import BOUND, ExitInfo, Fence, Job, JobState, Result
+from ares.core.run.ledger import Entry, agent, commit, grants, nodes_of, where
+from ares.core.run.ranks import held, next_rank, numbered, place_of, size_limits, used
+from ares.model.job import JobSpec
+from ares.model.state import BOUND, Job, JobState, Placement
 
 MANUAL_RETRIES_MAX = 10
-# A program that ran this long is not one that exits at once: its next restart is as prompt as the first.
-STEADY_AFTER_S = 60.0
-
-
-def revoked_fence(state: JobState) -> Fence:
-    """The fence of the attempt that the latest revocation took away."""
-    return Fence(epoch=state.fence.epoch, counter=state.fence.counter - 1)
-
-
-def _granted(fence: Fence, epoch: int) -> Fence:
-    return Fence(epoch=max(fence.epoch, epoch), counter=fence.counter + 1)
-
-
-def _revoked(fence: Fence) -> Fence:
-    # Only grants take a new epoch, so the revoked attempt's own fence can be told from the new one.
-    return Fence(epoch=fence.epoch, counter=fence.counter + 1)
-
-
-def stale(state: JobState, fence: Fence) -> Refused:
-    message = f"job {state.id}: the report carries fence {fence}, the job's fence is {state.fence}"
-    return Refused(code="stale-fence", message=message)
+_NODES_SHOWN = 4
 
 
 def bind(job: Job, what: Bind, context: Context) -> Stepped | Refused:
-    state = job.state
-    if len(what.placements) != 1:
-        message = f"job {state.id}: an attempt needs exactly 1 placement, the binding has {len(what.placements)}"
-        return Refused(code="not-allowed", message=message)
-    attempt, place = state.attempt + 1, what.placements[0]
-    entry = Entry("bound", f"attempt {attempt} on node {place.node}", "scheduler", grant(place))
+    state, places = job.state, what.placements
+    wrong = _unfit(job.spec, what)
+    if wrong:
+        return Refused(code="not-allowed", message=f"job {state.id}: {wrong}")
+    attempt = state.attempt + 1
+    data = grants(places)
+    data |= {"decision": what.decision} if what.decision else {}
+    data |= {"alternative": what.alternative} if what.alternative else {}
+    entry = Entry("bound", f"attempt {attempt} on {_named(places)}", "scheduler", data)
     return commit(
         state, context.now, (entry,),
-        phase="STAGING", attempt=attempt, fence=_granted(state.fence, context.epoch), placements=what.placements,
-        exit=None, bound_at=context.now, started_at=None, ended_at=None,
+        phase="STAGING", attempt=attempt, fence=fences.granted(state.fence, context.epoch), placements=places,
+        exit=None, bound_at=context.now, started_at=None, ended_at=None, metered_at=None,
+        alternative=what.alternative, master_port=what.master_port, hold=(), evicting=(),
+        started_ranks=(), ended_ranks=(), generation=0,
     )  # fmt: skip
+
+
+def _unfit(spec: JobSpec, what: Bind) -> str:
+    """Why the placements are not an attempt of this job, or nothing."""
+    least, most = size_limits(spec)
+    count = len(what.placements)
+    if not least <= count <= most:
+        wanted = f"exactly {most}" if least == most else f"{least} to {most}"
+        return f"an attempt needs {wanted} placement{'s' if most > 1 else ''}, the binding has {count}"
+    if any(place.rank != n for n, place in enumerate(what.placements)):
+        return f"the placements are for {numbered(p.rank for p in what.placements)}, not for 0 to {count - 1} in order"
+    if what.alternative > len(spec.alternatives):
+        return f"alternative {what.alternative} is bound, the job has {len(spec.alternatives)}"
+    return ""
+
+
+def _named(places: tuple[Placement, ...]) -> str:
+    nodes = nodes_of(places)
+    shown = ", ".join(nodes[:_NODES_SHOWN]) + (f" and {len(nodes) - _NODES_SHOWN} more" if nodes[_NODES_SHOWN:] else "")
+    ranks = f" ({len(places)} ranks)" if len(places) > 1 else ""
+    return f"node{'s' if len(nodes) > 1 else ''} {shown}{ranks}"
 
 
 def start(job: Job, what: Start, context: Context) -> Stepped | Refused:
     state = job.state
     # The agent's clock may be off: a start lies between the binding and now.
     at = max(state.bound_at or 0.0, min(what.at or context.now, context.now))
-    entry = Entry("started", by=agent(state))
+    if job.spec.gang is not None:
+        return _rank_started(state, what.rank, at, context)
+    if state.phase != "STAGING":
+        return Refused(code="not-allowed", message=f"job {state.id} is {state.phase}; start does not apply to it")
+    entry = Entry("started", by=agent(state.placements[0]))
     return commit(state, context.now, (entry,), phase="RUNNING", started_at=at)
 
 
-def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
-    if what.exit.failure is not None:
-        entry = Entry("failed", by=agent(job.state), data=_exit_data(job.state, what.exit))
-        return _after_failure(job, what.exit, context, (), entry)
-    if job.spec.restart == "always" and job.spec.effects != "unsafe":
-        return _restart(job, what, context)
+def _rank_started(state: JobState, rank: int, at: float, context: Context) -> Stepped | Refused:
+    place = place_of(state.placements, rank)
+    if place is None or rank in state.started_ranks:
+        why = "has started already" if place is not None else "is not one of the attempt's"
+        return Refused(code="not-allowed", message=f"job {state.id}: rank {rank} {why}")
+    entry = Entry("rank-started", by=agent(place), data={"rank": rank, "node": place.node})
+    changes, more = assembled(state, (*state.started_ranks, rank), at)
+    return commit(state, context.now, (entry, *more), **changes)
+
+
+def assembled(state: JobState, started: tuple[int, ...], at: float) -> tuple[dict[str, Any], tuple[Entry, ...]]:
+    """What follows when these ranks have started: the gang runs as soon as all have."""
+    changes: dict[str, Any] = {"started_ranks": started}
+    if state.phase != "STAGING" or {place.rank for place in state.placements} - set(started):
+        return changes, ()
+    entry = Entry("started", f"all {len(state.placements)} ranks have started", "controller")
+    return {**changes, "phase": "RUNNING", "started_at": at}, (entry,)
+
+
+def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refused:
     state = job.state
-    result = _result(state, what.exit, context, what.value)
-    entry = Entry("succeeded", "", agent(state), _exit_data(state, what.exit))
+    if not what.hold and not state.hold:
+        return Refused(code="not-allowed", message=f"job {state.id}: no room is held for it, so none can be given up")
+    data = {**what.record, "evicting": list(what.evicting), **({"hold": grants(what.hold)} if what.hold else {})}
+    entry = Entry("preempting", what.reason, "scheduler", data)
+    return commit(state, context.now, (entry,), hold=what.hold, evicting=what.evicting, reason=what.reason)
+
+
+def resize(job: Job, what: Resize, context: Context) -> Stepped | Refused:
+    state, now = job.state, context.now
+    wrong = _unfit_size(job.spec, state, what.placements)
+    if wrong:
+        return Refused(code="not-allowed", message=f"job {state.id}: {wrong}")
+    stay = {place.rank for place in what.placements}
+    added = what.placements[sum(place.rank in stay for place in state.placements) :]
+    dropped = tuple(place for place in held(state) if place.rank not in stay and place not in state.leaving)
+    generation = state.generation + 1
+    data: dict[str, Any] = {"generation": generation, "ranks": len(what.placements)}
+    data |= {"added": grants(added)} if added else {}
+    data |= {"dropped": [{"rank": place.rank, "node": place.node} for place in dropped]} if dropped else {}
+    gpu_s, cpu_s = used(state, now)
     return commit(
-        state, context.now, (entry,), result,
-        phase="SUCCEEDED", exit=what.exit, ended_at=context.now,
+        state, now, (Entry("resized", what.reason, what.by, data),),
+        placements=what.placements, leaving=(*state.leaving, *dropped), generation=generation,
+        gpu_s=gpu_s, cpu_s=cpu_s, metered_at=now,
     )  # fmt: skip
 
 
-def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refused:
-    state = job.state
-    lost = Entry("lease-lost", what.reason, "controller", where(state), state.fence)
-    exit_info = ExitInfo(failure="node-lost", message=what.reason)
-    if job.spec.effects == "unsafe":
-        reason = f"{retry.describe(exit_info)}; its effects are unsafe, so a person must find out what it did"
-        return commit(
-            state, context.now, (lost, Entry("unknown", reason, "controller")),
-            phase="UNKNOWN", fence=_revoked(state.fence), reason=reason, exit=exit_info,
-            ended_at=context.now,
-        )  # fmt: skip
-    entry = Entry("failed", by="controller", data=_exit_data(state, exit_info))
-    return _after_failure(job, exit_info, context, (lost,), entry)
+def _unfit_size(spec: JobSpec, state: JobState, places: tuple[Placement, ...]) -> str:
+    """Why the running gang cannot go on with these placements, or nothing."""
+    least, most = size_limits(spec)
+    if spec.gang is None or spec.gang.min_ranks is None:
+        return "it is not an elastic gang: it has no gang.minRanks"
+    if not least <= len(places) <= most:
+        return f"the gang may have {least} to {most} ranks, the resize has {len(places)}"
+    first_new = next_rank(state)
+    stay = tuple(place for place in places if place.rank < first_new)
+    new = places[len(stay) :]
+    if any(place_of(state.placements, place.rank) != place for place in stay):
+        return "a rank that stays must keep its placement, and a number is never given twice in one attempt"
+    if tuple(place.rank for place in stay) != tuple(sorted({place.rank for place in stay})):
+        return "the ranks that stay must come in their order"
+    if tuple(place.rank for place in new) != tuple(range(first_new, first_new + len(new))):
+        return f"new ranks are numbered from {first_new} on, after those that stay"
+    if not {place.rank for place in stay} - set(state.ended_ranks):
+        return "at least one running rank must stay"
+    if places == state.placements:
+        return "the resize changes nothing"
+    return ""
 
 
 def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refused:
     state = job.state
-    lingering = state.phase in BOUND
+    lingering = state.lingering or state.phase in BOUND
+    # An attempt that was taken away before keeps the fence by which its end is told.
+    fence = state.fence if state.lingering else fences.revoked(state.fence)
     reason = what.reason or f"cancelled by {what.by}"
+    gpu_s, cpu_s = used(state, context.now)
     return commit(
-        state, context.now, (Entry("cancelled", reason, what.by, where(state)),),
-        phase="CANCELLED", fence=_revoked(state.fence), lingering=lingering, reason=reason, ended_at=context.now,
-        retry_delay_s=0.0, retry_at=None,
+        state, context.now, (Entry("cancelled", reason, what.by, where(held(state))),),
+        phase="CANCELLED", fence=fence, lingering=lingering, reason=reason, ended_at=context.now,
+        retry_delay_s=0.0, retry_at=None, hold=(), evicting=(), value=None, gpu_s=gpu_s, cpu_s=cpu_s,
     )  # fmt: skip
-
-
-def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
-    state = job.state
-    if not state.lingering:
-        return Refused(code="terminal", message=f"job {state.id} is already {state.phase} and holds nothing")
-    if what.fence != revoked_fence(state):
-        message = f"job {state.id}: fence {what.fence} is released, the attempt still to end is {revoked_fence(state)}"
-        return Refused(code="stale-fence", message=message)
-    data = where(state)
-    entry = Entry("released", "all its processes are gone", agent(state), data, what.fence)
-    return commit(state, context.now, (entry,), lingering=False, reason=state.reason)
 
 
 def retry_due(job: Job, what: RetryDue, context: Context) -> Stepped | Refused:
@@ -123,20 +166,30 @@ def retry_due(job: Job, what: RetryDue, context: Context) -> Stepped | Refused:
     if what.seq != state.seq:
         message = f"job {state.id}: the backoff of entry {what.seq} is over, the job is in that of entry {state.seq}"
         return Refused(code="not-allowed", message=message)
+    if state.lingering:
+        return _still_ending(state)
     return _requeue(state, context, Entry("requeued", "the backoff is over", "controller"))
 
 
 def retry_now(job: Job, what: RetryNow, context: Context) -> Stepped | Refused:
     state = job.state
+    if state.lingering:
+        return _still_ending(state)
     if state.manual_retries >= MANUAL_RETRIES_MAX:
         message = (
             f"job {state.id}: all {MANUAL_RETRIES_MAX} manual retries are used; "
             f"it goes on by itself when the backoff of {state.retry_delay_s:.1f} s is over"
         )
         return Refused(code="budget-exhausted", message=message)
-    used = state.manual_retries + 1
-    reason = what.reason or f"manual retry {used} of {MANUAL_RETRIES_MAX} by {what.by}"
-    return _requeue(state, context, Entry("retry-requested", reason, what.by), manual_retries=used)
+    used_up = state.manual_retries + 1
+    reason = what.reason or f"manual retry {used_up} of {MANUAL_RETRIES_MAX} by {what.by}"
+    return _requeue(state, context, Entry("retry-requested", reason, what.by), manual_retries=used_up)
+
+
+def _still_ending(state: JobState) -> Refused:
+    ranks = numbered(place.rank for place in held(state))
+    message = f"job {state.id}: {ranks} of attempt {state.attempt} may still run; it goes on when they are gone"
+    return Refused(code="not-allowed", message=message)
 
 
 def _requeue(state: JobState, context: Context, entry: Entry, **changes: Any) -> Stepped:
@@ -144,53 +197,3 @@ def _requeue(state: JobState, context: Context, entry: Entry, **changes: Any) ->
         state, context.now, (entry,),
         phase="PENDING", queued_at=context.now, retry_delay_s=0.0, retry_at=None, **changes,
     )  # fmt: skip
-
-
-def _restart(job: Job, what: Exit, context: Context) -> Stepped:
-    state, restarts = job.state, job.state.restarts + 1
-    steady = state.started_at is not None and context.now - state.started_at >= STEADY_AFTER_S
-    quick = 0 if steady else state.quick_restarts
-    delay_s = context.jitter * retry.restart_ceiling_s(job.spec, quick)
-    reason = f"{retry.describe(what.exit)}; its restart policy is always: restart {restarts} in {delay_s:.1f} s"
-    data = {**_exit_data(state, what.exit), "delayS": round(delay_s, 3)}
-    return commit(
-        state, context.now, (Entry("restarted", reason, agent(state), data, state.fence),),
-        phase="RETRYING", fence=_revoked(state.fence), placements=(), restarts=restarts, quick_restarts=quick + 1,
-        exit=what.exit, reason=reason, retry_delay_s=delay_s, retry_at=context.now + delay_s,
-    )  # fmt: skip
-
-
-def _after_failure(
-    job: Job, exit_info: ExitInfo, context: Context, before: tuple[Entry, ...], failed: Entry
-) -> Stepped:
-    """Repeats the attempt or ends the job; `failed` is the entry for the end, without its reason."""
-    state = job.state
-    verdict = retry.decide(job.spec, state, exit_info, context.jitter)
-    # A lost attempt may still be alive: it loses its fence even when the job ends.
-    revoke = bool(before) or isinstance(verdict, retry.Again)
-    fence = _revoked(state.fence) if revoke else state.fence
-    failed = failed._replace(reason=verdict.message, fence=state.fence)
-    if isinstance(verdict, retry.Final):
-        return commit(
-            state, context.now, (*before, failed), _result(state, exit_info, context),
-            phase="FAILED", fence=fence, exit=exit_info, reason=verdict.message, ended_at=context.now,
-        )  # fmt: skip
-    data = {**failed.data, "delayS": round(verdict.delay_s, 3), "retry": verdict.used, "limit": verdict.limit}
-    entry = failed._replace(kind="retrying", data=data)
-    return commit(
-        state, context.now, (*before, entry),
-        phase="RETRYING", fence=fence, placements=(), exit=exit_info, reason=verdict.message,
-        retries={**state.retries, verdict.failure: verdict.used},
-        retry_delay_s=verdict.delay_s, retry_at=context.now + verdict.delay_s,
-    )  # fmt: skip
-
-
-def _result(state: JobState, exit_info: ExitInfo, context: Context, value: Any = None) -> Result:
-    return Result(
-        job=state.id, fence=state.fence, attempt=state.attempt, exit=exit_info, committed_at=context.now, value=value
-    )
-
-
-def _exit_data(state: JobState, exit_info: ExitInfo) -> dict[str, Any]:
-    facts = {"code": exit_info.code, "signal": exit_info.signal, "failure": exit_info.failure}
-    return {**where(state), **{name: fact for name, fact in facts.items() if fact is not None}}

@@ -111,7 +111,18 @@ class Release(Record, frozen=True, tag="release"):
 
 
 Input = (
-    Bind | Start | Exit | LeaseLost | AssemblyOver | Preempt | Nominate | Resize | Cancel | RetryDue | RetryNow | Release
+    Bind
+    | Start
+    | Exit
+    | LeaseLost
+    | AssemblyOver
+    | Preempt
+    | Nominate
+    | Resize
+    | Cancel
+    | RetryDue
+    | RetryNow
+    | Release
 )
 
 RefusalCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted"]

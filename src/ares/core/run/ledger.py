@@ -1,5 +1,6 @@
 """Turning a change of state into what is written: the new record and its numbered ledger entries."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -46,18 +47,37 @@ def _event(state: JobState, at: float, seq: int, entry: Entry) -> LedgerEvent:
     )
 
 
-def grant(place: Placement) -> dict[str, Any]:
+def grants(places: tuple[Placement, ...]) -> dict[str, Any]:
     """What an attempt is given, for its ledger entry: usage and cost are derived from these."""
+    if len(places) == 1:
+        return _grant(places[0])
+    return {"placements": [{"rank": place.rank, **_grant(place)} for place in places]}
+
+
+def _grant(place: Placement) -> dict[str, Any]:
     data: dict[str, Any] = {"node": place.node, "cpuMilli": place.cpu_milli, "memoryMib": place.memory_mib}
     if place.gpus:
         data["gpus"] = list(place.gpus)
+        if place.gpu_milli != 1000:
+            data["gpuMilli"] = place.gpu_milli
+    if place.devices:
+        data["devices"] = {kind: list(ids) for kind, ids in place.devices.items()}
+    if place.numa is not None:
+        data["numa"] = place.numa
     return data
 
 
-def where(state: JobState) -> dict[str, Any]:
-    return {"node": state.placements[0].node} if state.placements else {}
+def nodes_of(places: Iterable[Placement]) -> list[str]:
+    return list(dict.fromkeys(place.node for place in places))
 
 
-def agent(state: JobState) -> str:
-    """Who reports on the attempt."""
-    return f"agent {state.placements[0].node}" if state.placements else "agent"
+def where(places: tuple[Placement, ...]) -> dict[str, Any]:
+    nodes = nodes_of(places)
+    if len(nodes) > 1:
+        return {"nodes": nodes}
+    return {"node": nodes[0]} if nodes else {}
+
+
+def agent(place: Placement) -> str:
+    """Who reports on a rank."""
+    return f"agent {place.node}"

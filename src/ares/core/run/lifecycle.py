@@ -6,16 +6,20 @@ Anything that is not in the table is refused. The diagram in the docs is drawn f
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ares.core.run import handlers
+from ares.core.run import endings, fences, handlers
 from ares.core.run.inputs import (
+    AssemblyOver,
     Bind,
     Cancel,
     Context,
     Exit,
     Input,
     LeaseLost,
+    Nominate,
+    Preempt,
     Refused,
     Release,
+    Resize,
     RetryDue,
     RetryNow,
     Start,
@@ -42,20 +46,38 @@ def _to(handler: Handler, *targets: Phase) -> Transition:
 
 TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("PENDING", Bind): _to(handlers.bind, "STAGING"),
+    ("PENDING", Nominate): _to(handlers.nominate, "PENDING"),
     ("PENDING", Cancel): _to(handlers.cancel, "CANCELLED"),
-    ("STAGING", Start): _to(handlers.start, "RUNNING"),
+    # A gang runs when all its ranks have started.
+    ("STAGING", Start): _to(handlers.start, "STAGING", "RUNNING"),
     # The report of the start may come together with the report of the end, or not at all.
-    ("STAGING", Exit): _to(handlers.finish, "SUCCEEDED", "FAILED", "RETRYING"),
-    ("STAGING", LeaseLost): _to(handlers.lease_lost, "RETRYING", "FAILED", "UNKNOWN"),
+    ("STAGING", Exit): _to(endings.finish, "STAGING", "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
+    ("STAGING", LeaseLost): _to(endings.lease_lost, "RETRYING", "FAILED", "UNKNOWN"),
+    ("STAGING", AssemblyOver): _to(endings.assembly_over, "RETRYING", "FAILED"),
+    ("STAGING", Preempt): _to(endings.preempt, "PREEMPTED"),
     ("STAGING", Cancel): _to(handlers.cancel, "CANCELLED"),
-    ("RUNNING", Exit): _to(handlers.finish, "SUCCEEDED", "FAILED", "RETRYING"),
-    ("RUNNING", LeaseLost): _to(handlers.lease_lost, "RETRYING", "FAILED", "UNKNOWN"),
+    ("RUNNING", Start): _to(handlers.start, "RUNNING"),
+    ("RUNNING", Exit): _to(endings.finish, "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
+    ("RUNNING", LeaseLost): _to(endings.lease_lost, "RUNNING", "RETRYING", "FAILED", "UNKNOWN"),
+    ("RUNNING", Resize): _to(handlers.resize, "RUNNING"),
+    ("RUNNING", Release): _to(endings.release, "RUNNING"),
+    ("RUNNING", Preempt): _to(endings.preempt, "PREEMPTED"),
     ("RUNNING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("PREEMPTED", Release): _to(endings.release, "PREEMPTED", "PENDING"),
+    ("PREEMPTED", Cancel): _to(handlers.cancel, "CANCELLED"),
     ("RETRYING", RetryDue): _to(handlers.retry_due, "PENDING"),
     ("RETRYING", RetryNow): _to(handlers.retry_now, "PENDING"),
+    ("RETRYING", Release): _to(endings.release, "RETRYING"),
     ("RETRYING", Cancel): _to(handlers.cancel, "CANCELLED"),
-    ("CANCELLED", Release): _to(handlers.release, "CANCELLED"),
+    # Final, and yet something of the last attempt may have to be confirmed gone.
+    ("SUCCEEDED", Release): _to(endings.release, "SUCCEEDED"),
+    ("FAILED", Release): _to(endings.release, "FAILED"),
+    ("CANCELLED", Release): _to(endings.release, "CANCELLED"),
+    ("UNKNOWN", Release): _to(endings.release, "UNKNOWN"),
 }
+
+# Inputs about the current attempt: with another fence they are about one that is over.
+_FENCED = (Start, Exit, LeaseLost, AssemblyOver, Preempt, Resize)
 
 
 def begin(
@@ -92,8 +114,8 @@ def step(job: Job, what: Input, context: Context) -> Stepped | Refused:
     transition = TRANSITIONS.get((state.phase, type(what)))
     if transition is None:
         return _refusal(state, what)
-    if isinstance(what, (Start, Exit, LeaseLost)) and what.fence != state.fence:
-        return handlers.stale(state, what.fence)
+    if isinstance(what, _FENCED) and what.fence != state.fence:
+        return fences.stale(state, what.fence)
     return transition.handler(job, what, context)
 
 
@@ -103,8 +125,8 @@ def _refusal(state: JobState, what: Input) -> Refused:
         advice = "; a finished job is retried as a new job" if isinstance(what, RetryNow) else ""
         message = f"job {state.id} is already {state.phase}, which is final{advice}"
         return Refused(code="terminal", message=message)
-    if isinstance(what, (Start, Exit, LeaseLost, Release)) and what.fence != state.fence:
-        return handlers.stale(state, what.fence)
+    if isinstance(what, (*_FENCED, Release)) and what.fence != state.fence:
+        return fences.stale(state, what.fence)
     return Refused(code="not-allowed", message=f"job {state.id} is {state.phase}; {kind} does not apply to it")
 
 

@@ -1,0 +1,65 @@
+"""What a job's state asks of the agents its ranks are placed on. Derived, never remembered."""
+
+from ares.core.run.fences import revoked_fence
+from ares.core.run.ranks import held, place_of
+from ares.model.job import JobSpec
+from ares.model.link import AttemptRef, Peer, Start, Stop, WorldInfo
+from ares.model.state import BOUND, JobState, Placement
+from ares.services.view import View
+
+_ALONE = WorldInfo()
+
+
+def attempt_of(state: JobState) -> AttemptRef:
+    """The attempt a bound state grants, or a lingering one has revoked."""
+    fence = state.fence if state.phase in BOUND else revoked_fence(state)
+    return AttemptRef(job=state.id, tenant=state.tenant, fence=fence)
+
+
+def grants(state: JobState, ref: AttemptRef, rank: int) -> bool:
+    """Whether the rank may go on."""
+    current = state.phase in BOUND and state.fence == ref.fence and state.tenant == ref.tenant
+    return current and place_of(state.placements, rank) is not None
+
+
+def world_of(view: View, state: JobState, spec: JobSpec | None) -> WorldInfo:
+    if spec is None or spec.gang is None:
+        return _ALONE
+    peers = tuple(Peer(rank=place.rank, node=place.node, address=_address(view, place)) for place in state.placements)
+    return WorldInfo(generation=state.generation, peers=peers, master_port=state.master_port)
+
+
+def _address(view: View, place: Placement) -> str:
+    record = view.nodes.get(place.node)
+    return "" if record is None else record.info.address
+
+
+def start_of(state: JobState, place: Placement, spec: JobSpec, world: WorldInfo) -> Start:
+    return Start(
+        ref=attempt_of(state),
+        attempt=state.attempt,
+        placement=place,
+        spec=spec,
+        world=world,
+        array=state.array,
+        index=state.index,
+        trace=state.trace,
+    )
+
+
+def stop_of(ref: AttemptRef, rank: int, now: JobState | None, spec: JobSpec | None) -> Stop:
+    """`now` is the job's state without the rank. Only what is waited for is left time to end."""
+    if now is None:
+        return Stop(ref=ref, grace_s=0.0, reason="the job was removed", ranks=(rank,))
+    reason = now.reason or now.phase
+    if spec is None or attempt_of(now) != ref or place_of(held(now), rank) is None:
+        return Stop(ref=ref, grace_s=0.0, reason=reason, ranks=(rank,))
+    if now.phase in BOUND:
+        return Stop(ref=ref, grace_s=spec.grace_s, reason="the gang goes on without this rank", ranks=(rank,))
+    if now.phase != "PREEMPTED" or spec.preemption.checkpoint_signal is None:
+        return Stop(ref=ref, grace_s=spec.grace_s, reason=reason, ranks=(rank,))
+    saving = spec.preemption
+    return Stop(
+        ref=ref, grace_s=spec.grace_s, reason=reason, ranks=(rank,),
+        checkpoint_signal=saving.checkpoint_signal, wait_s=saving.wait_s,
+    )  # fmt: skip
