@@ -1,0 +1,43 @@
+"""Progressive filling: again and again a task for whoever has the least, by nothing but `Shares`."""
+
+from collections.abc import Mapping
+
+from ares.core.queue.shares import Held, Shares
+from ares.core.queue.usage import Usage
+from ares.model.profile import OrderPolicy, Share
+
+ORDER = OrderPolicy()
+
+
+def shares(capacity: Held, tree: Mapping[str, Share] | None = None) -> Shares:
+    return Shares(capacity, tree or {}, Usage(ORDER.half_life_s), ORDER, now=0.0)
+
+
+def times(held: Held, count: int) -> Held:
+    return Held(*(count * amount for amount in held))
+
+
+def fill(
+    capacity: Held,
+    tasks: Mapping[str, Held],
+    tree: Mapping[str, Share] | None = None,
+    wanted: Mapping[str, int] | None = None,
+) -> list[str]:
+    """Who got a task, in order, until no task fits. Ties go to the account named first; `wanted` bounds the tasks."""
+    tally = shares(capacity, tree)
+    free = list(capacity)
+    left = dict.fromkeys(tasks, 1_000_000) | dict(wanted or {})
+    order: list[str] = []
+    # What does not fit now never will: nothing is given back.
+    waiting = list(tasks)
+    while waiting:
+        account = min(waiting, key=tally.dominant)
+        task = tasks[account]
+        if not left[account] or any(asked > some for asked, some in zip(task, free, strict=True)):
+            waiting.remove(account)
+            continue
+        tally.take(account, task)
+        free = [some - asked for asked, some in zip(task, free, strict=True)]
+        left[account] -= 1
+        order.append(account)
+    return order

@@ -1,0 +1,110 @@
+"""The worked example of the page on fairness: every number in it is computed here and looked for there."""
+
+from pathlib import Path
+
+import pytest
+
+from ares.core.queue.factors import Facts, explain, rank
+from ares.core.queue.shares import Held, Shares
+from ares.core.queue.usage import Usage
+from ares.model.profile import OrderPolicy, Share
+
+PAGE = (Path(__file__).parents[4] / "docs" / "concepts" / "fairness.md").read_text()
+GIB, HOUR = 1024, 3600.0
+NOW = 100 * HOUR
+ORDER = OrderPolicy()
+CLUSTER = Held(64_000, 512 * GIB, 16_000)
+TREE = {"vision": Share(weight=2.0), "speech": Share(weight=1.0)}
+ANA, BEN = "vision/detect/ana", "speech/asr/ben"
+HOLDS = {ANA: Held(12_000, 96 * GIB, 6000), BEN: Held(32_000, 64 * GIB, 4000)}
+USED = {ANA: 300, BEN: 100}
+WAITED_H = {ANA: 3, BEN: 4}
+
+
+@pytest.fixture
+def usage() -> Usage:
+    usage = Usage(ORDER.half_life_s)
+    for account, hours in USED.items():
+        usage.charge(account, hours * HOUR, 0.0, at=NOW)
+    return usage
+
+
+@pytest.fixture
+def shares(usage: Usage) -> Shares:
+    shares = Shares(CLUSTER, TREE, usage, ORDER, NOW)
+    for account, held in HOLDS.items():
+        shares.take(account, held)
+    return shares
+
+
+def _row(*cells: object) -> str:
+    return "| " + " | ".join(f"{cell}" for cell in cells) + " |"
+
+
+@pytest.mark.parametrize("account", [ANA, BEN])
+def test_dominant_share(shares: Shares, account: str) -> None:
+    cpu, memory, gpu = (some / whole for some, whole in zip(HOLDS[account], CLUSTER, strict=True))
+    held, weight = HOLDS[account], TREE[account.split("/", maxsplit=1)[0]].weight
+    holds = f"{held.gpu_milli // 1000} GPUs, {held.cpu_milli // 1000} CPUs, {held.memory_mib // GIB} GiB"
+    dominant = f"{max(cpu, memory, gpu):.4f} ÷ {weight:.0f} = {shares.dominant(account):.4f}"
+    assert _row(account, holds, f"{gpu:.4f}", f"{cpu:.4f}", f"{memory:.4f}", dominant) in PAGE
+
+
+@pytest.mark.parametrize("account", [ANA, BEN])
+def test_rank(shares: Shares, account: str) -> None:
+    facts = Facts(2, NOW - WAITED_H[account] * HOUR, None, account)
+    terms = [f"{one.product:.2f}" for one in explain(facts, shares, ORDER, NOW) if one.sum == "primary"]
+    assert _row(account, *terms, f"{rank(facts, shares, ORDER, NOW)[0]:.2f}") in PAGE
+
+
+@pytest.mark.parametrize(("account", "word"), [(ANA, "in its own right"), (BEN, "borrows")])
+def test_entitlement(shares: Shares, account: str, word: str) -> None:
+    tenant = account.split("/", maxsplit=1)[0]
+    held, part = HOLDS[account], TREE[tenant].weight / 3
+    cells = [
+        (whole * part / 1000, some // 1000) for whole, some in ((16_000, held.gpu_milli), (64_000, held.cpu_milli))
+    ]
+    (gpu, gpus), (cpu, cpus) = cells
+    assert _row(tenant, f"{gpu:.2f}", gpus, f"{cpu:.2f}", cpus, word) in PAGE
+    assert shares.borrowing(account) is (word == "borrows")
+    # What is left of it, to a thousandth, and no more than that.
+    left = int(1000 * gpu) - held.gpu_milli
+    assert shares.within_soft(account, Held(0, 0, left))
+    assert not shares.within_soft(account, Held(0, 0, left + 1))
+
+
+def test_job_that_may_reclaim_and_one_that_may_not(shares: Shares) -> None:
+    assert shares.within_soft(ANA, Held(8000, 0, 4000))
+    assert not shares.within_soft(ANA, Held(8000, 0, 5000))
+    assert "job of 4 GPUs and 8 CPUs stays within" in PAGE
+    assert "One of 5 GPUs would not" in PAGE
+
+
+@pytest.mark.parametrize("account", [ANA, BEN])
+def test_fair_share(usage: Usage, account: str) -> None:
+    used, weight = USED[account] / sum(USED.values()), TREE[account.split("/", maxsplit=1)[0]].weight / 3
+    tenant = 2 ** -(used / weight)
+    fair = usage.normalised(account, NOW, TREE)
+    assert fair == pytest.approx((4 * tenant + 3 * 0.5) / 7)
+    assert _row(account, f"{used:.4f}", f"{weight:.4f}", f"{tenant:.4f}", f"{fair:.4f}") in PAGE
+
+
+def test_a_week_later(usage: Usage) -> None:
+    later = NOW + 7 * 24 * HOUR
+    assert f"Ana's 300 count {usage.of(ANA, later):.0f} and Ben's 100 count {usage.of(BEN, later):.0f};" in PAGE
+
+
+def test_bound_on_waiting() -> None:
+    weights = {one.name: one.weight for one in ORDER.primary}
+    hours = ORDER.ageing_s / HOUR
+    bounded = 4 * weights["priority"] + weights["deadline"] + weights["drf"]
+    assert f"= {hours * bounded / weights['age']:.1f} h" in PAGE
+    assert f"{hours * 4 * weights['priority'] / weights['age']:.0f} h from BEST_EFFORT to CRITICAL" in PAGE
+
+
+def test_factors_and_weights_are_those_of_the_profile() -> None:
+    for one in ORDER.primary:
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{one.name}` |"))
+        assert row.endswith(f"| {one.weight:.0f} |")
+    assert "(`halfLifeS`, a week by default)" in PAGE
+    assert ORDER.half_life_s == 7 * 24 * HOUR

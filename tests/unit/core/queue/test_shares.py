@@ -1,0 +1,182 @@
+"""Who holds what: the tree, weights, soft and hard limits."""
+
+from collections import Counter
+
+import pytest
+
+from ares.core.queue.limits import Limit
+from ares.core.queue.shares import Held, Shares
+from ares.model.profile import Share
+from tests.unit.core.queue.filling import fill, shares, times
+
+GPU = Held(1000, 1024, 1000)
+# Of 100 GPUs.
+CLUSTER = times(GPU, 100)
+
+
+def test_tenant_with_thousand_jobs_does_not_crowd_out_one_with_five() -> None:
+    tasks = {f"many/team/u{index}": GPU for index in range(10)} | {"few/team/user": GPU}
+    order = fill(CLUSTER, tasks, wanted=dict.fromkeys(tasks, 100) | {"few/team/user": 5})
+    # One task each in turn until the five are served; the rest is the other's.
+    assert [account.split("/")[0] for account in order[:10]] == ["many", "few"] * 5
+    assert Counter(account.split("/")[0] for account in order) == {"many": 95, "few": 5}
+
+
+def test_team_of_one_gets_as_much_as_team_of_nine() -> None:
+    tasks = {f"tenant/nine/u{index}": GPU for index in range(9)} | {"tenant/one/user": GPU}
+    order = fill(CLUSTER, tasks)
+    assert Counter(account.split("/")[1] for account in order) == {"nine": 50, "one": 50}
+    inside = Counter(order)
+    assert {inside[account] for account in tasks if "/nine/" in account} == {5, 6}
+
+
+def test_tenant_comes_before_team_and_team_before_user() -> None:
+    tally = shares(CLUSTER)
+    tally.take("a/x/busy", times(GPU, 10))
+    tally.take("b/x/busy", times(GPU, 11))
+    # Somebody who holds nothing is not better off than their tenant; inside the tenant they are first.
+    ranked = ["c/x/new", "a/y/new", "a/x/new", "a/x/busy", "b/y/new", "b/x/new", "b/x/busy"]
+    assert sorted(ranked, key=tally.dominant) == ranked
+    assert len({tally.dominant(account) for account in ranked}) == len(ranked)
+    assert tally.dominant("c/x/new") == 0.0
+
+
+def test_smallest_holding_counts_and_a_whole_cluster_does_not_spill() -> None:
+    huge = Held(4_000_000_000, 1 << 40, 80_000_000)
+    tally = shares(huge, {"heavy": Share(weight=1e6)})
+    tally.take("heavy/x/u", Held(1, 1, 0))
+    assert tally.dominant("heavy/x/u") > tally.dominant("heavy/x/v") > tally.dominant("heavy/y/v") > 0.0
+    tally.take("light/x/u", huge)
+    # The team and the user hold the cluster too, which must not make the tenant look larger by a step.
+    assert 1.0 < tally.dominant("light/x/u") < 1.0 + 2.0**-20
+
+
+@pytest.mark.parametrize("scale", [0.001, 1.0, 1000.0])
+def test_only_the_relation_of_weights_matters(scale: float) -> None:
+    tree = {"a": Share(weight=3 * scale), "b": Share(weight=scale)}
+    order = fill(CLUSTER, {"a/x/u": GPU, "b/x/u": GPU}, tree)
+    assert Counter(order) == {"a/x/u": 75, "b/x/u": 25}
+    tally = shares(CLUSTER, tree)
+    tally.take("b/x/u", CLUSTER)
+    assert tally.dominant("b/x/u") >= min(1.0, scale) / scale
+    assert tally.dominant("b/x/u") <= 1.0 + 2.0**-20
+
+
+def test_resource_the_cluster_does_not_have_counts_nothing() -> None:
+    tally = shares(Held(1000, 1000, 0))
+    tally.take("a/x/u", Held(100, 0, 5000))
+    assert tally.dominant("a/x/u") == pytest.approx(0.1, abs=2e-6)
+
+
+def test_what_is_given_back_is_as_if_never_taken() -> None:
+    tally = shares(CLUSTER, {"a": Share(weight=0.3)})
+    tally.take("a/x/u", times(GPU, 7))
+    before = [tally.dominant(account) for account in ("a/x/u", "a/y/u")]
+    for _ in range(1000):
+        tally.take("a/x/u", Held(333, 77, 1))
+    for _ in range(1000):
+        tally.give("a/x/u", Held(333, 77, 1))
+    assert [tally.dominant(account) for account in ("a/x/u", "a/y/u")] == before
+    with pytest.raises(ValueError, match="a gave back more than it held"):
+        tally.give("a/x/u", times(GPU, 8))
+
+
+@pytest.mark.parametrize("path", ["a", "a/x", "a/x/u"])
+@pytest.mark.parametrize(("resource", "index"), [("cpu", 0), ("memory", 1), ("gpu", 2)])
+def test_hard_limit_holds_at_every_level(path: str, resource: str, index: int) -> None:
+    limit = 4 * GPU[index]
+    tally = shares(CLUSTER, {path: Share(hard={resource: limit})})  # pyright: ignore[reportArgumentType]
+    assert tally.over_hard("a/x/u", times(GPU, 4)) is None
+    tally.take("a/x/u", times(GPU, 3))
+    assert tally.over_hard("a/x/u", GPU) is None
+    found = tally.over_hard("a/x/u", times(GPU, 2))
+    assert found == Limit(path, resource, 2 * GPU[index], 3 * GPU[index], limit, GPU[index])
+    # Another resource can still be had, and so can the same one elsewhere.
+    assert tally.over_hard("a/x/u", Held(*(0 if each == index else 9000 for each in range(3)))) is None
+    assert tally.over_hard("b/x/u", times(GPU, 9)) is None
+
+
+def test_hard_limit_of_the_tenant_is_named_before_that_of_the_team() -> None:
+    tally = shares(CLUSTER, {"a/x": Share(hard={"gpu": 1000}), "a": Share(hard={"gpu": 2000, "memory": 10})})
+    tally.take("a/y/u", Held(0, 0, 2000))
+    assert tally.over_hard("a/x/u", Held(0, 0, 3000)) == Limit("a", "gpu", 3000, 2000, 2000, 0)
+    assert tally.over_hard("a/x/u", Held(0, 11, 3000)) == Limit("a", "memory", 11, 0, 10, 10)
+
+
+def test_limit_lowered_below_what_is_held_leaves_nothing_free() -> None:
+    tally = shares(CLUSTER, {"a": Share(hard={"gpu": 1000})})
+    tally.take("a/x/u", times(GPU, 3))
+    assert tally.over_hard("a/x/u", GPU) == Limit("a", "gpu", 1000, 3000, 1000, 0)
+    assert tally.over_hard("a/x/u", Held(1000, 1024, 0)) is None
+
+
+@pytest.mark.parametrize("path", ["a", "a/x", "a/x/u"])
+def test_declared_entitlement_at_every_level(path: str) -> None:
+    tally = shares(CLUSTER, {path: Share(soft={"gpu": 4000})})
+    assert tally.within_soft("a/x/u", times(GPU, 4))
+    assert not tally.within_soft("a/x/u", times(GPU, 5))
+    tally.take("a/x/u", times(GPU, 4))
+    assert not tally.borrowing("a/x/u")
+    assert not tally.within_soft("a/x/u", GPU)
+    assert tally.within_soft("a/x/u", Held(1000, 1024, 0))
+    tally.take("a/x/u", GPU)
+    assert tally.borrowing("a/x/u")
+    tally.give("a/x/u", GPU)
+    assert not tally.borrowing("a/x/u")
+
+
+def _entitled(tally: Shares, account: str) -> int:
+    return next(count for count in range(101, -1, -1) if tally.within_soft(account, Held(0, 0, 1000 * count)))
+
+
+def test_undeclared_entitlement_is_divided_by_weight_among_those_who_hold_or_wait() -> None:
+    tally = shares(CLUSTER, {"a": Share(weight=3.0), "idle": Share(weight=100.0)})
+    assert _entitled(tally, "a/x/u") == 100
+    tally.activate("b/x/u")
+    # Whoever asks is about to wait: it counts itself in.
+    assert (_entitled(tally, "a/x/u"), _entitled(tally, "b/x/u")) == (75, 100)
+    tally.activate("a/x/u")
+    assert (_entitled(tally, "a/x/u"), _entitled(tally, "b/x/u")) == (75, 25)
+    tally.take("c/x/u", GPU)
+    assert (_entitled(tally, "a/x/u"), _entitled(tally, "b/x/u")) == (60, 20)
+    tally.give("c/x/u", GPU)
+    assert (_entitled(tally, "a/x/u"), _entitled(tally, "b/x/u")) == (75, 25)
+    # Two teams, then a second user in one of them.
+    tally.activate("a/y/u")
+    assert _entitled(tally, "a/x/u") == 37
+    tally.activate("a/x/v")
+    assert (_entitled(tally, "a/x/u"), _entitled(tally, "a/y/u")) == (18, 37)
+
+
+def test_declared_entitlements_are_set_aside_and_the_rest_is_divided() -> None:
+    tree = {"own": Share(soft={"gpu": 40_000}), "own/x": Share(soft={"gpu": 30_000})}
+    tally = shares(CLUSTER, tree)
+    tally.activate("a/x/u")
+    tally.activate("b/x/u")
+    assert (_entitled(tally, "a/x/u"), _entitled(tally, "own/x/u"), _entitled(tally, "own/y/u")) == (30, 30, 10)
+    # Only the GPUs are declared: of everything else each of the three has a third.
+    tally.activate("own/x/u")
+    assert tally.within_soft("a/x/u", Held(33_333, 0, 0))
+    assert not tally.within_soft("a/x/u", Held(33_334, 0, 0))
+
+
+def test_more_declared_than_there_is_leaves_nothing_to_the_others() -> None:
+    tally = shares(CLUSTER, {"a": Share(soft={"gpu": 90_000}), "b": Share(soft={"gpu": 90_000})})
+    assert (_entitled(tally, "a/x/u"), _entitled(tally, "c/x/u")) == (90, 0)
+    tally.take("c/x/u", GPU)
+    assert tally.borrowing("c/x/u")
+
+
+def test_lender_comes_back_and_the_borrower_is_known() -> None:
+    tally = shares(CLUSTER)
+    tally.take("guest/x/u", times(GPU, 80))
+    assert not tally.borrowing("guest/x/u")
+    tally.activate("owner/x/u")
+    assert tally.borrowing("guest/x/u")
+    assert tally.within_soft("owner/x/u", times(GPU, 50))
+    assert not tally.within_soft("owner/x/u", times(GPU, 51))
+
+
+def test_account_that_is_no_account_is_an_error() -> None:
+    with pytest.raises(ValueError, match="not enough values"):
+        shares(CLUSTER).take("tenant/team", GPU)
