@@ -252,7 +252,8 @@ def _number(text: str | None) -> float:
 
 def _tainted(record: NodeRecord, tolerated: tuple[tuple[str, str | None], ...], effect: str) -> bool:
     return any(
-        taint.effect == effect and not any(key == taint.key and value in (None, taint.value) for key, value in tolerated)
+        taint.effect == effect
+        and not any(key == taint.key and value in (None, taint.value) for key, value in tolerated)
         for taint in (*record.info.taints, *record.taints)
     )
 

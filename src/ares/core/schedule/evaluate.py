@@ -24,6 +24,8 @@ _KEPT_MAX = 2048
 _LOG_MAX = 200_000
 # Above this share of rows, computing all of them is cheaper than picking.
 _PICK_SHARE = 4
+# Up to this many rows, scoring those that do not pass costs less than leaving them out.
+_FEW = 256
 
 
 class Rules(NamedTuple):
@@ -132,19 +134,27 @@ class Evaluations:
         stage = self.stages(rows)
         passes: Bools = (stage == len(self.rules.filters)) & rows.exists
         found.stage[at] = stage
-        where = np.flatnonzero(passes)
-        score: Floats = np.full(len(stage), NO)
-        if len(where):
-            # Only rows that pass are worth scoring.
-            chosen = rows if len(where) == len(stage) else self.rows(found.ask, _pick(at, where))
-            score[where] = self.weigh(chosen)
+        found.best = -2
+        if not passes.any():
+            found.score[at] = NO
             if found.room is not None:
                 found.room[at] = 0
-                found.room[_pick(at, where)] = room(chosen)
-        elif found.room is not None:
+        elif len(stage) <= _FEW:
+            found.score[at] = np.where(passes, self.weigh(rows), NO)
+            if found.room is not None:
+                found.room[at] = np.where(passes, room(rows), 0)
+        else:
+            self._score_passing(found, at, np.flatnonzero(passes))
+
+    def _score_passing(self, found: Evaluation, at: Ints | slice, where: Ints) -> None:
+        """Of many rows only those that pass are worth scoring."""
+        chosen = where if isinstance(at, slice) else at[where]
+        rows = self.rows(found.ask, chosen)
+        found.score[at] = NO
+        found.score[chosen] = self.weigh(rows)
+        if found.room is not None:
             found.room[at] = 0
-        found.score[at] = score
-        found.best = -2
+            found.room[chosen] = room(rows)
 
     def weigh(self, rows: Rows) -> Any:
         total: Any = 0.0
@@ -152,10 +162,6 @@ class Evaluations:
             if weight and (said := scorer(rows)) is not None:
                 total = total + weight * said
         return total
-
-
-def _pick(at: Ints | slice, where: Ints) -> Ints:
-    return where if isinstance(at, slice) else at[where]
 
 
 def room(rows: Rows) -> Ints:

@@ -41,7 +41,11 @@ def _sizes(ask: Ask, total: int) -> list[int]:
     """How many ranks to try: all, else as many as there are places for, else the least that will do."""
     if total < ask.min_ranks:
         return []
-    return sorted({ask.ranks, min(ask.ranks, total), ask.min_ranks}, reverse=True) if ask.ranks > ask.min_ranks else [ask.ranks]
+    return (
+        sorted({ask.ranks, min(ask.ranks, total), ask.min_ranks}, reverse=True)
+        if ask.ranks > ask.min_ranks
+        else [ask.ranks]
+    )
 
 
 def widest_allowed(ask: Ask) -> str:
@@ -123,9 +127,7 @@ def _fill(
     return taken
 
 
-def _in_nvlink_domain(
-    evaluations: Evaluations, txn: Transaction, found: Evaluation, ask: Ask
-) -> list[Taken] | None:
+def _in_nvlink_domain(evaluations: Evaluations, txn: Transaction, found: Evaluation, ask: Ask) -> list[Taken] | None:
     """All GPUs of all ranks in one NVLink domain of one node."""
     assert found.room is not None, "a gang's evaluation counts ranks"
     table, need = evaluations.table, ask.gpus * ask.ranks

@@ -47,22 +47,25 @@ def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int
     count = int(np.searchsorted(np.cumsum(fits), wanted)) + 1
     # Rows beyond the chosen ones come in where a chosen row gets worse than the first of them.
     beyond = (-float(score[order[count]]), int(order[count])) if count < len(order) else None
-    steps = _fill_up(evaluations, txn, ask, order[:count].tolist(), int(fits[:count].max()), wanted)
+    steps = _fill_up(evaluations, txn, ask, order[:count].tolist(), min(int(fits[:count].max()), wanted), beyond)
     steps.sort(key=lambda step: (-step.key, step.row, step.number))
-    if beyond is not None:
-        steps = [step for step in steps if (-step.key, step.row) < beyond]
     return [step.taken for step in steps[:wanted]]
 
 
 def _fill_up(
-    evaluations: Evaluations, txn: Transaction, ask: Ask, rows: list[int], deep: int, wanted: int
+    evaluations: Evaluations,
+    txn: Transaction,
+    ask: Ask,
+    rows: list[int],
+    deep: int,
+    beyond: tuple[float, int] | None,
 ) -> list[_Step]:
-    """Fills every row as far as it goes, noting what each further job would score, and takes it all back."""
+    """Fills every row as far as it goes before `beyond`, noting what each further job would score; takes it all back."""
     checkpoint = txn.checkpoint()
     steps: list[_Step] = []
     table = evaluations.table
     keys = {row: float(evaluations.of(ask).score[row]) for row in rows}
-    for number in range(min(deep, wanted)):
+    for number in range(deep):
         went: list[int] = []
         for row in rows:
             taken = fit(table, ask, row)
@@ -73,7 +76,9 @@ def _fill_up(
         if not went:
             break
         rows, scores = _again(evaluations, ask, went)
-        keys.update((row, min(keys[row], score)) for row, score in zip(rows, scores, strict=True))
+        keys = {row: min(keys[row], score) for row, score in zip(rows, scores, strict=True)}
+        if beyond is not None:
+            rows = [row for row in rows if (-keys[row], row) < beyond]
     txn.rollback(checkpoint)
     return steps
 

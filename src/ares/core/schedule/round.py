@@ -88,9 +88,7 @@ class Round:
 
     def note_placed(self, job: str, key: ClassKey, class_id: int, found: Found) -> None:
         placements = self.placements(found.taken)
-        self.placed.append(
-            Placed(job=job, placements=placements, alternative=found.alternative, class_id=class_id)
-        )
+        self.placed.append(Placed(job=job, placements=placements, alternative=found.alternative, class_id=class_id))
         self.shares.take(key.account, held_by(placements))
         for name, count in key.licences:
             self.licences[name] += count

@@ -1,12 +1,35 @@
 """Nodes as one ask sees them: what filters and scorers get. Whole columns, or only the rows that changed."""
 
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
 from ares.core.schedule.ask import Ask, Near
 from ares.core.schedule.columns import Bools, Columns, Floats, Ints
+
+
+T = TypeVar("T")
+
+
+class lazily(Generic[T]):  # noqa: N801 - reads as a decorator
+    """Computed when first asked for, then kept. `functools.cached_property` takes a lock, which costs more than most."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, rows: None, owner: type) -> "lazily[T]": ...
+    @overload
+    def __get__(self, rows: object, owner: type) -> T: ...
+    def __get__(self, rows: object | None, owner: type) -> "T | lazily[T]":
+        if rows is None:
+            return self
+        found = rows.__dict__[self._name] = self._make(rows)
+        return found
 
 
 class Typical(NamedTuple):
@@ -50,29 +73,29 @@ class Rows:
     def __len__(self) -> int:
         return len(self.exists)
 
-    @cached_property
+    @lazily
     def exists(self) -> Bools:
         return self.table.exists[self.at]
 
-    @cached_property
+    @lazily
     def healthy(self) -> Bools:
         return self.exists if self.emptied else self.table.healthy[self.at]
 
     # ---- CPU and memory, with what the ask's class of service may over-commit
 
-    @cached_property
+    @lazily
     def cpu(self) -> Ints:
         return self._with_extra(self.table.cpu, self.table.cpu_extra)
 
-    @cached_property
+    @lazily
     def cpu_free(self) -> Ints:
         return self.cpu if self.emptied else self._with_extra(self.table.cpu_free, self.table.cpu_extra)
 
-    @cached_property
+    @lazily
     def memory(self) -> Ints:
         return self._with_extra(self.table.memory, self.table.memory_extra)
 
-    @cached_property
+    @lazily
     def memory_free(self) -> Ints:
         return self.memory if self.emptied else self._with_extra(self.table.memory_free, self.table.memory_extra)
 
@@ -81,43 +104,43 @@ class Rows:
 
     # ---- GPUs: rows by GPU index
 
-    @cached_property
+    @lazily
     def gpu_answers(self) -> Bools:
         """Which GPUs are of the model and size asked for."""
         return self.table.answers(self.ask.gpu_model, self.ask.gpu_memory_mib)[self.at]
 
-    @cached_property
+    @lazily
     def gpu_left(self) -> Ints:
         """Thousandths left of every GPU, whatever its model; -1 where there is none."""
         left = self.table.gpu_left[self.at]
         return np.where(left >= 0, 1000, -1) if self.emptied else left
 
-    @cached_property
+    @lazily
     def gpu_fits(self) -> Bools:
         """Which GPUs the ask could have."""
         return self.gpu_answers & (self.gpu_left >= self.ask.gpu_milli)
 
-    @cached_property
+    @lazily
     def gpus(self) -> Ints:
         """How many GPUs each node has of the kind asked for."""
         return np.count_nonzero(self.gpu_answers, axis=1)
 
-    @cached_property
+    @lazily
     def gpus_free(self) -> Ints:
         """How many of them the ask could have now."""
         return np.count_nonzero(self.gpu_fits, axis=1)
 
-    @cached_property
+    @lazily
     def gpu_fit_mask(self) -> Ints:
         """`gpu_fits` as one number per row: bit i is GPU i."""
         return self.gpu_fits @ (1 << np.arange(self.gpu_fits.shape[1], dtype=np.int64))
 
-    @cached_property
+    @lazily
     def gpu_count(self) -> Ints:
         """How many whole GPUs the node has, of whatever kind."""
         return self.table.gpu_count[self.at]
 
-    @cached_property
+    @lazily
     def gpu_idle_milli(self) -> Ints:
         """Thousandths left on all GPUs together."""
         return np.maximum(self.gpu_left, 0).sum(axis=1)
@@ -132,15 +155,15 @@ class Rows:
 
     # ---- NUMA: rows by NUMA node
 
-    @cached_property
+    @lazily
     def numa_cpu_free(self) -> Ints:
         return (self.table.numa_cpu if self.emptied else self.table.numa_cpu_free)[self.at]
 
-    @cached_property
+    @lazily
     def numa_memory_free(self) -> Ints:
         return (self.table.numa_memory if self.emptied else self.table.numa_memory_free)[self.at]
 
-    @cached_property
+    @lazily
     def numa_gpus_free(self) -> Ints:
         """How many fitting GPUs hang off each NUMA node."""
         places = self.table.numa_cpu.shape[1]
@@ -158,16 +181,16 @@ class Rows:
     def label_number(self, key: str) -> Floats:
         return self.table.numbers.of(key)[self.at]
 
-    @cached_property
+    @lazily
     def refused(self) -> Bools:
         """Has a taint the ask does not tolerate."""
         return self.table.refusing.of(self.ask.tolerations)[self.at]
 
-    @cached_property
+    @lazily
     def reluctant(self) -> Bools:
         return self.table.reluctant.of(self.ask.tolerations)[self.at]
 
-    @cached_property
+    @lazily
     def region(self) -> Ints:
         return self.table.region[self.at]
 
@@ -180,23 +203,23 @@ class Rows:
     def has_dataset(self, name: str) -> Bools:
         return self.table.datasets.of(name)[self.at]
 
-    @cached_property
+    @lazily
     def network_gbps(self) -> Floats:
         return self.table.network_gbps[self.at]
 
-    @cached_property
+    @lazily
     def gpu_hour(self) -> Floats:
         return self.table.gpu_hour[self.at]
 
-    @cached_property
+    @lazily
     def cpu_hour(self) -> Floats:
         return self.table.cpu_hour[self.at]
 
-    @cached_property
+    @lazily
     def gpu_watts(self) -> Floats:
         return self.table.gpu_watts[self.at]
 
-    @cached_property
+    @lazily
     def machine(self) -> Ints:
         """The number of each row's machine shape in `table.machines`."""
         return self.table.machine[self.at]

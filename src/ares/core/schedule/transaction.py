@@ -141,7 +141,9 @@ def _numa_place(table: Columns, ask: Ask, row: int) -> int | None:
             if place >= 0 and answers[gpu] and table.gpu_left[row, gpu] >= ask.gpu_milli:
                 gpus[place] += 1
     fits = [
-        at for at in range(len(cpu)) if cpu[at] >= ask.cpu_milli and memory[at] >= ask.memory_mib and gpus[at] >= ask.gpus
+        at
+        for at in range(len(cpu))
+        if cpu[at] >= ask.cpu_milli and memory[at] >= ask.memory_mib and gpus[at] >= ask.gpus
     ]
     return min(fits, key=lambda at: (gpus[at], cpu[at], at)) if fits else None
 
