@@ -182,7 +182,8 @@ class Jobs:
             return budget
         number = len(budget.jobs)
         request = SubmitRequest(
-            spec=msgspec.structs.replace(spec, array=None),
+            # What its deadline meant is over or not by now; who asks for another try wants it either way.
+            spec=msgspec.structs.replace(spec, array=None, deadline_at=None),
             request_id=f"retry:{budget.root}:{number}",
             retry_of=budget.root,
             manual_retries=number,

@@ -12,7 +12,7 @@ import msgspec
 
 from ares.core import keys
 from ares.core.admit.arrays import indices
-from ares.core.admit.decide import decide
+from ares.core.admit.decide import decide, too_late
 from ares.core.admit.dedup import Conflict, New, Replayed, payload_sha256, resolve
 from ares.core.admit.verdict import Rejected as NotAdmitted
 from ares.core.run.inputs import Context, Stepped
@@ -141,8 +141,8 @@ class Submit:
             drafted = self._draft(who, request)
             if isinstance(drafted, Rejected):
                 outcomes[place] = drafted
-            elif drafted.tasks > room:
-                outcomes[place] = await self._without_room(drafted, room)
+            elif (no := self._no_new(drafted, room)) is not None:
+                outcomes[place] = await self._unless_seen(drafted, no)
             else:
                 room -= drafted.tasks
                 drafts.append((place, drafted))
@@ -195,19 +195,28 @@ class Submit:
         )
         return _Draft(request, digest, new_id, (*request_ops, spec_op, *self._begin_ops(begun)), compares)
 
-    async def _without_room(self, draft: _Draft, room: int) -> Submitted | Rejected:
-        """What was taken in before is still known when nothing new fits."""
-        for compare in draft.compares if draft.request.request_id is not None else ():
-            with contextlib.suppress(StoreError):
-                kv = await self._store.get(compare.key)
-                if kv is not None:
-                    return await self._seen(draft, kv)
+    def _no_new(self, draft: _Draft, room: int) -> Rejected | None:
+        """Why the job would be refused if it is new, though nothing is wrong with it."""
+        late = too_late(draft.request.spec, self._clock.wall())
+        if late is not None:
+            return Rejected(code=late.code, message=late.message, fix=late.fix)
+        if draft.tasks <= room:
+            return None
         return Rejected(
             code="queue-full",
             message=f"{draft.tasks} more do not fit: {self._queue_max - room} of {self._queue_max} jobs are kept",
             fix="wait until finished jobs are removed by retention, or raise limits.jobs_max",
             retry_after_s=5.0,
         )
+
+    async def _unless_seen(self, draft: _Draft, no: Rejected) -> Submitted | Rejected:
+        """What was taken in before is still known when nothing new would be."""
+        for compare in draft.compares if draft.request.request_id is not None else ():
+            with contextlib.suppress(StoreError):
+                kv = await self._store.get(compare.key)
+                if kv is not None:
+                    return await self._seen(draft, kv)
+        return no
 
     def _claim(
         self, who: Principal, request: SubmitRequest, digest: str, new_id: str

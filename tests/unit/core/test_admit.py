@@ -5,12 +5,24 @@ from typing import Any
 import pytest
 
 from ares.core.admit.arrays import INDEX_MAX, indices
-from ares.core.admit.decide import decide
+from ares.core.admit.decide import decide, too_late
 from ares.core.admit.dedup import Conflict, New, Replayed, payload_sha256, resolve
 from ares.core.admit.verdict import Admitted, Rejected
-from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec, Resources, Warn
+from ares.model.job import (
+    ARGV_BYTES_MAX,
+    ENV_BYTES_MAX,
+    Gang,
+    JobSpec,
+    JobTerm,
+    NodeTerm,
+    Resources,
+    TopologyWish,
+    Warn,
+)
 from ares.model.state import RequestRecord
 
+ONE_GPU = Resources(gpus=1)
+ONE_NODE = TopologyWish(level="node", required=True)
 LABELS = {f"k{n}": "v" for n in range(65)}
 SIXTY_FOUR = {f"k{n}": "v" for n in range(64)}
 
@@ -32,7 +44,27 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
     ({"time_limit_s": 30.0, "warn": Warn(before_s=30.0)}, "warn-after-limit"),
     ({"time_limit_s": 30.0, "warn": Warn(before_s=61.0)}, "warn-after-limit"),
     ({"warn": Warn(before_s=1.0)}, "warn-after-limit"),
+    ({"env": {"MASTER_PORT": "1"}}, "env-reserved"),
     ({"resources": Resources(gpu_model="A100")}, "gpu-model-without-gpus"),
+    ({"resources": Resources(gpu_milli=999)}, "gpu-share-without-gpus"),
+    ({"resources": Resources(gpu_memory_mib=1)}, "gpu-memory-without-gpus"),
+    ({"resources": ONE_GPU, "alternatives": (ONE_GPU, Resources(gpu_milli=500))}, "gpu-share-without-gpus"),
+    ({"gang": Gang(ranks=2, min_ranks=3)}, "gang-min-above-ranks"),
+    ({"gang": Gang(ranks=2, resize_signal="SIGHUP")}, "gang-not-elastic"),
+    ({"gang": Gang(ranks=3, per_node=2), "topology": ONE_NODE}, "gang-spread-and-together"),
+    ({"gang": Gang(ranks=9, min_ranks=3, per_node=2), "topology": ONE_NODE}, "gang-spread-and-together"),
+    ({"topology": TopologyWish(level="nvlink")}, "nvlink-without-gpus"),
+    ({"topology": TopologyWish(level="nvlink"), "resources": ONE_GPU, "alternatives": (Resources(),)},
+     "nvlink-without-gpus"),
+    ({"affinity": (NodeTerm(key="a"),)}, "affinity-values"),
+    ({"affinity": (NodeTerm(key="a", op="not-in"),)}, "affinity-values"),
+    ({"affinity": (NodeTerm(key="a", op="exists", values=("x",)),)}, "affinity-values"),
+    ({"affinity": (NodeTerm(key="a", op="gt", values=("1", "2")),)}, "affinity-values"),
+    ({"affinity": (NodeTerm(key="a", op="lt"),)}, "affinity-values"),
+    ({"affinity": (NodeTerm(key="a", op="lt", values=("many",)),)}, "affinity-not-a-number"),
+    ({"affinity": (NodeTerm(key="a", op="gt", values=("nan",)),)}, "affinity-not-a-number"),
+    ({"affinity": (NodeTerm(key="a", values=("\ud800",)),)}, "not-utf8"),
+    ({"job_affinity": (JobTerm(labels={}),)}, "job-affinity-empty"),
     ({"effects": "unsafe", "restart": "always"}, "unsafe-restart"),
     ({"array": "5-1"}, "array-syntax"),
     ({"array": "0-100000"}, "array-too-large"),
@@ -47,6 +79,14 @@ ADMITTED: list[dict[str, Any]] = [
     {"labels": SIXTY_FOUR, "selector": SIXTY_FOUR},
     {"time_limit_s": 30.0, "warn": Warn(before_s=29.9)},
     {"resources": Resources(gpus=1, gpu_model="A100")},
+    {"resources": Resources(gpus=1, gpu_milli=1, gpu_memory_mib=1), "alternatives": (Resources(),)},
+    {"gang": Gang(ranks=2, min_ranks=2, per_node=8, resize_signal="SIGHUP"), "topology": ONE_NODE, "array": "0-3"},
+    {"gang": Gang(ranks=9, min_ranks=2, per_node=2), "topology": ONE_NODE},
+    {"gang": Gang(ranks=3, per_node=1), "topology": TopologyWish(level="node")},
+    {"gang": Gang(ranks=3, per_node=1), "topology": TopologyWish(level="rack", required=True)},
+    {"topology": TopologyWish(level="nvlink", required=True), "resources": ONE_GPU, "alternatives": (ONE_GPU,)},
+    {"affinity": (NodeTerm(key="a", values=("x", "y")), NodeTerm(key="a", op="absent"))},
+    {"affinity": (NodeTerm(key="a", op="gt", values=("-80.5",)), NodeTerm(key="a", op="lt", values=("7",)))},
     {"effects": "unsafe", "restart": "never"},
     {"array": "0-99999"},
 ]
@@ -125,3 +165,13 @@ def test_seen_before() -> None:
     assert isinstance(conflict, Conflict)
     assert conflict.job == "j1"
     assert "j1" in conflict.message
+
+
+@pytest.mark.parametrize(("deadline", "late"), [(None, False), (100.1, False), (100.0, True), (10.0, True)])
+def test_a_deadline_lies_ahead(deadline: float | None, late: bool) -> None:
+    verdict = too_late(JobSpec(command=("true",), deadline_at=deadline), now=100.0)
+    assert (verdict is not None) == late
+    assert verdict is None or (verdict.code, f"{100 - (deadline or 0):.0f} s" in verdict.message) == (
+        "deadline-passed",
+        True,
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from ares.core.run import inputs
 from ares.core.run.lifecycle import begin, step
-from ares.model.job import JobSpec, RetryPolicy
+from ares.model.job import Gang, JobSpec, RetryPolicy
 from ares.model.state import ExitInfo, Fence, Job, JobState, Placement
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -49,6 +49,9 @@ class Player:
             final_exit_codes=tuple(int(v) for k, v in options.items() if k == "final"),
         )
         known: dict[str, Any] = {key: value for key, value in options.items() if key in {"effects", "restart"}}
+        if "ranks" in options:
+            least = int(options["min"]) if "min" in options else None
+            known["gang"] = Gang(ranks=int(options["ranks"]), min_ranks=least)
         spec = JobSpec(command=("true",), retry=retry, **known)
         done = begin(id="j1", tenant="t", spec=spec, name="demo", submitted_by="ann", context=self.context)
         self.job = Job(spec=spec, state=done.state)
@@ -57,24 +60,48 @@ class Player:
     def _input(self, name: str, rest: list[str], options: dict[str, str]) -> inputs.Input:
         assert self.job is not None
         fence = parse_fence(options["fence"]) if "fence" in options else self.job.state.fence
+        ranks = _numbers(options.get("ranks", ""))
         if name == "bind":
-            gpus = tuple(int(gpu) for gpu in options.get("gpus", "").split(",") if gpu)
-            place = Placement(node=rest[0], incarnation=1, cpu_milli=1000, memory_mib=256, gpus=gpus)
-            return inputs.Bind(placements=(place,))
+            places = tuple(place(n, node, options) for n, node in enumerate(rest))
+            return inputs.Bind(placements=places, decision=options.get("decision", ""))
+        if name == "resize":
+            # "0:n1 3:n4": the ranks to go on with, and where they are.
+            pairs = [word.split(":") for word in rest]
+            places = tuple(place(int(rank), node, options) for rank, node in pairs)
+            return inputs.Resize(fence=fence, placements=places, reason="the cluster has changed")
         if name == "exit":
             code = int(options["code"]) if "code" in options else None
             failure: Any = options.get("failure", "exit" if code else None)
             ended = ExitInfo(code=code, signal=options.get("signal"), failure=failure)
-            return inputs.Exit(fence=fence, exit=ended, value=options.get("value"))
+            rank = int(options.get("rank", "0"))
+            return inputs.Exit(fence=fence, exit=ended, rank=rank, value=options.get("value"))
         made: dict[str, inputs.Input] = {
-            "start": inputs.Start(fence=fence, at=float(options.get("at", "0"))),
-            "lease-lost": inputs.LeaseLost(fence=fence, reason=" ".join(rest)),
+            "start": inputs.Start(fence=fence, rank=int(options.get("rank", "0")), at=float(options.get("at", "0"))),
+            "lease-lost": inputs.LeaseLost(fence=fence, reason=" ".join(rest), ranks=ranks),
+            "assembly-over": inputs.AssemblyOver(fence=fence, reason=" ".join(rest)),
+            "preempt": inputs.Preempt(
+                fence=fence, by="j9", reason=" ".join(rest), record={"preemptor": "j9", "lostGpuS": 0}
+            ),
+            "nominate": inputs.Nominate(
+                hold=tuple(place(n, node, options) for n, node in enumerate(rest)),
+                evicting=tuple(one for one in options.get("evicting", "").split(",") if one),
+                reason="makes room" if rest else "the room is not needed",
+            ),
             "cancel": inputs.Cancel(by="bob", reason=" ".join(rest)),
             "retry-due": inputs.RetryDue(seq=self.job.state.seq),
             "retry-now": inputs.RetryNow(by="bob", reason=" ".join(rest)),
-            "release": inputs.Release(fence=fence),
+            "release": inputs.Release(fence=fence, ranks=ranks),
         }
         return made[name]
+
+
+def place(rank: int, node: str, options: dict[str, str]) -> Placement:
+    gpus = _numbers(options.get("gpus", ""))
+    return Placement(node=node, incarnation=1, cpu_milli=1000, memory_mib=256, gpus=gpus, rank=rank)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(",") if number)
 
 
 def parse_fence(text: str) -> Fence:
@@ -96,7 +123,12 @@ def describe(done: inputs.Stepped) -> list[str]:
 
 def _state_line(state: JobState) -> str:
     parts = [f"{state.phase} attempt={state.attempt} fence={state.fence} seq={state.seq}"]
-    parts += [f"on={place.node}" for place in state.placements]
+    ranked = len(state.placements) > 1 or state.generation
+    parts += [f"on={f'{p.rank}:' if ranked else ''}{p.node}" for p in state.placements]
+    parts += [f"leaving={p.rank}:{p.node}" for p in state.leaving]
+    parts += [f"gone={','.join(map(str, state.ended_ranks))}"] if state.ended_ranks else []
+    parts += [f"generation={state.generation}"] if state.generation else []
+    parts += [f"hold={p.rank}:{p.node}" for p in state.hold]
     parts += ["lingering"] if state.lingering else []
     parts += [f"delay={state.retry_delay_s:g}"] if state.retry_delay_s else []
     parts += [f"ended={state.ended_at:g}"] if state.ended_at is not None else []

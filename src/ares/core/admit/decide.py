@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Iterable
 
-from ares.core.admit import arrays
+from ares.core.admit import arrays, placing
 from ares.core.admit.verdict import Admitted, Rejected
 from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec
 
 LABELS_MAX = 64
 RESERVED_PREFIX = "ARES_"
 # Set by the agent for every attempt: a value from the job would be overwritten without a word.
-RESERVED_ENV = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
+RESERVED_ENV = frozenset({
+    "RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+})  # fmt: skip
 
 
 def decide(spec: JobSpec) -> Admitted | Rejected:
@@ -24,13 +27,26 @@ def decide(spec: JobSpec) -> Admitted | Rejected:
     return found if isinstance(found, Rejected) else Admitted(indices=found)
 
 
+def too_late(spec: JobSpec, now: float) -> Rejected | None:
+    """Whether the deadline is over. Apart from `decide`, for a request made in time may be repeated later."""
+    if spec.deadline_at is None or spec.deadline_at > now:
+        return None
+    message = f"the deadline passed {now - spec.deadline_at:,.0f} s ago"
+    return Rejected(code="deadline-passed", message=message, fix="choose a deadlineAt in the future, or none")
+
+
 def _size(texts: Iterable[str]) -> int:
     """Bytes as the kernel counts them: each string with its end marker."""
     return sum(len(text.encode()) + 1 for text in texts)
 
 
 def _encodable(spec: JobSpec) -> Rejected | None:
-    texts = (*spec.command, *spec.env.values(), spec.workdir or "", *spec.labels.values(), *spec.selector.values())
+    texts = (
+        *spec.command, *spec.env.values(), spec.workdir or "", *spec.labels.values(), *spec.selector.values(),
+        *spec.residency, *(value for term in spec.affinity for value in term.values),
+        *(value for term in spec.job_affinity for value in term.labels.values()),
+        *(one.value or "" for one in spec.tolerations),
+    )  # fmt: skip
     for text in texts:
         try:
             text.encode()
@@ -88,13 +104,6 @@ def _warning(spec: JobSpec) -> Rejected | None:
     return Rejected(code="warn-after-limit", message=message, fix=fix)
 
 
-def _gpu_model(spec: JobSpec) -> Rejected | None:
-    if spec.resources.gpu_model is None or spec.resources.gpus > 0:
-        return None
-    message = f"the job names GPU model {spec.resources.gpu_model!r} but asks for no GPUs"
-    return Rejected(code="gpu-model-without-gpus", message=message, fix="set resources.gpus to 1 or more")
-
-
 def _unsafe(spec: JobSpec) -> Rejected | None:
     if spec.effects != "unsafe" or spec.restart != "always":
         return None
@@ -103,5 +112,5 @@ def _unsafe(spec: JobSpec) -> Rejected | None:
 
 
 CHECKS: tuple[Callable[[JobSpec], Rejected | None], ...] = (
-    _encodable, _command, _env, _workdir, _labels, _warning, _gpu_model, _unsafe,
+    _encodable, _command, _env, _workdir, _labels, _warning, _unsafe, *placing.CHECKS,
 )  # fmt: skip

@@ -5,8 +5,11 @@ from typing import Literal
 from ares.model.base import Record
 
 RejectCode = Literal[
-    "array-syntax", "array-too-large", "command-empty", "command-too-large", "env-reserved", "env-too-large",
-    "gpu-model-without-gpus", "labels-too-many", "not-utf8", "unsafe-restart", "warn-after-limit", "workdir-dots",
+    "affinity-not-a-number", "affinity-values", "array-syntax", "array-too-large", "command-empty",
+    "command-too-large", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
+    "gang-not-elastic", "gang-spread-and-together", "gpu-memory-without-gpus", "gpu-model-without-gpus",
+    "gpu-share-without-gpus", "job-affinity-empty", "labels-too-many", "not-utf8", "nvlink-without-gpus",
+    "unsafe-restart", "warn-after-limit", "workdir-dots",
 ]  # fmt: skip
 
 

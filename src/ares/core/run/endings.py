@@ -6,6 +6,8 @@ under the fence that was taken away from it.
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from ares.core.run import fences, retry
 from ares.core.run.handlers import assembled
 from ares.core.run.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Refused, Release, Stepped
@@ -46,20 +48,28 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
 def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
     """The attempt is over by the end of this rank."""
     state, gone = job.state, (place.rank,)
-    rank = {"rank": place.rank} if job.spec.gang is not None else {}
     if what.exit.failure is not None:
-        entry = Entry("failed", by=agent(place), data={**rank, **_exit_data((place,), what.exit)})
-        return _after_failure(job, what.exit, context, gone, (), entry)
+        exit_info, rank = _of_rank(job, what.exit, place)
+        entry = Entry("failed", by=agent(place), data={**rank, **_exit_data((place,), exit_info)})
+        return _after_failure(job, exit_info, context, gone, (), entry)
     if job.spec.restart == "always" and job.spec.effects != "unsafe":
         return _restart(job, what, context, place)
     rest = _rest(state, gone)
     result = _result(state, what.exit, context, what.value)
-    entry = Entry("succeeded", "", agent(place), _exit_data(state.placements, what.exit))
+    entry = Entry("succeeded", "", agent(place), _exit_data(state.placements, what.exit), state.fence)
     return commit(
         state, context.now, (entry,), result,
         phase="SUCCEEDED", exit=what.exit, ended_at=context.now,
         fence=fences.revoked(state.fence) if rest["lingering"] else state.fence, **rest, **_metered(state, context),
     )  # fmt: skip
+
+
+def _of_rank(job: Job, exit_info: ExitInfo, place: Placement) -> tuple[ExitInfo, dict[str, Any]]:
+    """Of a gang, which rank it was that failed."""
+    if job.spec.gang is None:
+        return exit_info, {}
+    message = ": ".join(part for part in (f"rank {place.rank} on {place.node}", exit_info.message) if part)
+    return replace(exit_info, message=message), {"rank": place.rank}
 
 
 def _let_go(state: JobState, ranks: tuple[int, ...], context: Context) -> Stepped | Refused:
