@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ import structlog
 
 from ares import __version__
 from ares.adapters.clocks import SystemClock, SystemRng
+from ares.adapters.devices.presets import UnknownMock
 from ares.adapters.devices.system import SystemDevices
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.links.grpc import GrpcLink
 from ares.app import handover
-from ares.app.config import Config
+from ares.app.config import Config, ConfigError, NodeConfig
 from ares.app.processes import run
 from ares.edge.client.aio import AsyncClient
 from ares.edge.client.errors import AresError
@@ -41,6 +42,8 @@ def main(config: Config, *, join_token: str, auto_join: bool) -> int:
 
 async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.Event) -> int:
     name = config.node.name or _host_slug()
+    # First of all, since a mistake in the configuration is found here.
+    info = _describe(config, name)
     state_dir = config.home_path / "agents" / name
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     link = _link(config)
@@ -54,7 +57,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         log.error("agent.not_joined", node=name, fix="make a join token with `ares token join` and pass it by --join")
         return 1
     agent = Agent(
-        info=_describe(config, name),
+        info=info,
         link=link,
         executor=LocalExecutor(state_dir),
         clock=SystemClock(),
@@ -122,19 +125,56 @@ async def _ask_join_token(config: Config, name: str) -> str:
 
 
 def _describe(config: Config, name: str) -> NodeInfo:
-    devices = SystemDevices(config.node.mock_gpu)
+    node = config.node
+    devices = _devices(node)
+    found = devices.accelerators()
     return NodeInfo(
         name=name,
         cpu_milli=devices.cpus() * 1000,
         memory_mib=devices.memory_mib(),
-        gpus=devices.gpus(),
+        gpus=found.gpus,
+        gpu_links=found.gpu_links,
+        # What is declared comes on top of what was found.
+        devices={**found.devices, **node.devices},
         numa=devices.numa(),
-        labels=config.node.labels,
-        pool=config.node.pool,
+        labels=node.labels,
+        pool=node.pool,
         agent_version=__version__,
         hostname=socket.gethostname(),
         kernel=platform.release(),
+        address=node.address or _own_address(node.servers),
+        rack=node.rack,
+        zone=node.zone,
+        region=node.region,
+        network_gbps=node.network_gbps,
+        taints=node.taints,
+        datasets=node.datasets,
     )
+
+
+def _devices(node: NodeConfig) -> SystemDevices:
+    try:
+        topology = Path(node.nccl_topology).read_text() if node.nccl_topology else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"node.nccl_topology: cannot read {node.nccl_topology}: {error}") from error
+    try:
+        return SystemDevices(node.mock_gpu, topology)
+    except UnknownMock as error:
+        raise ConfigError(f"node.mock_gpu: {error}") from error
+
+
+def _own_address(servers: Sequence[str]) -> str:
+    """The address this machine has on the way to its control plane. Nothing is sent: UDP only looks up the route."""
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        try:
+            family, kind, *_, target = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind) as probe:
+                probe.connect(target)
+                return str(probe.getsockname()[0])
+        except (OSError, ValueError):
+            continue
+    return "127.0.0.1"
 
 
 def _host_slug() -> str:

@@ -14,9 +14,15 @@ import msgspec
 from msgspec import Meta
 
 from ares.adapters.store.open import FORMS
+from ares.model.base import LabelKey, LabelValue
+from ares.model.job import DeviceKind
+from ares.model.node import Taint
 
 _STORE_URL = re.compile(r"memory:|sqlite:///.+|etcd://[^/]+/?")
 Port = Annotated[int, Meta(ge=0, le=65535)]
+# Of a rack, zone, region, dataset or device: shown to people, and compared.
+PlaceName = Annotated[str, Meta(max_length=128, pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/@+-]*)?$(?!\n)")]
+ThingName = Annotated[PlaceName, Meta(min_length=1)]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +61,22 @@ class NodeConfig(Section, frozen=True):
 
     name: str = ""
     pool: str = "default"
-    labels: dict[str, str] = {}
+    labels: dict[LabelKey, LabelValue] = {}
+    # Where other nodes reach this one. Empty: the address by which it reaches its control plane.
+    address: Annotated[str, Meta(max_length=253, pattern=r"^[A-Za-z0-9.:%_-]*$(?!\n)")] = ""
+    rack: PlaceName = ""
+    zone: PlaceName = ""
+    region: PlaceName = ""
+    # Of its network, in Gbit/s; 0 when not known.
+    network_gbps: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
+    # Written "key=value:no-schedule", "key:prefer-not" or "key".
+    taints: tuple[Taint, ...] = ()
+    # Data that is at hand here, by name.
+    datasets: tuple[ThingName, ...] = ()
+    # Accelerators that are not GPUs: ids by kind, "tpu-v4" = ["tpu0", "tpu1"].
+    devices: dict[DeviceKind, tuple[ThingName, ...]] = {}
+    # A topology file of NCCL or RCCL, for machines whose tools do not see the whole of it.
+    nccl_topology: str = ""
     # "": real devices only; "true", a count or a preset: mock GPUs; "auto": mock ones when there are none.
     mock_gpu: str = ""
     # Control-plane addresses for agents, "host:port".
@@ -129,7 +150,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, dict) and f"{prefix}{key}" != "node.labels":
+        if isinstance(value, dict) and f"{prefix}{key}" not in _MAPS:
             flat.update(_flatten(value, f"{prefix}{key}."))  # pyright: ignore[reportUnknownArgumentType]
         else:
             flat[f"{prefix}{key}"] = value
@@ -153,14 +174,47 @@ def _overlay(tree: dict[str, Any], origin: dict[str, str], flat: Mapping[str, An
         *parents, leaf = dotted.split(".")
         for parent in parents:
             branch = branch.setdefault(parent, {})
-        branch[leaf] = value.split(",") if dotted in _LISTS and isinstance(value, str) else value
+        branch[leaf] = _from_text(dotted, value, source) if isinstance(value, str) else value
         origin[dotted] = source
 
 
-_LISTS = frozenset({"http.allowed_hosts", "node.servers"})
+# What text means for values that are not plain: items are separated by commas, those of one device kind by spaces.
+_LISTS = frozenset({"http.allowed_hosts", "node.servers", "node.taints", "node.datasets"})
+_MAPS = frozenset({"node.labels", "node.devices"})
+
+
+def _from_text(dotted: str, text: str, source: str) -> Any:
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    if dotted in _LISTS:
+        return items
+    if dotted not in _MAPS:
+        return text
+    pairs = {key.strip(): value.strip() for key, equals, value in (item.partition("=") for item in items) if equals}
+    if len(pairs) < len(items):
+        raise ConfigError(f"{dotted} from {source}: {text!r} is not key=value,key=value with each key once")
+    return pairs if dotted == "node.labels" else {kind: ids.split() for kind, ids in pairs.items()}
+
+
+def _taint(text: Any, source: str) -> dict[str, str]:
+    """ "key=value:effect", of which value and effect may be left out."""
+    match = _TAINT.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ConfigError(
+            f"node.taints from {source}: {text!r} is not a taint",
+            "write key=value:no-schedule or key=value:prefer-not; value and effect may be left out",
+        )
+    key, value, effect = match.groups()
+    return {"key": key, "value": value or "", "effect": effect or "no-schedule"}
+
+
+_TAINT = re.compile(r"([^=:]+)(?:=([^:]*))?(?::(no-schedule|prefer-not))?")
 
 
 def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
+    node = tree.get("node")
+    if isinstance(node, dict) and isinstance(written := node.get("taints"), list):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        source = origin.get("node.taints", "defaults")
+        node["taints"] = [_taint(text, source) for text in written]  # pyright: ignore[reportUnknownVariableType]
     try:
         config = msgspec.convert(tree, Config, strict=False)
     except msgspec.ValidationError as error:
@@ -170,4 +224,9 @@ def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
         raise ConfigError(
             f"store.url from {origin.get('store.url')}: {config.store_url} names no store", f"use {FORMS}"
         )
+    for kind, ids in config.node.devices.items():
+        if len(set(ids)) < len(ids):
+            raise ConfigError(
+                f"node.devices from {origin.get('node.devices')}: {kind} names a device twice", "give each id once"
+            )
     return config

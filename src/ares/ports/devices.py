@@ -1,8 +1,18 @@
 """What hardware this machine has."""
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ares.model.node import Gpu, NumaNode
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerators:
+    """The fields of `NodeInfo` of the same names."""
+
+    gpus: tuple[Gpu, ...] = ()
+    gpu_links: tuple[tuple[str, ...], ...] = ()
+    devices: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 class Devices(Protocol):
@@ -12,4 +22,4 @@ class Devices(Protocol):
 
     def numa(self) -> tuple[NumaNode, ...]: ...
 
-    def gpus(self) -> tuple[Gpu, ...]: ...
+    def accelerators(self) -> Accelerators: ...

@@ -2,28 +2,30 @@
 
 import os
 import re
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from ares.adapters.devices import smi
-from ares.adapters.devices.presets import mock_gpus
-from ares.model.node import Gpu, NumaNode
+from ares.adapters.devices.presets import mock_machine
+from ares.core.topology.cards import canonical_bus
+from ares.model.node import NumaNode
+from ares.ports.devices import Accelerators
 
-_PROBE_TIMEOUT_S: Final = 20.0
-_PCI: Final = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 # cgroup v1 says "no limit" by a number close to the largest.
 _NO_LIMIT_BYTES: Final = 1 << 60
 
 
 class SystemDevices:
     """`mock_gpu`: "" for real devices only, "auto" for mock ones where there are none, else see `presets`.
+    `nccl_topology` is the text of a topology file of NCCL or RCCL for this machine, empty when there is none.
     `sys` and `proc` are where the kernel's own files are mounted."""
 
-    def __init__(self, mock_gpu: str = "", *, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> None:
+    def __init__(
+        self, mock_gpu: str = "", nccl_topology: str = "", *, sys: Path = Path("/sys"), proc: Path = Path("/proc")
+    ) -> None:
         self._auto = mock_gpu.strip().lower() == "auto"
-        self._mock = None if self._auto else mock_gpus(mock_gpu)
+        self._mock = None if self._auto else mock_machine(mock_gpu)
+        self._nccl_topology = nccl_topology
         self._sys = sys
         self._proc = proc
 
@@ -47,25 +49,25 @@ class SystemDevices:
             nodes.append(NumaNode(index=index, cpus=usable, memory_mib=self._meminfo(folder / "meminfo")))
         return tuple(sorted(nodes, key=lambda node: node.index))
 
-    def gpus(self) -> tuple[Gpu, ...]:
+    def accelerators(self) -> Accelerators:
         if self._mock is not None:
             return self._mock
-        real = smi.parse_nvidia(_output(smi.NVIDIA_COMMAND), self._numa_of_pci)
-        real = real or smi.parse_rocm(_output(smi.ROCM_COMMAND), self._numa_of_pci)
-        return real or (mock_gpus("true") or () if self._auto else ())
+        for probe in (smi.nvidia, smi.amd):
+            found = probe(self._numa_of_pci, self._nccl_topology)
+            if found.gpus:
+                return found
+        return mock_machine("true") or Accelerators() if self._auto else Accelerators()
 
-    def _numa_of_pci(self, address: str) -> int:
-        match = _PCI.fullmatch(address.strip())
-        if match is None:
-            return 0
-        domain, bus, device, function = match.groups()
-        name = f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
+    def _numa_of_pci(self, address: str) -> int | None:
+        name = canonical_bus(address)
+        if not name:
+            return None
         try:
             node = int((self._sys / "bus/pci/devices" / name / "numa_node").read_text())
         except (OSError, ValueError):
-            return 0
+            return None
         # The kernel says -1 where the board does not tell.
-        return max(0, node)
+        return node if node >= 0 else None
 
     @staticmethod
     def _meminfo(path: Path) -> int:
@@ -113,14 +115,3 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
             first, _, last = part.partition("-")
             cpus += range(int(first), int(last or first) + 1)
     return tuple(cpus)
-
-
-def _output(command: Sequence[str]) -> str:
-    """What a probe prints; nothing when it is missing, fails or hangs."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False, text=True
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return ""
-    return done.stdout if done.returncode == 0 else ""

@@ -1,9 +1,26 @@
 """What vendors' tools say about GPUs, in one form whichever tool said it."""
 
+import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ares.core.topology.links import UNKNOWN
+
+_ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
+
+
+def canonical_bus(address: str) -> str:
+    """PCI addresses in one spelling: tools differ in the width of the domain and in case. Empty when it is none."""
+    match = _ADDRESS.fullmatch(address.strip().lower())
+    if match is None:
+        return ""
+    domain, bus, device, function = match.groups()
+    return f"{int(domain, 16):04x}:{bus}:{device}.{function}"
+
+
+def mig_kind(profile: str) -> str:
+    """The kind of device that a MIG slice is, as jobs ask for it. Kinds have no plus sign."""
+    return f"mig-{profile.lower().replace('+', '-')}"
 
 
 @dataclass(frozen=True, slots=True)

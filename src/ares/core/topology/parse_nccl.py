@@ -1,12 +1,11 @@
 """Topology files of NCCL and RCCL: a tree of CPUs, PCI switches and GPUs, with NVLink or XGMI across."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
-from ares.core.topology.cards import Matrix
+from ares.core.topology.cards import Matrix, canonical_bus
 from ares.core.topology.links import INDEX_MAX, SELF
 from ares.core.topology.xml import read_xml
 
@@ -14,7 +13,6 @@ _GPU_CLASS: Final = "0x03"
 _SWITCH_CLASS: Final = "0x0680"
 # Deeper than any board; a tool's nonsense must not become ours.
 _DEPTH_MAX: Final = 32
-_ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _PREFIX: Final = {"nvlink": "NV", "xgmi": "XGMI"}
 
 
@@ -29,15 +27,6 @@ class _Gpu(NamedTuple):
     # Links to other GPUs, by address, and to NVSwitches together.
     direct: dict[str, tuple[str, int]]
     switched: int
-
-
-def canonical_bus(address: str) -> str:
-    """PCI addresses in one spelling: tools differ in the width of the domain and in case."""
-    match = _ADDRESS.fullmatch(address.strip().lower())
-    if match is None:
-        return ""
-    domain, bus, device, function = match.groups()
-    return f"{int(domain, 16):04x}:{bus}:{device}.{function}"
 
 
 def parse_nccl(text: str) -> Matrix:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ares.adapters.devices.presets import PRESETS, UnknownMock, mock_gpus
+from ares.adapters.devices.presets import PRESETS, UnknownMock, mock_machine
 from ares.adapters.devices.system import SystemDevices, parse_cpu_list
+from ares.core.topology.links import is_link_word
+from ares.ports.devices import Accelerators
 
 
 @pytest.fixture
@@ -52,24 +54,107 @@ def tool(folder: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def test_gpus_come_from_the_vendors_tool_with_their_numa_node(
-    roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    devices = SystemDevices("auto", sys=roots[0], proc=roots[1])
-    assert [gpu.vendor for gpu in devices.gpus()] == ["mock"] * 4, "no tool at all"
-    tool(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed because it could not reach the driver'; exit 9")
-    assert SystemDevices(sys=roots[0], proc=roots[1]).gpus() == ()
-    tool(
-        tmp_path,
-        "nvidia-smi",
-        "echo '0, GPU-a, X, 10, 00000000:B7:00.0'; echo '1, GPU-b, X, 10, 00000000:01:00.0'; echo '2, GPU-c, X, 10, ?'",
-    )
-    assert [(gpu.uuid, gpu.numa_node, gpu.vendor) for gpu in devices.gpus()] == [
-        ("GPU-a", 1, "nvidia"),
-        ("GPU-b", 0, "nvidia"),
-        ("GPU-c", 0, "nvidia"),
+NVIDIA = """\
+case "$*" in
+*--query-gpu*) cat <<END
+index, uuid, name, memory.total [MiB], pci.bus_id, mig.mode.current
+0, GPU-a, NVIDIA A100-SXM4-40GB, 40960, 00000000:B7:00.0, Disabled
+1, GPU-b, NVIDIA A100-SXM4-40GB, 40960, 00000000:01:00.0, Enabled
+2, GPU-c, NVIDIA A100-SXM4-40GB, 40960, ?, Disabled
+END
+;;
+-L) cat <<END
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-b)
+  MIG 1g.5gb      Device  0: (UUID: MIG-1)
+  MIG 1g.5gb      Device  1: (UUID: MIG-2)
+END
+;;
+"topo -m") cat <<END
+\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV4\tSYS\t0-3\t0
+GPU1\tNV4\t X \tSYS\t0-3\t5
+GPU2\tSYS\tSYS\t X \t4-7\tN/A
+END
+;;
+esac
+""".replace("\\t", "\t")
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for vendors' tools, beside the system's own."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def test_gpus_links_and_slices_come_from_the_vendors_tool(roots: tuple[Path, Path], tools: Path) -> None:
+    """The kernel's NUMA node counts, then the tool's, then 0."""
+    tool(tools, "nvidia-smi", NVIDIA)
+    found = SystemDevices("auto", sys=roots[0], proc=roots[1]).accelerators()
+    assert [(gpu.uuid, gpu.numa_node, gpu.vendor, gpu.mig) for gpu in found.gpus] == [
+        ("GPU-a", 1, "nvidia", False),
+        ("GPU-b", 5, "nvidia", True),
+        ("GPU-c", 0, "nvidia", False),
     ]
+    assert found.gpu_links == (("X", "NV4", "SYS"), ("NV4", "X", "SYS"), ("SYS", "SYS", "X"))
+    assert found.devices == {"mig-1g.5gb": ("MIG-1", "MIG-2")}
+
+
+def test_a_topology_file_tells_what_a_virtual_machine_hides(roots: tuple[Path, Path], tools: Path) -> None:
+    """NUMA nodes and the PCI tree; NVLinks that only the tool sees stay."""
+    tool(tools, "nvidia-smi", NVIDIA)
+    file = """<system><cpu numaid="3">
+      <pci busid="0000:b7:00.0" class="0x030200"/><pci busid="0000:01:00.0" class="0x030200"/>
+      <pci busid="0000:99:00.0" class="0x030200"/></cpu></system>"""
+    found = SystemDevices("", file, sys=roots[0], proc=roots[1]).accelerators()
+    assert [gpu.numa_node for gpu in found.gpus] == [3, 3, 0]
+    assert found.gpu_links == (("X", "NV4", "SYS"), ("NV4", "X", "SYS"), ("SYS", "SYS", "X"))
+    tool(tools, "nvidia-smi", NVIDIA.replace("NV4", "SYS"))
+    found = SystemDevices("", file, sys=roots[0], proc=roots[1]).accelerators()
+    assert found.gpu_links == (("X", "PHB", "SYS"), ("PHB", "X", "SYS"), ("SYS", "SYS", "X"))
+
+
+def test_an_old_driver_is_asked_for_xml(roots: tuple[Path, Path], tools: Path) -> None:
+    script = """\
+case "$*" in
+"-q -x") echo '<nvidia_smi_log><gpu id="00000000:B7:00.0"><product_name>Tesla K80</product_name>'
+  echo '<uuid>GPU-k</uuid><fb_memory_usage><total>11441 MiB</total></fb_memory_usage></gpu></nvidia_smi_log>' ;;
+*--query-gpu*) echo 'Field "mig.mode.current" is not a valid field to query.'; exit 2 ;;
+esac
+"""
+    tool(tools, "nvidia-smi", script)
+    found = SystemDevices(sys=roots[0], proc=roots[1]).accelerators()
+    assert [(gpu.index, gpu.model, gpu.memory_mib, gpu.numa_node) for gpu in found.gpus] == [(0, "Tesla K80", 11441, 1)]
+
+
+def test_amd_links_from_the_table_where_json_has_none(roots: tuple[Path, Path], tools: Path) -> None:
+    script = """\
+case "$*" in
+*--json*) echo '{"card0": {"Unique ID": "0x1"}, "card1": {"Unique ID": "0x2"}}' ;;
+--showtopo) cat <<END
+======== Link Type between two GPUs ========
+       GPU0   GPU1
+GPU0   0      XGMI
+GPU1   XGMI   0
+END
+;;
+esac
+"""
+    tool(tools, "rocm-smi", script)
+    found = SystemDevices(sys=roots[0], proc=roots[1]).accelerators()
+    assert [(gpu.uuid, gpu.vendor) for gpu in found.gpus] == [("0x1", "amd"), ("0x2", "amd")]
+    assert found.gpu_links == (("X", "XGMI"), ("XGMI", "X"))
+
+
+def test_no_tool_or_a_broken_one_means_no_gpus(roots: tuple[Path, Path], tools: Path) -> None:
+    auto, plain = (SystemDevices(setting, sys=roots[0], proc=roots[1]) for setting in ("auto", ""))
+    assert [gpu.vendor for gpu in auto.accelerators().gpus] == ["mock"] * 4
+    tool(tools, "nvidia-smi", "echo 'NVIDIA-SMI has failed because it could not reach the driver'; exit 9")
+    assert plain.accelerators().gpus == ()
+    assert [gpu.vendor for gpu in auto.accelerators().gpus] == ["mock"] * 4
 
 
 def test_this_machine_has_something() -> None:
@@ -81,17 +166,36 @@ def test_this_machine_has_something() -> None:
 
 
 def test_mock_settings() -> None:
-    assert mock_gpus("") is None
-    assert mock_gpus("false") is None
-    assert [gpu.model for gpu in mock_gpus("TRUE") or ()] == ["NVIDIA A100-SXM4-40GB"] * 4
-    assert len(mock_gpus("16") or ()) == 16
-    assert len({gpu.uuid for gpu in mock_gpus("16") or ()}) == 16
-    for name in PRESETS:
-        gpus = mock_gpus(name)
-        assert gpus is not None
-        assert len(gpus) == 8
-        assert len({gpu.numa_node for gpu in gpus}) >= 2
-        assert [gpu.index for gpu in gpus] == list(range(8))
+    assert mock_machine("") is None
+    assert mock_machine("false") is None
+    assert [gpu.model for gpu in (mock_machine("TRUE") or Accelerators()).gpus] == ["NVIDIA A100-SXM4-40GB"] * 4
+    many = mock_machine("16") or Accelerators()
+    assert len({gpu.uuid for gpu in many.gpus}) == 16
+    assert many.gpu_links[3][2:5] == ("NV12", "X", "NV12")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_whole(name: str) -> None:
+    machine = mock_machine(name) or Accelerators()
+    assert machine.gpus or machine.devices
+    assert [gpu.index for gpu in machine.gpus] == list(range(len(machine.gpus)))
+    rows = machine.gpu_links
+    assert len(rows) == len(machine.gpus)
+    assert all(rows[a][b] == rows[b][a] for a in range(len(rows)) for b in range(len(rows)))
+    assert all(
+        is_link_word(word) and (word == "X") == (a == b) for a, row in enumerate(rows) for b, word in enumerate(row)
+    )
+
+
+def test_presets_with_slices_and_other_devices() -> None:
+    sliced = mock_machine("h100-mig") or Accelerators()
+    assert [gpu.mig for gpu in sliced.gpus] == [False, True]
+    assert {kind: len(ids) for kind, ids in sliced.devices.items()} == {
+        "mig-3g.40gb": 1, "mig-2g.20gb": 1, "mig-1g.10gb": 2,
+    }  # fmt: skip
+    tpus = mock_machine("tpu-v4") or Accelerators()
+    assert tpus.gpus == ()
+    assert len(tpus.devices["tpu-v4"]) == 4
 
 
 @pytest.mark.parametrize("setting", ["dgx", "-1", "99999", "1.5", "true\n--x"])
