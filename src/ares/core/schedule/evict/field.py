@@ -45,6 +45,11 @@ class Field:
         one = self.screened.holders[holder]
         return one.gpus_milli if self.request.gpus else one.cpu_milli
 
+    def sized(self) -> "Field":
+        """The same with size as the cost: what counts for the disruption bound."""
+        size = np.fromiter((self.milli(holder) for holder in range(len(self.cost))), np.int64, len(self.cost))
+        return replace(self, cost=size)
+
     def row_of_slot(self, rows: Ints) -> dict[int, int]:
         return dict(zip(self.rooms.slots[rows].tolist(), rows.tolist(), strict=True))
 
@@ -104,12 +109,17 @@ def _emptied(request: Request, rooms: Rooms, screened: Screened, begins: Ints, e
 
 
 class Least(NamedTuple):
-    """By row, for one more rank there: no set of its holders costs less, or begins with a lower index."""
+    """By row, for one more rank there: no set of its holders costs less, is smaller, or begins with a lower index."""
 
     # Of any one of them, and of the cheapest fractions of several that cover what is missing.
     single: Floats
     shared: Floats
+    jobs: Ints
     first: Ints
+
+    @property
+    def cost(self) -> Floats:
+        return np.maximum(self.single, self.shared)
 
 
 def least_cost(field: Field, rows: Ints) -> Least:
@@ -120,14 +130,16 @@ def least_cost(field: Field, rows: Ints) -> Least:
     part: Ints = np.arange(int(lengths.sum())) - np.repeat(starts - begins, lengths)
     holder = parts.holder[part]
     cost = field.cost[holder].astype(np.float64)
-    shared = np.zeros(len(rows))
+    shared, jobs = np.zeros(len(rows)), np.ones(len(rows), np.int64)
     for missing, gives in _shortages(field, rows, part):
         short = missing > 0
         if short.any():
             shared = np.maximum(shared, np.where(short, _fractional(cost, gives, of_row, starts, missing), 0.0))
-    # Rounding must not push a bound above what is real.
-    shared = np.floor(shared * (1 - 1e-12))
-    return Least(np.minimum.reduceat(cost, starts), shared, np.minimum.reduceat(holder, starts))
+            largest = np.maximum(np.maximum.reduceat(gives, starts), 1)
+            jobs = np.maximum(jobs, -(-missing // largest))
+    # Real costs are whole numbers; rounding must not push a bound above them.
+    shared = np.ceil(shared * (1 - 1e-12) - 1e-6)
+    return Least(np.minimum.reduceat(cost, starts), shared, jobs, np.minimum.reduceat(holder, starts))
 
 
 def _shortages(field: Field, rows: Ints, part: Ints) -> list[tuple[Ints, Ints]]:

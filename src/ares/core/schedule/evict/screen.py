@@ -1,13 +1,16 @@
-"""The holders that may be evicted, as columns. Costs one look at each holder: once for all requests of one asker."""
+"""Running jobs as columns, and those of them that may be evicted for one asker."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import compress
+from operator import attrgetter
 
 import numpy as np
 
 from ares.core.schedule.evict.cost import lost_gpu_ms
 from ares.core.schedule.evict.eligible import Exclusion, Rule, answerable, eligible
-from ares.core.schedule.evict.holders import Asker, Freed, Holder, Ints
+from ares.core.schedule.evict.holders import Asker, Bools, Freed, Holder, Ints
 from ares.model.profile import PreemptionPolicy
 
 
@@ -27,6 +30,15 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
+class Census:
+    """All holders by job id. Made once for all who ask at one time."""
+
+    holders: tuple[Holder, ...]
+    lost_gpu_ms: Ints
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True)
 class Screened:
     """Holders that may go, by job id, and what stays."""
 
@@ -40,26 +52,42 @@ class Screened:
     kept: frozenset[int]
 
 
-def screen(holders: Iterable[Holder], asker: Asker, policy: PreemptionPolicy, rule: Rule) -> Screened:
-    may_go: list[Holder] = []
-    excluded: dict[Exclusion, int] = {}
-    kept: set[int] = set()
-    for holder in holders:
-        why = eligible(holder, asker, policy, rule)
-        if why is None:
-            may_go.append(holder)
-        else:
-            excluded[why] = excluded.get(why, 0) + 1
-            kept.update(slot for slot, _ in holder.at)
-    may_go.sort(key=lambda holder: holder.job)
+def census(holders: Iterable[Holder]) -> Census:
+    ordered = sorted(holders, key=attrgetter("job"))
+    return Census(tuple(ordered), np.fromiter(map(lost_gpu_ms, ordered), np.int64, len(ordered)), _parts(ordered))
+
+
+def screen(counted: Census, asker: Asker, policy: PreemptionPolicy, rule: Rule) -> Screened:
+    """One look at each holder: once for all requests of one asker."""
+    whys = [eligible(holder, asker, policy, rule) for holder in counted.holders]
+    goes = np.fromiter((why is None for why in whys), np.bool_, len(whys))
+    may_go = tuple(holder for holder, why in zip(counted.holders, whys, strict=True) if why is None)
     reclaims = rule == "reclaim"
+    parts_stay = ~goes[counted.parts.holder]
     return Screened(
-        holders=tuple(may_go),
-        lost_gpu_ms=np.fromiter(map(lost_gpu_ms, may_go), np.int64, len(may_go)),
+        holders=may_go,
+        lost_gpu_ms=counted.lost_gpu_ms[goes],
         lenders=tuple((answerable(h.account, asker.account, asker) or "") if reclaims else "" for h in may_go),
-        parts=_parts(may_go),
-        excluded=excluded,
-        kept=frozenset(kept),
+        parts=_parts_of(counted.parts, goes),
+        excluded=Counter(why for why in whys if why is not None),
+        kept=frozenset(counted.parts.slot[parts_stay].tolist()),
+    )
+
+
+def _parts_of(parts: Parts, goes: Bools) -> Parts:
+    """The parts of those who go, with holders and parts numbered anew."""
+    mine = goes[parts.holder]
+    holder_now, part_now = np.cumsum(goes) - 1, np.cumsum(mine) - 1
+    gpus = mine[parts.gpu_part]
+    return Parts(
+        holder=holder_now[parts.holder[mine]],
+        slot=parts.slot[mine],
+        cpu_milli=parts.cpu_milli[mine],
+        memory_mib=parts.memory_mib[mine],
+        freed=tuple(compress(parts.freed, mine.tolist())),
+        gpu_part=part_now[parts.gpu_part[gpus]],
+        gpu_index=parts.gpu_index[gpus],
+        gpu_milli=parts.gpu_milli[gpus],
     )
 
 

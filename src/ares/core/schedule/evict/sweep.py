@@ -19,6 +19,7 @@ from ares.core.schedule.evict.search import (
     cheapest,
     key_of,
     needed_only,
+    spared,
     worth,
 )
 
@@ -65,9 +66,12 @@ class _Sweep:
         best: tuple[float, _Option] | None = None
         limit = min(self.need, self._field.most.item(row) - site.ranks)
         for more in sorted({min(1 << power, limit) for power in range(limit.bit_length() + 1)} if limit > 0 else ()):
-            budget = Budget(_NODE_STEPS)
-            key = cheapest(Stand({row: site}), here, site.ranks + more, self._left, budget)
-            self._budget.spent += budget.spent
+            stand, want = Stand({row: site}), site.ranks + more
+            budget = Budget(0 if self._budget.over else _NODE_STEPS)
+            key = cheapest(stand, here, want, self._left, budget)
+            if key is None and budget.over:
+                key = spared(stand, here, want, self._left)
+            self._budget.spend(budget.spent)
             if key is None:
                 break
             if best is None or key[0] / more < best[0]:
@@ -113,7 +117,7 @@ def sweep(field: Field, need: int, bound: Bound, budget: Budget) -> Key | None:
 def _promising(field: Field, need: int) -> Ints:
     rows = field.helpful
     least = least_cost(field, rows)
-    order = np.lexsort((least.first, np.maximum(least.shared, least.single)))
+    order = np.lexsort((least.first, least.cost))
     gains = np.cumsum((field.most - field.now)[rows[order]])
     enough = int(np.searchsorted(gains, need)) + 1
     return rows[order[: max(ROWS_MIN, ROWS_PER_RANK * need, enough)]]

@@ -7,7 +7,6 @@ steps: the same input, the same answer.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import floor
 from typing import Literal, NamedTuple
 
@@ -22,7 +21,9 @@ from ares.core.schedule.evict.sweep import sweep
 from ares.model.profile import PreemptionPolicy
 
 # A few microseconds each.
-STEPS_MAX = 100_000
+STEPS_MAX = 50_000
+# Laying out one node for a choice takes as long as so many steps.
+_NODE_STEPS = 5
 # Above this, those who matter are not worth counting: there are too many to try all.
 _PARTS_MAX = 4_096
 
@@ -91,13 +92,18 @@ def _solve(field: Field, need: int, bound: Bound, budget: Budget) -> tuple[Key |
 def _one_more(field: Field, bound: Bound, budget: Budget) -> tuple[Key | None, bool]:
     """One rank is missing, so the holders of one node are enough: nodes in order of the least they could cost."""
     rows = field.helpful
+    if bound.milli < UNBOUND.milli:
+        rows = rows[least_cost(field.sized(), rows).cost <= bound.milli]
+    if not len(rows):
+        return None, True
     least = least_cost(field, rows)
-    cost = np.maximum(least.single, least.shared)
     best: Key | None = None
     exact = True
-    for i in np.lexsort((least.first, cost)).tolist():
+    for i in np.lexsort((least.first, least.jobs, least.cost)).tolist():
         row = rows.item(i)
-        if budget.over or (best is not None and (cost.item(i), 1, (least.first.item(i),)) > best):
+        if best is not None and best < (int(least.cost[i]), least.jobs.item(i), (least.first.item(i),)):
+            break
+        if not budget.spend(_NODE_STEPS):
             break
         slot = field.row_of_slot(rows[i : i + 1])
         here = [field.candidate(holder, slot) for holder in field.holders_on(row) if field.milli(holder) <= bound.milli]
@@ -141,10 +147,8 @@ def _victims(field: Field, gone: tuple[int, ...], budget: Budget, *, exact: bool
 
 def _smallest(field: Field, need: int, bound: Bound, budget: Budget) -> Victims | NoVictims:
     """The smallest eviction that would do shows which bound is in the way, or that the cheap way was only too large."""
-    size = np.fromiter((field.milli(holder) for holder in range(len(field.cost))), np.int64, len(field.cost))
-    sized = replace(field, cost=size)
     spent, budget = budget.spent, Budget(STEPS_MAX)
-    smallest, _ = _solve(sized, need, Bound(UNBOUND.milli, bound.borrowed), budget)
+    smallest, _ = _solve(field.sized(), need, Bound(UNBOUND.milli, bound.borrowed), budget)
     budget.spent += spent
     if smallest is not None and smallest[0] <= bound.milli:
         return _victims(field, smallest[2], budget, exact=False)
