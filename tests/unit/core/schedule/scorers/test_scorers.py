@@ -1,0 +1,144 @@
+"""What each scorer says, in numbers."""
+
+import pytest
+
+from ares.core.schedule.ask import Ask, Near
+from ares.core.schedule.scorers import SCORERS
+from ares.model.job import NodeTerm
+from ares.model.node import Taint
+from ares.model.profile import Pool, Profile
+from tests.unit.core.schedule.nodes import Node, links, matching, node, rows
+
+
+def scores(name: str, nodes: list[Node], ask: Ask, **more: object) -> list[float] | None:
+    said = SCORERS[name](rows(nodes, ask, **more))  # pyright: ignore[reportArgumentType]
+    return None if said is None else said.tolist()
+
+
+def test_every_scorer_is_in_the_default_profile() -> None:
+    assert set(SCORERS) <= {one.name for one in Profile().scorers}
+
+
+def test_the_fuller_node_is_the_better_fit() -> None:
+    nodes = [node("empty", cpu=4, memory=400), node("half", cpu=4, memory=400, cpu_used=2000, memory_used=200)]
+    assert scores("fit", nodes, Ask(cpu_milli=1000, memory_mib=100)) == pytest.approx([0.5, 1 - 0.5 / 3])
+
+
+def test_idle_gpus_keep_jobs_without_gpus_away() -> None:
+    nodes = [node("gpus", cpu=4, memory=400, gpus=4), node("plain", cpu=4, memory=400)]
+    ask = Ask(cpu_milli=1000, memory_mib=100)
+    assert scores("fit", nodes, ask) == pytest.approx([1 - 2.5 / 3, 0.5])
+    busy = node("gpus", cpu=4, memory=400, gpus=4, gpus_used=dict.fromkeys(range(4), 1000))
+    assert scores("fit", [busy], ask) == pytest.approx([0.5])
+
+
+def test_shares_of_gpus_count_by_the_thousandth() -> None:
+    nodes = [node("n0", cpu=4, memory=400, gpus=2, gpus_used={0: 750}), node("n1", cpu=4, memory=400, gpus=2)]
+    ask = Ask(cpu_milli=4000, memory_mib=400, gpus=1, gpu_milli=250)
+    assert scores("fit", nodes, ask) == pytest.approx([1 - 0.5 / 3, 1 - 0.875 / 3])
+
+
+def test_balance_is_the_widest_gap() -> None:
+    nodes = [
+        node("plain", cpu=4, memory=400),
+        node("even", cpu=4, memory=400, gpus=4),
+        node("no gpus left", cpu=4, memory=400, gpus=4, gpus_used=dict.fromkeys(range(3), 1000)),
+    ]
+    # Left: 3/4 of CPU, 2/4 of memory; 3/4 and 0 of the GPUs.
+    ask = Ask(cpu_milli=1000, memory_mib=200, gpus=1)
+    assert scores("balance", nodes, ask) == pytest.approx([0.75, 0.75, 0.25])
+
+
+def test_preferred_terms_count_by_weight_and_discouraging_taints_against() -> None:
+    nodes = [
+        node("n0", info={"labels": {"disk": "ssd", "gen": "9"}}),
+        node("n1", info={"labels": {"disk": "ssd"}}),
+        node("n2", info={"labels": {"gen": "9"}}, taints=(Taint(key="spot", effect="prefer-not"),)),
+    ]
+    terms = (
+        NodeTerm(key="disk", values=("ssd",), required=False, weight=3),
+        NodeTerm(key="gen", op="gt", values=("8",), required=False),
+        # Required terms are the filter's business.
+        NodeTerm(key="zone", op="absent"),
+    )
+    assert scores("affinity", nodes, Ask(terms=terms)) == [1.0, 0.75, -0.75]
+    assert scores("affinity", nodes, Ask()) == [0.0, 0.0, -1.0]
+    assert scores("affinity", nodes, Ask(tolerations=(("spot", None),))) is None
+
+
+def test_preferred_neighbours() -> None:
+    nodes = [node("n0", info={"rack": "r"}), node("n1", info={"rack": "r"}), node("n2", info={"rack": "s"})]
+    near = Near((("app", "db"),), "rack", away=False, required=False, weight=1)
+    away = Near((("app", "db"),), "node", away=True, required=False, weight=1)
+    jobs = matching(("t", {"app": "db"}, (0,)))
+    assert scores("affinity", nodes, Ask(near=(near, away), tenant="t"), jobs=jobs) == [0.5, 1.0, 0.5]
+
+
+def test_data_counts_by_size_and_distance() -> None:
+    nodes = [
+        node("holder", info={"datasets": ("big",), "rack": "r", "zone": "a", "region": "eu"}),
+        node("rack", info={"datasets": ("small",), "rack": "r", "zone": "a", "region": "eu"}),
+        node("zone", info={"rack": "s", "zone": "a", "region": "eu"}),
+        node("region", info={"rack": "r", "zone": "b", "region": "eu"}),
+        node("afar", info={"rack": "r", "zone": "a", "region": "us"}),
+        node("unknown"),
+    ]
+    assert scores("locality", nodes, Ask(inputs=(("big", 5),))) == [1.0, 0.6, 0.4, 0.2, 0.0, 0.0]
+    mixed = scores("locality", nodes, Ask(inputs=(("big", 3), ("small", 1))))
+    assert mixed == pytest.approx([0.9, 0.7, 0.4, 0.2, 0.0, 0.0])
+    assert scores("locality", nodes, Ask()) is None
+
+
+def test_undeclared_places_are_not_one_place() -> None:
+    nodes = [node("holder", info={"datasets": ("d",)}), node("other")]
+    assert scores("locality", nodes, Ask(inputs=(("d", 1),))) == [1.0, 0.0]
+
+
+def test_price_against_the_dearest() -> None:
+    nodes = [node("dear", pool=Pool(gpu_hour=4.0, cpu_hour=0.5)), node("cheap", pool=Pool(gpu_hour=1.0)), node("free")]
+    # Two halves of a GPU and two CPUs: 5.0, 1.0 and nothing an hour.
+    assert scores("cost", nodes, Ask(cpu_milli=2000, gpus=2, gpu_milli=500)) == pytest.approx([0.0, 0.8, 1.0])
+    assert scores("cost", nodes, Ask(cpu_milli=2000)) == pytest.approx([0.0, 1.0, 1.0])
+    assert scores("cost", nodes[1:], Ask()) is None
+
+
+def test_bandwidth_of_what_is_free() -> None:
+    pair = {"gpu_links": links(2, 2)}
+    nodes = [
+        node("joined", gpus=4, info=pair),
+        node("apart", gpus=4, info=pair, gpus_used={0: 1000, 2: 1000}),
+        node("too few", gpus=4, info=pair, gpus_used={0: 1000, 1: 1000, 2: 1000}),
+    ]
+    said = scores("bandwidth", nodes, Ask(gpus=2))
+    assert said is not None
+    assert said[0] == 1.0
+    assert 0.0 < said[1] < 0.5
+    assert said[2] == 0.0
+    assert scores("bandwidth", nodes, Ask(gpus=1)) is None
+
+
+def test_behind_a_switch_the_choice_does_not_matter() -> None:
+    switched = tuple(tuple("X" if a == b else "NV12" for b in range(8)) for a in range(8))
+    busy = dict.fromkeys([0, 3, 4, 7], 1000)
+    nodes = [
+        node("n0", gpus=8, info={"gpu_links": switched}),
+        node("n1", gpus=8, info={"gpu_links": switched}, gpus_used=busy),
+    ]
+    assert scores("bandwidth", nodes, Ask(gpus=3)) == [1.0, 1.0]
+
+
+def test_gangs_look_at_the_network_too() -> None:
+    nodes = [node("slow", gpus=2, info={"network_gbps": 100.0}), node("fast", gpus=2, info={"network_gbps": 400.0})]
+    assert scores("bandwidth", nodes, Ask(ranks=4)) == [0.25, 1.0]
+    assert scores("bandwidth", nodes, Ask(ranks=4, gpus=2)) == [0.625, 1.0]
+    assert scores("bandwidth", nodes, Ask(gpus=2)) == [1.0, 1.0]
+    unknown = [node("n0", gpus=2), node("n1", gpus=2)]
+    assert scores("bandwidth", unknown, Ask(ranks=4, gpus=2)) == [1.0, 1.0]
+    assert scores("bandwidth", unknown, Ask(ranks=4)) is None
+
+
+def test_power_against_the_thirstiest() -> None:
+    nodes = [node("hot", pool=Pool(gpu_watts=700.0)), node("cool", pool=Pool(gpu_watts=350.0)), node("unknown")]
+    assert scores("energy", nodes, Ask(gpus=1)) == [0.0, 0.5, 1.0]
+    assert scores("energy", nodes, Ask()) is None
+    assert scores("energy", nodes[2:], Ask(gpus=1)) is None
