@@ -114,8 +114,8 @@ def world() -> World:
 
 
 def on_resize(callback: Callable[[World], object]) -> None:
-    """Calls back with the new world whenever the gang has grown or shrunk. Call it from the main thread, early: without
-    a handler the signal ends the program."""
+    """Calls back with the new world whenever the gang has grown or shrunk. Call it from the main thread, and before
+    `world`: what changes in between is then not missed."""
     name = os.environ.get("ARES_RESIZE_SIGNAL", "")
     if not name:
         raise NotInJob("ARES_RESIZE_SIGNAL is not set: submit the job with gang.resizeSignal, such as SIGUSR2")

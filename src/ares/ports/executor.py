@@ -77,6 +77,10 @@ class Running(Protocol):
         """To the main process's group."""
         ...
 
+    def catches(self, signum: int) -> bool:
+        """Whether the main process has a handler for it by now, and would not die of it."""
+        ...
+
     def kill(self) -> None:
         """SIGKILL to every process of the attempt."""
         ...

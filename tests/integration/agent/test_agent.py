@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,19 @@ async def test_a_stopped_process_can_still_be_stopped(running: Running, plane: S
     plane.say(Stop(ref=start.ref, grace_s=1000, reason="cancelled"))
     assert (await plane.first(Fenced, "j1")).reason == "cancelled"
     assert plane.logs[(start.ref, 0)] == b"bye\n"
+
+
+@pytest.mark.parametrize(
+    ("qos", "mib", "failure"), [("guaranteed", 400, "oom"), ("burstable", 400, None), ("burstable", 600, "oom")]
+)
+async def test_memory_beyond_what_was_asked_for_depends_on_the_class(
+    running: Running, plane: ScriptedPlane, qos: str, mib: int, failure: str | None
+) -> None:
+    """All of them ask for 256 MiB."""
+    if not any(kind.startswith("cgroup") for kind in plane.all(Hello)[0].info.isolation):
+        pytest.skip("no cgroups here: memory is not limited")
+    plane.say(plane.start("j1", sys.executable, "-I", "-S", "-c", f"bytearray({mib} << 20)", qos=qos))
+    assert (await plane.first(Exited, "j1")).exit.failure == failure
 
 
 async def test_the_time_limit_warns_then_ends(running: Running, plane: ScriptedPlane) -> None:

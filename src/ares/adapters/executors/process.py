@@ -29,6 +29,14 @@ class Process:
     def signal(self, signum: int) -> None:
         self._say(b"S" + bytes((signum,)))
 
+    def catches(self, signum: int) -> bool:
+        try:
+            with open(f"/proc/{self.pid}/status", "rb") as file:
+                caught = next((int(line.split()[1], 16) for line in file if line.startswith(b"SigCgt:")), 0)
+        except OSError:
+            return False
+        return bool(caught >> (signum - 1) & 1)
+
     def kill(self) -> None:
         self._say(b"K")
 

@@ -153,7 +153,10 @@ class Attempts:
             return
         gang = attempt.start.spec.gang
         if gang is not None and gang.resize_signal is not None and attempt.running is not None:
-            attempt.running.signal(signal.Signals[gang.resize_signal])
+            number = signal.Signals[gang.resize_signal]
+            # One that has just started would die of it; it reads the file after it has set its handler.
+            if attempt.running.catches(number):
+                attempt.running.signal(number)
 
     def keep_only(self, refs: Iterable[AttemptRef]) -> None:
         """After a reconnect: what the control plane no longer grants ends at once."""

@@ -186,6 +186,16 @@ async def test_a_signal_reaches_the_process_group(executor: LocalExecutor, tmp_p
     assert (await asyncio.wait_for(finished, TIMEOUT_S)).code == 5
 
 
+async def test_a_handler_is_seen_once_it_is_set(executor: LocalExecutor, tmp_path: Path) -> None:
+    script = "trap 'exit 5' USR1; echo up; while :; do sleep 0.05; done"
+    running, finished = await started(executor, launch(tmp_path, "sh", "-c", script))
+    await log_has(tmp_path, 1)
+    assert [running.catches(number) for number in (signal.SIGUSR1, signal.SIGUSR2)] == [True, False]
+    running.kill()
+    await asyncio.wait_for(finished, TIMEOUT_S)
+    assert not running.catches(signal.SIGUSR1)
+
+
 async def test_a_fork_bomb_stays_within_its_limit(tmp_path: Path) -> None:
     executor = LocalExecutor(tmp_path / "state")
     await executor.open()

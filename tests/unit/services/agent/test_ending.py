@@ -35,10 +35,14 @@ class Recorded:
 
     def __init__(self) -> None:
         self.heard: list[int | str] = []
+        self.handlers: set[int] = {USR2}
         self._finished: Callable[[Finished], None] | None = None
 
     def signal(self, signum: int) -> None:
         self.heard.append(signum)
+
+    def catches(self, signum: int) -> bool:
+        return signum in self.handlers
 
     def kill(self) -> None:
         self.heard.append("kill")
@@ -201,11 +205,16 @@ async def test_a_resize_is_told_once_and_to_those_who_stay(node: Node) -> None:
     assert (first.heard, second.heard) == ([USR2], [USR2])
     seen = told(node, 2)
     assert (seen["generation"], seen["rank"], seen["worldSize"]) == (2, 1, 2)
-    # A repeated start carries the newest world; a rank that leaves is left alone.
-    node.attempts.begin(start(0, world(3, 0), gang=gang))
-    node.attempts.resize(Resize(ref=REF, world=world(3, 0)))
+    # One whose handler is not set yet would die of the signal.
+    second.handlers.clear()
+    node.attempts.resize(Resize(ref=REF, world=world(3, 0, 2, 4)))
     assert (first.heard, second.heard) == ([USR2, USR2], [USR2])
-    assert (told(node, 0)["generation"], told(node, 2)["generation"]) == (3, 2)
+    assert told(node, 2)["generation"] == 3
+    # A repeated start carries the newest world; a rank that leaves is left alone.
+    node.attempts.begin(start(0, world(4, 0), gang=gang))
+    node.attempts.resize(Resize(ref=REF, world=world(4, 0)))
+    assert (first.heard, second.heard) == ([USR2] * 3, [USR2])
+    assert (told(node, 0)["generation"], told(node, 2)["generation"]) == (4, 3)
 
 
 async def test_a_job_that_spoilt_its_directory_is_not_signalled(node: Node) -> None:

@@ -22,7 +22,7 @@ class Limits:
         self._join = list(paths.get("join", ()))
         self._leave = list(paths.get("leave", ()))
         self._quota = list(paths.get("quota", ()))
-        self._capped = bool(self._quota)
+        self._capped, self._away = bool(self._quota), False
         # The slot that had this group before may have ended in the middle of an attempt.
         self.uncap()
         _move(self._join)
@@ -53,7 +53,7 @@ class Limits:
             return
         with contextlib.suppress(OSError):
             _move(self._leave)
-            self._capped = True
+            self._capped = self._away = True
             # Refused where the agent's own group has less: that limit holds anyway.
             self._write_quota(str(max(_QUOTA_MIN_US, cpu_milli * _PERIOD_MILLI_US)))
 
@@ -66,7 +66,9 @@ class Limits:
     def back(self) -> None:
         """What the slot starts next belongs into its own group."""
         self.uncap()
-        _move(self._join)
+        if self._away:
+            _move(self._join)
+            self._away = False
 
     def _write_quota(self, microseconds: str) -> None:
         for path in self._quota:

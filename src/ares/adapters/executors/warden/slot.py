@@ -107,8 +107,7 @@ class Slot:
             self._send(b"S", self._main)
             expired = self._watch(deadline, limits[2])
         self._sweep()
-        if not quick and limits[2]:
-            self._limits.back()
+        self._limits.back()
         oom, retire = self._limits.killed_for_memory(), self._limits.spoiled()
         tag = b"Q" if quick else b"F"
         self._agent.send(FINISHED.pack(tag, self._status, oom, expired, retire, self._rss_kib, self._cpu_s))
