@@ -26,13 +26,15 @@ def _required(rows: Rows) -> list[NodeTerm]:
 
 def explain(miss: Miss) -> Reason:
     required = _required(miss.seen)
-    met = [meets(miss.seen, term) for term in required]
-    best = miss.nearest(np.sum(met, axis=0))
+    here = miss.near
+    met = [meets(here, term) for term in required]
+    at = int(np.sum(met, axis=0).argmax())
+    best = int(miss.reached[at])
     labels = miss.record(best).info.labels
     unmet = (
         f"{_text(term)} ({'it has ' + labels[term.key] if term.key in labels else 'it does not have it'})"
         for term, has in zip(required, met, strict=True)
-        if not has[best]
+        if not has[at]
     )
     message = f"{none_of(miss)} meets the required terms; the nearest, {miss.name(best)}, fails "
     return Reason(code="AFFINITY_UNMET", message=message + " and ".join(unmet), numbers={"nodes": len(miss.reached)})

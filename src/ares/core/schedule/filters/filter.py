@@ -22,6 +22,12 @@ class Miss(NamedTuple):
     reached: Ints
     ever: bool
 
+    @property
+    def near(self) -> Rows:
+        """Only the rows that came this far: where a look at all of them would cost too much."""
+        seen = self.seen
+        return Rows(seen.table, seen.ask, self.reached, seen.facts, seen.matching, seen.emptied)
+
     def nearest(self, column: Ints) -> int:
         """The row with the most of `column` among those that came this far; the lowest of equals."""
         return int(self.reached[int(column[self.reached].argmax())])

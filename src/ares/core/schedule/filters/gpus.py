@@ -33,12 +33,12 @@ def explain(miss: Miss) -> Reason:
 
 def _apart(miss: Miss) -> Reason:
     """Enough on some node, but not joined."""
-    seen, ask = miss.seen, miss.seen.ask
-    most = most_in_domain(seen, seen.gpu_fit_mask)
+    here, ask = miss.near, miss.seen.ask
+    most = most_in_domain(here, here.gpu_fit_mask)
     # Of the nodes that have enough, the one with the most of them together.
-    best = miss.nearest(np.where(seen.gpus_free >= ask.gpus, most, -1))
-    free, mask = int(seen.gpus_free[best]), int(seen.gpu_fit_mask[best])
-    sizes = largest_in_domain(seen.table.machines[int(seen.machine[best])], mask)
+    at = int(np.where(here.gpus_free >= ask.gpus, most, -1).argmax())
+    free = int(here.gpus_free[at])
+    sizes = largest_in_domain(here.table.machines[int(here.machine[at])], int(here.gpu_fit_mask[at]))
     which = "largest that could take it" if miss.ever else "nearest"
     has = f"{free}{'' if miss.ever else ' free'}"
     if max(sizes) == 1:
@@ -46,10 +46,10 @@ def _apart(miss: Miss) -> Reason:
     else:
         count = _COUNTS[len(sizes)] if len(sizes) < len(_COUNTS) else str(len(sizes))
         has = f"{has} = {' + '.join(map(str, sizes))} in {count} domains"
-    message = f"needs {gpus(ask)} in one NVLink domain; the {which}, {miss.name(best)}, has {has}"
+    message = f"needs {gpus(ask)} in one NVLink domain; the {which}, {miss.name(int(miss.reached[at]))}, has {has}"
     code = "INFEASIBLE_TOPOLOGY" if miss.ever else "INSUFFICIENT_TOPOLOGY"
     # `free` is what can be had together: with all of it, asked could be less than free.
-    numbers = {"asked": ask.gpus, "free": int(most[best]), "total": free, "nodes": len(miss.reached)}
+    numbers = {"asked": ask.gpus, "free": int(most[at]), "total": free, "nodes": len(miss.reached)}
     return Reason(code=code, message=message, numbers=numbers)
 
 

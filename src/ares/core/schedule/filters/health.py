@@ -14,7 +14,7 @@ def passes(rows: Rows) -> Bools:
 def explain(miss: Miss) -> Reason:
     cordoned = sum(miss.record(int(row)).cordoned for row in miss.reached)
     count = len(miss.reached)
-    message = f"{none_of(miss)} that could take it is ready: {cordoned} cordoned, {count - cordoned} silent"
+    message = f"{none_of(miss, ' that could take it')} is ready: {cordoned} cordoned, {count - cordoned} silent"
     return Reason(code="NO_READY_NODES", message=message, numbers={"nodes": count, "cordoned": cordoned})
 
 

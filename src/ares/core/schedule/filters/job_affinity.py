@@ -23,12 +23,13 @@ def _required(rows: Rows) -> list[Near]:
 
 def explain(miss: Miss) -> Reason:
     required = _required(miss.seen)
-    kept = [keeps(miss.seen, near)[miss.reached] for near in required]
+    here = miss.near
+    kept = [keeps(here, near) for near in required]
     # Terms that no node keeps are to blame; if each is kept somewhere, it is all of them together.
     broken = [near for near, rows in zip(required, kept, strict=True) if not rows.any()] or required
     message = "; ".join(_text(miss, near) for near in broken)
     if len(broken) > 1:
-        message = f"{message}; {none_of(miss)} that could take it is right for all of these"
+        message = f"{message}; {none_of(miss, ' that could take it')} is right for all of these"
     return Reason(code="JOB_AFFINITY_UNMET", message=message, numbers={"nodes": len(miss.reached)})
 
 

@@ -33,19 +33,21 @@ def _gpus(rows: Rows) -> Ints:
 
 
 def explain(miss: Miss) -> Reason:
-    seen, ask = miss.seen, miss.seen.ask
-    wants = _wants(seen)
+    here, ask = miss.near, miss.seen.ask
+    wants = _wants(here)
     joined = " joined by NVLink" if one_domain(ask) else ""
     needs = f"needs {_amounts([asked for _, asked in wants])}{joined} on one NUMA node"
     code = "INFEASIBLE_NUMA" if miss.ever else "INSUFFICIENT_NUMA"
     nodes = len(miss.reached)
-    if not seen.table.numa_cpu[miss.reached].any():
+    there = here.table.numa_cpu[miss.reached] > 0
+    if not there.any():
         message = f"{needs}; no node that could take it reports its NUMA nodes"
         return Reason(code=code, message=message, numbers={"nodes": nodes})
-    covered: Floats = np.sum([np.minimum(have, asked) / asked for have, asked in wants], axis=0)[miss.reached]
-    at, place = divmod(int(covered.argmax()), covered.shape[1])
+    covered: Floats = np.sum([np.minimum(have, asked) / asked for have, asked in wants], axis=0)
+    # A node that has nothing left is nearer than one that has no NUMA nodes.
+    at, place = divmod(int(np.where(there, covered, -np.inf).argmax()), covered.shape[1])
     best = int(miss.reached[at])
-    have = [int(column[best, place]) for column, _ in wants]
+    have = [int(column[at, place]) for column, _ in wants]
     free, asked = next((has, asked) for has, (_, asked) in zip(have, wants, strict=True) if has < asked)
     index = miss.record(best).info.numa[place].index
     which, left = ("largest that could take it", "") if miss.ever else ("nearest", " free")

@@ -31,9 +31,9 @@ def pairs(labels: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{key}={value}" for key, value in labels)
 
 
-def none_of(miss: Miss) -> str:
+def none_of(miss: Miss, which: str = "") -> str:
     count = len(miss.reached)
-    return "no node (there is 1)" if count == 1 else f"none of the {count:,} nodes"
+    return f"not even {miss.name(int(miss.reached[0]))}" if count == 1 else f"none of the {count:,} nodes{which}"
 
 
 def too_little(

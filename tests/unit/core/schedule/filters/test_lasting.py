@@ -41,7 +41,7 @@ def test_the_selector_names_what_the_nearest_node_lacks() -> None:
         "none of the 3 nodes has the labels disk=ssd, gen=10, zone=c; the nearest, n1, lacks zone=c"
     )
     alone = refusal("selector", NODES[:1], Ask(selector=(("disk", "hdd"),)))
-    assert alone.message == "no node (there is 1) has the labels disk=hdd"
+    assert alone.message == "not even n0 has the labels disk=hdd"
 
 
 @pytest.mark.parametrize(

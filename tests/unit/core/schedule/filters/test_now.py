@@ -153,6 +153,13 @@ def test_numa_never() -> None:
     assert flat.message == "needs 1 CPU and 256 MiB on one NUMA node; no node that could take it reports its NUMA nodes"
 
 
+def test_a_full_numa_node_is_nearer_than_none() -> None:
+    full = node("full", cpu=8, memory=1000, numa=2, numa_used={0: (4000, 500), 1: (4500, 500)})
+    assert refusal("numa", [node("flat"), full], Ask(numa="required")).message == (
+        "needs 1 CPU and 256 MiB on one NUMA node; the nearest, full, has 0 CPUs and 0 MiB free on NUMA node 0"
+    )
+
+
 def test_nvlink_and_numa_must_hold_for_the_same_gpus() -> None:
     """Pairs joined across the NUMA nodes: two GPUs on each, two joined, never both."""
     crossed = tuple(tuple("X" if a == b else "NV4" if a % 2 == b % 2 else "SYS" for b in range(4)) for a in range(4))
