@@ -1,8 +1,7 @@
 """Running jobs as columns, and those of them that may be evicted for one asker."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import compress
 from operator import attrgetter
 
@@ -62,6 +61,10 @@ def screen(counted: Census, asker: Asker, policy: PreemptionPolicy, rule: Rule) 
     whys = [eligible(holder, asker, policy, rule) for holder in counted.holders]
     goes = np.fromiter((why is None for why in whys), np.bool_, len(whys))
     may_go = tuple(holder for holder, why in zip(counted.holders, whys, strict=True) if why is None)
+    excluded: dict[Exclusion, int] = {}
+    for why in whys:
+        if why is not None:
+            excluded[why] = excluded.get(why, 0) + 1
     reclaims = rule == "reclaim"
     parts_stay = ~goes[counted.parts.holder]
     return Screened(
@@ -69,8 +72,22 @@ def screen(counted: Census, asker: Asker, policy: PreemptionPolicy, rule: Rule) 
         lost_gpu_ms=counted.lost_gpu_ms[goes],
         lenders=tuple((answerable(h.account, asker.account, asker) or "") if reclaims else "" for h in may_go),
         parts=_parts_of(counted.parts, goes),
-        excluded=Counter(why for why in whys if why is not None),
+        excluded=excluded,
         kept=frozenset(counted.parts.slot[parts_stay].tolist()),
+    )
+
+
+def without(screened: Screened, jobs: Container[str]) -> Screened:
+    """These stay after all."""
+    goes = np.fromiter((holder.job not in jobs for holder in screened.holders), np.bool_, len(screened.holders))
+    gone = goes.tolist()
+    return replace(
+        screened,
+        holders=tuple(compress(screened.holders, gone)),
+        lost_gpu_ms=screened.lost_gpu_ms[goes],
+        lenders=tuple(compress(screened.lenders, gone)),
+        parts=_parts_of(screened.parts, goes),
+        kept=screened.kept | frozenset(screened.parts.slot[~goes[screened.parts.holder]].tolist()),
     )
 
 

@@ -38,9 +38,10 @@ class _Option(NamedTuple):
 
 
 class _Sweep:
-    def __init__(self, field: Field, need: int, bound: Bound, rows: Ints, budget: Budget) -> None:
+    def __init__(self, field: Field, need: int, bound: Bound, rows: Ints, budget: Budget, *, even: bool) -> None:
         self._field = field
         self._left = bound
+        self._even = even
         self._budget = budget
         self._row_of_slot = field.row_of_slot(rows)
         self._sites: dict[int, Site] = {}
@@ -67,10 +68,11 @@ class _Sweep:
         limit = min(self.need, self._field.most.item(row) - site.ranks)
         for more in sorted({min(1 << power, limit) for power in range(limit.bit_length() + 1)} if limit > 0 else ()):
             stand, want = Stand({row: site}), site.ranks + more
+            left = self._left._replace(milli=self._left.milli * more // self.need) if self._even else self._left
             budget = Budget(0 if self._budget.over else _NODE_STEPS)
-            key = cheapest(stand, here, want, self._left, budget)
+            key = cheapest(stand, here, want, left, budget)
             if key is None and budget.over:
-                key = spared(stand, here, want, self._left)
+                key = spared(stand, here, want, left)
             self._budget.spend(budget.spent)
             if key is None:
                 break
@@ -89,13 +91,16 @@ class _Sweep:
                 self._version[row] = self.version(row) + 1
 
 
-def sweep(field: Field, need: int, bound: Bound, budget: Budget) -> Key | None:
-    """A good set within the bound that makes `need` more ranks fit, without needless members; None if none is found."""
+def sweep(field: Field, need: int, bound: Bound, budget: Budget, *, even: bool) -> Key | None:
+    """A good set within the bound that makes `need` more ranks fit, without needless members; None if none is found.
+
+    With `even` each rank gets an equal part of the bound, so that the first ones do not use it up.
+    """
     breadth = np.bincount(field.screened.parts.holder, minlength=len(field.cost))
     whole = field.cost
     parted = replace(field, cost=whole // np.maximum(1, np.minimum(breadth, need)))
     rows = _promising(parted, need)
-    state = _Sweep(parted, need, bound, rows, budget)
+    state = _Sweep(parted, need, bound, rows, budget, even=even)
     least = least_cost(parted, rows)
     estimate = np.maximum(least.shared, least.single / np.minimum(need, field.most[rows] - field.now[rows]))
     heap: list[tuple[float, int, int, _Option | None]] = [

@@ -86,7 +86,12 @@ def _solve(field: Field, need: int, bound: Bound, budget: Budget) -> tuple[Key |
         return cheapest(stand, candidates, stand.ranks + need, bound, budget), True
     if need == 1:
         return _one_more(field, bound, budget)
-    return sweep(field, need, bound, budget), False
+    found = sweep(field, need, bound, budget, even=False)
+    if found is None:
+        again = Budget(STEPS_MAX)
+        found = sweep(field, need, bound, again, even=True)
+        budget.spend(again.spent)
+    return found, False
 
 
 def _one_more(field: Field, bound: Bound, budget: Budget) -> tuple[Key | None, bool]:
