@@ -1,7 +1,7 @@
 """Fairness on generated cases. Tasks are whole, so each promise holds to within one task."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import fsum, isclose
 
@@ -12,7 +12,7 @@ from ares.core.queue.factors import Facts, explain, rank
 from ares.core.queue.shares import Held, Shares
 from ares.core.queue.usage import Usage
 from ares.model.profile import OrderPolicy, Share
-from tests.unit.core.queue.filling import fill
+from tests.unit.core.queue.filling import fill, times
 
 CAPACITY = Held(1000, 1000, 1000)
 # Shares are compared in steps; a task is at least 1/200 of the cluster, so a step is far less than a task.
@@ -75,16 +75,25 @@ def test_sharing_is_better_than_splitting_and_nothing_useful_is_left(template: s
         assert _worth(free, mine) < 1, f"{me} could have one more: {free} is free"
 
 
-@given(templates, users, tasks)
-def test_asking_for_something_else_than_needed_gains_nothing(template: str, wants: list[Held], lie: Held) -> None:
+small = st.builds(Held, *[st.integers(5, 40)] * 3)
+# Several tasks in one, some resources padded, or something else altogether.
+lies = st.builds(
+    lambda *factors: lambda task: Held(*(f * a for f, a in zip(factors, task, strict=True))), *[st.integers(1, 4)] * 3
+)
+
+
+@given(templates, st.lists(small, min_size=2, max_size=4), lies | small.map(lambda task: lambda _: task))
+def test_asking_for_something_else_than_needed_gains_nothing(
+    template: str, wants: list[Held], lie: Callable[[Held], Held]
+) -> None:
     named = _named(template, wants)
     me, mine = next(iter(named.items()))
-    honest = _filled(named)[me]
-    told = _filled({**named, me: lie})[me]
-    useful = _worth(Held(*(told * amount for amount in lie)), mine)
-    # Whole tasks round: by one of the largest in the case, in units of mine, and by one of mine.
-    one_task = max(_biggest(task) for task in (*wants, lie)) / _biggest(mine)
-    assert useful <= honest + 1 + one_task + ROUNDING, f"{told} x {lie} instead of {honest} x {mine}"
+    honest, false = _filled(named)[me], lie(mine)
+    told = _filled({**named, me: false})[me]
+    useful = _worth(times(false, told), mine)
+    # Whole tasks round: by one of mine, and by one of the largest in the case in units of mine.
+    one_task = max(_biggest(task) for task in (*wants, false)) / _biggest(mine)
+    assert useful <= honest + 1 + one_task + ROUNDING, f"{told} x {false} instead of {honest} x {mine}"
 
 
 @given(templates, users, st.lists(st.integers(1, 5), min_size=4, max_size=4))

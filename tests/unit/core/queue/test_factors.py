@@ -114,11 +114,11 @@ def test_terms_are_shown_in_the_order_of_the_policy() -> None:
     assert fsum(one.product for one in shown[:4]) == rank(job, tally, ORDER, NOW)[0]
 
 
-def test_factor_of_a_plugin_counts_like_any_other() -> None:
+def test_factor_added_by_a_plugin_counts_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     order = OrderPolicy(primary=(Weight(name="lucky", weight=7.0),), secondary=())
-    factors = {**FACTORS, "lucky": lambda *_: 3.0}
-    assert rank(_job(), shares(CLUSTER), order, NOW, factors) == (21.0, 0.0)
-    assert explain(_job(), shares(CLUSTER), order, NOW, factors)[0].product == 21.0
+    monkeypatch.setitem(FACTORS, "lucky", lambda *_: 3.0)
+    assert rank(_job(), shares(CLUSTER), order, NOW) == (21.0, 0.0)
+    assert explain(_job(), shares(CLUSTER), order, NOW)[0].product == 21.0
 
 
 # The other job may be better in everything that is bounded: four levels, a deadline, an account that holds nothing.

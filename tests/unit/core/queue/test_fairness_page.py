@@ -73,11 +73,11 @@ def test_entitlement(shares: Shares, account: str, word: str) -> None:
     assert not shares.within_soft(account, Held(0, 0, left + 1))
 
 
-def test_job_that_may_reclaim_and_one_that_may_not(shares: Shares) -> None:
+def test_job_within_the_entitlement_and_one_beyond(shares: Shares) -> None:
     assert shares.within_soft(ANA, Held(8000, 0, 4000))
     assert not shares.within_soft(ANA, Held(8000, 0, 5000))
     assert "job of 4 GPUs and 8 CPUs stays within" in PAGE
-    assert "One of 5 GPUs would not" in PAGE
+    assert "with one of 5 GPUs `vision` would borrow too" in PAGE
 
 
 @pytest.mark.parametrize("account", [ANA, BEN])

@@ -1,6 +1,5 @@
 """Order factors: why a job comes sooner. One file each, weighted in a profile; their sum is the job's rank."""
 
-from collections.abc import Mapping
 from math import fsum
 from typing import Literal, NamedTuple
 
@@ -38,24 +37,20 @@ class FactorShown(NamedTuple):
     sum: Literal["primary", "secondary"]
 
 
-def rank(
-    facts: Facts, shares: Shares, order: OrderPolicy, now: float, factors: Mapping[str, Factor] = FACTORS
-) -> tuple[float, float]:
+def rank(facts: Facts, shares: Shares, order: OrderPolicy, now: float) -> tuple[float, float]:
     """The primary sum, and the secondary one for jobs whose primary sums are equal. Larger comes sooner."""
 
     def total(weights: tuple[Weight, ...]) -> float:
-        return fsum([one.weight * factors[one.name](facts, shares, order, now) for one in weights])
+        return fsum([one.weight * FACTORS[one.name](facts, shares, order, now) for one in weights])
 
     return total(order.primary), total(order.secondary)
 
 
-def explain(
-    facts: Facts, shares: Shares, order: OrderPolicy, now: float, factors: Mapping[str, Factor] = FACTORS
-) -> tuple[FactorShown, ...]:
+def explain(facts: Facts, shares: Shares, order: OrderPolicy, now: float) -> tuple[FactorShown, ...]:
     """Every term of the rank, in the order of the policy."""
 
     def shown(weights: tuple[Weight, ...], which: Literal["primary", "secondary"]) -> list[FactorShown]:
-        values = [(one, factors[one.name](facts, shares, order, now)) for one in weights]
+        values = [(one, FACTORS[one.name](facts, shares, order, now)) for one in weights]
         return [FactorShown(one.name, value, one.weight, one.weight * value, which) for one, value in values]
 
     return (*shown(order.primary, "primary"), *shown(order.secondary, "secondary"))
