@@ -19,6 +19,7 @@ from ares.model.link import (
     Progress,
     Renew,
     Renewed,
+    Resize,
     ServerFrame,
     ServerMessage,
     Start,
@@ -136,16 +137,17 @@ class ScriptedAgent:
         return self._number
 
     def start_report(self, start: Start) -> Started:
-        return Started(number=self.number(), ref=start.ref, rank=0, pid=1, at=self._clock.wall())
+        rank = start.placement.rank
+        return Started(number=self.number(), ref=start.ref, rank=rank, pid=1, at=self._clock.wall())
 
     def exit_report(
         self, start: Start, code: int = 0, *, failure: FailureClass | None = None, value: bytes = b""
     ) -> Exited:
-        ended = ExitInfo(code=code, failure=failure or ("exit" if code else None))
-        return Exited(number=self.number(), ref=start.ref, rank=0, exit=ended, at=self._clock.wall(), value=value)
+        ended, rank = ExitInfo(code=code, failure=failure or ("exit" if code else None)), start.placement.rank
+        return Exited(number=self.number(), ref=start.ref, rank=rank, exit=ended, at=self._clock.wall(), value=value)
 
-    def fence_report(self, ref: AttemptRef, reason: str = "stopped") -> Fenced:
-        return Fenced(number=self.number(), ref=ref, rank=0, reason=reason)
+    def fence_report(self, ref: AttemptRef, reason: str = "stopped", rank: int = 0) -> Fenced:
+        return Fenced(number=self.number(), ref=ref, rank=rank, reason=reason)
 
     def started(self, start: Start) -> Started:
         report = self.start_report(start)
@@ -157,16 +159,23 @@ class ScriptedAgent:
         self.send(report)
         return report
 
-    def fenced(self, ref: AttemptRef, reason: str = "stopped") -> Fenced:
-        report = self.fence_report(ref, reason)
+    def fenced(self, ref: AttemptRef, reason: str = "stopped", rank: int = 0) -> Fenced:
+        report = self.fence_report(ref, reason, rank)
         self.send(report)
         return report
 
+    def obey(self) -> None:
+        """Confirms every stop it was told, rank by rank."""
+        for stop in self.stops:
+            for rank in stop.ranks:
+                self.fenced(stop.ref, rank=rank)
+
     def log(self, start: Start, offset: int, data: bytes) -> None:
-        self.send(LogChunk(ref=start.ref, rank=0, attempt=start.attempt, offset=offset, data=data))
+        rank = start.placement.rank
+        self.send(LogChunk(ref=start.ref, rank=rank, attempt=start.attempt, offset=offset, data=data))
 
     def progress(self, start: Start, fraction: float) -> None:
-        self.send(Progress(ref=start.ref, rank=0, fraction=fraction))
+        self.send(Progress(ref=start.ref, rank=start.placement.rank, fraction=fraction))
 
     # ---- what it heard
 
@@ -178,9 +187,22 @@ class ScriptedAgent:
         """The newest command to start each job."""
         return {m.ref.job: m for m in self.received if isinstance(m, Start)}
 
+    def ranks(self, job: str) -> dict[int, Start]:
+        """The newest command to start each rank of a job."""
+        return {start.placement.rank: start for start in self.all_starts(job)}
+
     @property
     def stops(self) -> list[Stop]:
         return [m for m in self.received if isinstance(m, Stop)]
+
+    @property
+    def stopped(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Jobs and the ranks of them it was told to stop."""
+        return [(stop.ref.job, stop.ranks) for stop in self.stops]
+
+    @property
+    def resizes(self) -> list[Resize]:
+        return [m for m in self.received if isinstance(m, Resize)]
 
     @property
     def acked(self) -> list[int]:

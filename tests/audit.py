@@ -8,11 +8,15 @@ import msgspec
 from ares.core import keys
 from ares.model.event import LedgerEvent
 from ares.model.node import NodeRecord
-from ares.model.state import JobState, RequestRecord, Result
+from ares.model.state import JobState, Placement, RequestRecord, Result
 from ares.ports.store import KV, Change
 
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"}
 _HOLDING = {"STAGING", "RUNNING"}
+# Entries that say of ranks, or of the whole attempt, that their processes are gone.
+_SEEN_ENDING = {
+    "rank-exited", "released", "requeued", "lease-lost", "resized", "succeeded", "restarted", "failed", "retrying",
+}  # fmt: skip
 
 
 class Audit:
@@ -26,6 +30,10 @@ class Audit:
         self.requests: dict[str, str] = {}
         # Fences that were granted, per job, in order.
         self.grants: dict[str, list[str]] = defaultdict(list)
+        # Ranks that were granted and of whose end the ledger says nothing yet, by job.
+        self.alive: dict[str, dict[int, Placement]] = defaultdict(dict)
+        # Every rank number of each job's latest attempt.
+        self._numbers: dict[str, set[int]] = defaultdict(set)
         # Whoever made the commit may swallow the complaint.
         self.broken: list[AssertionError] = []
 
@@ -37,9 +45,10 @@ class Audit:
             raise
 
     def _take(self, changes: Sequence[Change]) -> None:
-        for change in changes:
+        for change in sorted(changes, key=lambda change: change.kv.key.startswith(keys.STATE)):
             if change.deleted:
-                self.states.pop(keys.job_of(change.kv.key), None)
+                if change.kv.key.startswith(keys.STATE):
+                    self.states.pop(keys.job_of(change.kv.key), None)
                 continue
             judge = _JUDGES.get(keys.kind_of(change.kv.key))
             if judge is not None:
@@ -58,11 +67,36 @@ class Audit:
         assert new.fence >= old.fence, f"{new.id}: its fence fell from {old.fence} to {new.fence}"
         if old.phase in _ENDED:
             assert new.phase == old.phase, f"{new.id}: {old.phase} became {new.phase}"
-            assert (old.lingering, new.lingering) == (True, False), f"{new.id}: changed after its end"
-        if new.phase == "STAGING":
+            assert old.lingering, f"{new.id}: changed after its end"
+        if new.phase == "STAGING" and old.fence != new.fence:
             assert old.phase == "PENDING", f"{new.id}: granted while {old.phase}"
             assert new.fence > old.fence, f"{new.id}: granted without a new fence"
+            assert not self.alive[new.id], f"{new.id}: granted while {self.alive[new.id]} may be alive"
             self.grants[new.id].append(str(new.fence))
+            self._numbers[new.id] = set()
+        self._take_ranks(new)
+
+    def _take_ranks(self, state: JobState) -> None:
+        """Ranks that are new, and whether the record agrees with the ledger about those that may be alive."""
+        alive, numbers = self.alive[state.id], self._numbers[state.id]
+        if state.phase in _HOLDING:
+            for place in state.placements:
+                if place.rank not in alive and place.rank not in state.ended_ranks:
+                    assert place.rank not in numbers, f"{state.id}: rank {place.rank} was given a second time"
+                    numbers.add(place.rank)
+                    alive[place.rank] = place
+        held = (*state.placements, *state.leaving) if state.phase in _HOLDING or state.lingering else ()
+        found = {place.rank: place for place in held if place.rank not in state.ended_ranks}
+        assert found == alive, f"{state.id}: holds {found} as {state.phase}, by its ledger {alive} may be alive"
+
+    def _take_end(self, event: LedgerEvent) -> None:
+        """What an entry says is gone. Nothing else is: a rank that nobody saw end may still write."""
+        alive, data = self.alive[event.job], event.data
+        if event.kind in _SEEN_ENDING and (event.kind not in ("failed", "retrying") or event.by.startswith("agent")):
+            named = [data["rank"]] if "rank" in data else data.get("ranks", list(alive))
+            named = [one["rank"] for one in data.get("lost", ())] if event.kind == "resized" else named
+            for rank in named:
+                alive.pop(rank, None)
 
     def _take_node(self, kv: KV) -> None:
         record = msgspec.json.decode(kv.value, type=NodeRecord)
@@ -72,6 +106,7 @@ class Audit:
         event = msgspec.json.decode(kv.value, type=LedgerEvent)
         assert kv.version == 1, f"{event.job}: ledger entry {event.seq} was overwritten"
         self.events[event.job].append(event)
+        self._take_end(event)
 
     def _take_result(self, kv: KV) -> None:
         result = msgspec.json.decode(kv.value, type=Result)
@@ -85,18 +120,20 @@ class Audit:
 
     def _check_capacity(self) -> None:
         used: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-        gpus: dict[str, list[int]] = defaultdict(list)
-        for state in self.states.values():
-            if state.phase in _HOLDING or state.lingering:
-                for place in state.placements:
-                    used[place.node][0] += place.cpu_milli
-                    used[place.node][1] += place.memory_mib
-                    gpus[place.node] += place.gpus
+        shares: dict[tuple[str, object], int] = defaultdict(int)
+        for place in (place for ranks in self.alive.values() for place in ranks.values()):
+            used[place.node][0] += place.cpu_milli
+            used[place.node][1] += place.memory_mib
+            for gpu in place.gpus:
+                shares[place.node, gpu] += place.gpu_milli
+            for device in (one for ids in place.devices.values() for one in ids):
+                shares[place.node, device] += 1000
         for name, (cpu_milli, memory_mib) in used.items():
             info = self.nodes[name].info
             assert cpu_milli <= info.cpu_milli, f"{name}: {cpu_milli} of {info.cpu_milli} milli-CPUs given away"
             assert memory_mib <= info.memory_mib, f"{name}: {memory_mib} of {info.memory_mib} MiB given away"
-            assert len(set(gpus[name])) == len(gpus[name]), f"{name}: one GPU given to two jobs"
+        over = {device: share for device, share in shares.items() if share > 1000}
+        assert not over, f"devices given away more than whole: {over}"
 
     def finish(self) -> None:
         if self.broken:
@@ -105,7 +142,7 @@ class Audit:
             assert [e.seq for e in self.events[job]] == list(range(1, state.seq + 1)), f"{job}: holes in the ledger"
             if state.phase == "SUCCEEDED":
                 assert job in self.results, f"{job}: SUCCEEDED without a result"
-                assert self.results[job].fence == state.fence
+                assert str(self.results[job].fence) == self.grants[job][-1]
             if state.phase not in ("SUCCEEDED", "FAILED"):
                 assert job not in self.results, f"{job}: {state.phase} with a result"
 

@@ -21,10 +21,11 @@ from ares.adapters.logs.files import FileLogs
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.memory import Fault, Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.core.run.inputs import Bind, Input
 from ares.core.schedule.profile import Profile
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
-from ares.model.state import JobState
+from ares.model.state import JobState, Placement
 from ares.ports.store import (
     KV,
     Change,
@@ -56,7 +57,8 @@ from ares.services.sessions import Sessions
 from ares.services.stream import EventStream
 from ares.services.submit import Rejected, Submit, SubmitRequest, Submitted
 from ares.services.tokens import Tokens
-from ares.services.transitions import Transitions
+from ares.services.transitions import Change as JobChange
+from ares.services.transitions import Outcome, Transitions, Written
 from ares.services.view import View
 from tests.agents import ScriptedAgent
 from tests.audit import Audit
@@ -70,8 +72,9 @@ KEEP_S = 30 * 86_400.0
 
 def spec(**changes: Any) -> JobSpec:
     """A small job; `cpu_milli`, `memory_mib` and `gpus` go into its resources."""
-    wants = {key: changes.pop(key) for key in ("cpu_milli", "memory_mib", "gpus") if key in changes}
-    return JobSpec(command=("true",), resources=Resources(**{"cpu_milli": 1000, "memory_mib": 64, **wants}), **changes)
+    wants: dict[str, Any] = {"cpu_milli": 1000, "memory_mib": 64}
+    wants |= {key: changes.pop(key) for key in ("cpu_milli", "memory_mib", "gpus") if key in changes}
+    return JobSpec(command=("true",), resources=Resources(**wants), **changes)
 
 
 class AuditedStore(MemoryStore):
@@ -157,8 +160,9 @@ class Wire:
 class Replica:
     """One set of services, wired as `app.wiring` does."""
 
-    def __init__(self, world: "World", name: str, *, exclusive: bool) -> None:
+    def __init__(self, world: "World", name: str, *, exclusive: bool, scheduling: bool) -> None:
         clock, rng, epoch = world.clock, world.rng, world.epoch
+        self._scheduling = scheduling
         self.name = name
         self.wire = Wire(world.store)
         store: Store = self.wire
@@ -207,7 +211,8 @@ class Replica:
     async def _reign(self, guard: Compare) -> None:
         self.guards.append(guard)
         async with asyncio.TaskGroup() as loops:
-            loops.create_task(self.schedule.run(guard))
+            if self._scheduling:
+                loops.create_task(self.schedule.run(guard))
             loops.create_task(self.monitor.run())
             loops.create_task(self.requeue.run())
             loops.create_task(self.arrays.run())
@@ -228,7 +233,11 @@ class Replica:
 
 
 class World:
-    def __init__(self, *, replicas: int = 1, queue_max: int = 1_000_000, exclusive: bool = False) -> None:
+    """With `scheduling=False` nothing is placed by itself: a test grants and takes away what it likes."""
+
+    def __init__(
+        self, *, replicas: int = 1, queue_max: int = 1_000_000, exclusive: bool = False, scheduling: bool = True
+    ) -> None:
         self.clock = ManualClock()
         self.rng = SeededRng()
         self.queue_max = queue_max
@@ -236,6 +245,7 @@ class World:
         self.replicas: list[Replica] = []
         self._wanted = replicas
         self._exclusive = exclusive
+        self._scheduling = scheduling
 
     async def __aenter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory()
@@ -261,7 +271,8 @@ class World:
             self.audit.finish()
 
     async def add_replica(self) -> Replica:
-        replica = Replica(self, f"r{len(self.replicas) + 1}", exclusive=self._exclusive)
+        name = f"r{len(self.replicas) + 1}"
+        replica = Replica(self, name, exclusive=self._exclusive, scheduling=self._scheduling)
         self.replicas.append(replica)
         await replica.start()
         return replica
@@ -318,6 +329,28 @@ class World:
 
     def kinds(self, job: str) -> list[str]:
         return [event.kind for event in self.audit.events[job]]
+
+    # ---- what a scheduler would do
+
+    async def apply(self, job: str, *inputs: Input, replica: Replica | None = None) -> Outcome:
+        change = JobChange(job, self.state(job).tenant, inputs)
+        (outcome,) = await (replica or self.one).transitions.apply([change])
+        await settle()
+        return outcome
+
+    def places(self, *nodes: str, first_rank: int = 0, cpu_milli: int = 1000, **changes: Any) -> tuple[Placement, ...]:
+        """One placement per node, of the incarnation it has now, numbered from `first_rank` on."""
+        usual: dict[str, Any] = {"cpu_milli": cpu_milli, "memory_mib": 64, **changes}
+        return tuple(
+            Placement(node=node, incarnation=self.audit.nodes[node].incarnation, rank=rank, **usual)
+            for rank, node in enumerate(nodes, start=first_rank)
+        )
+
+    async def bind(self, job: str, *nodes: str, **changes: Any) -> JobState:
+        """Grants an attempt with one rank on each of the nodes."""
+        outcome = await self.apply(job, Bind(placements=self.places(*nodes, **changes), master_port=29500))
+        assert isinstance(outcome, Written), outcome
+        return outcome.state
 
     # ---- nodes
 

@@ -48,15 +48,15 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
 def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
     """The attempt is over by the end of this rank."""
     state, gone = job.state, (place.rank,)
-    if what.exit.failure is not None:
-        exit_info, rank = _of_rank(job, what.exit, place)
+    exit_info, rank = _of_rank(job, what.exit, place)
+    if exit_info.failure is not None:
         entry = Entry("failed", by=agent(place), data={**rank, **_exit_data((place,), exit_info)})
         return _after_failure(job, exit_info, context, gone, (), entry)
     if job.spec.restart == "always" and job.spec.effects != "unsafe":
-        return _restart(job, what, context, place)
+        return _restart(job, what, context, place, rank)
     rest = _rest(state, gone)
     result = _result(state, what.exit, context, what.value)
-    entry = Entry("succeeded", "", agent(place), _exit_data(state.placements, what.exit), state.fence)
+    entry = Entry("succeeded", "", agent(place), {**rank, **_exit_data(state.placements, what.exit)}, state.fence)
     return commit(
         state, context.now, (entry,), result,
         phase="SUCCEEDED", exit=what.exit, ended_at=context.now,
@@ -65,9 +65,11 @@ def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
 
 
 def _of_rank(job: Job, exit_info: ExitInfo, place: Placement) -> tuple[ExitInfo, dict[str, Any]]:
-    """Of a gang, which rank it was that failed."""
+    """Of a gang, which rank it was."""
     if job.spec.gang is None:
         return exit_info, {}
+    if exit_info.failure is None:
+        return exit_info, {"rank": place.rank}
     message = ": ".join(part for part in (f"rank {place.rank} on {place.node}", exit_info.message) if part)
     return replace(exit_info, message=message), {"rank": place.rank}
 
@@ -204,13 +206,13 @@ def _all_gone(state: JobState, gone: tuple[Placement, ...], context: Context, re
 # ---- repeated or not
 
 
-def _restart(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
+def _restart(job: Job, what: Exit, context: Context, place: Placement, rank: dict[str, Any]) -> Stepped:
     state, restarts = job.state, job.state.restarts + 1
     steady = state.started_at is not None and context.now - state.started_at >= STEADY_AFTER_S
     quick = 0 if steady else state.quick_restarts
     delay_s = context.jitter * retry.restart_ceiling_s(job.spec, quick)
     reason = f"{retry.describe(what.exit)}; its restart policy is always: restart {restarts} in {delay_s:.1f} s"
-    data = {**_exit_data(state.placements, what.exit), "delayS": round(delay_s, 3)}
+    data = {**rank, **_exit_data(state.placements, what.exit), "delayS": round(delay_s, 3)}
     rest = _rest(state, (place.rank,))
     return commit(
         state, context.now, (Entry("restarted", reason, agent(place), data, state.fence),),

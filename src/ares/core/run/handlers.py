@@ -101,7 +101,10 @@ def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refused:
         return Refused(code="not-allowed", message=f"job {state.id}: no room is held for it, so none can be given up")
     data = {**what.record, "evicting": list(what.evicting), **({"hold": grants(what.hold)} if what.hold else {})}
     entry = Entry("preempting", what.reason, "scheduler", data)
-    return commit(state, context.now, (entry,), hold=what.hold, evicting=what.evicting, reason=what.reason)
+    return commit(
+        state, context.now, (entry,),
+        hold=what.hold, evicting=what.evicting, alternative=what.alternative, reason=what.reason,
+    )  # fmt: skip
 
 
 def resize(job: Job, what: Resize, context: Context) -> Stepped | Refused:

@@ -74,6 +74,7 @@ class Nominate(Record, frozen=True, tag="nominate"):
     evicting: tuple[str, ...]
     reason: str
     record: dict[str, Any] = {}
+    alternative: int = 0
 
 
 class Resize(Record, frozen=True, tag="resize"):

@@ -101,7 +101,8 @@ def begin(
     data = {"priority": spec.priority, "cpuMilli": wants.cpu_milli, "memoryMib": wants.memory_mib, "gpus": wants.gpus}
     unborn = JobState(
         id=id, tenant=tenant, name=name, fence=Fence(epoch=context.epoch), array=array, index=index,
-        retry_of=retry_of, manual_retries=manual_retries, request_id=request_id, submitted_by=submitted_by, trace=trace,
+        retry_of=retry_of, manual_retries=manual_retries, request_id=request_id, submitted_by=submitted_by,
+        team=spec.team, trace=trace,
         submitted_at=context.now, queued_at=context.now,
     )  # fmt: skip
     reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", note) if part)
