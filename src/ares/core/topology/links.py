@@ -89,6 +89,8 @@ class LinkGraph:
     domain: tuple[int, ...]
     # Every pair is equally fast: for bandwidth the choice does not matter.
     uniform: bool
+    # Of the fastest pair, in GB/s.
+    fastest: float
     # Uniform by NVLink: an NVSwitch, or a full mesh, which is the same for the choice.
     nvswitch: bool
 
@@ -110,19 +112,20 @@ def link_graph(gpus: Sequence[Gpu], rows: Sequence[Sequence[str]]) -> LinkGraph:
         return rows[one][other] if one < len(rows) and other < len(rows[one]) else UNKNOWN
 
     def between(one: int, other: int) -> Link:
-        if one == other:
-            return _ITSELF
         models = gpus[one].model, gpus[other].model
         # A link has one speed; where the two directions disagree, the slower one is believed.
         return min(read_link(word(one, other), *models), read_link(word(other, one), *models), key=lambda k: k.gbps)
 
-    links = tuple(tuple(between(one, other) for other in places) for one in places)
-    pairs = {links[a][b] for a in range(len(places)) for b in range(a)}
+    below = [[between(one, other) for other in places[:at]] for at, one in enumerate(places)]
+    pairs = {link for row in below for link in row}
+    size = range(len(places))
+    links = tuple(tuple(below[a][b] if b < a else below[b][a] if a < b else _ITSELF for b in size) for a in size)
     return LinkGraph(
         indexes=tuple(order),
         numa=tuple(gpus[at].numa_node for at in places),
         links=links,
         domain=_domains(links),
+        fastest=max((link.gbps for link in pairs), default=0.0),
         uniform=len({link.gbps for link in pairs}) <= 1,
         nvswitch=len(pairs) == 1 and next(iter(pairs)).kind == "nvlink",
     )

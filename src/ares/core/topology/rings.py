@@ -60,19 +60,23 @@ class Rings:
 
     def _ring_costs(self, count: int) -> Ints:
         """Shortest rings by dynamic programming over sets: a path starts at its set's lowest GPU."""
-        paths: Ints = np.full((1 << count, count), _NO_PATH, np.int64)
-        paths[1 << np.arange(count), np.arange(count)] = 0
-        ends = np.arange(count)
+        sizes = np.bitwise_count(np.arange(1 << count)).astype(np.int64)
+        if len(self._speeds) <= 1:
+            return np.where(sizes > 1, sizes, 0)
+        # By end of the path, then by set.
+        paths: Ints = np.full((count, 1 << count), _NO_PATH, np.int64)
+        paths[np.arange(count), 1 << np.arange(count)] = 0
         costs: Ints = np.zeros(1 << count, np.int64)
         for size in range(1, count + 1):
             sets = sets_of(count, size)
             lowest = np.bitwise_count((sets & -sets) - 1).astype(np.int64)
+            so_far = paths[:, sets]
             if size > 1:
-                costs[sets] = (paths[sets] + self._weights[lowest]).min(axis=1)
-            onward = (paths[sets][:, :, None] + self._weights[None]).min(axis=1)
-            extends = (ends[None] > lowest[:, None]) & ((sets[:, None] >> ends[None]) & 1 == 0)
-            at, end = np.nonzero(extends)
-            paths[sets[at] | (1 << end), end] = onward[at, end]
+                costs[sets] = (so_far + self._weights[:, lowest]).min(axis=0)
+            for end in range(1, count):
+                extends = (lowest < end) & (sets >> end & 1 == 0)
+                onward = (so_far[:, extends] + self._weights[:, end, None]).min(axis=0)
+                paths[end, sets[extends] | 1 << end] = onward
         return costs
 
     def slowest(self, cost: int) -> float:

@@ -156,10 +156,9 @@ def _in_order(shape: MachineShape, pools: tuple[int, ...], count: int) -> Choice
         return not suffices, size if suffices else -size, graph.domain[at], graph.numa[at], at
 
     taken = sorted(sorted(_positions(pool), key=place)[:count])
-    slowest = min((graph.gbps(taken[at - 1], taken[at]) for at in range(count)), default=0.0) if count > 1 else 0.0
-    fastest = max((graph.gbps(a, b) for a in range(len(graph.indexes)) for b in range(a)), default=0.0)
+    slowest = min(graph.gbps(taken[at - 1], taken[at]) for at in range(count)) if count > 1 else 0.0
     total = sum(pair_score(graph, a, b) for at, a in enumerate(taken) for b in taken[:at])
-    score = slowest / fastest if count > 1 and fastest else 1.0
+    score = slowest / graph.fastest if count > 1 and graph.fastest else 1.0
     return _answer(shape, sum(1 << at for at in taken), slowest, score, total)
 
 
