@@ -40,7 +40,7 @@ class Vacate(NamedTuple):
 class FreeNodes(NamedTuple):
     """So many more nodes are empty. Nobody moves to an empty node, and everybody has a place to go to."""
 
-    count: int
+    nodes: int
 
 
 Goal = MakeRoom | Vacate | FreeNodes
@@ -135,8 +135,8 @@ def consolidate(rooms: Rooms, screened: Screened, goal: Goal, answers: Answers) 
             return _make_room(rooms, screened, request, answers)
         case Vacate(slots):
             return _vacate(rooms, screened, slots, answers)
-        case FreeNodes(count):
-            return _free_nodes(rooms, screened, count, answers)
+        case FreeNodes(nodes):
+            return _free_nodes(rooms, screened, nodes, answers)
 
 
 def _move(ground: _Ground, holder: Holder, away: Iterable[int], closed: Bools, answers: Answers) -> Move | None:
@@ -188,8 +188,8 @@ def _make_room(rooms: Rooms, screened: Screened, request: Request, answers: Answ
         more = _one_place(ground, rest, request, answers)
         if more is None:
             reason = (
-                f"{request.ranks} ranks asked, {before} fit now and {places} after {len(moves)} moves; no set of the "
-                f"{len(rest.holders)} jobs left that may move makes more room and has places to go to: evict, add nodes, or wait"
+                f"{before} of {request.ranks} ranks fit now and {places} after {len(moves)} moves; none of the other "
+                f"{len(rest.holders)} jobs that may move makes more room: evict, add nodes, or wait"
             )
             return _plan(screened, (), (), before, before, reason)
         moves += more
@@ -225,7 +225,7 @@ def _one_place(ground: _Ground, screened: Screened, request: Request, answers: A
 
 
 def _clear(ground: _Ground, field: Field, row: int, answers: Answers) -> list[Move] | None:
-    """Moves for one more rank on this node, done on the ground: the cheapest set of jobs that all have places to go to."""
+    """Moves for one more rank on this node, done on the ground: the cheapest jobs that all have places to go to."""
     slot = field.rooms.slots.item(row)
     here = [field.candidate(holder, {slot: row}) for holder in field.holders_on(row)]
     only_this = np.arange(len(field.rooms)) == row
@@ -268,7 +268,7 @@ def _vacate(rooms: Rooms, screened: Screened, slots: tuple[int, ...], answers: A
     return _plan(screened, moves, homeless, before, after, reason)
 
 
-def _free_nodes(rooms: Rooms, screened: Screened, count: int, answers: Answers) -> Moves:
+def _free_nodes(rooms: Rooms, screened: Screened, nodes: int, answers: Answers) -> Moves:
     ground = _Ground(rooms)
     by_slot: dict[int, list[Holder]] = {}
     for holder in screened.holders:
@@ -282,7 +282,7 @@ def _free_nodes(rooms: Rooms, screened: Screened, count: int, answers: Answers) 
     cost = {slot: sum(map(lost_gpu_ms, holders)) for slot, holders in by_slot.items()}
     for row in sorted(np.flatnonzero(~empty).tolist(), key=lambda row: (cost.get(rooms.slots.item(row), 0), row)):
         slot, mark = rooms.slots.item(row), ground.mark()
-        if int(empty.sum()) >= before + count or slot in settled:
+        if int(empty.sum()) >= before + nodes or slot in settled:
             continue
         closed = empty.copy()
         closed[row] = True

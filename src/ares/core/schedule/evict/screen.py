@@ -58,7 +58,7 @@ def census(holders: Iterable[Holder]) -> Census:
 
 def screen(counted: Census, asker: Asker, policy: PreemptionPolicy, rule: Rule) -> Screened:
     """One look at each holder: once for all requests of one asker."""
-    whys = [eligible(holder, asker, policy, rule) for holder in counted.holders]
+    whys: list[Exclusion | None] = [eligible(holder, asker, policy, rule) for holder in counted.holders]
     goes = np.fromiter((why is None for why in whys), np.bool_, len(whys))
     may_go = tuple(holder for holder, why in zip(counted.holders, whys, strict=True) if why is None)
     excluded: dict[Exclusion, int] = {}

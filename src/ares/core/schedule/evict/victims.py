@@ -172,7 +172,7 @@ def _smallest(field: Field, need: int, bound: Bound, budget: Budget) -> Victims 
 def _not_enough(field: Field) -> NoVictims:
     kept = ", ".join(f"{count} by {word}" for word, count in sorted(field.screened.excluded.items()))
     reason = (
-        f"{field.request.ranks} ranks asked, {int(field.most.sum())} would fit with all {len(field.screened.holders)} "
-        f"jobs gone that may be evicted" + (f"; kept in place: {kept}" if kept else "")
+        f"{int(field.most.sum())} of {field.request.ranks} ranks would fit with everybody gone who may be evicted "
+        f"({len(field.screened.holders)} jobs)" + (f"; kept in place: {kept}" if kept else "")
     )
     return NoVictims("not-enough", reason, field.screened.excluded, 0)
