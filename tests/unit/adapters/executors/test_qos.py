@@ -29,7 +29,7 @@ got = ctypes.CDLL(None).syscall(239, ctypes.byref(mode), ctypes.byref(mask), cty
 print(json.dumps({
     "cpus": sorted(os.sched_getaffinity(0)), "allowed": status["Cpus_allowed_list"].strip(),
     "policy": [mode.value, mask.value], "oom": int(open("/proc/self/oom_score_adj").read()),
-    "groups": open("/proc/self/cgroup").read(),
+    "slot_oom": int(open(f"/proc/{os.getppid()}/oom_score_adj").read()), "groups": open("/proc/self/cgroup").read(),
 }))
 """
 
@@ -94,8 +94,9 @@ async def test_each_is_as_early_to_go_as_it_was_told(tmp_path: Path, limits: boo
     executor = LocalExecutor(tmp_path / "state", limits=limits)
     await executor.open()
     try:
-        seen = [(await look(executor, tmp_path, oom_score_adj=adj))["oom"] for adj in (1000, 0, 300, 0)]
-        assert seen == [min(1000, OOM_BEFORE + adj) for adj in (1000, 0, 300, 0)]
+        seen = [await look(executor, tmp_path, oom_score_adj=adj) for adj in (1000, 0, 300, 0)]
+        assert [each["oom"] for each in seen] == [min(1000, OOM_BEFORE + adj) for adj in (1000, 0, 300, 0)]
+        assert all(each["slot_oom"] in (-1000, OOM_BEFORE) for each in seen), "the slot itself stays out of it"
     finally:
         await executor.close()
 
@@ -120,12 +121,15 @@ async def test_cpu_time_is_limited_and_the_next_attempt_is_free_again(executor: 
     await asyncio.wait_for(done, TIMEOUT_S)
     assert (group / "cpu.cfs_quota_us").read_text() == "-1\n"
     again = await look(executor, tmp_path)
-    assert f"{group.parent.name}/{group.name}" in str(again["groups"])
+    assert group_of(str(again["groups"])) == group
 
 
 def cpu_group(pid: int) -> Path:
-    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    path = next(line.split(":", 2)[2] for line in lines if "cpu" in line.split(":")[1].split(","))
+    return group_of(Path(f"/proc/{pid}/cgroup").read_text())
+
+
+def group_of(lines: str) -> Path:
+    path = next(line.split(":", 2)[2] for line in lines.splitlines() if "cpu" in line.split(":")[1].split(","))
     return Path("/sys/fs/cgroup/cpu") / path.lstrip("/")
 
 

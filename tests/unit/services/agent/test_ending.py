@@ -212,6 +212,7 @@ async def test_a_resize_is_told_once_and_to_those_who_stay(node: Node) -> None:
     assert told(node, 2)["generation"] == 3
     # A repeated start carries the newest world; a rank that leaves is left alone.
     node.attempts.begin(start(0, world(4, 0), gang=gang))
+    assert told(node, 0)["generation"] == 4
     node.attempts.resize(Resize(ref=REF, world=world(4, 0)))
     assert (first.heard, second.heard) == ([USR2] * 3, [USR2])
     assert (told(node, 0)["generation"], told(node, 2)["generation"]) == (4, 3)
