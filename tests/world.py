@@ -22,7 +22,6 @@ from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.memory import Fault, Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.core.run.inputs import Bind, Input
-from ares.core.schedule.profile import Profile
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
 from ares.model.state import JobState, Placement
@@ -41,7 +40,9 @@ from ares.ports.store import (
 )
 from ares.services.arrays import Arrays
 from ares.services.cursors import Cursors
+from ares.services.decisions import Decisions
 from ares.services.enrolment import Enrolment
+from ares.services.explain import Explain
 from ares.services.jobs import Jobs
 from ares.services.leader import Leader
 from ares.services.logs import LogReader
@@ -194,9 +195,11 @@ class Replica:
         )
         self.monitor = Monitor(self.view, self.transitions, clock, self.telemetry)
         self.requeue = Requeue(self.view, self.transitions, clock)
+        self.decisions = Decisions(clock, rng)
         self.schedule = Schedule(
-            self.view, self.planner, self.transitions, clock, self.telemetry, Profile(), linger_s=0.0
+            self.view, self.planner, self.transitions, self.decisions, clock, self.telemetry, linger_s=0.0
         )
+        self.explain = Explain(store, self.view, self.planner, self.decisions, clock)
         self.arrays = Arrays(self.view, self.submit, clock)
         self.retention = Retention(store, self.view, world.logs, clock, KEEP_S)
         self.guards: list[Compare] = []

@@ -18,7 +18,6 @@ from ares.adapters.store.open import open_store
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app.config import Config
 from ares.core import keys
-from ares.core.schedule.profile import Profile
 from ares.edge.grpc.agents import AgentServer, Tls
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings
 from ares.edge.rest.app import build_app
@@ -26,7 +25,9 @@ from ares.edge.rest.server import HttpServer
 from ares.ports.store import Compare, Store
 from ares.services.arrays import Arrays
 from ares.services.cursors import Cursors
+from ares.services.decisions import Decisions
 from ares.services.enrolment import Enrolment
+from ares.services.explain import Explain
 from ares.services.health import Health
 from ares.services.ids import base32
 from ares.services.jobs import Jobs
@@ -69,6 +70,7 @@ class Services:
     monitor: Monitor
     requeue: Requeue
     schedule: Schedule
+    explain: Explain
     arrays: Arrays
     retention: Retention
     progress: ProgressBoard
@@ -84,6 +86,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     view = View(store, clock)
     tokens = Tokens(store, view, clock, rng)
     planner = Planner(view, clock)
+    decisions = Decisions(clock, rng)
     transitions = Transitions(store, view, clock, rng, telemetry, epoch)
     submit = Submit(store, view, clock, rng, telemetry, epoch, config.limits.jobs_max)
     reports = Reports(transitions, telemetry)
@@ -120,7 +123,8 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         leader=leader,
         monitor=Monitor(view, transitions, clock, telemetry),
         requeue=Requeue(view, transitions, clock),
-        schedule=Schedule(view, planner, transitions, clock, telemetry, Profile()),
+        schedule=Schedule(view, planner, transitions, decisions, clock, telemetry),
+        explain=Explain(store, view, planner, decisions, clock),
         arrays=Arrays(view, submit, clock),
         retention=Retention(store, view, logs, clock, config.limits.keep_days * 86_400),
         progress=progress,

@@ -21,6 +21,7 @@ TOKENS = "/tokens/"
 LEADER = "/leader/"
 ARRAYS = "/arrays/"
 PROGRESS = "/progress/"
+PROFILES = "/profiles/"
 EPOCH = "/epoch"
 
 
@@ -75,6 +76,10 @@ def array(tenant: str, array_id: str) -> str:
 
 def progress(tenant: str, job_id: str) -> str:
     return f"{PROGRESS}{tenant}/{_turned(job_id)}"
+
+
+def profile(version: int) -> str:
+    return f"{PROFILES}{version:010d}"
 
 
 def kind_of(key: str) -> str:

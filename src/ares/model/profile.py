@@ -65,8 +65,9 @@ class OrderPolicy(Record, frozen=True):
         Weight(name="age", weight=1000.0),
         Weight(name="deadline", weight=800.0),
         Weight(name="drf", weight=900.0),
+        Weight(name="fair-share", weight=400.0),
     )
-    secondary: tuple[Weight, ...] = (Weight(name="fair-share", weight=1.0),)
+    secondary: tuple[Weight, ...] = ()
     # Waiting this long is worth one priority level.
     ageing_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] = 21_600.0
     # After this long, use counts half.
@@ -89,12 +90,11 @@ class Profile(Record, frozen=True):
         Weight(name="balance", weight=20.0),
         Weight(name="locality", weight=20.0),
         Weight(name="cost", weight=10.0),
-        Weight(name="fragmentation", weight=100.0),
         Weight(name="bandwidth", weight=5.0),
         Weight(name="energy", weight=0.0),
     )
     # Least disruptive first.
-    actions: tuple[str, ...] = ("allocate", "shrink", "reclaim", "preempt", "grow")
+    actions: tuple[str, ...] = ("claim", "allocate", "shrink", "reclaim", "preempt", "grow")
     order: OrderPolicy = OrderPolicy()
     preemption: PreemptionPolicy = PreemptionPolicy()
     shares: dict[SharePath, Share] = {}

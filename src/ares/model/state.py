@@ -105,6 +105,8 @@ class JobState(Record, frozen=True):
     retry_of: str | None = None
     request_id: str | None = None
     submitted_by: str = ""
+    # The part of the tenant its use is counted for.
+    team: str | None = None
     trace: str = ""
     # Wall-clock seconds since the epoch: shown to people, never used to decide.
     submitted_at: float = 0.0

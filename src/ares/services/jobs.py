@@ -132,7 +132,7 @@ class Jobs:
         return None if kv is None else msgspec.json.decode(kv.value, type=Result)
 
     def _position(self, state: JobState) -> int | None:
-        return None if state.phase != "PENDING" else self._planner.cluster.position(state.id)
+        return None if state.phase != "PENDING" else self._planner.position(state.id)
 
     # ---- steering
 

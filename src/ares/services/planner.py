@@ -1,44 +1,79 @@
 """Keeps the scheduler's picture of the cluster current on every replica, from changes of the view.
 
 A follower's picture is as fresh as the leader's, so a failover starts warm, and any replica can say
-where a job stands in the queue.
+why a job waits and where it stands in the queue.
 """
 
 import asyncio
 
-from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.cycle import cycle
+from ares.core.queue.order import account_of
+from ares.core.queue.position import position
+from ares.core.queue.usage import Usage
+from ares.core.run.ranks import held, holds
+from ares.core.schedule.cluster import Cluster, Reserved
+from ares.core.schedule.explain import reason as reason_of
+from ares.core.schedule.holding import held_by, holding
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.profile import Profile
 from ares.core.schedule.reasons import Reason
-from ares.model.state import JobState
+from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 from ares.services.monitor import ready
-from ares.services.view import Delta, View, holds
+from ares.services.view import Delta, View
 
-_REASONS_KEPT_S = 3.0
+_REASONS_KEPT_S = 1.0
+_SOON = Reason(code="NEXT_CYCLE", message="there is room for it; the next cycle gets to it")
 
 
 class Planner:
     """Owns the `Cluster`; `changed` is set whenever something might be schedulable now."""
 
-    def __init__(self, view: View, clock: Clock, profile: Profile = Profile()) -> None:  # noqa: B008
+    def __init__(self, view: View, clock: Clock) -> None:
         self._view = view
         self._clock = clock
-        self._profile = profile
-        self._noted_at = float("-inf")
-        self.cluster = Cluster()
+        self.cluster = Cluster(view.profile.profile)
         self.changed = asyncio.Event()
         # Counts changes: who waits can see whether more keep coming.
         self.news = 0
-        self._reasons: dict[int, Reason] = {}
+        # By class, with when each was found.
+        self._reasons: dict[int, tuple[float, Reason]] = {}
         view.subscribe(self._on_delta)
+
+    def planned(self, plan: Plan) -> None:
+        """Drops what is known about classes that the leader's latest cycle did not leave out."""
+        self._reasons = {
+            one.class_id: known for one in plan.left if (known := self._reasons.get(one.class_id)) is not None
+        }
+
+    def reason(self, job_id: str) -> Reason | None:
+        """Why the job waits, as things are now; None when it does not wait."""
+        found = self.cluster.waiting.class_of(job_id)
+        if found is None:
+            return None
+        kept = self.cluster.reserved.get(job_id)
+        if kept is not None:
+            count = len(kept.evicting)
+            message = f"room is kept for it; {count} job{'' if count == 1 else 's'} on the way out for it"
+            return Reason(code="WAITING_FOR_EVICTION", message=message, numbers={"evicting": count})
+        at, known = self._reasons.get(found.id, (float("-inf"), None))
+        if known is None or self._clock.monotonic() - at > _REASONS_KEPT_S:
+            self.refresh_ready()
+            known = reason_of(self.cluster, found.key, found.key.asks[0], self._clock.wall()) or _SOON
+            self._reasons[found.id] = (self._clock.monotonic(), known)
+        return known
+
+    def position(self, job_id: str) -> int | None:
+        """How many waiting jobs are ahead of this one, or None when it does not wait."""
+        cluster, now = self.cluster, self._clock.wall()
+        stands = position(cluster.waiting, job_id, cluster.shares(now), cluster.profile.order, now)
+        return None if stands is None else stands.ahead
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:
-            self.cluster = Cluster()
+            self.cluster = Cluster(self._view.profile.profile)
             # They are by class, and the new picture numbers its classes anew.
             self._reasons.clear()
+        elif delta.profile:
+            self._configure()
         for name in delta.nodes:
             self._put_node(name)
         for name in delta.leases:
@@ -48,9 +83,18 @@ class Planner:
         for state in delta.removed:
             self.cluster.dequeue(state.id)
             self.cluster.release(state.id)
-        if delta.states or delta.nodes or delta.leases or delta.relisted:
+            self.cluster.unreserve(state.id)
+        if delta.states or delta.nodes or delta.leases or delta.relisted or delta.profile:
             self.news += 1 + len(delta.states)
             self.changed.set()
+
+    def _configure(self) -> None:
+        profile, before = self._view.profile.profile, self.cluster.profile
+        self.cluster.configure(profile)
+        if profile.order.half_life_s != before.order.half_life_s:
+            self.cluster.usage = Usage(profile.order.half_life_s)
+            for entry in self._view.entries.values():
+                self._put_usage(None, entry.state)
 
     def _put_node(self, name: str) -> None:
         record = self._view.nodes.get(name)
@@ -64,42 +108,40 @@ class Planner:
         if name in self._view.nodes:
             self.cluster.set_ready(name, ready(self._view, name))
 
-    def note(self, plan: Plan) -> None:
-        """Keeps why jobs were left out. A cycle that stopped at its limit says nothing about the rest."""
-        if not plan.more:
-            self._reasons.clear()
-        self._reasons.update((left.class_id, left.reason) for left in plan.left)
-        self._noted_at = self._clock.monotonic()
-
-    def reason(self, job_id: str) -> Reason | None:
-        """Why the job still waits, by the latest cycle that looked at it.
-
-        The leader has one at least every second while jobs wait; other replicas make one up to answer by.
-        """
-        if self._clock.monotonic() - self._noted_at > _REASONS_KEPT_S:
-            self._reasons.clear()
-            self.refresh_ready()
-            self.note(cycle(self.cluster.snapshot(), self._profile, self._clock.wall()))
-        class_id = self.cluster.class_of(job_id)
-        return None if class_id is None else self._reasons.get(class_id)
-
     def refresh_ready(self) -> None:
         """Silence makes no change in the store: look at the clock."""
         for name in self._view.nodes:
             self._set_ready(name)
 
     def _put_state(self, before: JobState | None, state: JobState) -> None:
-        was = None if before is None else before.phase
         if state.phase == "PENDING":
-            if was != "PENDING":
-                self.cluster.release(state.id)
-                spec = self._view.spec(state)
-                if spec is not None:
-                    self.cluster.enqueue(state, spec)
-            return
-        if was == "PENDING" or before is None:
+            self._put_waiting(before, state)
+        elif before is None or before.phase == "PENDING":
             self.cluster.dequeue(state.id)
+            self.cluster.unreserve(state.id)
         if holds(state):
-            self.cluster.hold(state.id, state.placements)
+            spec = self._view.spec(state)
+            if spec is not None:
+                self.cluster.hold(holding(state, spec, held(state)))
         else:
             self.cluster.release(state.id)
+        if before is None or before.phase != state.phase or before.generation != state.generation:
+            self._put_usage(before, state)
+
+    def _put_waiting(self, before: JobState | None, state: JobState) -> None:
+        if before is None or before.phase != "PENDING":
+            spec = self._view.spec(state)
+            if spec is not None:
+                self.cluster.enqueue(state, spec)
+        self.cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
+
+    def _put_usage(self, before: JobState | None, state: JobState) -> None:
+        """Fair share counts what is over and what still runs: of a job seen for the first time, by its record."""
+        usage, whose, now = self.cluster.usage, account_of(state), self._clock.wall()
+        if before is None and (state.gpu_s or state.cpu_s):
+            usage.charge(whose, state.gpu_s, state.cpu_s, state.ended_at or state.queued_at)
+        if state.phase in BOUND:
+            since = (state.metered_at or state.bound_at) if before is None else now
+            usage.begin(state.id, whose, held_by(state.placements), since or now)
+        else:
+            usage.end(state.id, now)

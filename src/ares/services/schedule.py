@@ -1,18 +1,21 @@
-"""The scheduling loop: runs the pure cycle when something changed and writes its bindings.
+"""The scheduling loop: runs the pure cycle when something changed and writes what it proposes.
 
-Leader only. It proposes; each binding is written by compare-and-swap together with the leader's
-fence, and what was refused is simply seen again in the next snapshot.
+Leader only. It proposes; everything is written by compare-and-swap together with the leader's
+fence, and what was refused is simply seen again in the next cycle.
 """
 
 import structlog
 
-from ares.core.run.inputs import Bind
+from ares.core import keys
+from ares.core.run.inputs import Bind, Input, Nominate, Preempt, Resize
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.plan import Placed
-from ares.core.schedule.profile import Profile
+from ares.core.schedule.plan import Eviction, Placed, Plan
+from ares.core.schedule.record import seen_by
+from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, StoreError
 from ares.ports.telemetry import Telemetry
+from ares.services.decisions import Decisions
 from ares.services.planner import Planner
 from ares.services.transitions import Change, Transitions, Unsettled, Written
 from ares.services.view import View
@@ -25,6 +28,10 @@ _LINGER_STEP_S = 0.003
 _LINGER_MAX_S = 0.03
 _LINGER_ENOUGH = 32
 _STORE_PAUSE_S = 0.2
+# Decisions of one cycle that are kept whole.
+_DECISIONS_KEPT = 64
+# Where the ranks of gangs meet: the first of these that no other attempt on the node has.
+_MASTER_PORTS = range(29_400, 30_400)
 
 
 class Schedule:
@@ -35,17 +42,17 @@ class Schedule:
         view: View,
         planner: Planner,
         transitions: Transitions,
+        decisions: Decisions,
         clock: Clock,
         telemetry: Telemetry,
-        profile: Profile,
         linger_s: float = _LINGER_MAX_S,
     ) -> None:
         self._view = view
         self._planner = planner
         self._transitions = transitions
+        self._decisions = decisions
         self._clock = clock
         self._telemetry = telemetry
-        self._profile = profile
         self._linger_s = linger_s
         self._bound_at = -linger_s
 
@@ -85,27 +92,33 @@ class Schedule:
     async def _round(self, guard: Compare) -> None:
         cluster = self._planner.cluster
         self._telemetry.gauge("ares_queue_depth", cluster.pending)
-        if not cluster.pending:
+        if not cluster.pending and not cluster.may_grow:
             return
         # A node that fell silent looks free: it must not be given what the monitor then takes away.
         self._planner.refresh_ready()
         began = self._clock.monotonic()
-        plan = cycle(cluster.snapshot(), self._profile, self._clock.wall())
-        self._planner.note(plan)
+        plan = cycle(cluster, cluster.profile, self._clock.wall(), _DECISIONS_KEPT)
+        self._planner.planned(plan)
         self._telemetry.observe("ares_cycle_seconds", self._clock.monotonic() - began)
-        if not plan.placed:
-            return
-        self._bound_at = self._clock.monotonic()
-        bound = await self._bind(plan.placed, guard)
-        if plan.more or not bound:
+        settled = True
+        if plan.placed:
+            self._bound_at = self._clock.monotonic()
+            settled = await self._bind(plan, guard)
+        if plan.evictions or plan.unheld or plan.resized:
+            await self._make_room(plan, guard)
+        if plan.more or not settled:
             self._planner.changed.set()
 
-    async def _bind(self, placed: tuple[Placed, ...], guard: Compare) -> bool:
+    # ---- giving
+
+    async def _bind(self, plan: Plan, guard: Compare) -> bool:
         """Whether every binding was written."""
-        states = [self._view.entries[item.job].state for item in placed]
+        states = [self._view.entries[item.job].state for item in plan.placed]
+        decision = self._decisions.note(self._planner.cluster, plan, self._view.profile.version)
+        ports: dict[str, set[int]] = {}
         changes = [
-            Change(item.job, state.tenant, (Bind(placements=item.placements),), (guard,))
-            for item, state in zip(placed, states, strict=True)
+            Change(item.job, state.tenant, (self._binding(item, decision, ports),), (guard,))
+            for item, state in zip(plan.placed, states, strict=True)
         ]
         now = self._clock.wall()
         outcomes = await self._transitions.apply(changes)
@@ -117,3 +130,71 @@ class Schedule:
                 self._telemetry.observe("ares_scheduling_latency_seconds", max(0.0, now - state.queued_at))
                 self._telemetry.count("ares_lease_acquisitions_total")
         return all(isinstance(outcome, Written) for outcome in outcomes)
+
+    def _binding(self, item: Placed, decision: str, ports: dict[str, set[int]]) -> Bind:
+        port = self._free_port(item.placements[0].node, ports) if len(item.placements) > 1 else 0
+        return Bind(placements=item.placements, alternative=item.alternative, master_port=port, decision=decision)
+
+    def _free_port(self, node: str, ports: dict[str, set[int]]) -> int:
+        taken = ports.get(node)
+        if taken is None:
+            jobs = self._view.by_node.get(node, ())
+            taken = ports[node] = {self._view.entries[job].state.master_port for job in jobs}
+        port = next((port for port in _MASTER_PORTS if port not in taken), _MASTER_PORTS[0])
+        taken.add(port)
+        return port
+
+    # ---- taking
+
+    async def _make_room(self, plan: Plan, guard: Compare) -> None:
+        """The one who waits is told first: should this end half-way, nobody has left for nothing."""
+        for job in plan.unheld:
+            await self._change(job, Nominate(hold=(), evicting=(), reason=""), (guard,))
+        for one in plan.resized:
+            state = self._view.entries[one.job].state
+            await self._change(
+                one.job, Resize(fence=state.fence, placements=one.placements, reason=one.reason), (guard,)
+            )
+        for eviction in plan.evictions:
+            await self._evict(eviction, guard)
+
+    async def _evict(self, eviction: Eviction, guard: Compare) -> None:
+        waiting = self._view.entries[eviction.job].state
+        nominated = await self._change(
+            eviction.job,
+            Nominate(
+                hold=eviction.hold,
+                evicting=(*eviction.victims, *eviction.shrunk),
+                reason=eviction.reason,
+                record=seen_by(eviction.record, waiting.tenant),
+                alternative=eviction.alternative,
+            ),
+            (guard,),
+        )
+        if nominated is None:
+            return
+        # Whoever no longer waits needs nobody to leave.
+        entry = self._view.entries[eviction.job]
+        still = Compare(keys.state(waiting.tenant, waiting.id), "mod_revision", entry.mod_revision)
+        changes = [
+            self._preempt(self._view.entries[victim].state, eviction, (guard, still)) for victim in eviction.victims
+        ]
+        outcomes = await self._transitions.apply(changes)
+        gone = sum(isinstance(outcome, Written) for outcome in outcomes)
+        self._telemetry.count("ares_preemptions_total", gone, eviction.rule)
+        log.info("evicted", job=eviction.job, rule=eviction.rule, victims=gone, lost_gpu_s=eviction.lost_gpu_s)
+
+    def _preempt(self, victim: JobState, eviction: Eviction, guards: tuple[Compare, ...]) -> Change:
+        record = seen_by(eviction.record, victim.tenant)
+        mine = eviction.record["for"]["tenant"] == victim.tenant
+        by = f"job {eviction.job}" if mine else "a job of another tenant"
+        reason = f"{eviction.record['why']}: {by}, {eviction.record['for']['priority']}"
+        what = Preempt(fence=victim.fence, by=by, reason=reason, record=record)
+        return Change(victim.id, victim.tenant, (what,), guards)
+
+    async def _change(self, job: str, what: Input, guards: tuple[Compare, ...]) -> Written | None:
+        entry = self._view.entries.get(job)
+        if entry is None:
+            return None
+        (outcome,) = await self._transitions.apply([Change(job, entry.state.tenant, (what,), guards)])
+        return outcome if isinstance(outcome, Written) else None

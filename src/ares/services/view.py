@@ -18,6 +18,7 @@ from ares.core.run.ranks import held, holds
 from ares.model.access import TokenRecord
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord
+from ares.model.profile import Profile, ProfileRecord
 from ares.model.state import TERMINAL, ArrayRecord, JobState, LeaderRecord, Placement, ProgressRecord
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreBroken, StoreError, StoreUnavailable
@@ -29,6 +30,7 @@ _SPECS_DECODED_MAX = 4096
 _RECONNECT_S = 0.2
 # A replica that cannot follow the store for this long must say so rather than answer late.
 _CATCH_UP_S = 5.0
+_DEFAULT_PROFILE = ProfileRecord(version=0, profile=Profile())
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +59,7 @@ class Delta:
     leases: set[str] = field(default_factory=set[str])
     events: list[KV] = field(default_factory=list[KV])
     leader: bool = False
+    profile: bool = False
     relisted: bool = False
 
 
@@ -85,6 +88,7 @@ class View:
             keys.ARRAYS: self._apply_array,
             keys.PROGRESS: self._apply_progress,
             keys.LEADER: self._apply_leader,
+            keys.PROFILES: self._apply_profile,
         }
         self.connected = False
         self._clear()
@@ -109,6 +113,8 @@ class View:
         self.progress: dict[str, ProgressRecord] = {}
         self.leader: LeaderRecord | None = None
         self.leader_revisions = (0, 0)
+        # By version; the highest is in force.
+        self.profiles: dict[int, ProfileRecord] = {}
 
     # ---- reading
 
@@ -147,6 +153,11 @@ class View:
                 raise StoreUnavailable(
                     f"this replica is at revision {self.revision} of the store, {revision} is needed; try again"
                 )
+
+    @property
+    def profile(self) -> ProfileRecord:
+        """The profile in force: version 0 is what Ares comes with."""
+        return self.profiles[max(self.profiles)] if self.profiles else _DEFAULT_PROFILE
 
     # ---- following the store
 
@@ -353,6 +364,14 @@ class View:
             return
         self.leader = msgspec.json.decode(change.kv.value, type=LeaderRecord)
         self.leader_revisions = (change.kv.create_revision, change.kv.mod_revision)
+
+    def _apply_profile(self, change: Change, delta: Delta) -> None:
+        version = int(change.kv.key.removeprefix(keys.PROFILES))
+        delta.profile = True
+        if change.deleted:
+            self.profiles.pop(version, None)
+            return
+        self.profiles[version] = msgspec.json.decode(change.kv.value, type=ProfileRecord)
 
 
 def _parted(before: NodeLease, after: NodeLease) -> bool:

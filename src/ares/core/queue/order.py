@@ -13,9 +13,9 @@ LEVELS: dict[Priority, int] = {priority: level for level, priority in enumerate(
 Place = tuple[float, float, int, str, int]
 
 
-def account(tenant: str, team: str | None, user: str) -> str:
+def account_of(state: JobState) -> str:
     """Where the job's use is counted: "tenant/team/user"."""
-    return f"{tenant}/{team or 'default'}/{user or 'nobody'}"
+    return f"{state.tenant}/{state.team or 'default'}/{state.submitted_by or 'nobody'}"
 
 
 def place(state: JobState, start_by: float | None, class_id: int) -> Place:

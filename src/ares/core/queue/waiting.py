@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ares.core.queue.factors import latest_start
 from ares.core.queue.line import Line
-from ares.core.queue.order import LEVELS, Place, account, place
+from ares.core.queue.order import LEVELS, Place, account_of, place
 from ares.core.schedule.ask import Ask, asks_of
 from ares.model.job import JobSpec
 from ares.model.state import JobState
@@ -29,7 +29,7 @@ def class_key(state: JobState, spec: JobSpec) -> ClassKey:
     return ClassKey(
         asks_of(spec, state.tenant),
         LEVELS[spec.priority],
-        account(state.tenant, spec.team, state.submitted_by),
+        account_of(state),
         tuple(sorted(spec.licences.items())) if spec.licences else (),
         spec.deadline_at is not None,
     )
@@ -52,7 +52,7 @@ class Waiting:
         self._by_key: dict[ClassKey, JobClass] = {}
         self._by_id: dict[int, JobClass] = {}
         # The class of the latest specification: bursts of like jobs share one.
-        self._latest: tuple[JobSpec | None, str, str, JobClass | None] = (None, "", "", None)
+        self._latest: tuple[JobSpec | None, str, JobClass | None] = (None, "", None)
         # Classes with jobs, in no order: the cycle orders them.
         self.active: dict[int, JobClass] = {}
         self._next_id = 1
@@ -92,12 +92,12 @@ class Waiting:
         return None if at is None else self._by_id[at[4]]
 
     def _class_for(self, state: JobState, spec: JobSpec) -> JobClass:
-        before, tenant, user, latest = self._latest
-        if latest is not None and before is spec and (tenant, user) == (state.tenant, state.submitted_by):
-            if latest.id in self._by_id:
-                return latest
+        before, whose, latest = self._latest
+        account = account_of(state)
+        if latest is not None and before is spec and whose == account and latest.id in self._by_id:
+            return latest
         found = self._class(class_key(state, spec))
-        self._latest = (spec, state.tenant, state.submitted_by, found)
+        self._latest = (spec, account, found)
         return found
 
     def _class(self, key: ClassKey) -> JobClass:

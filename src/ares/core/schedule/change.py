@@ -1,7 +1,7 @@
 """The smallest change to a job that would start it now: tried on the cluster as it is, not guessed."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +29,8 @@ class _Option(NamedTuple):
     spec: JobSpec
 
 
+# Fields whose entries are named by people.
+_BY_NAME = frozenset({"selector", "licences", "devices"})
 # What giving up a wish about the place costs, against shares of resources between 0 and 1.
 _NUMA, _LEVEL, _TOLERATE, _WISH, _MODEL, _REGION, _SPREAD = 0.05, 0.1, 0.2, 0.3, 0.35, 0.5, 0.1
 
@@ -283,21 +285,27 @@ _SEVERAL: tuple[_Maker, ...] = (_scaled, _free_of_wishes)
 
 def changed_spec(spec: JobSpec, change: Change) -> JobSpec:
     """The job with the change made: fields are dotted names as in JSON; None takes an entry away."""
-    tree = msgspec.to_builtins(spec)
+    tree: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec))
     for dotted, value in change.fields.items():
-        *parents, leaf = dotted.split(".")
-        branch: Any = tree
-        for at, parent in enumerate(parents):
-            if isinstance(branch, list):
-                branch = branch[int(parent)]
-                continue
-            rest = ".".join(dotted.split(".")[at + 1 :])
-            if parent in ("selector", "licences", "devices"):
-                branch, leaf = branch[parent], rest
-                break
-            branch = branch.setdefault(parent, {})
-        if value is None and isinstance(branch, dict):
-            branch.pop(leaf, None)
-        else:
-            branch[leaf] = value
+        _put(tree, dotted, value)
     return msgspec.convert(tree, JobSpec)
+
+
+def _put(branch: Any, dotted: str, value: Any) -> None:
+    name, _, rest = dotted.partition(".")
+    if isinstance(branch, list):
+        _put(cast("list[Any]", branch)[int(name)], rest, value)
+    elif not rest:
+        _set(branch, name, value)
+    elif name in _BY_NAME:
+        # What follows is one name, which may have dots in it.
+        _set(branch.setdefault(name, {}), rest, value)
+    else:
+        _put(branch.setdefault(name, {}), rest, value)
+
+
+def _set(branch: Any, name: str, value: Any) -> None:
+    if value is None:
+        branch.pop(name, None)
+    else:
+        branch[name] = value

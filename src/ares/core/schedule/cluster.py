@@ -19,7 +19,7 @@ from ares.core.schedule.rows import Facts, Matching
 from ares.core.schedule.typical import Typicals
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
-from ares.model.profile import Pool, Profile
+from ares.model.profile import Pool, Profile, ShareResource
 from ares.model.state import JobState, Placement
 
 
@@ -52,6 +52,14 @@ class _Used:
             self.numa_memory[place.numa] += sign * place.memory_mib
 
 
+class Reserved(NamedTuple):
+    """Room kept for a job, and who is on the way out for it."""
+
+    placements: tuple[Placement, ...]
+    evicting: tuple[str, ...]
+    alternative: int = 0
+
+
 class Free(NamedTuple):
     """What is left of one node, and how many attempts hold something on it."""
 
@@ -72,7 +80,7 @@ class Cluster:
         self.usage = Usage(profile.order.half_life_s)
         self.holdings: dict[str, Holding] = {}
         # What is kept for jobs that others make room for.
-        self.reserved: dict[str, tuple[Placement, ...]] = {}
+        self.reserved: dict[str, Reserved] = {}
         self.licences_used: Counter[str] = Counter()
         self.rows: dict[str, int] = {}
         # Who holds something on a node, for those who ask.
@@ -83,6 +91,7 @@ class Cluster:
         self._typicals = Typicals()
         # What every account holds, in sum.
         self._held: dict[str, Held] = {}
+        self._growing: set[str] = set()
         self._facts_stale = True
         # Grows when a node comes, changes or goes: what could ever fit depends on nothing else.
         self.node_version = 0
@@ -151,12 +160,18 @@ class Cluster:
 
     def hold(self, holding: Holding) -> None:
         """Takes an attempt's resources, instead of any that the job held before."""
+        if holding.elastic is not None and len(holding.ranks) < holding.elastic.ranks:
+            self._growing.add(holding.job)
+        else:
+            self._growing.discard(holding.job)
         old = self.holdings.get(holding.job)
         if old is not None and old.placements == holding.placements:
             self.holdings[holding.job] = holding
             return
+        growing = holding.job in self._growing
         self.release(holding.job)
         self.unreserve(holding.job)
+        self._growing |= {holding.job} if growing else set()
         self.holdings[holding.job] = holding
         self._change(holding.placements, +1)
         for place in holding.placements:
@@ -171,6 +186,7 @@ class Cluster:
         holding = self.holdings.pop(job_id, None)
         if holding is None:
             return
+        self._growing.discard(job_id)
         self._change(holding.placements, -1)
         for place in holding.placements:
             self.on_node[place.node].pop(job_id, None)
@@ -179,18 +195,18 @@ class Cluster:
         self.matching.drop(job_id)
         self._count(holding, -1)
 
-    def reserve(self, job_id: str, placements: tuple[Placement, ...]) -> None:
+    def reserve(self, job_id: str, kept: Reserved) -> None:
         """Keeps room for a job that others are evicted for; nobody else gets it."""
-        if self.reserved.get(job_id) != placements:
+        if self.reserved.get(job_id) != kept:
             self.unreserve(job_id)
-            if placements:
-                self.reserved[job_id] = placements
-                self._change(placements, +1)
+            if kept.placements:
+                self.reserved[job_id] = kept
+                self._change(kept.placements, +1)
 
     def unreserve(self, job_id: str) -> None:
-        placements = self.reserved.pop(job_id, None)
-        if placements is not None:
-            self._change(placements, -1)
+        kept = self.reserved.pop(job_id, None)
+        if kept is not None:
+            self._change(kept.placements, -1)
 
     # ---- who waits
 
@@ -205,6 +221,11 @@ class Cluster:
     @property
     def pending(self) -> int:
         return len(self.waiting)
+
+    @property
+    def may_grow(self) -> bool:
+        """Some running gang would take more ranks."""
+        return bool(self._growing)
 
     # ---- shares
 
@@ -222,6 +243,13 @@ class Cluster:
             self._held[holding.account] = after
         else:
             self._held.pop(holding.account, None)
+
+    def held_below(self, path: str, resource: ShareResource) -> int:
+        """What an account and all below it hold of one resource."""
+        at = {"cpu": 0, "memory": 1, "gpu": 2}[resource]
+        return sum(
+            held[at] for account, held in self._held.items() if account == path or account.startswith(f"{path}/")
+        )
 
     def capacity(self) -> Held:
         table = self.table

@@ -184,11 +184,7 @@ def _gang_not_now(evaluations: Evaluations, ask: Ask) -> Reason | None:
     level, total = widest_allowed(ask), int(found.room.sum())
     if ask.level == "nvlink" and ask.level_required:
         level = "node"
-    parts = (
-        []
-        if level == "cluster"
-        else free_by_domain(evaluations, found, "node" if level == "node" else ask.level or "node")
-    )
+    parts = [] if level == "cluster" else free_by_domain(evaluations, found, level)
     best = total if level == "cluster" else max(parts, default=0)
     return _gang_reason(ask, level, min(best, ask.min_ranks - 1), total, ever=False, parts=parts)
 

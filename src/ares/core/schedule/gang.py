@@ -5,11 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ares.core.schedule.ask import Ask
-from ares.core.schedule.columns import Ints
+from ares.core.schedule.columns import Floats, Ints
 from ares.core.schedule.evaluate import NO, Evaluation, Evaluations
 from ares.core.schedule.transaction import Taken, Transaction, fit
 from ares.core.topology.subset import best_in_domain
-from ares.model.job import TopologyLevel
 
 # Where a gang is looked for, the tightest first. "cluster" is everything there is.
 LEVELS = ("node", "rack", "zone", "region", "cluster")
@@ -29,23 +28,21 @@ def place_gang(evaluations: Evaluations, txn: Transaction, ask: Ask) -> list[Tak
     assert found.room is not None, "a gang's evaluation counts ranks"
     if ask.level == "nvlink" and ask.level_required:
         return _in_nvlink_domain(evaluations, txn, found, ask)
-    total = int(found.room.sum())
-    for ranks in _sizes(ask, total):
+    for ranks in _sizes(evaluations, found, ask):
         domain = tightest(evaluations, found, ask, ranks)
         if domain is not None:
             return _fill(evaluations, txn, found, domain, ranks)
     return None
 
 
-def _sizes(ask: Ask, total: int) -> list[int]:
-    """How many ranks to try: all, else as many as there are places for, else the least that will do."""
-    if total < ask.min_ranks:
-        return []
-    return (
-        sorted({ask.ranks, min(ask.ranks, total), ask.min_ranks}, reverse=True)
-        if ask.ranks > ask.min_ranks
-        else [ask.ranks]
-    )
+def _sizes(evaluations: Evaluations, found: Evaluation, ask: Ask) -> list[int]:
+    """How many ranks to try: all, else as many as there is room for, if that will do."""
+    assert found.room is not None, "a gang's evaluation counts ranks"
+    if ask.ranks == ask.min_ranks:
+        return [ask.ranks]
+    widest = widest_allowed(ask)
+    total = int(found.room.sum()) if widest == "cluster" else max(free_by_domain(evaluations, found, widest), default=0)
+    return [min(ask.ranks, total)] if total >= ask.min_ranks else []
 
 
 def widest_allowed(ask: Ask) -> str:
@@ -94,36 +91,40 @@ def _domain_at(
     return Domain(level, rows[numbers == chosen], int(sums[chosen]))
 
 
+def pick_nodes(rows: Ints, room: Ints, score: Floats, ranks: int) -> list[tuple[int, int]]:
+    """Rows and how many ranks each gets: few nodes, full ones, and the last no larger than it must be."""
+    order = np.lexsort((rows, -score, -room))
+    names, rooms = rows[order].tolist(), room[order].tolist()
+    picked: list[tuple[int, int]] = []
+    at = 0
+    while ranks > 0 and at < len(names):
+        if rooms[at] >= ranks:
+            # The smallest that takes all the rest; rooms fall, so it is the last one; the best of its size comes first.
+            last = at
+            while last + 1 < len(names) and rooms[last + 1] >= ranks:
+                last += 1
+            at = rooms.index(rooms[last], at)
+        count = min(ranks, rooms[at])
+        picked.append((names[at], count))
+        ranks -= count
+        at += 1
+    return picked
+
+
 def _fill(
     evaluations: Evaluations, txn: Transaction, found: Evaluation, domain: Domain, ranks: int
 ) -> list[Taken] | None:
-    """Few nodes, full ones: the largest first, the last one no larger than it must be."""
     assert found.room is not None, "a gang's evaluation counts ranks"
-    checkpoint, ask = txn.checkpoint(), found.ask
-    room, score = found.room[domain.rows], found.score[domain.rows]
-    order = np.lexsort((domain.rows, -score, -room))
-    rows, rooms = domain.rows[order].tolist(), room[order].tolist()
+    checkpoint = txn.checkpoint()
     taken: list[Taken] = []
-    at = 0
-    while len(taken) < ranks and at < len(rows):
-        left = ranks - len(taken)
-        # The smallest that still takes all the rest; among equals the best, which comes first.
-        last = at
-        while last + 1 < len(rows) and rooms[last + 1] >= left and rooms[at] >= left:
-            last += 1
-        if rooms[at] >= left:
-            last = rooms.index(rooms[last], at)
-            at = last
-        for _ in range(min(left, rooms[at])):
-            one = fit(evaluations.table, ask, rows[at])
+    for row, count in pick_nodes(domain.rows, found.room[domain.rows], found.score[domain.rows], ranks):
+        for _ in range(count):
+            one = fit(evaluations.table, found.ask, row)
             if one is None:
-                break
+                txn.rollback(checkpoint)
+                return None
             txn.take(one)
             taken.append(one)
-        at += 1
-    if len(taken) < ranks:
-        txn.rollback(checkpoint)
-        return None
     return taken
 
 
@@ -145,7 +146,7 @@ def _in_nvlink_domain(evaluations: Evaluations, txn: Transaction, found: Evaluat
     return None
 
 
-def free_by_domain(evaluations: Evaluations, found: Evaluation, level: TopologyLevel) -> list[int]:
+def free_by_domain(evaluations: Evaluations, found: Evaluation, level: str) -> list[int]:
     """Ranks that fit into each domain of a level that has room for any, most first."""
     assert found.room is not None, "a gang's evaluation counts ranks"
     rows = np.flatnonzero((found.room > 0) & (found.score != NO))

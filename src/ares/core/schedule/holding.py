@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from ares.core.queue.order import LEVELS, account
+from ares.core.queue.order import LEVELS, account_of
 from ares.core.queue.shares import Held
+from ares.core.run.ranks import next_rank, why_not_preemptible
 from ares.core.schedule.ask import Ask, asks_of
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, JobState, Placement
@@ -25,8 +26,10 @@ class Holding:
     preempted_at: float | None = None
     # When it will probably have ended, as far as it says.
     ends_at: float | None = None
-    # Of a running gang that may have more or fewer ranks.
+    # Of a running gang that may have more or fewer ranks: what each asks for, those it has, the next one's number.
     elastic: Ask | None = None
+    ranks: tuple[Placement, ...] = ()
+    next_rank: int = 0
     # On its way out: it frees what it holds soon, and cannot be taken twice.
     leaving: bool = False
 
@@ -47,23 +50,30 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -
     """`placements` are those that are still in use."""
     since = state.bound_at or state.queued_at
     bound = state.phase in BOUND
+    elastic = _elastic(state, spec)
     runs_s = spec.expected_runtime_s or spec.time_limit_s
-    elastic = None
-    if bound and spec.gang is not None and spec.gang.min_ranks is not None and state.phase == "RUNNING":
-        elastic = asks_of(spec, state.tenant)[state.alternative]
     return Holding(
         job=state.id,
         tenant=state.tenant,
-        account=account(state.tenant, spec.team, state.submitted_by),
+        account=account_of(state),
         level=LEVELS[spec.priority],
         placements=placements,
         labels=spec.labels,
         licences=tuple(sorted(spec.licences.items())) if spec.licences else (),
         since=since,
-        preemptible=bound and spec.preemption.allowed and spec.effects != "unsafe",
+        preemptible=bound and not why_not_preemptible(spec),
         preemptions=state.preemptions,
         preempted_at=state.preempted_at,
         ends_at=None if runs_s is None else since + runs_s,
         elastic=elastic,
-        leaving=not bound,
+        ranks=() if elastic is None else state.placements,
+        next_rank=0 if elastic is None else next_rank(state),
+        leaving=not bound or bool(state.leaving),
     )
+
+
+def _elastic(state: JobState, spec: JobSpec) -> Ask | None:
+    gang = spec.gang
+    if state.phase != "RUNNING" or gang is None or gang.min_ranks is None or state.ended_ranks:
+        return None
+    return asks_of(spec, state.tenant)[state.alternative]

@@ -60,7 +60,7 @@ def _fill_up(
     deep: int,
     beyond: tuple[float, int] | None,
 ) -> list[_Step]:
-    """Fills every row as far as it goes before `beyond`, noting what each further job would score; takes it all back."""
+    """Fills every row as far as it goes before `beyond`, noting what each job more would score; takes it all back."""
     checkpoint = txn.checkpoint()
     steps: list[_Step] = []
     table = evaluations.table

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ares.core.schedule.evict.eligible import Rule
+from ares.core.schedule.considered import Considered
 from ares.model.base import Record
 from ares.model.state import Placement
 
@@ -28,7 +28,7 @@ class Eviction(Record, frozen=True):
     """Room made for one job by taking others away: `hold` is kept for it until they are gone."""
 
     job: str
-    rule: Rule
+    rule: str
     victims: tuple[str, ...]
     hold: tuple[Placement, ...]
     alternative: int
@@ -36,6 +36,8 @@ class Eviction(Record, frozen=True):
     reason: str
     # What both sides are told.
     record: dict[str, Any] = {}
+    # Elastic gangs that give up ranks for it.
+    shrunk: tuple[str, ...] = ()
 
 
 class Resized(Record, frozen=True):
@@ -56,4 +58,6 @@ class Plan(Record, frozen=True):
     resized: tuple[Resized, ...] = ()
     # Jobs whose kept room turned out to be of no use to them.
     unheld: tuple[str, ...] = ()
+    # Decisions kept whole, by job: of the first jobs placed.
+    considered: dict[str, Considered] = {}
     more: bool = False

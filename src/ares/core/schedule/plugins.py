@@ -8,7 +8,6 @@ from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.scorers import SCORERS
 from ares.model.profile import Profile
 
-
 T = TypeVar("T")
 
 

@@ -4,10 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ares.core.queue.shares import Held
 from ares.core.queue.waiting import ClassKey
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.columns import Ints
+from ares.core.schedule.considered import Considered, consider
 from ares.core.schedule.gang import place_gang
 from ares.core.schedule.gates import no_licence, over_limit
 from ares.core.schedule.holding import held_by
@@ -15,8 +19,11 @@ from ares.core.schedule.place import place_one
 from ares.core.schedule.plan import Eviction, LeftOut, Placed, Plan, Resized
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.transaction import Taken, Transaction, placement
-from ares.model.profile import Profile
+from ares.model.profile import Profile, ShareResource
 from ares.model.state import Placement
+
+# Filters that say no because of what others hold.
+HELD_BACK = frozenset({"gpus", "devices", "cpu", "memory", "numa"})
 
 
 class Found(NamedTuple):
@@ -24,6 +31,7 @@ class Found(NamedTuple):
 
     taken: Sequence[Taken]
     alternative: int
+    considered: Considered | None = None
 
 
 def asked(ask: Ask, ranks: int) -> Held:
@@ -33,7 +41,10 @@ def asked(ask: Ask, ranks: int) -> Held:
 class Round:
     """Actions change it one after the other; the cluster is left as it was."""
 
-    def __init__(self, cluster: Cluster, profile: Profile, now: float) -> None:
+    def __init__(self, cluster: Cluster, profile: Profile, now: float, keep: int = 0) -> None:
+        # How many decisions to keep whole, so that they can be made again.
+        self.keep = keep
+        self.considered: dict[str, Considered] = {}
         self.cluster = cluster
         self.profile = profile
         self.now = now
@@ -46,6 +57,8 @@ class Round:
         self.evictions: list[Eviction] = []
         self.resized: list[Resized] = []
         self.unheld: list[str] = []
+        # Jobs for which somebody is asked to leave in this cycle.
+        self.making_room: set[str] = set()
         self.more = False
 
     @property
@@ -69,9 +82,10 @@ class Round:
         for number, ask in enumerate(key.asks):
             if (key.licences or self.profile.shares) and self.gate(key, ask) is not None:
                 continue
+            considered = consider(self.evaluations, ask) if len(self.considered) < self.keep else None
             taken = self.place(ask)
             if taken is not None:
-                return Found(taken, number)
+                return Found(taken, number, considered)
         return None
 
     def place(self, ask: Ask) -> Sequence[Taken] | None:
@@ -89,9 +103,27 @@ class Round:
     def note_placed(self, job: str, key: ClassKey, class_id: int, found: Found) -> None:
         placements = self.placements(found.taken)
         self.placed.append(Placed(job=job, placements=placements, alternative=found.alternative, class_id=class_id))
+        if found.considered is not None:
+            self.considered[job] = found.considered
         self.shares.take(key.account, held_by(placements))
         for name, count in key.licences:
             self.licences[name] += count
+
+    def note_eviction(self, eviction: Eviction) -> None:
+        self.evictions.append(eviction)
+        self.making_room.add(eviction.job)
+
+    def rows_held_back(self, ask: Ask) -> Ints:
+        """Rows that only lack room: what others hold is all that is in the way."""
+        names = [name for name, _ in self.evaluations.rules.filters]
+        lacking = np.array([name in HELD_BACK for name in names] + [True])
+        return np.flatnonzero(lacking[self.evaluations.of(ask).stage] & self.cluster.table.healthy)
+
+    def standing(self, ask: Ask) -> dict[str, int]:
+        """Use minus soft limit of every account that has one, in GPUs or, for jobs without any, in CPUs."""
+        resource: ShareResource = "gpu" if ask.gpus else "cpu"
+        limits = {path: share.soft[resource] for path, share in self.profile.shares.items() if resource in share.soft}
+        return {path: self.cluster.held_below(path, resource) - limit for path, limit in limits.items()}
 
     def plan(self) -> Plan:
         return Plan(
@@ -101,5 +133,6 @@ class Round:
             evictions=tuple(self.evictions),
             resized=tuple(self.resized),
             unheld=tuple(self.unheld),
+            considered=self.considered,
             more=self.more,
         )

@@ -8,12 +8,11 @@ import numpy as np
 from ares.core.schedule.ask import Ask, Near
 from ares.core.schedule.columns import Bools, Columns, Floats, Ints
 
-
 T = TypeVar("T")
 
 
 class lazily(Generic[T]):  # noqa: N801 - reads as a decorator
-    """Computed when first asked for, then kept. `functools.cached_property` takes a lock, which costs more than most."""
+    """Computed when first asked for, then kept. `functools.cached_property` takes a lock, which costs more."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make

@@ -3,10 +3,18 @@
 from collections.abc import Callable
 
 from ares.core.schedule.actions.allocate import allocate
+from ares.core.schedule.actions.claim import claim
+from ares.core.schedule.actions.evict import preempt, reclaim
+from ares.core.schedule.actions.resize import grow, shrink
 from ares.core.schedule.round import Round
 
 Action = Callable[[Round], None]
 
 ACTIONS: dict[str, Action] = {
     "allocate": allocate,
+    "claim": claim,
+    "grow": grow,
+    "preempt": preempt,
+    "reclaim": reclaim,
+    "shrink": shrink,
 }

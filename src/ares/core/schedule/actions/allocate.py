@@ -32,17 +32,17 @@ class _Turn:
     streak: int = 1
 
 
-def allocate(round: Round) -> None:  # noqa: A002 - it is one
-    _Allocation(round).run()
+def allocate(round_: Round) -> None:
+    _Allocation(round_).run()
 
 
 class _Allocation:
-    def __init__(self, round: Round) -> None:  # noqa: A002
-        self._round = round
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
         # Some got the room that was kept for them.
-        self._placed = {one.job for one in round.placed}
-        self._turns = [_Turn(one) for one in round.cluster.waiting.active.values()]
-        order = round.profile.order
+        self._placed = {one.job for one in round_.placed}
+        self._turns = [_Turn(one) for one in round_.cluster.waiting.active.values()]
+        order = round_.profile.order
         self._fixed = {one.name for one in (*order.primary, *order.secondary)} <= STATIC
 
     def run(self) -> None:
@@ -88,7 +88,9 @@ class _Allocation:
         found = self._ahead(turn) or self._round.find(turn.job_class.key)
         if found is None:
             return False
-        self._round.note_placed(job_of(turn.job_class.line.nth(turn.done)), turn.job_class.key, turn.job_class.id, found)
+        self._round.note_placed(
+            job_of(turn.job_class.line.nth(turn.done)), turn.job_class.key, turn.job_class.id, found
+        )
         turn.done += 1
         turn.good_at = self._round.txn.checkpoint()
         return True

@@ -1,0 +1,61 @@
+"""Where a waiting job stands: how many come before it, by the very ranks the cycle goes by."""
+
+from typing import NamedTuple
+
+from ares.core.queue.factors import rank
+from ares.core.queue.order import Place, facts_of
+from ares.core.queue.shares import Shares
+from ares.core.queue.waiting import JobClass, Waiting
+from ares.model.profile import OrderPolicy
+
+
+class Position(NamedTuple):
+    """Jobs ahead: of everybody, and of the job's own tenant."""
+
+    ahead: int
+    ahead_in_tenant: int
+
+
+def position(waiting: Waiting, job: str, shares: Shares, order: OrderPolicy, now: float) -> Position | None:
+    """None when the job does not wait."""
+    mine, place = waiting.class_of(job), waiting.place_of(job)
+    if mine is None or place is None:
+        return None
+    key = _key(mine, place, shares, order, now)
+    tenant = _tenant(mine)
+    ahead = ahead_in_tenant = 0
+    for other in waiting.active.values():
+        count = _before(other, key, shares, order, now)
+        ahead += count
+        ahead_in_tenant += count if _tenant(other) == tenant else 0
+    return Position(ahead, ahead_in_tenant)
+
+
+_Key = tuple[float, float, Place]
+
+
+def _tenant(one: JobClass) -> str:
+    return one.key.account.split("/", 1)[0]
+
+
+def _key(one: JobClass, place: Place, shares: Shares, order: OrderPolicy, now: float) -> _Key:
+    primary, secondary = rank(facts_of(place, one.key.level, one.key.account, one.key.dated), shares, order, now)
+    # The class id is of this process only; what comes before it is unique.
+    return -primary, -secondary, place
+
+
+def _before(other: JobClass, key: _Key, shares: Shares, order: OrderPolicy, now: float) -> int:
+    """How many of a class come before. Within a class ranks fall from the first to the last."""
+    line = other.line
+    if _key(other, line.nth(0), shares, order, now) >= key:
+        return 0
+    low, high = 1, len(line)
+    if _key(other, line.nth(-1), shares, order, now) < key:
+        return high
+    while low < high:
+        middle = (low + high) // 2
+        if _key(other, line.nth(middle), shares, order, now) < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,158 @@
+"""Making room: reclaim what was borrowed, or preempt what matters less. Only for jobs that found no place."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from ares.core.queue.waiting import JobClass
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.columns import Ints
+from ares.core.schedule.evict.eligible import Rule
+from ares.core.schedule.evict.holders import Asker, Freed, Holder, Request, Rooms
+from ares.core.schedule.evict.screen import Census, census, screen
+from ares.core.schedule.evict.victims import NoVictims, Victims, bound_of, choose
+from ares.core.schedule.gang import widest_allowed
+from ares.core.schedule.holding import Holding
+from ares.core.schedule.plan import Eviction
+from ares.core.schedule.record import eviction_reason, eviction_record
+from ares.core.schedule.round import Found, Round
+from ares.core.schedule.transaction import Taken, taken_by
+
+# One cycle looks for victims for this many jobs at most: the next one goes on.
+_TRIES_MAX = 16
+_DOMAINS_MAX = 8
+
+
+def evict(rule: Rule, round_: Round) -> None:
+    """For the first job of each class left out, in the order they were left out."""
+    if rule == "reclaim" and not any(share.soft for share in round_.profile.shares.values()):
+        return
+    if not any(holding.preemptible for holding in round_.cluster.holdings.values()):
+        return
+    counted: Census | None = None
+    going = {job for eviction in round_.evictions for job in eviction.victims}
+    for left in list(round_.left.values())[:_TRIES_MAX]:
+        job_class = round_.cluster.waiting.class_of(left.first_job)
+        if job_class is None or left.first_job in round_.cluster.reserved or left.first_job in round_.making_room:
+            continue
+        counted = counted or census(holders(round_, going))
+        eviction = _for_job(rule, round_, left.first_job, job_class, counted)
+        if eviction is not None:
+            round_.note_eviction(eviction)
+            going.update(eviction.victims)
+            counted = None
+
+
+reclaim = partial(evict, "reclaim")
+preempt = partial(evict, "priority")
+
+
+def holders(round_: Round, going: set[str]) -> Iterator[Holder]:
+    """Running jobs as the choice of victims wants them; those on their way out are nobody's victims."""
+    rows = round_.cluster.rows
+    for one in round_.cluster.holdings.values():
+        if one.leaving or one.job in going:
+            continue
+        at = tuple((rows[place.node], _freed(one, n)) for n, place in enumerate(one.placements) if place.node in rows)
+        ran_s = max(0.0, round_.now - one.since)
+        ago = None if one.preempted_at is None else max(0.0, round_.now - one.preempted_at)
+        held = one.held
+        yield Holder(
+            one.job, one.level, one.account, held.gpu_milli, held.cpu_milli, ran_s, ran_s,
+            one.preemptions, ago, one.preemptible, at,
+        )  # fmt: skip
+
+
+def _freed(one: Holding, number: int) -> Freed:
+    place = one.placements[number]
+    devices = tuple((kind, len(names)) for kind, names in sorted(place.devices.items()))
+    return Freed(place.cpu_milli, place.memory_mib, tuple((gpu, place.gpu_milli) for gpu in place.gpus), devices)
+
+
+def _for_job(rule: Rule, round_: Round, job: str, job_class: JobClass, counted: Census) -> Eviction | None:
+    key = job_class.key
+    for number, ask in enumerate(key.asks):
+        if ask.near or round_.gate(key, ask) is not None:
+            continue
+        asker = Asker(job, key.level, key.account, round_.standing(ask) if rule == "reclaim" else {})
+        screened = screen(counted, asker, round_.profile.preemption, rule)
+        if not screened.holders:
+            continue
+        request = request_of(ask)
+        bound = bound_of(request, asker, round_.profile.preemption, rule)
+        found = [choose(request, rooms_of(round_, ask, rows), screened, bound) for rows in _places(round_, ask)]
+        victims = [one for one in found if not isinstance(one, NoVictims) and one.jobs]
+        for one in sorted(victims, key=lambda one: (one.lost_gpu_s, len(one.jobs), one.jobs)):
+            taken = make_room(round_, ask, one.jobs)
+            if taken is not None:
+                return _eviction(rule, round_, job, job_class, Found(taken, number), one)
+    return None
+
+
+def request_of(ask: Ask) -> Request:
+    return Request(ask.min_ranks, ask.cpu_milli, ask.memory_mib, ask.gpus, ask.gpu_milli, ask.devices)
+
+
+def _places(round_: Round, ask: Ask) -> list[Ints]:
+    """Rows that only lack room, all together or, where the gang must be close together, domain by domain."""
+    rows = round_.rows_held_back(ask)
+    level = "node" if ask.level == "nvlink" and ask.level_required else widest_allowed(ask)
+    if level == "cluster" or ask.ranks == 1:
+        return [rows]
+    if level == "node":
+        return [rows[at : at + 1] for at in range(min(len(rows), 64))]
+    numbers = getattr(round_.cluster.table, level)[rows]
+    known, counts = np.unique(numbers[numbers > 0], return_counts=True)
+    largest = known[np.lexsort((known, -counts))][:_DOMAINS_MAX]
+    return [rows[numbers == one] for one in largest]
+
+
+def rooms_of(round_: Round, ask: Ask, rows: Ints) -> Rooms:
+    seen = round_.evaluations.rows(ask, rows)
+    return Rooms(
+        slots=rows,
+        cpu_milli=seen.cpu_free,
+        memory_mib=seen.memory_free,
+        gpus=np.maximum(seen.gpu_left, 0),
+        answers=seen.gpu_answers if ask.gpus else np.zeros_like(seen.gpu_answers),
+        devices={kind: seen.devices_free(kind) for kind, _ in ask.devices},
+        ranks_max=np.full(len(rows), ask.per_node or 1_000_000, np.int64),
+    )
+
+
+def make_room(round_: Round, ask: Ask, victims: tuple[str, ...]) -> list[Taken] | None:
+    """With the victims gone, the job's place, taken; None and nothing changed when it does not come together."""
+    checkpoint, cluster = round_.txn.checkpoint(), round_.cluster
+    for job in victims:
+        for place in cluster.holdings[job].placements:
+            row = cluster.rows.get(place.node)
+            if row is not None:
+                round_.txn.give(taken_by(cluster.table, row, place))
+    taken = round_.place(ask)
+    if taken is None:
+        round_.txn.rollback(checkpoint)
+        return None
+    return list(taken)
+
+
+def _eviction(
+    rule: Rule,
+    round_: Round,
+    job: str,
+    job_class: JobClass,
+    found: Found,
+    victims: Victims,
+) -> Eviction:
+    hold = round_.placements(found.taken)
+    gone = [round_.cluster.holdings[one] for one in victims.jobs]
+    return Eviction(
+        job=job,
+        rule=rule,
+        victims=victims.jobs,
+        hold=hold,
+        alternative=found.alternative,
+        lost_gpu_s=victims.lost_gpu_s,
+        reason=eviction_reason(rule, gone, hold, victims.lost_gpu_s),
+        record=eviction_record(rule, round_, job, job_class.key, gone, victims),
+    )

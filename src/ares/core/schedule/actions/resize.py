@@ -1,0 +1,119 @@
+"""Elastic gangs give ranks back when somebody else needs the room, and grow into what nobody needs."""
+
+from dataclasses import replace
+
+from ares.core.queue.waiting import JobClass
+from ares.core.schedule.actions.evict import request_of, rooms_of
+from ares.core.schedule.evict.holders import Asker, Freed, Holder
+from ares.core.schedule.evict.screen import census, screen
+from ares.core.schedule.evict.search import UNBOUND
+from ares.core.schedule.evict.victims import NoVictims, choose
+from ares.core.schedule.holding import Holding
+from ares.core.schedule.plan import Eviction, Resized
+from ares.core.schedule.record import eviction_record
+from ares.core.schedule.round import Round
+from ares.core.schedule.transaction import placement, taken_by
+from ares.model.state import Placement
+
+_TRIES_MAX = 16
+
+
+def shrink(round_: Round) -> None:
+    """For jobs left out: ranks beyond the least a gang needs go, from gangs that matter no more than the job."""
+    spare = [one for one in round_.cluster.holdings.values() if _spare(one)]
+    for left in list(round_.left.values())[:_TRIES_MAX] if spare else ():
+        job_class = round_.cluster.waiting.class_of(left.first_job)
+        waits = left.first_job in round_.cluster.reserved or left.first_job in round_.making_room
+        if job_class is not None and not waits and _shrink_for(round_, left.first_job, job_class, spare):
+            resized = {one.job for one in round_.resized}
+            spare = [one for one in spare if one.job not in resized]
+
+
+def _spare(one: Holding) -> int:
+    """How many ranks it could do without."""
+    return 0 if one.elastic is None or one.leaving else len(one.ranks) - one.elastic.min_ranks
+
+
+def _shrink_for(round_: Round, job: str, job_class: JobClass, spare: list[Holding]) -> bool:
+    key = job_class.key
+    ranks = {f"{one.job}#{place.rank}": (one, place) for one in spare if one.level >= key.level for place in _last(one)}
+    if not ranks:
+        return False
+    rows = round_.cluster.rows
+    holders = [_holder(name, one, place, rows[place.node]) for name, (one, place) in ranks.items()]
+    for number, ask in enumerate(key.asks):
+        if ask.near or round_.gate(key, ask) is not None:
+            continue
+        screened = screen(census(holders), Asker(job, key.level, key.account), round_.profile.preemption, "drain")
+        places = round_.rows_held_back(ask)
+        found = choose(request_of(ask), rooms_of(round_, ask, places), screened, UNBOUND)
+        if isinstance(found, NoVictims) or not found.jobs:
+            continue
+        checkpoint = round_.txn.checkpoint()
+        for name in found.jobs:
+            place = ranks[name][1]
+            round_.txn.give(taken_by(round_.cluster.table, rows[place.node], place))
+        taken = round_.place(ask)
+        if taken is None:
+            round_.txn.rollback(checkpoint)
+            continue
+        gangs = _without(found.jobs, ranks)
+        hold = round_.placements(taken)
+        reason = f"waits for {len(found.jobs)} ranks of elastic gangs to leave; nothing is lost"
+        round_.resized += [
+            Resized(job=one.job, placements=one.ranks, reason="shrinks for a waiting job") for one in gangs
+        ]
+        round_.note_eviction(
+            Eviction(
+                job=job, rule="shrink", victims=(), hold=hold, alternative=number, lost_gpu_s=0.0, reason=reason,
+                record=eviction_record("shrink", round_, job, key, (), found), shrunk=tuple(one.job for one in gangs),
+            )
+        )  # fmt: skip
+        return True
+    return False
+
+
+def _last(one: Holding) -> tuple[Placement, ...]:
+    return one.ranks[len(one.ranks) - _spare(one) :]
+
+
+def _holder(name: str, one: Holding, place: Placement, row: int) -> Holder:
+    devices = tuple((kind, len(names)) for kind, names in sorted(place.devices.items()))
+    freed = Freed(place.cpu_milli, place.memory_mib, tuple((gpu, place.gpu_milli) for gpu in place.gpus), devices)
+    gpus = len(place.gpus) * place.gpu_milli
+    return Holder(name, one.level, one.account, gpus, place.cpu_milli, 0.0, 0.0, 0, None, True, ((row, freed),))
+
+
+def _without(names: tuple[str, ...], ranks: dict[str, tuple[Holding, Placement]]) -> list[Holding]:
+    gone: dict[str, set[int]] = {}
+    gangs: dict[str, Holding] = {}
+    for name in names:
+        one, place = ranks[name]
+        gone.setdefault(one.job, set()).add(place.rank)
+        gangs[one.job] = one
+    return [
+        replace(one, ranks=tuple(place for place in one.ranks if place.rank not in gone[job]))
+        for job, one in gangs.items()
+    ]
+
+
+def grow(round_: Round) -> None:
+    """Only when nobody is left out: what is idle then is of no use to anybody else."""
+    if round_.left or round_.more or round_.cluster.reserved:
+        return
+    wishing = [
+        one
+        for one in round_.cluster.holdings.values()
+        if one.elastic is not None and not one.leaving and len(one.ranks) < one.elastic.ranks
+    ]
+    for one in sorted(wishing, key=lambda one: (one.level, one.job)):
+        assert one.elastic is not None, "chosen for it"
+        wanted = one.elastic.ranks - len(one.ranks)
+        ask = one.elastic._replace(ranks=wanted, min_ranks=1, level_required=False)
+        taken = round_.place(ask)
+        if taken:
+            table = round_.cluster.table
+            added = tuple(placement(table, each, one.next_rank + n) for n, each in enumerate(taken))
+            count = f"{len(added)} rank{'' if len(added) == 1 else 's'}"
+            reason = f"grows by {count}: nobody else needs the room"
+            round_.resized.append(Resized(job=one.job, placements=(*one.ranks, *added), reason=reason))

@@ -1,0 +1,73 @@
+"""A decision kept so that it can be made again: which nodes could have taken the job, and what each scorer said."""
+
+import numpy as np
+
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.evaluate import NO, Evaluations
+from ares.core.schedule.gang import pick_nodes
+from ares.model.base import Record
+from ares.model.profile import Weight
+
+# Nodes that are kept of one decision, the best first.
+NODES_MAX = 512
+
+
+class Considered(Record, frozen=True):
+    """`parts` has one list per scorer that made a difference, in the order of `nodes`."""
+
+    nodes: tuple[str, ...]
+    parts: dict[str, tuple[float, ...]]
+    # How many could have taken it; more than `nodes` when not all were kept.
+    passing: int
+    ranks: int = 1
+    # Ranks that fitted on each, for gangs.
+    room: tuple[int, ...] = ()
+
+
+class Ranked(Record, frozen=True):
+    """One node under some weights."""
+
+    node: str
+    score: float
+    parts: dict[str, float]
+    ranks: int = 0
+
+
+def consider(evaluations: Evaluations, ask: Ask) -> Considered:
+    """What one ask thinks of the nodes now."""
+    found = evaluations.of(ask)
+    rows = np.flatnonzero(found.score != NO)
+    best = rows[np.argsort(-found.score[rows], kind="stable")][:NODES_MAX]
+    parts = evaluations.parts(evaluations.rows(ask, best))
+    records = [evaluations.table.records[int(row)] for row in best]
+    return Considered(
+        nodes=tuple(record.info.name for record in records if record is not None),
+        parts={name: tuple(np.broadcast_to(said, len(best)).tolist()) for name, said in parts.items()},
+        passing=len(rows),
+        ranks=ask.ranks,
+        room=() if found.room is None else tuple(found.room[best].tolist()),
+    )
+
+
+def decide_again(considered: Considered, weights: tuple[Weight, ...]) -> tuple[Ranked, ...]:
+    """The nodes in the order these weights give; the first is chosen, or for a gang those with ranks."""
+    count = len(considered.nodes)
+    total = np.zeros(count)
+    by_name = {one.name: one.weight for one in weights}
+    for name, said in considered.parts.items():
+        total += by_name.get(name, 0.0) * np.array(said)
+    order = [int(at) for at in np.argsort(-total, kind="stable")]
+    chosen = {order[0]: 1} if order else {}
+    if considered.room and order:
+        rows = np.arange(count)
+        chosen = dict(pick_nodes(rows, np.array(considered.room), total, min(considered.ranks, sum(considered.room))))
+        order.sort(key=lambda at: at not in chosen)
+    return tuple(
+        Ranked(
+            node=considered.nodes[at],
+            score=float(total[at]),
+            parts={name: by_name.get(name, 0.0) * said[at] for name, said in considered.parts.items()},
+            ranks=chosen.get(at, 0),
+        )
+        for at in order
+    )

@@ -1,0 +1,126 @@
+"""A job before it is submitted: where it would run, whom it would displace, and what else could be had."""
+
+from msgspec.structs import replace
+
+from ares.core.queue.waiting import ClassKey, class_key
+from ares.core.schedule.actions.evict import evict
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.eta import Eta, start_estimate
+from ares.core.schedule.plan import Eviction, LeftOut
+from ares.core.schedule.round import Round
+from ares.model.base import Record
+from ares.model.job import JobSpec
+from ares.model.state import JobState, Placement
+
+
+class Offer(Record, frozen=True):
+    """One way to run the job. `asked` says what differs from what was asked for first."""
+
+    asked: str
+    starts: Eta
+    # Per hour for all ranks, in the currency of the pools; None when it has no place now to price.
+    price_hour: float | None = None
+    placements: tuple[Placement, ...] = ()
+
+
+def offers(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> tuple[Offer, ...]:
+    """The job as it is, its alternatives, other GPU models and half the size, by start and then by price."""
+    cluster.prepare()
+    round_ = Round(cluster, cluster.profile, now)
+    made = [
+        (n, _offer(round_, class_key(state, variant), words))
+        for n, (words, variant) in enumerate(_variants(cluster, spec))
+    ]
+    free = [one for one in made if one[1] is not None]
+    ranked = sorted(free, key=lambda one: _sort_key(one[0], one[1]))
+    return tuple(offer for _, offer in ranked if offer is not None)
+
+
+def _sort_key(number: int, offer: Offer | None) -> tuple[bool, float, float, int]:
+    assert offer is not None, "left out before"
+    latest = offer.starts.latest
+    return latest is None, latest or offer.starts.earliest, offer.price_hour or 0.0, number
+
+
+def would_evict(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Eviction | None:
+    """Whom the job would displace if it were submitted now."""
+    cluster.prepare()
+    job_class = cluster.waiting.add(state, spec)
+    try:
+        round_ = Round(cluster, cluster.profile, now)
+        round_.left[job_class.id] = LeftOut(class_id=job_class.id, jobs=1, first_job=state.id)
+        for rule in ("reclaim", "priority"):
+            evict(rule, round_)
+            if round_.evictions:
+                break
+        round_.txn.rollback(0)
+    finally:
+        cluster.waiting.remove(state.id)
+    return round_.evictions[0] if round_.evictions else None
+
+
+def _variants(cluster: Cluster, spec: JobSpec) -> list[tuple[str, JobSpec]]:
+    plain = replace(spec, alternatives=())
+    found = [("as asked", plain)]
+    others = [replace(plain, resources=wants) for wants in spec.alternatives]
+    found += [(_size(other), other) for other in others]
+    wants = spec.resources
+    if wants.gpus:
+        models = sorted(_models(cluster))
+        found += [(f"on {model}", replace(plain, resources=replace(wants, gpu_model=model))) for model in models]
+    if wants.gpus > 1:
+        half = replace(plain, resources=replace(wants, gpus=wants.gpus // 2))
+        found.append((f"with {wants.gpus // 2} GPUs", half))
+    if spec.gang is not None and spec.gang.ranks > 1:
+        ranks = spec.gang.ranks // 2
+        smaller = replace(
+            spec.gang, ranks=ranks, min_ranks=None if spec.gang.min_ranks is None else min(spec.gang.min_ranks, ranks)
+        )
+        found.append((f"with {ranks} ranks", replace(plain, gang=smaller)))
+    seen: list[JobSpec] = []
+    distinct: list[tuple[str, JobSpec]] = []
+    for words, variant in found:
+        if variant not in seen:
+            seen.append(variant)
+            distinct.append((words, variant))
+    return distinct
+
+
+def _size(spec: JobSpec) -> str:
+    wants = spec.resources
+    gpus = f"{wants.gpus} x {wants.gpu_model or 'GPU'}" if wants.gpus else f"{wants.cpu_milli / 1000:g} CPUs"
+    return f"alternative {gpus}"
+
+
+def _models(cluster: Cluster) -> set[str]:
+    records = [record for record in cluster.table.records if record is not None]
+    return {gpu.model for record in records for gpu in record.info.gpus if not gpu.mig}
+
+
+def _offer(round_: Round, key: ClassKey, words: str) -> Offer | None:
+    """None when it could never run."""
+    ask = key.asks[0]
+    checkpoint = round_.txn.checkpoint()
+    found = round_.find(key)
+    if found is None:
+        estimate = start_estimate(round_, ask, 0) if _ever(round_, ask) else None
+        return None if estimate is None else Offer(asked=words, starts=estimate)
+    placements = round_.placements(found.taken)
+    price = sum(_price(round_.cluster, ask, one.row) for one in found.taken)
+    round_.txn.rollback(checkpoint)
+    starts = Eta(earliest=round_.now, latest=round_.now + 2.0, basis="it fits now", computed_at=round_.now)
+    return Offer(asked=words, starts=starts, price_hour=round(price, 6), placements=placements)
+
+
+def _ever(round_: Round, ask: Ask) -> bool:
+    evaluations = round_.evaluations
+    rows = evaluations.rows(ask, emptied=True)
+    passing = evaluations.stages(rows) == len(evaluations.rules.filters)
+    return bool((passing & rows.exists).any())
+
+
+def _price(cluster: Cluster, ask: Ask, row: int) -> float:
+    table = cluster.table
+    gpus, cpus = ask.gpus_milli / 1000, ask.cpu_milli / 1000
+    return float(gpus * table.gpu_hour[row] + cpus * table.cpu_hour[row])

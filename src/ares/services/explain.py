@@ -1,0 +1,345 @@
+"""Answers about decisions: why a job waits, where it stands, what would start it, and what a new one would meet."""
+
+from math import fsum
+
+import msgspec
+from msgspec.structs import replace
+
+from ares.core import keys
+from ares.core.queue.factors import FactorShown, explain
+from ares.core.queue.order import facts_of
+from ares.core.queue.position import position
+from ares.core.queue.tree import levels
+from ares.core.queue.waiting import JobClass, class_key
+from ares.core.schedule.change import Change, smallest_change
+from ares.core.schedule.considered import Ranked, decide_again
+from ares.core.schedule.eta import Eta, start_estimate
+from ares.core.schedule.explain import AskExplained, explain_ask, infeasible
+from ares.core.schedule.offers import Offer, offers, would_evict
+from ares.core.schedule.reasons import Reason, Remedy
+from ares.core.schedule.record import seen_by
+from ares.core.schedule.round import Round
+from ares.model.access import Principal
+from ares.model.base import Record
+from ares.model.event import LedgerEvent
+from ares.model.job import PRIORITIES, JobSpec
+from ares.model.profile import Share, ShareResource, Weight
+from ares.model.state import JobState, Phase
+from ares.ports.clock import Clock
+from ares.ports.store import Store
+from ares.services.decisions import Decisions
+from ares.services.planner import Planner
+from ares.services.view import View
+
+_HOLDERS_MAX = 20
+_RESOURCES: tuple[ShareResource, ...] = ("cpu", "memory", "gpu")
+
+
+class Holder(Record, frozen=True):
+    """Somebody on the nodes that come nearest. Of other tenants' jobs only what they hold is told."""
+
+    node: str
+    job: str = ""
+    tenant: str = ""
+    gpus: float = 0.0
+    cpus: float = 0.0
+    since: float = 0.0
+    ends_at: float | None = None
+    # Kept for a waiting job, not held by a running one.
+    reserved: bool = False
+
+
+class Standing(Record, frozen=True):
+    """One level of the tenant tree: what is asked for, used, allowed and free of one resource."""
+
+    path: str
+    resource: str
+    asked: int
+    used: int
+    limit: int | None
+    soft: int | None
+
+
+class Explanation(Record, frozen=True):
+    job: str
+    phase: Phase
+    at: float
+    reason: Reason | None = None
+    remedy: Remedy | None = None
+    # One for each alternative, in the job's order of preference.
+    alternatives: tuple[AskExplained, ...] = ()
+    holders: tuple[Holder, ...] = ()
+    ahead: int | None = None
+    ahead_in_tenant: int | None = None
+    rank: float | None = None
+    factors: tuple[FactorShown, ...] = ()
+    limits: tuple[Standing, ...] = ()
+    starts: Eta | None = None
+    change: Change | None = None
+
+
+class PrioRow(Record, frozen=True):
+    """One waiting job and the factors that sum to its rank."""
+
+    job: str
+    tenant: str
+    name: str
+    priority: str
+    rank: float
+    secondary: float
+    factors: tuple[FactorShown, ...]
+
+
+class PlanAnswer(Record, frozen=True):
+    """What would happen if the job were submitted now. Nothing was changed."""
+
+    starts_now: bool
+    # To be compared with a later answer: the world was like this.
+    revision: int
+    profile_version: int
+    reason: Reason | None = None
+    remedy: Remedy | None = None
+    offers: tuple[Offer, ...] = ()
+    # Whom it would displace.
+    eviction: dict[str, object] | None = None
+    change: Change | None = None
+    ahead: int = 0
+
+
+class ReplayAnswer(Record, frozen=True):
+    """A past decision, made again with other weights."""
+
+    decision: str
+    job: str
+    at: float
+    profile_version: int
+    weights: tuple[Weight, ...]
+    chosen: tuple[str, ...]
+    chosen_again: tuple[str, ...]
+    same: bool
+    nodes: tuple[Ranked, ...]
+    # How many could have taken it, and how many of those were kept.
+    passing: int
+    kept: int
+
+
+class UnknownWeight(ValueError):
+    """A replay sets a weight of something that is no scorer of the profile."""
+
+
+class Explain:
+    """Reads wait until the view holds everything acknowledged before the call."""
+
+    def __init__(self, store: Store, view: View, planner: Planner, decisions: Decisions, clock: Clock) -> None:
+        self._store = store
+        self._view = view
+        self._planner = planner
+        self._decisions = decisions
+        self._clock = clock
+
+    # ---- why a job waits
+
+    async def job(self, who: Principal, job_id: str) -> Explanation | None:
+        await self._view.catch_up()
+        entry = self._view.entries.get(job_id)
+        if entry is None or entry.state.tenant != who.tenant:
+            return None
+        state, spec = entry.state, self._view.spec(entry.state)
+        found = self._planner.cluster.waiting.class_of(job_id)
+        if state.phase != "PENDING" or spec is None or found is None:
+            return Explanation(job=job_id, phase=state.phase, at=self._clock.wall())
+        return self._waiting(who, state, spec, found)
+
+    def _waiting(self, who: Principal, state: JobState, spec: JobSpec, found: JobClass) -> Explanation:
+        self._planner.refresh_ready()
+        cluster, now = self._planner.cluster, self._clock.wall()
+        reason = self._planner.reason(state.id)
+        asks = tuple(explain_ask(cluster, found.key, ask, now) for ask in found.key.asks)
+        round_ = Round(cluster, cluster.profile, now)
+        place = cluster.waiting.place_of(state.id)
+        assert place is not None, "it waits"
+        order = cluster.profile.order
+        factors = explain(
+            facts_of(place, found.key.level, found.key.account, found.key.dated), round_.shares, order, now
+        )
+        stands = position(cluster.waiting, state.id, round_.shares, order, now)
+        ahead = 0 if stands is None else stands.ahead
+        starts = start_estimate(round_, found.key.asks[0], ahead)
+        return Explanation(
+            job=state.id,
+            phase=state.phase,
+            at=now,
+            reason=reason,
+            remedy=None if reason is None else reason.remedy,
+            alternatives=asks,
+            holders=self._holders(who, asks),
+            ahead=ahead,
+            ahead_in_tenant=None if stands is None else stands.ahead_in_tenant,
+            rank=_sum(factors, "primary"),
+            factors=factors,
+            limits=self._limits(found),
+            starts=starts,
+            change=smallest_change(cluster, state, spec, now),
+        )
+
+    def _holders(self, who: Principal, asks: tuple[AskExplained, ...]) -> tuple[Holder, ...]:
+        cluster = self._planner.cluster
+        nodes = dict.fromkeys(miss.node for ask in asks for miss in ask.nearest)
+        found: list[Holder] = []
+        for node in nodes:
+            for job in cluster.on_node.get(node, ()):
+                one = cluster.holdings[job]
+                here = [place for place in one.placements if place.node == node]
+                mine = one.tenant == who.tenant
+                found.append(
+                    Holder(
+                        node=node,
+                        job=one.job if mine else "",
+                        tenant=one.tenant if mine else "",
+                        gpus=sum(len(place.gpus) * place.gpu_milli for place in here) / 1000,
+                        cpus=sum(place.cpu_milli for place in here) / 1000,
+                        since=one.since,
+                        ends_at=one.ends_at,
+                    )
+                )
+        found += self._reserved(who, set(nodes))
+        return tuple(found[:_HOLDERS_MAX])
+
+    def _reserved(self, who: Principal, nodes: set[str]) -> list[Holder]:
+        """Room that is kept for jobs others were evicted for."""
+        found: list[Holder] = []
+        for job, kept in self._planner.cluster.reserved.items():
+            entry = self._view.entries.get(job)
+            mine = entry is not None and entry.state.tenant == who.tenant
+            for place in kept.placements:
+                if place.node in nodes:
+                    gpus = len(place.gpus) * place.gpu_milli / 1000
+                    cpus = place.cpu_milli / 1000
+                    found.append(Holder(node=place.node, job=job if mine else "", gpus=gpus, cpus=cpus, reserved=True))
+        return found
+
+    def _limits(self, found: JobClass) -> tuple[Standing, ...]:
+        cluster, ask = self._planner.cluster, found.key.asks[0]
+        asked: dict[ShareResource, int] = {"cpu": ask.cpu_milli, "memory": ask.memory_mib, "gpu": ask.gpus_milli}
+        declared = [(path, cluster.profile.shares.get(path, Share())) for path in levels(found.key.account)]
+        return tuple(
+            Standing(
+                path=path,
+                resource=resource,
+                asked=asked[resource] * ask.min_ranks,
+                used=cluster.held_below(path, resource),
+                limit=share.hard.get(resource),
+                soft=share.soft.get(resource),
+            )
+            for path, share in declared
+            for resource in _RESOURCES
+            if resource in share.hard or resource in share.soft
+        )
+
+    # ---- the order
+
+    async def prio(self, who: Principal, limit: int = 100) -> tuple[PrioRow, ...]:
+        """The tenant's waiting jobs by rank, those of all tenants for an admin."""
+        await self._view.catch_up()
+        cluster, now = self._planner.cluster, self._clock.wall()
+        shares, order = cluster.shares(now), cluster.profile.order
+        rows: list[tuple[tuple[float, float, object], PrioRow]] = []
+        for one in cluster.waiting.active.values():
+            tenant = one.key.account.split("/", 1)[0]
+            if tenant != who.tenant and who.role != "admin":
+                continue
+            for place in one.line.heads(limit):
+                factors = explain(facts_of(place, one.key.level, one.key.account, one.key.dated), shares, order, now)
+                primary, secondary = _sum(factors, "primary"), _sum(factors, "secondary")
+                entry = self._view.entries.get(place[3])
+                row = PrioRow(
+                    job=place[3],
+                    tenant=tenant,
+                    name="" if entry is None else entry.state.name,
+                    priority=PRIORITIES[one.key.level],
+                    rank=primary,
+                    secondary=secondary,
+                    factors=factors,
+                )
+                rows.append(((-primary, -secondary, place), row))
+        return tuple(row for _, row in sorted(rows, key=lambda one: one[0])[:limit])
+
+    # ---- before it is submitted
+
+    async def plan(self, who: Principal, spec: JobSpec) -> PlanAnswer:
+        """Changes nothing."""
+        await self._view.catch_up()
+        self._planner.refresh_ready()
+        cluster, now = self._planner.cluster, self._clock.wall()
+        state = JobState(
+            id="planned", tenant=who.tenant, name=spec.name, submitted_by=who.token_id, team=spec.team, submitted_at=now
+        )
+        key = class_key(state, spec)
+        cluster.prepare()
+        round_ = Round(cluster, cluster.profile, now)
+        starts = round_.find(key) is not None
+        round_.txn.rollback(0)
+        reason = None if starts else infeasible(cluster, key, now) or explain_ask(cluster, key, key.asks[0], now).reason
+        evicted = None if starts else would_evict(cluster, state, spec, now)
+        return PlanAnswer(
+            starts_now=starts,
+            revision=self._view.revision,
+            profile_version=self._view.profile.version,
+            reason=reason,
+            remedy=None if reason is None else reason.remedy,
+            offers=offers(cluster, state, spec, now),
+            eviction=None if evicted is None else seen_by(evicted.record, who.tenant),
+            change=None if starts else smallest_change(cluster, state, spec, now),
+            ahead=cluster.pending,
+        )
+
+    def infeasible(self, who: Principal, spec: JobSpec) -> Reason | None:
+        """Why the job could never run on the cluster as it is; said when it is submitted."""
+        cluster = self._planner.cluster
+        state = JobState(id="", tenant=who.tenant, name="", submitted_by=who.token_id, team=spec.team)
+        return infeasible(cluster, class_key(state, spec), self._clock.wall())
+
+    # ---- looking back
+
+    async def preemptions(self, who: Principal, job_id: str) -> tuple[LedgerEvent, ...] | None:
+        """Every time the job was preempted, with the record both sides were given; None for no such job."""
+        await self._view.catch_up()
+        entry = self._view.entries.get(job_id)
+        if entry is None or entry.state.tenant != who.tenant:
+            return None
+        page = await self._store.range(keys.job_events(who.tenant, job_id))
+        events = (msgspec.json.decode(kv.value, type=LedgerEvent) for kv in page.kvs)
+        return tuple(event for event in events if event.kind in ("preempted", "preempting"))
+
+    async def replay(self, who: Principal, name: str, changes: dict[str, float]) -> ReplayAnswer | None:
+        """A decision about one of the tenant's jobs, by its own name or the job's, with some weights changed."""
+        decision = self._decisions.find(name)
+        entry = None if decision is None else self._view.entries.get(decision.job)
+        if decision is None or entry is None or (entry.state.tenant != who.tenant and who.role != "admin"):
+            return None
+        weights = tuple(replace(one, weight=changes.get(one.name, one.weight)) for one in decision.profile.scorers)
+        unknown = sorted(set(changes) - {one.name for one in weights})
+        if unknown:
+            known = ", ".join(one.name for one in weights)
+            raise UnknownWeight(
+                f"no scorer of profile {decision.profile_version} is called {unknown[0]!r}; there are {known}"
+            )
+        nodes = decide_again(decision.considered, weights)
+        again = tuple(one.node for one in nodes for _ in range(one.ranks))
+        return ReplayAnswer(
+            decision=decision.id,
+            job=decision.job,
+            at=decision.at,
+            profile_version=decision.profile_version,
+            weights=weights,
+            chosen=decision.chosen,
+            chosen_again=again,
+            same=sorted(again) == sorted(decision.chosen),
+            nodes=nodes[:20],
+            passing=decision.considered.passing,
+            kept=len(decision.considered.nodes),
+        )
+
+
+def _sum(factors: tuple[FactorShown, ...], which: str) -> float:
+    return fsum(one.product for one in factors if one.sum == which)
