@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from ares.core.schedule.ask import Ask, Near
+from ares.core.schedule.columns import Columns
 from ares.core.schedule.rows import Matching, Rows
 from ares.model.job import NodeTerm
 from ares.model.node import Taint
@@ -22,9 +23,10 @@ class World(NamedTuple):
     nodes: list[Node]
     running: list[tuple[str, dict[str, str], tuple[int, ...]]]
     ask: Ask
+    table: Columns
 
     def rows(self, at: Any = slice(None), *, emptied: bool = False) -> Rows:
-        return Rows(table(*self.nodes), self.ask, at, facts(*self.nodes), self.matching, emptied)
+        return Rows(self.table, self.ask, at, facts(*self.nodes), self.matching, emptied)
 
     @property
     def matching(self) -> Matching:
@@ -102,4 +104,4 @@ _ASKS = st.builds(
 def worlds(draw: st.DrawFn) -> World:
     made = draw(st.lists(_nodes(), min_size=1, max_size=5))
     places = st.lists(st.integers(0, len(made) - 1), min_size=1, max_size=2).map(tuple)
-    return World(made, draw(st.lists(st.tuples(TENANTS, LABELS, places), max_size=3)), draw(_ASKS))
+    return World(made, draw(st.lists(st.tuples(TENANTS, LABELS, places), max_size=3)), draw(_ASKS), table(*made))
