@@ -144,6 +144,14 @@ class Rows:
         """Thousandths left on all GPUs together."""
         return np.maximum(self.gpu_left, 0).sum(axis=1)
 
+    @cached_property
+    def shares_left(self) -> tuple[Floats, Floats, Floats]:
+        """Of each node's CPU, memory and GPUs, after one rank was placed. Without GPUs: as if all were in use."""
+        ask = self.ask
+        cpu = (self.cpu_free - ask.cpu_milli) / self.cpu
+        memory = (self.memory_free - ask.memory_mib) / self.memory
+        return cpu, memory, (self.gpu_idle_milli - ask.gpus_milli) / (1000 * np.maximum(self.gpu_count, 1))
+
     # ---- other devices
 
     def devices(self, kind: str) -> Ints:

@@ -1,6 +1,6 @@
 """Terms of affinity: which rows meet a condition on their labels, or on the jobs that run around them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,9 +10,17 @@ from ares.core.schedule.rows import Rows
 from ares.model.job import NodeTerm, TermOp
 
 
+def among(column: Ints, few: Sequence[int]) -> Bools:
+    """Which numbers are among a few: for one row ten times as fast as `isin`, which sorts."""
+    found = np.zeros(len(column), np.bool_)
+    for one in few:
+        found |= column == one
+    return found
+
+
 def _is_in(rows: Rows, term: NodeTerm) -> Bools:
     known = rows.table.values.known
-    return np.isin(rows.table.labels.of(term.key)[rows.at], [known(value) for value in term.values])
+    return among(rows.table.labels.of(term.key)[rows.at], [known(value) for value in term.values])
 
 
 def _bound(term: NodeTerm) -> float:

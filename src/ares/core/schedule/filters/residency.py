@@ -7,11 +7,12 @@ from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
 from ares.core.schedule.filters.words import none_of
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.rows import Rows
+from ares.core.schedule.terms import among
 
 
 def passes(rows: Rows) -> Bools | None:
     allowed = [rows.table.domains.known(region) for region in rows.ask.residency]
-    return np.isin(rows.region, allowed) if allowed else None
+    return among(rows.region, allowed) if allowed else None
 
 
 def explain(miss: Miss) -> Reason:

@@ -4,12 +4,11 @@ import numpy as np
 
 from ares.core.schedule.columns import Floats
 from ares.core.schedule.rows import Rows
-from ares.core.schedule.scorers.shares import shares_left
 
 
 def score(rows: Rows) -> Floats:
     """1 when the same share of everything would be left, 0 at the widest gap."""
-    cpu, memory, gpus = shares_left(rows)
+    cpu, memory, gpus = rows.shares_left
     # What a node does not have cannot be stranded.
     gpus = np.where(rows.gpu_count > 0, gpus, cpu)
     most = np.maximum(np.maximum(cpu, memory), gpus)

@@ -2,10 +2,9 @@
 
 from ares.core.schedule.columns import Floats
 from ares.core.schedule.rows import Rows
-from ares.core.schedule.scorers.shares import shares_left
 
 
 def score(rows: Rows) -> Floats:
     """Mean of the used shares after placing one rank, in 0..1. Idle GPUs keep jobs without GPUs away."""
-    cpu, memory, gpus = shares_left(rows)
+    cpu, memory, gpus = rows.shares_left
     return 1.0 - (cpu + memory + gpus) / 3.0
