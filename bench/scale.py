@@ -24,6 +24,9 @@ class Scale:
     # Jobs Ares grants to its agent at once: the agent runs few of them at a time, and is never without.
     granted: int = 128
     timeout_s: float = 300.0
+    # For the scheduling core: nodes of the small and the large cluster, and how many jobs wait.
+    nodes: tuple[int, int] = (1000, 10_000)
+    waiting: tuple[int, ...] = (10_000, 100_000, 1_000_000)
 
 
 FULL = Scale(
@@ -32,5 +35,5 @@ FULL = Scale(
 )  # fmt: skip
 QUICK = Scale(
     spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=100_000,
-    fsyncs=100,
+    fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000),
 )  # fmt: skip

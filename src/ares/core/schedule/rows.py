@@ -144,7 +144,7 @@ class Rows:
         """Thousandths left on all GPUs together."""
         return np.maximum(self.gpu_left, 0).sum(axis=1)
 
-    @cached_property
+    @lazily
     def shares_left(self) -> tuple[Floats, Floats, Floats]:
         """Of each node's CPU, memory and GPUs, after one rank was placed. Without GPUs: as if all were in use."""
         ask = self.ask
