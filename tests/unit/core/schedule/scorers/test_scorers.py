@@ -1,6 +1,7 @@
 """What each scorer says, in numbers."""
 
 import pytest
+from msgspec.structs import replace
 
 from ares.core.schedule.ask import Ask, Near
 from ares.core.schedule.scorers import SCORERS
@@ -36,6 +37,16 @@ def test_shares_of_gpus_count_by_the_thousandth() -> None:
     nodes = [node("n0", cpu=4, memory=400, gpus=2, gpus_used={0: 750}), node("n1", cpu=4, memory=400, gpus=2)]
     ask = Ask(cpu_milli=4000, memory_mib=400, gpus=1, gpu_milli=250)
     assert scores("fit", nodes, ask) == pytest.approx([1 - 0.5 / 3, 1 - 0.875 / 3])
+
+
+def test_gpus_of_other_models_are_part_of_the_node() -> None:
+    mixed = node("n0", cpu=4, memory=400, gpus=4, gpus_used={0: 1000})
+    info = mixed.record.info
+    gpus = tuple(replace(gpu, model="NVIDIA A10") if gpu.index < 2 else gpu for gpu in info.gpus)
+    nodes = [mixed._replace(record=replace(mixed.record, info=replace(info, gpus=gpus)))]
+    # Two of four are left over, both of the model that was not asked for.
+    ask = Ask(cpu_milli=4000, memory_mib=400, gpus=1, gpu_model="A10")
+    assert scores("fit", nodes, ask) == pytest.approx([1 - 0.5 / 3])
 
 
 def test_balance_is_the_widest_gap() -> None:
