@@ -60,10 +60,10 @@ def hold(rng: Random, number: int, left: list[list[int]], cpu: list[int], shares
     )  # fmt: skip
 
 
-def world_of(seed: int, holders_max: int) -> World:
+def world_of(seed: int, holders_max: int, nodes_max: int = 4) -> World:
     """Crowded clusters, so that most requests need an eviction: hypothesis alone draws mostly empty ones."""
     rng = Random(seed)
-    count = rng.randint(1, 4)
+    count = rng.randint(1, nodes_max)
     shares = rng.choice([[1000], [1000], [250, 400, 500, 1000]])
     left = [[1000] * rng.choice([0, 4, 4, 6]) for _ in range(count)]
     cpu = [rng.randint(3, 8) * 1000 for _ in range(count)]
@@ -162,8 +162,8 @@ def may_go(world: World) -> list[Holder]:
     return [one for one in world.holders if eligible(one, world.asker, world.policy, world.rule) is None]
 
 
-def sets(world: World) -> Iterator[tuple[Holder, ...]]:
-    free = may_go(world)
+def sets(world: World, free: list[Holder]) -> Iterator[tuple[Holder, ...]]:
+    """Every set of these that makes room and may go."""
     return (
         gone
         for count in range(len(free) + 1)
@@ -199,7 +199,7 @@ def check(world: World, found: Victims) -> tuple[Holder, ...]:
 @given(worlds(holders_max=8))
 def test_equal_to_brute_force(world: World) -> None:
     found = world.choose()
-    best = min(sets(world), key=key, default=None)
+    best = min(sets(world, may_go(world)), key=key, default=None)
     event(f"{world.rule}: {found.obstacle if isinstance(found, NoVictims) else min(len(found.jobs), 2)}")
     if isinstance(found, NoVictims):
         assert best is None
@@ -207,6 +207,28 @@ def test_equal_to_brute_force(world: World) -> None:
     gone = check(world, found)
     assert best is not None
     assert key(gone) == key(best)
+    assert found.exact
+
+
+@settings(max_examples=400)
+@given(st.integers(0, 2**32))
+def test_one_rank_among_many_nodes_is_exact(seed: int) -> None:
+    world = world_of(seed, holders_max=30, nodes_max=8)
+    world = world._replace(request=world.request._replace(ranks=1))
+    found = world.choose()
+    # Whoever makes room for one rank does so on one node.
+    ways = (
+        gone
+        for room in world.rooms
+        for gone in sets(world, [one for one in may_go(world) if any(slot == room.slot for slot, _ in one.at)])
+    )
+    best = min(ways, key=key, default=None)
+    if isinstance(found, NoVictims):
+        assert best is None
+        return
+    event(f"{min(len(found.jobs), 3)} gone")
+    assert best is not None
+    assert key(check(world, found)) == key(best)
     assert found.exact
 
 
@@ -228,7 +250,7 @@ def test_too_many_to_try_all_still_keeps_every_promise(world: World) -> None:
         patch.object(sweep, "EXACT_MAX", 2),
     ):
         found = world.choose()
-    best = min(sets(world), key=key, default=None)
+    best = min(sets(world, may_go(world)), key=key, default=None)
     if isinstance(found, Victims):
         assert best is not None
         gone = check(world, found)

@@ -86,9 +86,8 @@ def _emptied(request: Request, rooms: Rooms, screened: Screened, begins: Ints, e
 
     row_of_part = np.full(len(parts.slot), -1, np.int64)
     if count:
-        order = np.argsort(rooms.slots, kind="stable")
-        place = np.minimum(np.searchsorted(rooms.slots, parts.slot, sorter=order), count - 1)
-        row_of_part = np.where(rooms.slots[order[place]] == parts.slot, order[place], -1)
+        place = np.minimum(np.searchsorted(rooms.slots, parts.slot), count - 1)
+        row_of_part = np.where(rooms.slots[place] == parts.slot, place, -1)
     gpus, width = rooms.gpus, rooms.gpus.shape[1]
     if request.gpus and width:
         rows = row_of_part[parts.gpu_part]

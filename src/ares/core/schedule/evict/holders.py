@@ -88,6 +88,7 @@ class Room(NamedTuple):
 class Rooms:
     """Many rooms as columns. A scheduler with columns of its own makes this directly."""
 
+    # Ascending: the answer is then the same whatever order nodes come in.
     slots: Ints
     cpu_milli: Ints
     memory_mib: Ints
@@ -102,7 +103,7 @@ class Rooms:
 
 
 def columns(rooms: Iterable[Room]) -> Rooms:
-    rows = list(rooms)
+    rows = sorted(rooms)
     count, width = len(rows), max((len(room.gpus) for room in rows), default=0)
     gpus, answers = np.zeros((count, width), np.int64), np.zeros((count, width), np.bool_)
     devices = {kind: np.zeros(count, np.int64) for room in rows for kind, _ in room.devices}
