@@ -142,6 +142,8 @@ def _shrink(
 
 def assembly_over(job: Job, what: AssemblyOver, context: Context) -> Stepped | Refused:
     state = job.state
+    if job.spec.gang is None:
+        return Refused(code="not-allowed", message=f"job {state.id} is not a gang; assembly-over does not apply to it")
     missing = tuple(place for place in state.placements if place.rank not in state.started_ranks)
     late = f"{numbered(place.rank for place in missing)} on {', '.join(nodes_of(missing)[:8])} had not"
     exit_info = ExitInfo(failure="staging", message=f"{what.reason}: {late}")

@@ -106,7 +106,7 @@ def _veto(spec: JobSpec, state: JobState, exit_info: ExitInfo) -> str:
     """Why the budget does not even matter, or nothing."""
     # Only a staging failure seen while staging proves that no process of the job ever ran; of a gang's other ranks
     # it says nothing.
-    may_have_started = state.phase != "STAGING" or exit_info.failure != "staging" or len(state.placements) > 1
+    may_have_started = state.phase != "STAGING" or exit_info.failure != "staging" or spec.gang is not None
     if may_have_started and spec.effects == "unsafe":
         return "its effects are unsafe, so it is never started twice"
     if may_have_started and spec.restart == "never":
