@@ -193,6 +193,7 @@ class ControlPlane:
         return ApiServices(
             submit=services.submit,
             jobs=services.jobs,
+            explain=services.explain,
             events=services.events,
             logs=services.logs,
             nodes=services.nodes,

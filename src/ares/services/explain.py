@@ -1,6 +1,8 @@
 """Answers about decisions: why a job waits, where it stands, what would start it, and what a new one would meet."""
 
+from collections.abc import Sequence
 from math import fsum
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -10,7 +12,7 @@ from ares.core.queue.factors import FactorShown, explain
 from ares.core.queue.order import facts_of
 from ares.core.queue.position import position
 from ares.core.queue.tree import levels
-from ares.core.queue.waiting import JobClass, class_key
+from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.change import Change, smallest_change
 from ares.core.schedule.considered import Ranked, decide_again
 from ares.core.schedule.eta import Eta, start_estimate
@@ -28,25 +30,13 @@ from ares.model.state import JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Store
 from ares.services.decisions import Decisions
+from ares.services.holders import GpuSeen, Holder, gpus, holders
 from ares.services.planner import Planner
 from ares.services.view import View
 
-_HOLDERS_MAX = 20
+# Kinds of jobs looked at for one submission: a large batch must not hold up everybody else.
+_INFEASIBLE_MAX = 256
 _RESOURCES: tuple[ShareResource, ...] = ("cpu", "memory", "gpu")
-
-
-class Holder(Record, frozen=True):
-    """Somebody on the nodes that come nearest. Of other tenants' jobs only what they hold is told."""
-
-    node: str
-    job: str = ""
-    tenant: str = ""
-    gpus: float = 0.0
-    cpus: float = 0.0
-    since: float = 0.0
-    ends_at: float | None = None
-    # Kept for a waiting job, not held by a running one.
-    reserved: bool = False
 
 
 class Standing(Record, frozen=True):
@@ -69,6 +59,7 @@ class Explanation(Record, frozen=True):
     # One for each alternative, in the job's order of preference.
     alternatives: tuple[AskExplained, ...] = ()
     holders: tuple[Holder, ...] = ()
+    gpus: tuple[GpuSeen, ...] = ()
     ahead: int | None = None
     ahead_in_tenant: int | None = None
     rank: float | None = None
@@ -101,7 +92,7 @@ class PlanAnswer(Record, frozen=True):
     remedy: Remedy | None = None
     offers: tuple[Offer, ...] = ()
     # Whom it would displace.
-    eviction: dict[str, object] | None = None
+    eviction: dict[str, Any] | None = None
     change: Change | None = None
     ahead: int = 0
 
@@ -172,7 +163,8 @@ class Explain:
             reason=reason,
             remedy=None if reason is None else reason.remedy,
             alternatives=asks,
-            holders=self._holders(who, asks),
+            holders=holders(cluster, self._view, who.tenant, asks),
+            gpus=gpus(cluster, self._view, who.tenant, asks),
             ahead=ahead,
             ahead_in_tenant=None if stands is None else stands.ahead_in_tenant,
             rank=_sum(factors, "primary"),
@@ -181,42 +173,6 @@ class Explain:
             starts=starts,
             change=smallest_change(cluster, state, spec, now),
         )
-
-    def _holders(self, who: Principal, asks: tuple[AskExplained, ...]) -> tuple[Holder, ...]:
-        cluster = self._planner.cluster
-        nodes = dict.fromkeys(miss.node for ask in asks for miss in ask.nearest)
-        found: list[Holder] = []
-        for node in nodes:
-            for job in cluster.on_node.get(node, ()):
-                one = cluster.holdings[job]
-                here = [place for place in one.placements if place.node == node]
-                mine = one.tenant == who.tenant
-                found.append(
-                    Holder(
-                        node=node,
-                        job=one.job if mine else "",
-                        tenant=one.tenant if mine else "",
-                        gpus=sum(len(place.gpus) * place.gpu_milli for place in here) / 1000,
-                        cpus=sum(place.cpu_milli for place in here) / 1000,
-                        since=one.since,
-                        ends_at=one.ends_at,
-                    )
-                )
-        found += self._reserved(who, set(nodes))
-        return tuple(found[:_HOLDERS_MAX])
-
-    def _reserved(self, who: Principal, nodes: set[str]) -> list[Holder]:
-        """Room that is kept for jobs others were evicted for."""
-        found: list[Holder] = []
-        for job, kept in self._planner.cluster.reserved.items():
-            entry = self._view.entries.get(job)
-            mine = entry is not None and entry.state.tenant == who.tenant
-            for place in kept.placements:
-                if place.node in nodes:
-                    gpus = len(place.gpus) * place.gpu_milli / 1000
-                    cpus = place.cpu_milli / 1000
-                    found.append(Holder(node=place.node, job=job if mine else "", gpus=gpus, cpus=cpus, reserved=True))
-        return found
 
     def _limits(self, found: JobClass) -> tuple[Standing, ...]:
         cluster, ask = self._planner.cluster, found.key.asks[0]
@@ -293,11 +249,18 @@ class Explain:
             ahead=cluster.pending,
         )
 
-    def infeasible(self, who: Principal, spec: JobSpec) -> Reason | None:
-        """Why the job could never run on the cluster as it is; said when it is submitted."""
-        cluster = self._planner.cluster
-        state = JobState(id="", tenant=who.tenant, name="", submitted_by=who.token_id, team=spec.team)
-        return infeasible(cluster, class_key(state, spec), self._clock.wall())
+    def infeasible(self, who: Principal, specs: Sequence[JobSpec]) -> list[Reason | None]:
+        """Why each job could never run on the cluster as it is; said when it is submitted. Jobs alike cost one look."""
+        cluster, now = self._planner.cluster, self._clock.wall()
+        known: dict[ClassKey, Reason | None] = {}
+        found: list[Reason | None] = []
+        for spec in specs:
+            state = JobState(id="", tenant=who.tenant, name="", submitted_by=who.token_id, team=spec.team)
+            key = class_key(state, spec)
+            if key not in known and len(known) < _INFEASIBLE_MAX:
+                known[key] = infeasible(cluster, key, now)
+            found.append(known.get(key))
+        return found
 
     # ---- looking back
 

@@ -20,6 +20,8 @@ from ares.edge.rest.server import HttpServer
 from ares.model.access import Principal, Role
 from ares.model.state import ExitInfo, JobState, Placement
 from ares.services.cursors import Cursors
+from ares.services.decisions import Decisions
+from ares.services.explain import Explain
 from ares.services.health import Health
 from ares.services.jobs import Jobs
 from ares.services.leader import Leader
@@ -89,9 +91,11 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     submit = Submit(store, view, clock, rng, telemetry, 1, 100_000)
     logs = FileLogs(folder / "logs")
     leader = Leader(store, view, clock, cluster="local", replica="r1", exclusive=True)
+    planner, decisions = Planner(view, clock), Decisions(clock, rng)
     services = ApiServices(
         submit=submit,
-        jobs=Jobs(store, view, transitions, submit, Planner(view, clock), Cursors(b"k" * 32)),
+        jobs=Jobs(store, view, transitions, submit, planner, Cursors(b"k" * 32)),
+        explain=Explain(store, view, planner, decisions, clock),
         events=EventStream(store, view),
         logs=LogReader(view, logs, clock),
         nodes=Nodes(store, view, clock),

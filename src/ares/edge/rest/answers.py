@@ -6,10 +6,12 @@ from typing import Any, cast
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from ares.core.schedule.reasons import ReasonCode, Remedy
 from ares.edge.rest.problems import MEDIA_TYPE, Problem
 from ares.model.access import Role
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
+from ares.services.explain import PrioRow
 from ares.services.nodes import ClusterView, LeaseView, NodeView, PoolView
 
 JSON = "application/json"
@@ -20,6 +22,14 @@ class Shown(Record, frozen=True, omit_defaults=False):
     """Written out whole by itself."""
 
 
+class JobWarning(Shown, frozen=True):
+    """Why a job that was taken will not start by itself. `remedy` says whose it is to change that."""
+
+    code: ReasonCode
+    message: str
+    remedy: Remedy
+
+
 class Created(Shown, frozen=True):
     """A submitted job. `replayed`: an earlier request with the same id made it."""
 
@@ -27,6 +37,7 @@ class Created(Shown, frozen=True):
     replayed: bool
     tasks: int
     links: dict[str, str]
+    warnings: tuple[JobWarning, ...] = ()
 
 
 class ProblemDocument(Record, frozen=True):
@@ -49,6 +60,7 @@ class BatchOutcome(Shown, frozen=True):
     replayed: bool = False
     tasks: int = 0
     error: ProblemDocument | None = None
+    warnings: tuple[JobWarning, ...] = ()
 
 
 class BatchAnswer(Shown, frozen=True):
@@ -66,6 +78,12 @@ class Ids(Shown, frozen=True):
 
 class Events(Record, frozen=True):
     events: tuple[LedgerEvent, ...]
+
+
+class PrioList(Record, frozen=True):
+    """Waiting jobs, the first to be placed first."""
+
+    jobs: tuple[PrioRow, ...]
 
 
 class NodeList(Record, frozen=True):

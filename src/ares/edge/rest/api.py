@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import Telemetry
+from ares.services.explain import Explain
 from ares.services.health import Health
 from ares.services.jobs import Jobs
 from ares.services.logs import LogReader
@@ -23,6 +24,7 @@ class ApiServices:
 
     submit: Submit
     jobs: Jobs
+    explain: Explain
     events: EventStream
     logs: LogReader
     nodes: Nodes

@@ -14,6 +14,7 @@ NodeName = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[A-Za-z0
 TokenName = Annotated[str, Meta(max_length=128, pattern=r"^([A-Za-z0-9][A-Za-z0-9 ._:/@+-]*)?$(?!\n)")]
 Cursor = Annotated[str, Meta(max_length=512)]
 JobRef = Annotated[str, Meta(max_length=32, pattern=r"^[0-9a-z]+(_[0-9]+)?$(?!\n)")]
+WeightName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")]
 YEAR_S = 31_536_000.0
 
 
@@ -41,6 +42,12 @@ class ReasonBody(Record, frozen=True):
     """Why, for the ledger."""
 
     reason: Note = ""
+
+
+class ReplayBody(Record, frozen=True):
+    """Weights of scorers to be changed, by name: {"cost": 0.3}."""
+
+    weights: Annotated[dict[WeightName, Annotated[float, Meta(ge=0.0, le=1e6)]], Meta(max_length=64)] = {}
 
 
 class TokenBody(Record, frozen=True):
@@ -94,6 +101,10 @@ class JobsQuery(Record, frozen=True):
 
 class ResolveQuery(Record, frozen=True):
     prefix: Annotated[str, Meta(min_length=1, max_length=32, pattern=r"^[0-9a-z_]+$(?!\n)")]
+
+
+class PrioQuery(Record, frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class LogsQuery(Record, frozen=True):

@@ -35,6 +35,7 @@ _EXAMPLES: dict[str, Any] = {
     },
     "BatchBody": {"jobs": [{"spec": {"command": ["true"]}}, {"requestId": "two", "spec": {"command": ["true"]}}]},
     "ReasonBody": {"reason": "the input was fixed"},
+    "ReplayBody": {"weights": {"cost": 30}},
     "TokenBody": {"role": "submitter", "name": "ci", "ttlS": 86400},
     "JoinTokenBody": {"node": "gpu-07"},
 }

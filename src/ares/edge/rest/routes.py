@@ -1,6 +1,6 @@
 """Every route of the API, in one table."""
 
-from ares.edge.rest import events, jobs, logs, platform, submitting
+from ares.edge.rest import decisions, events, jobs, logs, platform, submitting
 from ares.edge.rest.answers import (
     JSON,
     BatchAnswer,
@@ -13,6 +13,7 @@ from ares.edge.rest.answers import (
     NewToken,
     NodeList,
     PoolList,
+    PrioList,
     TokenList,
     WhoAmI,
 )
@@ -24,8 +25,10 @@ from ares.edge.rest.bodies import (
     LeasesQuery,
     LogsQuery,
     NoQuery,
+    PrioQuery,
     ReasonBody,
     ReasonQuery,
+    ReplayBody,
     ResolveQuery,
     SubmitBody,
     TokenBody,
@@ -33,6 +36,7 @@ from ares.edge.rest.bodies import (
 from ares.edge.rest.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.problems import ADMISSION_CODES
 from ares.model.state import JobState
+from ares.services.explain import Explanation, PlanAnswer, ReplayAnswer
 from ares.services.jobs import JobDetail
 from ares.services.listing import JobPage
 from ares.services.nodes import ClusterView, NodeView
@@ -89,6 +93,29 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "listJobEvents", "GET", "/jobs/{id}/events", "events:read", "The job's ledger: everything that happened to it.",
         jobs.job_events, {200: (JSON, Events)}, NoQuery,
+    ),
+    Operation(
+        "explainJob", "GET", "/jobs/{id}/explain", "jobs:read", "Why a job waits, and what would start it.",
+        decisions.explain_job, {200: (JSON, Explanation)}, NoQuery, tag="decisions",
+    ),
+    Operation(
+        "listPreemptions", "GET", "/jobs/{id}/preemptions", "jobs:read",
+        "When the job was displaced by others, or others by it, and why.", decisions.list_preemptions,
+        {200: (JSON, Events)}, NoQuery, tag="decisions",
+    ),
+    Operation(
+        "planJob", "POST", "/plan", "jobs:read", "What would happen if this were submitted. Changes nothing.",
+        decisions.plan_job, {200: (JSON, PlanAnswer)}, NoQuery, Body(SubmitBody),
+        ("tenant-mismatch", *ADMISSION_CODES), tag="decisions",
+    ),
+    Operation(
+        "listPriorities", "GET", "/prio", "jobs:read", "Waiting jobs in order, with the factors that sum to each rank.",
+        decisions.list_prio, {200: (JSON, PrioList)}, PrioQuery, tag="decisions",
+    ),
+    Operation(
+        "replayDecision", "POST", "/decisions/{name}/replay", "jobs:read",
+        "Make a past decision again with other weights. Changes nothing.", decisions.replay_decision,
+        {200: (JSON, ReplayAnswer)}, NoQuery, Body(ReplayBody), tag="decisions",
     ),
     Operation(
         "getJobLogs", "GET", "/jobs/{id}/logs", "logs:read", "What an attempt wrote, to its end or as it comes.",

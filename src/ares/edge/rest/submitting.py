@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp
 
-from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, ProblemDocument, answer
+from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, JobWarning, ProblemDocument, answer
 from ares.edge.rest.bodies import NoQuery, SubmitBody
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, retry_after
@@ -36,12 +36,13 @@ async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     body = call.body
     if keyed is not None and body.request_id not in (None, keyed):
         raise Problem("request-id-mismatch", path="$.requestId")
-    request = _request(call.who, body, call.plain, call.header(b"traceparent") or "", keyed)
+    request = request_of(call.who, body, call.plain, call.header(b"traceparent") or "", keyed)
     (outcome,) = await call.edge.services.submit.submit(call.who, [request])
     if isinstance(outcome, Rejected):
         raise rejection(outcome)
     links = _links(outcome.job)
-    created = Created(id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, links=links)
+    (warnings,) = _warnings(call, [request])
+    created = Created(id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, links=links, warnings=warnings)
     return answer(created, status=200 if outcome.replayed else 201, headers={"location": links["self"]})
 
 
@@ -59,11 +60,22 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
     drafts = await _drafts(call, jobs)
     good = [draft for draft in drafts if isinstance(draft, SubmitRequest)]
     outcomes = iter(await call.edge.services.submit.submit(call.who, good) if good else ())
-    results = [_outcome(draft if isinstance(draft, Problem) else next(outcomes)) for draft in drafts]
+    warnings = iter(_warnings(call, good))
+    results = [
+        _outcome(draft) if isinstance(draft, Problem) else _outcome(next(outcomes), next(warnings)) for draft in drafts
+    ]
     replayed = sum(result.replayed for result in results)
     rejected = sum(result.error is not None for result in results)
     created = len(results) - replayed - rejected
     return answer(BatchAnswer(results=results, created=created, replayed=replayed, rejected=rejected))
+
+
+def _warnings(call: Call[NoQuery, Any], requests: Sequence[SubmitRequest]) -> list[tuple[JobWarning, ...]]:
+    """What is to be said at once: that a job can never start as things are."""
+    reasons = call.edge.services.explain.infeasible(call.who, [request.spec for request in requests])
+    return [
+        () if why is None else (JobWarning(code=why.code, message=why.message, remedy=why.remedy),) for why in reasons
+    ]
 
 
 def _split(raw: bytes) -> list[bytes]:
@@ -90,7 +102,7 @@ async def _drafts(call: Call[NoQuery, None], jobs: Sequence[bytes]) -> list[Subm
             await asyncio.sleep(0)
         try:
             body, plain = _job.decode(raw)
-            drafts.append(_request(call.who, body, plain, trace, None))
+            drafts.append(request_of(call.who, body, plain, trace))
         except Problem as problem:
             drafts.append(_at(problem, place))
     return drafts
@@ -101,7 +113,9 @@ def _at(problem: Problem, place: int) -> Problem:
     return Problem(problem.code, detail=problem.detail, fix=problem.fix, path=path)
 
 
-def _request(who: Principal, body: SubmitBody, plain: Any, trace: str, keyed: str | None) -> SubmitRequest:
+def request_of(
+    who: Principal, body: SubmitBody, plain: Any, trace: str = "", keyed: str | None = None
+) -> SubmitRequest:
     if body.tenant_id is not None and body.tenant_id != who.tenant:
         raise Problem("tenant-mismatch", path="$.tenantId")
     return SubmitRequest(spec=_filled(body, plain["spec"]), request_id=keyed or body.request_id, trace=trace)
@@ -134,9 +148,9 @@ def rejection(outcome: Rejected) -> Problem:
     return Problem(outcome.code, detail=outcome.message, fix=outcome.fix, headers=headers)
 
 
-def _outcome(outcome: Submitted | Rejected | Problem) -> BatchOutcome:
+def _outcome(outcome: Submitted | Rejected | Problem, warnings: tuple[JobWarning, ...] = ()) -> BatchOutcome:
     if isinstance(outcome, Submitted):
-        return BatchOutcome(id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks)
+        return BatchOutcome(id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=warnings)
     problem = rejection(outcome) if isinstance(outcome, Rejected) else outcome
     return BatchOutcome(error=ProblemDocument(**problem.document()))
 

@@ -1,7 +1,7 @@
 """Order factors: why a job comes sooner. One file each, weighted in a profile; their sum is the job's rank."""
 
 from math import fsum
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ares.core.queue.factors.age import age
 from ares.core.queue.factors.deadline import deadline, latest_start
@@ -11,6 +11,7 @@ from ares.core.queue.factors.fair_share import fair_share
 from ares.core.queue.factors.fifo import fifo
 from ares.core.queue.factors.priority import priority
 from ares.core.queue.shares import Shares
+from ares.model.base import Record
 from ares.model.profile import OrderPolicy, Weight
 
 __all__ = ["FACTORS", "STATIC", "Factor", "FactorShown", "Facts", "explain", "latest_start", "rank"]
@@ -27,7 +28,7 @@ FACTORS: dict[str, Factor] = {
 STATIC: frozenset[str] = frozenset(FACTORS) - {"drf"}
 
 
-class FactorShown(NamedTuple):
+class FactorShown(Record, frozen=True):
     """One term of a rank. The products of one sum add up to it exactly, by `math.fsum`."""
 
     name: str
@@ -51,6 +52,9 @@ def explain(facts: Facts, shares: Shares, order: OrderPolicy, now: float) -> tup
 
     def shown(weights: tuple[Weight, ...], which: Literal["primary", "secondary"]) -> list[FactorShown]:
         values = [(one, FACTORS[one.name](facts, shares, order, now)) for one in weights]
-        return [FactorShown(one.name, value, one.weight, one.weight * value, which) for one, value in values]
+        return [
+            FactorShown(name=one.name, value=value, weight=one.weight, product=one.weight * value, sum=which)
+            for one, value in values
+        ]
 
     return (*shown(order.primary, "primary"), *shown(order.secondary, "secondary"))

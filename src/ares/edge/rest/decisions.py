@@ -1,0 +1,51 @@
+"""Why jobs wait, what a new one would meet, and decisions looked at again."""
+
+from litestar.types import ASGIApp
+
+from ares.core.admit.decide import decide, too_late
+from ares.core.admit.verdict import Rejected
+from ares.edge.rest.answers import Events, PrioList, answer
+from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
+from ares.edge.rest.operation import Call
+from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.submitting import request_of
+from ares.services.explain import UnknownWeight
+
+
+async def explain_job(call: Call[NoQuery, None]) -> ASGIApp:
+    found = await call.edge.services.explain.job(call.who, call.path["id"])
+    if found is None:
+        raise NOT_FOUND
+    return answer(found)
+
+
+async def list_prio(call: Call[PrioQuery, None]) -> ASGIApp:
+    return answer(PrioList(jobs=await call.edge.services.explain.prio(call.who, call.query.limit)))
+
+
+async def plan_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
+    """Takes what a submission takes and refuses what it refuses, so that a plan that answers can be submitted."""
+    spec = request_of(call.who, call.body, call.plain).spec
+    verdict = decide(spec)
+    late = too_late(spec, call.edge.services.clock.wall())
+    refused = verdict if isinstance(verdict, Rejected) else late
+    if refused is not None:
+        raise Problem(refused.code, detail=refused.message, fix=refused.fix)
+    return answer(await call.edge.services.explain.plan(call.who, spec))
+
+
+async def list_preemptions(call: Call[NoQuery, None]) -> ASGIApp:
+    events = await call.edge.services.explain.preemptions(call.who, call.path["id"])
+    if events is None:
+        raise NOT_FOUND
+    return answer(Events(events=events))
+
+
+async def replay_decision(call: Call[NoQuery, ReplayBody]) -> ASGIApp:
+    try:
+        found = await call.edge.services.explain.replay(call.who, call.path["name"], call.body.weights)
+    except UnknownWeight as error:
+        raise Problem("invalid", detail=str(error), path="$.weights") from None
+    if found is None:
+        raise NOT_FOUND
+    return answer(found)
