@@ -114,13 +114,22 @@ class Cluster:
         row = self.rows.get(name)
         if row is None:
             row = self.rows[name] = self._new_row()
-        before = self.table.records[row]
+        before, shapes = self.table.records[row], len(self.table.machines)
         self.table.put(row, record, self.profile.pools.get(record.info.pool, _PLAIN))
         self._set_healthy(name)
         self._set_free(name)
         if before is None or before.info != record.info or before.taints != record.taints:
             self.node_version += 1
             self._facts_stale = True
+            if len(self.table.machines) > shapes:
+                # Whether links matter at all depends on every machine there is.
+                self.evaluations.forget()
+            self._forget_places(before, record)
+
+    def _forget_places(self, before: NodeRecord | None, record: NodeRecord) -> None:
+        """Data that comes or goes changes what is near to it on other rows too."""
+        if record.info.datasets or (before is not None and before.info.datasets):
+            self.evaluations.forget()
 
     def set_ready(self, name: str, ready: bool) -> None:
         """Whether the node's agent is alive. May come before the node itself."""
@@ -134,6 +143,7 @@ class Cluster:
         if row is None:
             return
         heapq.heappush(self._unused, row)
+        self.evaluations.forget()
         self.table.drop(row)
         for kind in self.table.devices_taken:
             self.table.devices_taken[kind][row] = 0
@@ -303,7 +313,8 @@ class Cluster:
         table.cpu_free[row] = info.cpu_milli - used.cpu_milli
         table.memory_free[row] = info.memory_mib - used.memory_mib
         for gpu in info.gpus:
-            table.gpu_left[row, gpu.index] = -1 if gpu.mig else max(0, WHOLE - used.gpus[gpu.index])
+            if gpu.index < table.gpus_wide:
+                table.set_gpu_left(row, gpu.index, -1 if gpu.mig else max(0, WHOLE - used.gpus[gpu.index]))
         for place, numa in enumerate(info.numa):
             table.numa_cpu_free[row, place] = table.numa_cpu[row, place] - used.numa_cpu[numa.index]
             table.numa_memory_free[row, place] = numa.memory_mib - used.numa_memory[numa.index]
@@ -318,9 +329,26 @@ class Cluster:
             if used is None:
                 used = self._used[place.node] = _Used()
             used.add(place, sign)
+            self._set_free_of(place, used)
             if used.jobs == 0:
                 del self._used[place.node]
+
+    def _set_free_of(self, place: Placement, used: _Used) -> None:
+        """Only what a placement touches: most of a node stays as it is."""
+        row = self.rows.get(place.node)
+        record = None if row is None else self.table.records[row]
+        if row is None or record is None:
+            return
+        table, info = self.table, record.info
+        table.cpu_free[row] = info.cpu_milli - used.cpu_milli
+        table.memory_free[row] = info.memory_mib - used.memory_mib
+        for gpu in place.gpus:
+            # A node may have come back with fewer GPUs than an attempt on it holds.
+            if gpu < table.gpus_wide and table.gpu_left[row, gpu] >= 0:
+                table.set_gpu_left(row, gpu, max(0, WHOLE - used.gpus[gpu]))
+        if place.numa is not None or place.devices:
             self._set_free(place.node)
+        self.evaluations.touch(row)
 
 
 _PLAIN = Pool()

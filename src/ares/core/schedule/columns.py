@@ -18,6 +18,8 @@ Floats = npt.NDArray[np.float64]
 Key = TypeVar("Key")
 
 WHOLE = 1000
+# One bit each; a node's further GPUs are not given away.
+GPUS_MAX = 62
 # A node lasts on this many devices and NUMA nodes without wider arrays.
 _ROWS, _GPUS, _NUMA = 16, 8, 2
 # Made-on-demand columns of one kind; beyond it all are forgotten and made again when asked for.
@@ -72,7 +74,7 @@ class Columns:
     # Of one number per row, with the number of a row that is not used. Never 0 where scorers divide.
     PLAIN: dict[str, int] = {
         "cpu": 1, "cpu_free": 0, "memory": 1, "memory_free": 0, "cpu_extra": 0, "memory_extra": 0,
-        "rack": 0, "zone": 0, "region": 0, "machine": 0, "gpu_count": 0,
+        "rack": 0, "zone": 0, "region": 0, "machine": 0, "gpu_count": 0, "gpu_idle": 0, "gpu_whole": 0,
     }  # fmt: skip
     REAL = ("network_gbps", "gpu_hour", "cpu_hour", "gpu_watts")
     BY_GPU: dict[str, int] = {"gpu_left": -1, "gpu_numa": -1}
@@ -85,6 +87,8 @@ class Columns:
         self.cpu = self.memory = np.ones(_ROWS, np.int64)
         self.cpu_free = self.memory_free = self.cpu_extra = self.memory_extra = np.zeros(_ROWS, np.int64)
         self.rack = self.zone = self.region = self.machine = self.gpu_count = np.zeros(_ROWS, np.int64)
+        # Thousandths left on all GPUs of a row together, and the bits of those that are wholly free.
+        self.gpu_idle = self.gpu_whole = np.zeros(_ROWS, np.int64)
         for name, nothing in self.PLAIN.items():
             setattr(self, name, np.full(_ROWS, nothing, np.int64))
         self.network_gbps = self.gpu_hour = self.cpu_hour = self.gpu_watts = np.zeros(_ROWS)
@@ -114,6 +118,7 @@ class Columns:
         self.devices_taken: dict[str, list[int]] = {}
         self.devices_free: dict[str, Ints] = {}
         self._answers: dict[tuple[str | None, int], Bools] = {}
+        self._answer_masks: dict[tuple[str | None, int], Ints] = {}
 
     @property
     def rows(self) -> int:
@@ -128,7 +133,8 @@ class Columns:
     def put(self, row: int, record: NodeRecord, pool: Pool) -> None:
         """What a node is. What is free of it is set apart, by `set_free`."""
         info = record.info
-        self._widen(max([-1, *(gpu.index for gpu in info.gpus)]) + 1, len(info.numa))
+        gpus = [gpu for gpu in info.gpus if gpu.index < GPUS_MAX]
+        self._widen(max([-1, *(gpu.index for gpu in gpus)]) + 1, len(info.numa))
         self.records[row] = record
         self.exists[row] = True
         self.cpu[row], self.memory[row] = max(1, info.cpu_milli), max(1, info.memory_mib)
@@ -140,9 +146,10 @@ class Columns:
         self.region[row] = self.domains.of(info.region or None)
         self.zone[row] = self.domains.of(f"{info.region}\n{info.zone}" if info.zone else None)
         self.rack[row] = self.domains.of(f"{info.region}\n{info.zone}\n{info.rack}" if info.rack else None)
-        self.gpu_count[row] = sum(not gpu.mig for gpu in info.gpus)
+        self.gpu_count[row] = sum(not gpu.mig for gpu in gpus)
         self.gpu_left[row] = self.gpu_numa[row] = -1
-        for gpu in info.gpus:
+        self.gpu_idle[row] = self.gpu_whole[row] = 0
+        for gpu in gpus:
             self.gpu_numa[row, gpu.index] = _numa_place(info, gpu)
         self.numa_cpu[row] = self.numa_memory[row] = 0
         for place, numa in enumerate(info.numa):
@@ -168,6 +175,8 @@ class Columns:
             columns.put(row, record)
         for (model, memory), column in self._answers.items():
             column[row] = _answering(record, model, memory, self.gpus_wide)
+            self._answer_masks[model, memory][row] = _mask(column[row])
+        self.devices_free.clear()
 
     def _machine(self, info: NodeInfo) -> int:
         shape = machine_shape(info)
@@ -187,7 +196,26 @@ class Columns:
                 self._answers.clear()
             found = [_answering(record, model, memory_mib, self.gpus_wide) for record in self.records]
             column = self._answers[key] = np.array(found, np.bool_)
+            self._answer_masks[key] = _mask(column)
         return column
+
+    def answer_masks(self, model: str | None, memory_mib: int) -> Ints:
+        """The same as one number for each row: bit i is GPU i."""
+        found = self._answer_masks.get((model, memory_mib)) if (model, memory_mib) in self._answers else None
+        if found is None:
+            self.answers(model, memory_mib)
+            found = self._answer_masks[model, memory_mib]
+        return found
+
+    def set_gpu_left(self, row: int, gpu: int, milli: int) -> None:
+        """`milli` is -1 for a GPU that cannot be had."""
+        before = max(0, self.gpu_left.item(row, gpu))
+        self.gpu_left[row, gpu] = milli
+        self.gpu_idle[row] += max(0, milli) - before
+        if milli == WHOLE:
+            self.gpu_whole[row] |= 1 << gpu
+        elif before == WHOLE:
+            self.gpu_whole[row] &= ~(1 << gpu)
 
     def free_devices(self, kind: str) -> Ints:
         free = self.devices_free.get(kind)
@@ -267,8 +295,13 @@ def _answering(record: NodeRecord | None, model: str | None, memory_mib: int, wi
     answers = [False] * wide
     wanted = words(model or "")
     for gpu in () if record is None else record.info.gpus:
-        answers[gpu.index] = not gpu.mig and gpu.memory_mib >= memory_mib and wanted <= words(gpu.model)
+        if gpu.index < wide:
+            answers[gpu.index] = not gpu.mig and gpu.memory_mib >= memory_mib and wanted <= words(gpu.model)
     return answers
+
+
+def _mask(gpus: Bools) -> Any:
+    return gpus @ (1 << np.arange(gpus.shape[-1], dtype=np.int64))
 
 
 @lru_cache(4096)

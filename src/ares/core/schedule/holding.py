@@ -39,6 +39,9 @@ class Holding:
 
 
 def held_by(placements: tuple[Placement, ...]) -> Held:
+    if len(placements) == 1:
+        (one,) = placements
+        return Held(one.cpu_milli, one.memory_mib, len(one.gpus) * one.gpu_milli)
     return Held(
         sum(one.cpu_milli for one in placements),
         sum(one.memory_mib for one in placements),

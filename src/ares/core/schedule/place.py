@@ -36,20 +36,25 @@ class _Step(NamedTuple):
 def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Taken]:
     """What `place_one` would give `wanted` times in a row, in that order, computed for many rows at once.
 
-    It may be fewer: then ask again. Nothing is taken yet.
+    It may be a few more, and is fewer only when there is no room for more. All are taken.
     """
     score = evaluations.of(ask).score
     rows = np.flatnonzero(score != NO)
-    if not len(rows):
-        return []
     order = rows[np.argsort(-score[rows], kind="stable")]
     fits = room(evaluations.rows(ask, order))
-    count = int(np.searchsorted(np.cumsum(fits), wanted)) + 1
-    # Rows beyond the chosen ones come in where a chosen row gets worse than the first of them.
-    beyond = (-float(score[order[count]]), int(order[count])) if count < len(order) else None
-    steps = _fill_up(evaluations, txn, ask, order[:count].tolist(), min(int(fits[:count].max()), wanted), beyond)
+    begin, end = 0, int(np.searchsorted(np.cumsum(fits), wanted)) + 1
+    keys: dict[int, float] = {}
+    waiting: list[int] = []
+    steps: list[_Step] = []
+    while begin < len(order) and len(steps) < wanted:
+        # Rows beyond the chosen ones come in where a chosen row gets worse than the first of them.
+        beyond = (-float(score[order[end]]), int(order[end])) if end < len(order) else None
+        keys.update((row, float(score[row])) for row in order[begin:end].tolist())
+        waiting += order[begin:end].tolist()
+        waiting = _fill_up(evaluations, txn, ask, waiting, keys, steps, beyond)
+        begin, end = end, min(len(order), end + wanted - len(steps))
     steps.sort(key=lambda step: (-step.key, step.row, step.number))
-    return [step.taken for step in steps[:wanted]]
+    return [step.taken for step in steps]
 
 
 def _fill_up(
@@ -57,30 +62,28 @@ def _fill_up(
     txn: Transaction,
     ask: Ask,
     rows: list[int],
-    deep: int,
+    keys: dict[int, float],
+    steps: list[_Step],
     beyond: tuple[float, int] | None,
-) -> list[_Step]:
-    """Fills every row as far as it goes before `beyond`, noting what each job more would score; takes it all back."""
-    checkpoint = txn.checkpoint()
-    steps: list[_Step] = []
+) -> list[int]:
+    """Fills every row as far as it goes before `beyond`; those that could take more after it."""
     table = evaluations.table
-    keys = {row: float(evaluations.of(ask).score[row]) for row in rows}
-    for number in range(deep):
+    parked: list[int] = []
+    while rows:
         went: list[int] = []
         for row in rows:
+            if beyond is not None and (-keys[row], row) >= beyond:
+                parked.append(row)
+                continue
             taken = fit(table, ask, row)
             if taken is not None:
-                steps.append(_Step(keys[row], row, number, taken))
+                steps.append(_Step(keys[row], row, len(steps), taken))
                 txn.take(taken)
                 went.append(row)
-        if not went:
-            break
-        rows, scores = _again(evaluations, ask, went)
-        keys = {row: min(keys[row], score) for row, score in zip(rows, scores, strict=True)}
-        if beyond is not None:
-            rows = [row for row in rows if (-keys[row], row) < beyond]
-    txn.rollback(checkpoint)
-    return steps
+        rows, scores = _again(evaluations, ask, went) if went else ([], [])
+        for row, score in zip(rows, scores, strict=True):
+            keys[row] = min(keys[row], score)
+    return parked
 
 
 def _again(evaluations: Evaluations, ask: Ask, rows: list[int]) -> tuple[list[int], list[float]]:

@@ -1,12 +1,20 @@
 """What a profile's names stand for. Third parties add theirs to these tables when the process starts."""
 
+from collections.abc import Container
 from typing import TypeVar
 
+import numpy as np
+from msgspec.structs import replace
+
 from ares.core.queue.factors import FACTORS
+from ares.core.schedule.columns import Bools
 from ares.core.schedule.evaluate import Rules
 from ares.core.schedule.filters import FILTERS
+from ares.core.schedule.filters.filter import Filter, Miss
+from ares.core.schedule.reasons import Reason
+from ares.core.schedule.rows import Rows
 from ares.core.schedule.scorers import SCORERS
-from ares.model.profile import Profile
+from ares.model.profile import Profile, Weight
 
 T = TypeVar("T")
 
@@ -16,22 +24,70 @@ class UnknownName(ValueError):
 
 
 def rules_of(profile: Profile) -> Rules:
+    """A filter that is not installed here refuses every node: what it was to keep out must not come in."""
     return Rules(
-        tuple((name, _find("filter", name, FILTERS)) for name in profile.filters),
-        tuple((one.name, one.weight, _find("scorer", one.name, SCORERS)) for one in profile.scorers),
+        tuple((name, FILTERS.get(name) or _missing(name)) for name in profile.filters),
+        tuple((one.name, one.weight, SCORERS[one.name]) for one in profile.scorers if one.name in SCORERS),
     )
 
 
-def _find(kind: str, name: str, table: dict[str, T]) -> T:
+def _find(kind: str, name: str, table: dict[str, T]) -> None:
     if name not in table:
         raise UnknownName(f"no {kind} is called {name!r}; there are {', '.join(sorted(table))}")
-    return table[name]
 
 
 def check(profile: Profile, actions: dict[str, object]) -> None:
     """Raises UnknownName for the first name that nothing installed answers to."""
-    rules_of(profile)
+    for name in profile.filters:
+        _find("filter", name, FILTERS)
+    for one in profile.scorers:
+        _find("scorer", one.name, SCORERS)
     for one in (*profile.order.primary, *profile.order.secondary):
         _find("order factor", one.name, FACTORS)
     for name in profile.actions:
         _find("action", name, actions)
+
+
+def without_unknown(profile: Profile, actions: Container[str]) -> tuple[Profile, tuple[str, ...]]:
+    """The profile as this process can go by it, and the names nothing here answers to.
+
+    A profile may outlive a plugin: scheduling goes on without it rather than not at all."""
+    order = profile.order
+    lists = (profile.scorers, order.primary, order.secondary)
+    tables: tuple[Container[str], ...] = (SCORERS, FACTORS, FACTORS)
+    unknown = [name for name in profile.filters if name not in FILTERS]
+    unknown += [
+        one.name for weights, table in zip(lists, tables, strict=True) for one in weights if one.name not in table
+    ]
+    unknown += [name for name in profile.actions if name not in actions]
+    if not unknown:
+        return profile, ()
+    usable = replace(
+        profile,
+        scorers=_known(profile.scorers, SCORERS),
+        actions=tuple(name for name in profile.actions if name in actions),
+        order=replace(order, primary=_known(order.primary, FACTORS), secondary=_known(order.secondary, FACTORS)),
+    )
+    return usable, tuple(dict.fromkeys(unknown))
+
+
+def _known(weights: tuple[Weight, ...], table: Container[str]) -> tuple[Weight, ...]:
+    return tuple(one for one in weights if one.name in table)
+
+
+def refusing(words: str) -> Filter:
+    """A filter that lets nothing pass, and says so."""
+
+    def passes(rows: Rows) -> Bools:
+        return np.zeros(len(rows), np.bool_)
+
+    def explain(miss: Miss) -> Reason:
+        return Reason(code="REFUSED_BY_PLUGIN", message=words, numbers={"nodes": len(miss.reached)})
+
+    return Filter(passes, explain, ("profile changes",))
+
+
+def _missing(name: str) -> Filter:
+    return refusing(
+        f"the profile has the filter {name!r}, which is not installed on this server: install it or change the profile"
+    )

@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 
 from ares.core.schedule.ask import Ask, Near
-from ares.core.schedule.columns import Bools, Columns, Floats, Ints
+from ares.core.schedule.columns import WHOLE, Bools, Columns, Floats, Ints
 
 T = TypeVar("T")
 
@@ -120,19 +120,28 @@ class Rows:
         return self.gpu_answers & (self.gpu_left >= self.ask.gpu_milli)
 
     @lazily
+    def gpu_answer_mask(self) -> Ints:
+        """`gpu_answers` as one number per row: bit i is GPU i."""
+        return self.table.answer_masks(self.ask.gpu_model, self.ask.gpu_memory_mib)[self.at]
+
+    @lazily
+    def gpu_fit_mask(self) -> Ints:
+        """`gpu_fits` as one number per row."""
+        if self.emptied:
+            return self.gpu_answer_mask
+        if self.ask.gpu_milli == WHOLE:
+            return self.gpu_answer_mask & self.table.gpu_whole[self.at]
+        return self.gpu_fits @ (1 << np.arange(self.gpu_fits.shape[1], dtype=np.int64))
+
+    @lazily
     def gpus(self) -> Ints:
         """How many GPUs each node has of the kind asked for."""
-        return np.count_nonzero(self.gpu_answers, axis=1)
+        return np.bitwise_count(self.gpu_answer_mask).astype(np.int64)
 
     @lazily
     def gpus_free(self) -> Ints:
         """How many of them the ask could have now."""
-        return np.count_nonzero(self.gpu_fits, axis=1)
-
-    @lazily
-    def gpu_fit_mask(self) -> Ints:
-        """`gpu_fits` as one number per row: bit i is GPU i."""
-        return self.gpu_fits @ (1 << np.arange(self.gpu_fits.shape[1], dtype=np.int64))
+        return np.bitwise_count(self.gpu_fit_mask).astype(np.int64)
 
     @lazily
     def gpu_count(self) -> Ints:
@@ -142,7 +151,7 @@ class Rows:
     @lazily
     def gpu_idle_milli(self) -> Ints:
         """Thousandths left on all GPUs together."""
-        return np.maximum(self.gpu_left, 0).sum(axis=1)
+        return WHOLE * self.gpu_count if self.emptied else self.table.gpu_idle[self.at]
 
     @lazily
     def shares_left(self) -> tuple[Floats, Floats, Floats]:

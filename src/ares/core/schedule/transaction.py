@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ares.core.schedule.ask import Ask
-from ares.core.schedule.columns import Columns
+from ares.core.schedule.columns import WHOLE, Columns
 from ares.core.schedule.evaluate import Evaluations
 from ares.core.topology.subset import best, best_in_domain
 from ares.model.state import Placement
@@ -53,7 +53,7 @@ class Transaction:
         table.cpu_free[row] -= cpu
         table.memory_free[row] -= memory
         for gpu in taken.gpus:
-            table.gpu_left[row, gpu] -= sign * taken.gpu_milli
+            table.set_gpu_left(row, gpu, table.gpu_left.item(row, gpu) - sign * taken.gpu_milli)
         if taken.numa is not None:
             table.numa_cpu_free[row, taken.numa] -= cpu
             table.numa_memory_free[row, taken.numa] -= memory
@@ -64,13 +64,16 @@ class Transaction:
 
 
 def fit(table: Columns, ask: Ask, row: int) -> Taken | None:
-    """Which of the row's GPUs, devices and NUMA node one rank would get; None when they do not do."""
+    """Which of the row's GPUs, devices and NUMA node one rank would get; None when they do not go together."""
+    gpus: tuple[int, ...] | None = ()
     numa: int | None = None
+    mask = _fit_mask(table, ask, row) if ask.gpus else 0
     if ask.numa != "none":
-        numa = _numa_place(table, ask, row)
+        numa, gpus = _aligned(table, ask, row, mask)
         if numa is None and ask.numa == "required":
             return None
-    gpus = _gpus(table, ask, row, numa) if ask.gpus else ()
+    if numa is None and ask.gpus:
+        gpus = _gpus(table, ask, row, mask)
     devices = _devices(table, ask, row) if ask.devices else ()
     if gpus is None or devices is None:
         return None
@@ -110,42 +113,56 @@ def taken_by(table: Columns, row: int, place: Placement) -> Taken:
     return Taken(row, place.cpu_milli, place.memory_mib, place.gpus, place.gpu_milli, devices, numa)
 
 
-def _gpus(table: Columns, ask: Ask, row: int, numa: int | None) -> tuple[int, ...] | None:
-    left, answers = table.gpu_left[row].tolist(), table.answers(ask.gpu_model, ask.gpu_memory_mib)[row].tolist()
-    fits = [gpu for gpu, milli in enumerate(left) if milli >= ask.gpu_milli and answers[gpu]]
-    if numa is not None:
-        where = table.gpu_numa[row].tolist()
-        aligned = [gpu for gpu in fits if where[gpu] == numa]
-        fits = aligned if len(aligned) >= ask.gpus else fits
-    if len(fits) < ask.gpus:
+def _fit_mask(table: Columns, ask: Ask, row: int) -> int:
+    """The bits of the GPUs that are of the kind asked for and have the share left."""
+    answers = table.answer_masks(ask.gpu_model, ask.gpu_memory_mib).item(row)
+    if ask.gpu_milli == WHOLE:
+        return answers & table.gpu_whole.item(row)
+    left = table.gpu_left[row].tolist()
+    return sum(1 << gpu for gpu in _bits(answers) if left[gpu] >= ask.gpu_milli)
+
+
+def _bits(mask: int) -> list[int]:
+    found: list[int] = []
+    while mask:
+        lowest = mask & -mask
+        found.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return found
+
+
+def _gpus(table: Columns, ask: Ask, row: int, mask: int) -> tuple[int, ...] | None:
+    """The best of the GPUs in the mask; None when there are too few, or too few together."""
+    count = mask.bit_count()
+    if count < ask.gpus:
         return None
-    if ask.gpu_milli < 1000:
+    together = ask.level == "nvlink" and ask.level_required and ask.gpus > 1
+    if ask.gpu_milli < WHOLE and not together:
         # The tightest first, so that whole GPUs stay whole.
-        return tuple(sorted(sorted(fits, key=lambda gpu: (left[gpu], gpu))[: ask.gpus]))
-    if len(fits) == ask.gpus:
-        return tuple(fits)
-    mask, shape = sum(1 << gpu for gpu in fits), table.machines[int(table.machine[row])]
-    if ask.level == "nvlink" and ask.level_required:
+        left = table.gpu_left[row].tolist()
+        return tuple(sorted(sorted(_bits(mask), key=lambda gpu: (left[gpu], gpu))[: ask.gpus]))
+    shape = table.machines[table.machine.item(row)]
+    if together:
         close = best_in_domain(shape, mask, ask.gpus)
         return None if close is None else close.gpus
-    return best(shape, mask, ask.gpus).gpus
+    return tuple(_bits(mask)) if count == ask.gpus else best(shape, mask, ask.gpus).gpus
 
 
-def _numa_place(table: Columns, ask: Ask, row: int) -> int | None:
-    """The NUMA node with the CPUs, memory and GPUs of one rank: the tightest, then the first."""
+def _aligned(table: Columns, ask: Ask, row: int, mask: int) -> tuple[int | None, tuple[int, ...] | None]:
+    """The NUMA node with the CPUs, memory and GPUs of one rank, and the GPUs: the tightest node, then the first."""
     cpu, memory = table.numa_cpu_free[row].tolist(), table.numa_memory_free[row].tolist()
-    gpus = [0] * len(cpu)
-    if ask.gpus:
-        answers = table.answers(ask.gpu_model, ask.gpu_memory_mib)[row]
-        for gpu, place in enumerate(table.gpu_numa[row].tolist()):
-            if place >= 0 and answers[gpu] and table.gpu_left[row, gpu] >= ask.gpu_milli:
-                gpus[place] += 1
+    where = table.gpu_numa[row].tolist()
+    masks = [sum(1 << gpu for gpu in _bits(mask) if where[gpu] == at) for at in range(len(cpu))]
     fits = [
         at
         for at in range(len(cpu))
-        if cpu[at] >= ask.cpu_milli and memory[at] >= ask.memory_mib and gpus[at] >= ask.gpus
+        if cpu[at] >= ask.cpu_milli and memory[at] >= ask.memory_mib and masks[at].bit_count() >= ask.gpus
     ]
-    return min(fits, key=lambda at: (gpus[at], cpu[at], at)) if fits else None
+    for at in sorted(fits, key=lambda at: (masks[at].bit_count(), cpu[at], at)):
+        gpus = _gpus(table, ask, row, masks[at]) if ask.gpus else ()
+        if gpus is not None:
+            return at, gpus
+    return None, None
 
 
 def _devices(table: Columns, ask: Ask, row: int) -> tuple[tuple[str, int], ...] | None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from ares.core.queue.factors import STATIC, rank
 from ares.core.queue.order import Place, facts_of, job_of
-from ares.core.queue.waiting import JobClass
+from ares.core.queue.waiting import ClassKey, JobClass
+from ares.core.schedule.ask import Ask
 from ares.core.schedule.place import place_many
 from ares.core.schedule.plan import LeftOut
 from ares.core.schedule.round import Found, Round
@@ -26,9 +27,15 @@ class _Turn:
     job_class: JobClass
     # Those of its jobs that are dealt with: the first of the line.
     done: int = 0
-    # Places found ahead, good as long as nobody else took anything.
+
+
+@dataclass(slots=True)
+class _Run:
+    """Like jobs one after the other, of whatever class: their places are found together, ever more at a time."""
+
+    ask: Ask
+    # Found and taken ahead; given back when somebody else comes in between.
     ahead: deque[Taken] = field(default_factory=deque[Taken])
-    good_at: int = -1
     streak: int = 1
 
 
@@ -43,6 +50,7 @@ class _Allocation:
         self._placed = {one.job for one in round_.placed}
         self._turns = [_Turn(one) for one in round_.cluster.waiting.active.values()]
         order = round_.profile.order
+        self._run: _Run | None = None
         self._fixed = {one.name for one in (*order.primary, *order.secondary)} <= STATIC
 
     def run(self) -> None:
@@ -63,10 +71,11 @@ class _Allocation:
             if not self._step(turn):
                 heapq.heappop(heap)
                 self._leave(turn)
-            elif self._skip(turn):
-                heapq.heapreplace(heap, self._key(turn, index))
-            else:
+            elif not self._skip(turn):
                 heapq.heappop(heap)
+            elif len(heap) > 1:
+                heapq.heapreplace(heap, self._key(turn, index))
+        self._end_run()
         round_.more = round_.more or bool(heap)
 
     def _skip(self, turn: _Turn) -> bool:
@@ -85,39 +94,46 @@ class _Allocation:
 
     def _step(self, turn: _Turn) -> bool:
         """Places the next job of the class, if it can be."""
-        found = self._ahead(turn) or self._round.find(turn.job_class.key)
+        one, round_ = turn.job_class, self._round
+        found = self._next_of_run(one.key) if _simple(one.key) else self._alone(one.key)
         if found is None:
             return False
-        self._round.note_placed(
-            job_of(turn.job_class.line.nth(turn.done)), turn.job_class.key, turn.job_class.id, found
-        )
+        round_.note_placed(job_of(one.line.nth(turn.done)), one.key, one.id, found)
         turn.done += 1
-        turn.good_at = self._round.txn.checkpoint()
         return True
 
-    def _ahead(self, turn: _Turn) -> Found | None:
-        """The next of a run of like jobs, found together; None when they must be looked for one by one."""
-        round_, key = self._round, turn.job_class.key
-        if turn.good_at != round_.txn.checkpoint():
-            turn.ahead.clear()
-            turn.streak = 1
+    def _alone(self, key: ClassKey) -> Found | None:
+        self._end_run()
+        return self._round.find(key)
+
+    def _next_of_run(self, key: ClassKey) -> Found | None:
+        round_, ask = self._round, key.asks[0]
+        if self._run is None or self._run.ask != ask:
+            found = self._alone(key)
+            self._run = _Run(ask)
+            return found
+        if round_.profile.shares and round_.gate(key, ask) is not None:
             return None
-        simple = len(key.asks) == 1 and key.asks[0].ranks == 1 and not key.asks[0].near
-        if not simple or key.licences or (round_.profile.shares and round_.gate(key, key.asks[0]) is not None):
-            return None
-        if not turn.ahead:
-            turn.streak = min(2 * turn.streak, _BATCH_MAX)
-            limit = round_.profile.max_placements_per_cycle - len(round_.placed)
-            wanted = min(turn.streak, len(turn.job_class.line) - turn.done, limit)
-            turn.ahead.extend(place_many(round_.evaluations, round_.txn, key.asks[0], wanted))
-            if not turn.ahead:
-                return None
-        taken = turn.ahead.popleft()
-        round_.txn.take(taken)
-        return Found((taken,), 0)
+        run = self._run
+        if not run.ahead:
+            run.streak = min(2 * run.streak, _BATCH_MAX)
+            left = round_.profile.max_placements_per_cycle - len(round_.placed)
+            run.ahead.extend(place_many(round_.evaluations, round_.txn, ask, min(run.streak, left)))
+        return Found((run.ahead.popleft(),), 0) if run.ahead else None
+
+    def _end_run(self) -> None:
+        if self._run is not None:
+            for taken in reversed(self._run.ahead):
+                self._round.txn.give(taken)
+            self._run = None
 
     def _leave(self, turn: _Turn) -> None:
         one = turn.job_class
         self._round.left[one.id] = LeftOut(
             class_id=one.id, jobs=len(one.line) - turn.done, first_job=job_of(one.line.nth(turn.done))
         )
+
+
+def _simple(key: ClassKey) -> bool:
+    """Whether nothing but free resources decides where its jobs go."""
+    return len(key.asks) == 1 and key.asks[0].ranks == 1 and not key.asks[0].near and not key.licences

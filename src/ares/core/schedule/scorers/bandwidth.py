@@ -9,10 +9,15 @@ from ares.core.topology.subset import MachineShape, best, best_in_domain
 def score(rows: Rows) -> Floats | None:
     """Against the best there is: of the machine for its GPUs, of the cluster for its network. None for lone GPUs."""
     network = _network(rows)
-    if rows.ask.gpus < 2:
+    if rows.ask.gpus < 2 or _alike(rows):
         return network
     links = _links(rows)
     return links if network is None else (links + network) / 2.0
+
+
+def _alike(rows: Rows) -> bool:
+    """On every machine all pairs of GPUs are equally fast, so that no choice is better than another."""
+    return all(shape.graph.uniform for shape in rows.table.machines)
 
 
 def _links(rows: Rows) -> Floats:

@@ -1,0 +1,210 @@
+"""Changes to a profile: what makes one unusable, and single settings by their names."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ares.core.schedule.actions import ACTIONS
+from ares.core.schedule.plugins import UnknownName, check
+from ares.model.profile import OrderPolicy, Pool, PreemptionPolicy, Profile, Share
+
+_PLACES_MAX = 3
+_LIMIT = re.compile(r"^(?P<path>.+?)(?:\.(?P<field>weight|(?:soft|hard)\.(?:cpu|memory|gpu)))?$")
+_KEYS = (
+    "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD",
+    "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu", "pools.POOL.FIELD", "licences.NAME",
+    "filters", "actions", "max_placements_per_cycle",
+)  # fmt: skip
+
+
+class BadSetting(ValueError):
+    """A setting's name or value makes no sense; the message says what would."""
+
+
+# ---- what is wrong with a whole one
+
+
+def wrong(profile: Profile) -> str:
+    """Why scheduling cannot go by the profile, or nothing."""
+    try:
+        check(profile, dict(ACTIONS))
+    except UnknownName as error:
+        return str(error)
+    return _without_allocate(profile) or _twice(profile) or _shares(profile)
+
+
+def _without_allocate(profile: Profile) -> str:
+    if "allocate" in profile.actions:
+        return ""
+    return "actions have no 'allocate': nothing would ever start; add it"
+
+
+def _twice(profile: Profile) -> str:
+    order = profile.order
+    lists = {
+        "filters": profile.filters,
+        "actions": profile.actions,
+        "scorers": tuple(one.name for one in profile.scorers),
+        "order.primary": tuple(one.name for one in order.primary),
+        "order.secondary": tuple(one.name for one in order.secondary),
+    }
+    for where, names in lists.items():
+        double = next((name for name in names if names.count(name) > 1), None)
+        if double is not None:
+            return f"{where} name {double!r} twice; once is enough"
+    return ""
+
+
+def _shares(profile: Profile) -> str:
+    for path, share in profile.shares.items():
+        parts = path.split("/")
+        if len(parts) > _PLACES_MAX or not all(parts):
+            return f"the share path {path!r} is not tenant, tenant/team or tenant/team/user"
+        for resource, soft in share.soft.items():
+            hard = share.hard.get(resource)
+            if hard is not None and hard < soft:
+                return f"{path}: the hard limit of {resource} is {hard}, below its soft limit {soft}"
+    return ""
+
+
+# ---- single settings
+
+
+def changed(profile: Profile, sets: Mapping[str, str]) -> Profile:
+    """The profile with these settings. An empty value takes an entry away, or a field back to its default.
+
+    Raises BadSetting for the first that is not known or does not fit."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(profile))
+    # What equals the default is left out of it; lists are changed, not replaced.
+    full: dict[str, Any] = {
+        "filters": list(profile.filters),
+        "actions": list(profile.actions),
+        "scorers": [{"name": one.name, "weight": one.weight} for one in profile.scorers],
+    }
+    plain = {**plain, **full}
+    for key, value in sets.items():
+        _set(plain, profile, key, value)
+    try:
+        return msgspec.convert(plain, Profile, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadSetting(str(error)) from None
+
+
+def _set(plain: dict[str, Any], profile: Profile, key: str, value: str) -> None:
+    head, _, rest = key.partition(".")
+    handler = _HANDLERS.get(head)
+    if handler is None or (bool(rest) == (head in _WHOLE)):
+        raise BadSetting(f"there is no setting {key!r}; there are {', '.join(_KEYS)}")
+    handler(plain, profile, rest, value)
+
+
+def _names(section: str) -> Callable[[dict[str, Any], Profile, str, str], None]:
+    def put(plain: dict[str, Any], _profile: Profile, _rest: str, value: str) -> None:
+        """ "a,b,c" is the whole list; "+x" adds one at the end, "-x" takes one out."""
+        names: list[str] = plain[section]
+        if value.startswith("+"):
+            names.append(value[1:])
+        elif value.startswith("-"):
+            if value[1:] not in names:
+                raise BadSetting(f"{section} have no {value[1:]!r}; they are {', '.join(names)}")
+            names.remove(value[1:])
+        else:
+            plain[section] = [name.strip() for name in value.split(",") if name.strip()]
+
+    return put
+
+
+def _weigh(weights: list[dict[str, Any]], name: str, value: str) -> None:
+    found = next((one for one in weights if one["name"] == name), None)
+    if not value:
+        weights[:] = [one for one in weights if one["name"] != name]
+    elif found is None:
+        weights.append({"name": name, "weight": value})
+    else:
+        found["weight"] = value
+
+
+def _weight(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    _weigh(plain["scorers"], rest, value)
+
+
+def _order(plain: dict[str, Any], profile: Profile, rest: str, value: str) -> None:
+    which, _, name = rest.partition(".")
+    if which not in ("primary", "secondary") or not name:
+        _field(plain.setdefault("order", {}), OrderPolicy, "order", rest, value)
+        return
+    order = plain.setdefault("order", {})
+    known = profile.order.primary if which == "primary" else profile.order.secondary
+    order.setdefault(which, [{"name": one.name, "weight": one.weight} for one in known])
+    _weigh(order[which], name, value)
+
+
+def _preemption(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    _field(plain.setdefault("preemption", {}), PreemptionPolicy, "preemption", rest, value)
+
+
+def _share(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    found = _LIMIT.match(rest)
+    path, field = (rest, None) if found is None else (found["path"], found["field"])
+    shares: dict[str, Any] = plain.setdefault("shares", {})
+    if field is None:
+        if value:
+            raise BadSetting(f"shares.{path}: say what of it: weight, soft.gpu, hard.gpu, hard.cpu or hard.memory")
+        shares.pop(path, None)
+        return
+    one: dict[str, Any] = shares.setdefault(path, {})
+    name, _, resource = field.partition(".")
+    if resource:
+        _entry(one.setdefault(name, {}), resource, value)
+    else:
+        _field(one, Share, f"shares.{path}", name, value)
+
+
+def _pool(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    name, _, field = rest.rpartition(".")
+    pools: dict[str, Any] = plain.setdefault("pools", {})
+    if not name and not value:
+        pools.pop(rest, None)
+        return
+    _field(pools.setdefault(name, {}) if name else {}, Pool, f"pools.{name or rest}", field if name else "", value)
+
+
+def _licence(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    _entry(plain.setdefault("licences", {}), rest, value)
+
+
+def _limit(plain: dict[str, Any], _profile: Profile, _rest: str, value: str) -> None:
+    _field(plain, Profile, "the profile", "max_placements_per_cycle", value)
+
+
+def _entry(entries: dict[str, Any], name: str, value: str) -> None:
+    if value:
+        entries[name] = value
+    else:
+        entries.pop(name, None)
+
+
+def _field(plain: dict[str, Any], kind: type[msgspec.Struct], where: str, name: str, value: str) -> None:
+    """By its name in Python or in JSON."""
+    fields = {one.name: one.encode_name for one in msgspec.structs.fields(kind)}
+    known = fields.get(name) or (name if name in fields.values() else None)
+    if known is None:
+        raise BadSetting(f"{where} has no {name!r}; there are {', '.join(sorted(fields))}")
+    _entry(plain, known, value)
+
+
+_HANDLERS: dict[str, Callable[[dict[str, Any], Profile, str, str], None]] = {
+    "weight": _weight,
+    "order": _order,
+    "preemption": _preemption,
+    "shares": _share,
+    "pools": _pool,
+    "licences": _licence,
+    "filters": _names("filters"),
+    "actions": _names("actions"),
+    "max_placements_per_cycle": _limit,
+    "maxPlacementsPerCycle": _limit,
+}
+_WHOLE = frozenset({"filters", "actions", "max_placements_per_cycle", "maxPlacementsPerCycle"})
