@@ -7,6 +7,7 @@ import pytest
 
 from ares.adapters.store.memory import Fault
 from ares.core import keys
+from ares.model.state import JobState
 from ares.services.submit import Rejected, SubmitRequest, Submitted
 from tests.world import ALICE, BOB, KEEP_S, World, spec
 
@@ -247,3 +248,21 @@ async def test_request_records_point_to_the_job_they_made() -> None:
         (made,) = await world.one.submit.submit(ALICE, [ask("a/b:c")])
         assert isinstance(made, Submitted)
         assert world.audit.requests == {keys.request("alpha", "a/b:c"): made.job}
+
+
+async def test_a_request_made_before_its_deadline_is_still_known_after_it() -> None:
+    async with World(scheduling=False) as world:
+        due = world.clock.wall() + 60
+        request = ask("once", deadline_at=due)
+        (first,) = await world.one.submit.submit(ALICE, [request])
+        assert isinstance(first, Submitted)
+        await world.advance(61)
+        again, late = await world.one.submit.submit(ALICE, [request, ask(deadline_at=due)])
+        assert isinstance(again, Submitted)
+        assert (again.job, again.replayed) == (first.job, True)
+        assert isinstance(late, Rejected)
+        assert (late.code, "1 s ago" in late.message) == ("deadline-passed", True)
+        # Who asks for another try of a job that came too late wants it all the same.
+        await world.one.jobs.cancel(ALICE, first.job)
+        retried = await world.one.jobs.retry(ALICE, first.job)
+        assert isinstance(retried, JobState), retried

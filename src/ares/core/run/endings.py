@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ares.core.run import fences, retry
 from ares.core.run.handlers import assembled
 from ares.core.run.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Refused, Release, Stepped
-from ares.core.run.ledger import Entry, agent, commit, nodes_of, where
+from ares.core.run.ledger import Entry, agent, commit, grants, nodes_of, where
 from ares.core.run.ranks import held, numbered, place_of, size_limits, used, why_not_preemptible
 from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement, Result
 
@@ -156,11 +156,13 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
     why_not = why_not_preemptible(job.spec)
     if why_not:
         return Refused(code="not-allowed", message=f"job {state.id} cannot be preempted: {why_not}")
-    entry = Entry("preempted", what.reason, what.by, {**where(held(state)), **what.record}, state.fence)
+    data = {**where(held(state)), **what.record, **({"hold": grants(what.hold)} if what.hold else {})}
+    entry = Entry("preempted", what.reason, what.by, data, state.fence)
     return commit(
         state, context.now, (entry,),
         phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True, value=None,
-        preemptions=state.preemptions + 1, preempted_at=context.now, **_usage(state, context),
+        preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold, evicting=what.evicting,
+        **_usage(state, context),
     )  # fmt: skip
 
 

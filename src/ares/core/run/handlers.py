@@ -15,7 +15,7 @@ from ares.core.run.inputs import (
     Start,
     Stepped,
 )
-from ares.core.run.ledger import Entry, agent, commit, grants, nodes_of, where
+from ares.core.run.ledger import Entry, agent, commit, grants, nodes_of, ranked, where
 from ares.core.run.ranks import held, next_rank, numbered, place_of, size_limits, used
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, Job, JobState, Placement
@@ -117,7 +117,7 @@ def resize(job: Job, what: Resize, context: Context) -> Stepped | Refused:
     dropped = tuple(place for place in held(state) if place.rank not in stay and place not in state.leaving)
     generation = state.generation + 1
     data: dict[str, Any] = {"generation": generation, "ranks": len(what.placements)}
-    data |= {"added": grants(added)} if added else {}
+    data |= {"added": ranked(added)} if added else {}
     data |= {"dropped": [{"rank": place.rank, "node": place.node} for place in dropped]} if dropped else {}
     gpu_s, cpu_s = used(state, now)
     return commit(

@@ -59,12 +59,15 @@ class AssemblyOver(Record, frozen=True, tag="assembly-over"):
 
 
 class Preempt(Record, frozen=True, tag="preempt"):
-    """Takes the attempt away for somebody else. `record` is what both sides are told."""
+    """Takes the attempt away for somebody else, or to move it. `record` is what both sides are told."""
 
     fence: Fence
     by: str
     reason: str
     record: dict[str, Any] = {}
+    # Where it goes on, kept for it from now on, and who has to leave there first; the alternative stays the same.
+    hold: tuple[Placement, ...] = ()
+    evicting: tuple[str, ...] = ()
 
 
 class Nominate(Record, frozen=True, tag="nominate"):

@@ -49,9 +49,11 @@ def _event(state: JobState, at: float, seq: int, entry: Entry) -> LedgerEvent:
 
 def grants(places: tuple[Placement, ...]) -> dict[str, Any]:
     """What an attempt is given, for its ledger entry: usage and cost are derived from these."""
-    if len(places) == 1:
-        return _grant(places[0])
-    return {"placements": [{"rank": place.rank, **_grant(place)} for place in places]}
+    return _grant(places[0]) if len(places) == 1 else {"placements": ranked(places)}
+
+
+def ranked(places: tuple[Placement, ...]) -> list[dict[str, Any]]:
+    return [{"rank": place.rank, **_grant(place)} for place in places]
 
 
 def _grant(place: Placement) -> dict[str, Any]:
