@@ -135,7 +135,11 @@ def test_behind_a_switch_the_choice_does_not_matter() -> None:
         node("n0", gpus=8, info={"gpu_links": switched}),
         node("n1", gpus=8, info={"gpu_links": switched}, gpus_used=busy),
     ]
-    assert scores("bandwidth", nodes, Ask(gpus=3)) == [1.0, 1.0]
+    assert scores("bandwidth", nodes, Ask(gpus=3)) is None
+    apart = node("n2", gpus=4, info={"gpu_links": links(2, 2)})
+    said = scores("bandwidth", [*nodes, apart], Ask(gpus=3))
+    assert said is not None
+    assert said[:2] == [1.0, 1.0]
 
 
 def test_gangs_look_at_the_network_too() -> None:
