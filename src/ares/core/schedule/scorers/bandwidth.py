@@ -9,10 +9,11 @@ from ares.core.topology.subset import MachineShape, best, best_in_domain
 def score(rows: Rows) -> Floats | None:
     """Against the best there is: of the machine for its GPUs, of the cluster for its network. None for lone GPUs."""
     network = _network(rows)
-    if rows.ask.gpus < 2 or _alike(rows):
+    if rows.ask.gpus < 2 or (network is None and _alike(rows)):
         return network
-    links = _links(rows)
-    return links if network is None else (links + network) / 2.0
+    if network is None:
+        return _links(rows)
+    return ((1.0 if _alike(rows) else _links(rows)) + network) / 2.0
 
 
 def _alike(rows: Rows) -> bool:
