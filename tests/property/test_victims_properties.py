@@ -215,7 +215,9 @@ def test_equal_to_brute_force(world: World) -> None:
 def test_one_rank_among_many_nodes_is_exact(seed: int) -> None:
     world = world_of(seed, holders_max=30, nodes_max=8)
     world = world._replace(request=world.request._replace(ranks=1))
-    found = world.choose()
+    # Node by node, although all could be tried together.
+    with patch.object(victims, "EXACT_MAX", 0):
+        found = world.choose()
     # Whoever makes room for one rank does so on one node.
     ways = (
         gone
@@ -229,7 +231,6 @@ def test_one_rank_among_many_nodes_is_exact(seed: int) -> None:
     event(f"{min(len(found.jobs), 3)} gone")
     assert best is not None
     assert key(check(world, found)) == key(best)
-    assert found.exact
 
 
 @settings(max_examples=100)
