@@ -7,7 +7,7 @@ from ares.model.base import Record
 Role = Literal["viewer", "submitter", "admin", "node"]
 Permission = Literal[
     "jobs:read", "jobs:submit", "jobs:cancel", "jobs:retry", "logs:read", "events:read",
-    "nodes:read", "nodes:admit", "tokens:admin", "metrics:read", "store:admin", "agent:link",
+    "nodes:read", "nodes:admit", "profile:admin", "tokens:admin", "metrics:read", "store:admin", "agent:link",
 ]  # fmt: skip
 
 

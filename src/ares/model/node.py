@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ares.model.base import LabelKey, LabelValue, Record
+from ares.model.base import LabelKey, LabelValue, Note, Record
 
 Containment = Literal["pid-namespace", "cgroup-v2", "cgroup-v1", "none"]
 LinkKind = Literal["nvlink", "nvswitch", "xgmi", "pcie", "none"]
@@ -81,6 +81,9 @@ class NodeRecord(Record, frozen=True):
     taints: tuple[Taint, ...] = ()
     # Cordoned, and what runs on it is to be moved away: who asked, empty when nobody did.
     drained_by: str = ""
+    drain_reason: Note = ""
+    # How many jobs held something on it when that was asked for.
+    drain_jobs: int = 0
 
 
 class NodeLease(Record, frozen=True):

@@ -12,6 +12,7 @@ Seconds = Annotated[float, Meta(ge=0.0, le=31_536_000.0)]
 # "tenant", "tenant/team" or "tenant/team/user".
 SharePath = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
 ShareResource = Literal["cpu", "memory", "gpu"]
+Amount = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class Weight(Record, frozen=True):
@@ -26,9 +27,9 @@ class Share(Record, frozen=True):
 
     weight: Annotated[float, Meta(ge=0.001, le=1e6)] = 1.0
     # Its own: more is borrowed while nobody else needs it, and taken back when somebody does. None: by weight.
-    soft: dict[ShareResource, Annotated[int, Meta(ge=0)]] = {}
+    soft: dict[ShareResource, Amount] = {}
     # Never more than this.
-    hard: dict[ShareResource, Annotated[int, Meta(ge=0)]] = {}
+    hard: dict[ShareResource, Amount] = {}
 
 
 class Pool(Record, frozen=True):

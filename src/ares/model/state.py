@@ -81,7 +81,7 @@ class JobState(Record, frozen=True):
     master_port: int = 0
     # Which of its alternatives the attempt was given: 0 is what it asked for first.
     alternative: int = 0
-    # A pending job that others make room for: where, and whose eviction it waits for.
+    # A pending or preempted job that room is kept for: where, and whose eviction it waits for.
     hold: tuple[Placement, ...] = ()
     evicting: tuple[str, ...] = ()
     preemptions: int = 0

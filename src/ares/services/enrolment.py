@@ -2,6 +2,7 @@
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from ares.core import keys
 from ares.model.link import Hello
@@ -59,11 +60,12 @@ class Enrolment:
         # The same process asking again, its welcome lost, is no new one: what it was granted is still its own.
         same = 0 < hello.incarnation == known or 0 < hello.boot == booted
         incarnation = known if same else known + 1
-        fresh = NodeRecord(
+        # What operators said of the node stays said.
+        fresh = replace(
+            record or NodeRecord(info=hello.info, incarnation=incarnation, registered_at=0.0),
             info=hello.info,
             incarnation=incarnation,
             registered_at=self._clock.wall(),
-            cordoned=record is not None and record.cordoned,
             boot=hello.boot,
         )
         lease = self._lease(hello.info.name, incarnation)

@@ -1,12 +1,15 @@
 """Nodes, pools, clusters and leases as people see them."""
 
+from collections.abc import Callable
+
 import msgspec
+from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.run.ranks import holds
 from ares.model.access import Principal
 from ares.model.base import Record
-from ares.model.node import NodeInfo, NodeRecord
+from ares.model.node import NodeInfo, NodeRecord, Taint
 from ares.model.state import BOUND, JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Put, Store
@@ -24,6 +27,8 @@ class NodeView(Record, frozen=True):
     incarnation: int
     ready: bool
     cordoned: bool
+    taints: tuple[Taint, ...]
+    drained_by: str
     lease_age_s: float | None
     running: int
     cpu_milli_free: int
@@ -96,6 +101,8 @@ class Nodes:
             incarnation=record.incarnation,
             ready=ready(self._view, name),
             cordoned=record.cordoned,
+            taints=record.taints,
+            drained_by=record.drained_by,
             lease_age_s=age,
             running=len(jobs),
             cpu_milli_free=record.info.cpu_milli - sum(p.cpu_milli for p in held),
@@ -156,17 +163,55 @@ class Nodes:
 
     async def cordon(self, who: Principal, name: str, on: bool) -> NodeView | None:
         """Keeps new work off a node, or lets it back. Running work is not touched."""
+        return await self._change(name, lambda record: replace(record, cordoned=on))
+
+    async def drain(self, who: Principal, name: str, reason: str = "") -> NodeView | None:
+        """Keeps new work off a node and has what runs there moved away."""
+        by, jobs = who.name or who.token_id, len(self._view.by_node.get(name, {}))
+        return await self._change(
+            name,
+            lambda record: replace(
+                record,
+                cordoned=True,
+                drained_by=by,
+                drain_reason=reason,
+                # Asking again does not start the count anew.
+                drain_jobs=record.drain_jobs if record.drained_by else jobs,
+            ),
+        )
+
+    async def undrain(self, who: Principal, name: str) -> NodeView | None:
+        """Lets work back. What was moved away stays where it is."""
+        return await self._change(
+            name, lambda record: replace(record, cordoned=False, drained_by="", drain_reason="", drain_jobs=0)
+        )
+
+    async def taint(self, who: Principal, name: str, taint: Taint) -> NodeView | None:
+        """Adds a taint to those of the agent, or replaces the one with its key and effect."""
+        return await self._change(
+            name, lambda record: replace(record, taints=(*_others(record, taint.key, taint.effect), taint))
+        )
+
+    async def untaint(self, who: Principal, name: str, key: str) -> NodeView | None:
+        """Takes away what operators set under the key; what the agent declares stays."""
+        return await self._change(name, lambda record: replace(record, taints=_others(record, key)))
+
+    async def _change(self, name: str, change: Callable[[NodeRecord], NodeRecord]) -> NodeView | None:
         while True:
             kv = await self._store.get(keys.node(name))
             if kv is None:
                 return None
-            record = msgspec.structs.replace(msgspec.json.decode(kv.value, type=NodeRecord), cordoned=on)
+            record = change(msgspec.json.decode(kv.value, type=NodeRecord))
             written = await self._store.txn(
                 [Compare(kv.key, "mod_revision", kv.mod_revision)], [Put(kv.key, msgspec.json.encode(record))]
             )
             if isinstance(written, Committed) and written.succeeded:
                 await self._view.reach(written.revision)
                 return self._node(name, record)
+
+
+def _others(record: NodeRecord, key: str, effect: str | None = None) -> tuple[Taint, ...]:
+    return tuple(one for one in record.taints if one.key != key or effect not in (None, one.effect))
 
 
 def _pool(name: str, nodes: list[NodeView], pending: int) -> PoolView:

@@ -6,19 +6,26 @@ why a job waits and where it stands in the queue.
 
 import asyncio
 
+import structlog
+
 from ares.core.queue.order import account_of
 from ares.core.queue.position import position
 from ares.core.queue.usage import Usage
 from ares.core.run.ranks import held, holds
+from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster, Reserved
 from ares.core.schedule.explain import reason as reason_of
 from ares.core.schedule.holding import held_by, holding
 from ares.core.schedule.plan import Plan
+from ares.core.schedule.plugins import without_unknown
 from ares.core.schedule.reasons import Reason
+from ares.model.profile import Profile
 from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 from ares.services.monitor import ready
 from ares.services.view import Delta, View
+
+log = structlog.get_logger()
 
 _REASONS_KEPT_S = 1.0
 _SOON = Reason(code="NEXT_CYCLE", message="there is room for it; the next cycle gets to it")
@@ -30,7 +37,9 @@ class Planner:
     def __init__(self, view: View, clock: Clock) -> None:
         self._view = view
         self._clock = clock
-        self.cluster = Cluster(view.profile.profile)
+        # Names in the profile that nothing in this process answers to.
+        self.unknown: tuple[str, ...] = ()
+        self.cluster = Cluster(self._profile())
         self.changed = asyncio.Event()
         # Counts changes: who waits can see whether more keep coming.
         self.news = 0
@@ -69,7 +78,7 @@ class Planner:
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:
-            self.cluster = Cluster(self._view.profile.profile)
+            self.cluster = Cluster(self._profile())
             # They are by class, and the new picture numbers its classes anew.
             self._reasons.clear()
         elif delta.profile:
@@ -88,8 +97,16 @@ class Planner:
             self.news += 1 + len(delta.states)
             self.changed.set()
 
+    def _profile(self) -> Profile:
+        """What is in force, as far as this process can go by it."""
+        record = self._view.profile
+        profile, self.unknown = without_unknown(record.profile, ACTIONS)
+        if self.unknown:
+            log.error("profile.unknown_names", version=record.version, names=self.unknown)
+        return profile
+
     def _configure(self) -> None:
-        profile, before = self._view.profile.profile, self.cluster.profile
+        profile, before = self._profile(), self.cluster.profile
         self.cluster.configure(profile)
         if profile.order.half_life_s != before.order.half_life_s:
             self.cluster.usage = Usage(profile.order.half_life_s)
@@ -118,13 +135,14 @@ class Planner:
             self._put_waiting(before, state)
         elif before is None or before.phase == "PENDING":
             self.cluster.dequeue(state.id)
-            self.cluster.unreserve(state.id)
         if holds(state):
             spec = self._view.spec(state)
             if spec is not None:
                 self.cluster.hold(holding(state, spec, held(state)))
         else:
             self.cluster.release(state.id)
+        # Also for a job that is still on its way out of its old place.
+        self.cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
         if before is None or before.phase != state.phase or before.generation != state.generation:
             self._put_usage(before, state)
 
@@ -133,7 +151,6 @@ class Planner:
             spec = self._view.spec(state)
             if spec is not None:
                 self.cluster.enqueue(state, spec)
-        self.cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
 
     def _put_usage(self, before: JobState | None, state: JobState) -> None:
         """Fair share counts what is over and what still runs: of a job seen for the first time, by its record."""

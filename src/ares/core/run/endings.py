@@ -4,6 +4,8 @@ An attempt of several ranks ends as a whole. What is not known to be gone linger
 under the fence that was taken away from it.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,6 +19,9 @@ from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement
 
 # A program that ran this long is not one that exits at once: its next restart is as prompt as the first.
 STEADY_AFTER_S = 60.0
+_NOTHING: Mapping[str, Any] = MappingProxyType(
+    {"lingering": False, "ended_ranks": (), "started_ranks": (), "leaving": ()}
+)
 
 
 # ---- an agent's word
@@ -195,7 +200,7 @@ def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
     return _all_gone(state, gone, context, rest)
 
 
-def _all_gone(state: JobState, gone: tuple[Placement, ...], context: Context, rest: dict[str, Any]) -> Stepped:
+def _all_gone(state: JobState, gone: tuple[Placement, ...], context: Context, rest: Mapping[str, Any]) -> Stepped:
     reason, by, attempt = "all its processes are gone", agent(gone[0]), fences.revoked_fence(state)
     if state.phase == "PREEMPTED":
         entry = Entry("requeued", f"{reason}; it waits for a place again", by, where(gone), attempt)
@@ -203,7 +208,7 @@ def _all_gone(state: JobState, gone: tuple[Placement, ...], context: Context, re
     entry = Entry("released", reason, by, where(gone), attempt)
     if state.phase == "RETRYING":
         # The backoff begins now: nothing could be repeated before.
-        rest |= {"placements": (), "retry_at": context.now + state.retry_delay_s}
+        rest = {**rest, "placements": (), "retry_at": context.now + state.retry_delay_s}
     return commit(state, context.now, (entry,), reason=state.reason, **rest)
 
 
@@ -256,12 +261,14 @@ def _after_failure(
 # ---- parts of what is written
 
 
-def _rest(state: JobState, gone: tuple[int, ...]) -> dict[str, Any]:
+def _rest(state: JobState, gone: tuple[int, ...]) -> Mapping[str, Any]:
     """What an ended attempt leaves behind: it lingers until every rank of it is gone."""
+    if len(state.placements) == len(gone) and not state.leaving:
+        return _NOTHING
     ended = {*state.ended_ranks, *gone}
     if any(place.rank not in ended for place in (*state.placements, *state.leaving)):
         return {"lingering": True, "ended_ranks": tuple(sorted(ended))}
-    return {"lingering": False, "ended_ranks": (), "started_ranks": (), "leaving": ()}
+    return _NOTHING
 
 
 def _usage(state: JobState, context: Context) -> dict[str, Any]:

@@ -66,6 +66,28 @@ def eviction_record(
     }
 
 
+def moved_record(rule: str, by: str, one: Holding, now: float, to: tuple[Placement, ...] = ()) -> dict[str, Any]:
+    """What a job is told that an operator moves. Only itself is in it."""
+    record: dict[str, Any] = {
+        "rule": rule,
+        "why": _WHY[rule],
+        "for": {"operator": by},
+        "victims": [
+            {
+                "job": one.job,
+                "tenant": one.tenant,
+                "priority": PRIORITIES[one.level],
+                "gpus": one.held.gpu_milli / 1000,
+                "ranS": round_s(now - one.since),
+                "lostGpuS": round_s(_lost(one, now)),
+            }
+        ],
+        "lostGpuS": round_s(_lost(one, now)),
+        "evictedGpus": one.held.gpu_milli / 1000,
+    }
+    return {**record, "to": sorted({place.node for place in to})} if to else record
+
+
 def _lost(one: Holding, now: float) -> float:
     milli = one.held.gpu_milli or one.held.cpu_milli / CPUS_PER_GPU
     return milli / 1000 * max(0.0, now - one.since)
