@@ -8,12 +8,21 @@ from ares.model.node import NodeInfo
 from ares.model.state import JobState, Phase, ProgressRecord, Result
 
 
+class JobWarning(Record, frozen=True):
+    """Why a job that was taken will not start by itself. `remedy`: `yours` to change, or the `operator`'s."""
+
+    code: str = ""
+    message: str = ""
+    remedy: str = ""
+
+
 class Submitted(Record, frozen=True):
     """A job the server keeps. `replayed`: this request id had made it before."""
 
     id: str
     replayed: bool = False
     tasks: int = 1
+    warnings: tuple[JobWarning, ...] = ()
 
 
 class Refusal(Record, frozen=True):
@@ -33,9 +42,10 @@ class BatchItem(Record, frozen=True):
     replayed: bool = False
     tasks: int = 1
     error: Refusal | None = None
+    warnings: tuple[JobWarning, ...] = ()
 
     def outcome(self) -> Submitted | Refusal:
-        return self.error or Submitted(id=self.id, replayed=self.replayed, tasks=self.tasks)
+        return self.error or Submitted(id=self.id, replayed=self.replayed, tasks=self.tasks, warnings=self.warnings)
 
 
 class Waiting(Record, frozen=True):

@@ -5,15 +5,35 @@ The keyword arguments of `Client.submit`, the keys of a job file and the flags o
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, TypedDict, cast, get_args
 
 import msgspec
 from msgspec import structs
 
-from ares.edge.client import units
+from ares.edge.client import units, wishes
 from ares.edge.client.errors import InvalidSpec
-from ares.model.job import Effects, JobSpec, Priority, Resources, Restart, RetryPolicy, Warn, WarnSignal
+from ares.model.job import (
+    Dataset,
+    Effects,
+    Gang,
+    JobSpec,
+    JobTerm,
+    NodeTerm,
+    NumaPolicy,
+    Preemption,
+    Priority,
+    Qos,
+    Resources,
+    Restart,
+    RetryPolicy,
+    Toleration,
+    TopologyLevel,
+    TopologyWish,
+    Warn,
+    WarnSignal,
+)
 
 RawSpec = dict[str, Any]
 
@@ -28,6 +48,34 @@ class Ask(TypedDict, total=False):
     memory: str
     gpus: int
     gpu_model: str
+    gpu_share: float | str
+    gpu_memory: str
+    device: str | Sequence[str] | Mapping[str, int]
+    alternatives: Sequence[Mapping[str, Any]]
+    # Instead of what is asked for first: "gpus=4,gpu-model=A100", or {"gpus": 4, "gpu_model": "A100"}.
+    or_: str | Sequence[str | Mapping[str, Any]]
+    ranks: int
+    min_ranks: int
+    per_node: int
+    assembly: str
+    resize_signal: str
+    topology: str | Mapping[str, Any]
+    numa: NumaPolicy
+    qos: Qos
+    licences: Mapping[str, int]
+    team: str
+    tolerate: str | Sequence[str]
+    require: str | Sequence[str]
+    prefer: str | Sequence[str]
+    near: str | Sequence[str]
+    away: str | Sequence[str]
+    residency: Sequence[str]
+    inputs: Mapping[str, str] | Sequence[Mapping[str, Any]] | Sequence[str]
+    deadline: str | datetime
+    runtime: str
+    checkpoint_signal: str
+    checkpoint_wait: str
+    preempt: bool
     env: Mapping[str, str]
     workdir: str
     priority: Priority
@@ -63,13 +111,51 @@ FRIENDLY: Mapping[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "signal": (("warn",), units.warning),
     "grace": (("graceS",), units.seconds),
     "lease": (("leaseS",), units.seconds),
+    "gpuShare": (("resources", "gpuMilli"), wishes.milli),
+    "gpuMemory": (("resources", "gpuMemoryMib"), units.memory_mib),
+    "device": (("resources", "devices"), wishes.counts),
+    "ranks": (("gang", "ranks"), _same),
+    "minRanks": (("gang", "minRanks"), _same),
+    "perNode": (("gang", "perNode"), _same),
+    "assembly": (("gang", "assemblyS"), units.seconds),
+    "resizeSignal": (("gang", "resizeSignal"), wishes.signal),
+    "deadline": (("deadlineAt",), wishes.deadline),
+    "runtime": (("expectedRuntimeS",), units.seconds),
+    "checkpointSignal": (("preemption", "checkpointSignal"), wishes.signal),
+    "checkpointWait": (("preemption", "waitS"), units.seconds),
+    "preempt": (("preemption", "allowed"), _same),
 }
-_NESTED: Mapping[str, type[msgspec.Struct]] = {"resources": Resources, "retry": RetryPolicy, "warn": Warn}
+# Friendlier keys whose texts are gathered into one list of the API's.
+GATHERED: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "require": ("affinity", wishes.require),
+    "prefer": ("affinity", wishes.prefer),
+    "near": ("jobAffinity", wishes.near),
+    "away": ("jobAffinity", wishes.away),
+    "tolerate": ("tolerations", wishes.toleration),
+}
+# Fields of the API that may also be given in short.
+_SHORT: Mapping[str, Callable[[Any], object]] = {
+    "topology": wishes.topology,
+    "inputs": wishes.inputs,
+    "licences": wishes.counts,
+}
+# Resources instead of those asked for first. Read last: what they do not say is as in the job.
+OR = "or"
+_NESTED: Mapping[str, type[msgspec.Struct]] = {
+    "resources": Resources, "retry": RetryPolicy, "warn": Warn, "gang": Gang, "topology": TopologyWish,
+    "preemption": Preemption,
+}  # fmt: skip
+_LISTED: Mapping[str, type[msgspec.Struct]] = {
+    "alternatives": Resources, "affinity": NodeTerm, "jobAffinity": JobTerm, "tolerations": Toleration,
+    "inputs": Dataset,
+}  # fmt: skip
+# What is said about GPUs belongs together: an alternative that says any of it says all of it.
+_GPUS = ("gpus", "gpuModel", "gpuMilli", "gpuMemoryMib")
 
 
 def job_spec(**ask: Any) -> JobSpec:
     """A checked JobSpec from keyword arguments (see `Ask`)."""
-    return spec_from({_camel(key): value for key, value in ask.items()})
+    return spec_from({_camel(key.rstrip("_")): value for key, value in ask.items()})
 
 
 def spec_from(*layers: Mapping[str, object]) -> JobSpec:
@@ -77,6 +163,7 @@ def spec_from(*layers: Mapping[str, object]) -> JobSpec:
     raw: RawSpec = {}
     for layer in layers:
         raw = _overlay(raw, expand(layer))
+    raw = _with_alternatives(raw)
     if isinstance(raw.get("command"), str):
         raise InvalidSpec(
             "command is text, but has to be a list of arguments",
@@ -95,9 +182,14 @@ def spec_from(*layers: Mapping[str, object]) -> JobSpec:
 
 def expand(asked: Mapping[str, object]) -> RawSpec:
     """Puts the friendlier keys where the API has them. Unknown keys, and one value given twice, are refused."""
-    _refuse_unknown("", asked, (*_names(JobSpec), *FRIENDLY))
-    raw: RawSpec = {key: _plain(key, value) for key, value in asked.items() if key not in FRIENDLY}
+    friendly = (*FRIENDLY, *GATHERED, OR)
+    _refuse_unknown("", asked, (*_names(JobSpec), *friendly))
+    raw: RawSpec = {key: _plain(key, value) for key, value in asked.items() if key not in friendly}
+    raw |= {OR: asked[OR]} if OR in asked else {}
     for key, value in asked.items():
+        if key in GATHERED:
+            field, of_one = GATHERED[key]
+            raw[field] = [*raw.get(field, ()), *(of_one(text) for text in wishes.several(value))]
         if key not in FRIENDLY:
             continue
         path, read = FRIENDLY[key]
@@ -106,6 +198,39 @@ def expand(asked: Mapping[str, object]) -> RawSpec:
             raise InvalidSpec(f"{key} and {'.'.join(path)} are both given", fix=f"keep only {key}")
         inner[path[-1]] = read(value)
     return raw
+
+
+def _with_alternatives(raw: RawSpec) -> RawSpec:
+    """`or` as the API's `alternatives`, once it is known what the job itself asks for."""
+    if OR not in raw:
+        return raw
+    if "alternatives" in raw:
+        raise InvalidSpec("or and alternatives are both given", fix="keep only or")
+    given = raw[OR]
+    listed = cast("Sequence[Any]", given) if isinstance(given, list | tuple) else (given,)
+    rest = {key: value for key, value in raw.items() if key != OR}
+    return {**rest, "alternatives": [_alternative(one, raw.get("resources", {})) for one in listed]}
+
+
+def _alternative(given: object, first: RawSpec) -> RawSpec:
+    """gpus=4,gpu-model=A100, or the same keys as a mapping."""
+    if isinstance(given, str):
+        pairs = [part.strip().partition("=") for part in given.split(",")]
+        said: dict[str, object] = {_camel(key.replace("-", "_")): _number(value) for key, _, value in pairs}
+    elif isinstance(given, Mapping):
+        said = {_camel(str(key)): value for key, value in cast("Mapping[str, object]", given).items()}
+    else:
+        raise InvalidSpec(f"alternative {given!r} is no set of resources", fix=f"write it like {_OR_FORM}")
+    names = [key for key, (path, _) in FRIENDLY.items() if path[0] == "resources"]
+    _refuse_unknown("or: ", said, (*names, *_names(Resources)))
+    wants: RawSpec = expand(said)["resources"] if said.keys() & set(names) else {}
+    wants |= {key: value for key, value in said.items() if key not in names}
+    kept = first if not wants.keys() & set(_GPUS) else {key: one for key, one in first.items() if key not in _GPUS}
+    return {**kept, **wants}
+
+
+def _number(text: str) -> object:
+    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else text
 
 
 def _overlay(below: RawSpec, above: RawSpec) -> RawSpec:
@@ -118,15 +243,21 @@ def _overlay(below: RawSpec, above: RawSpec) -> RawSpec:
 
 
 def _plain(key: str, value: object) -> object:
-    nested = _NESTED.get(key)
-    if nested is None:
+    value = _SHORT.get(key, _same)(value)
+    if value is None:
         return value
+    if key in _LISTED and isinstance(value, list | tuple):
+        return [_object(f"{key}[{n}]", one, _LISTED[key]) for n, one in enumerate(cast("Sequence[object]", value))]
+    return _object(key, value, _NESTED[key]) if key in _NESTED else value
+
+
+def _object(where: str, value: object, struct: type[msgspec.Struct]) -> RawSpec:
     if not isinstance(value, Mapping):
         raise InvalidSpec(
-            f"{key}: expected object, got {type(value).__name__}", fix=f"it has the keys {', '.join(_names(nested))}"
+            f"{where}: expected object, got {type(value).__name__}", fix=f"it has the keys {', '.join(_names(struct))}"
         )
     inner = cast("Mapping[str, object]", value)
-    _refuse_unknown(f"{key}.", inner, _names(nested))
+    _refuse_unknown(f"{where}.", inner, _names(struct))
     return dict(inner)
 
 
@@ -149,7 +280,13 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
+_OR_FORM = '"gpus=4,gpu-model=A100"'
+_CHOICES: Mapping[str, Any] = {
+    "priority": Priority, "effects": Effects, "restart": Restart, "warn.signal": WarnSignal, "numa": NumaPolicy,
+    "qos": Qos, "topology.level": TopologyLevel,
+}  # fmt: skip
 _FORMS = {
+    "team": "lower-case letters, digits and - between them",
     "name": "letters, digits, spaces and . _ : / @ + - only, the first a letter or a digit",
     "workdir": "give an absolute path on the machine the job runs on",
     "env": "names of variables are letters, digits and _, the first no digit; no value holds a null byte",
@@ -167,7 +304,9 @@ def _explain(error: msgspec.ValidationError) -> InvalidSpec:
     if where.startswith(("env", "labels", "selector")) and "Expected `str`" in text:
         fix = 'values are text: put the value in quotes, as in "3"'
     fix = _FORMS.get(where.partition("[")[0], fix) if "of another form" in text else fix
-    choices = {"priority": Priority, "effects": Effects, "restart": Restart, "warn.signal": WarnSignal}.get(where)
+    choices = _CHOICES.get(where)
+    if where == "gang" and "ranks" in text:
+        fix = "say how many ranks it has: ranks"
     if choices is not None:
         fix = f"one of {', '.join(get_args(choices))}"
     return InvalidSpec(f"{where}: {text[:1].lower()}{text[1:]}".replace("`", ""), fix=fix)

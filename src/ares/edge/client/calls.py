@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ares.edge.client import answers
+from ares.edge.client import answers, decisions
 from ares.edge.client.errors import BadAnswer, api_error
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
@@ -183,6 +183,30 @@ def job_logs(job_id: str, params: Params) -> Request:
 def event_stream(cursor: str, job_id: str | None) -> Request:
     headers = (("accept", "text/event-stream"), *((("last-event-id", cursor),) if cursor else ()))
     return Request("GET", "/v1/events", _query({"job": job_id}), headers=headers)
+
+
+# ---- decisions
+
+
+def explain(job_id: str) -> Call[decisions.Explanation]:
+    return _get(f"/v1/jobs/{_part(job_id)}/explain", decisions.Explanation)
+
+
+def plan(spec: JobSpec) -> Call[decisions.PlanAnswer]:
+    return _post("/v1/plan", decisions.PlanAnswer, {"spec": spec}, repeatable=True)
+
+
+def prio(limit: int) -> Call[tuple[decisions.PrioRow, ...]]:
+    return _get("/v1/prio", tuple[decisions.PrioRow, ...], {"limit": limit}, field="jobs")
+
+
+def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
+    return _get(f"/v1/jobs/{_part(job_id)}/preemptions", tuple[LedgerEvent, ...], field="events")
+
+
+def replay(decision: str, weights: Mapping[str, float]) -> Call[decisions.ReplayAnswer]:
+    path = f"/v1/decisions/{_part(decision)}/replay"
+    return _post(path, decisions.ReplayAnswer, {"weights": weights}, repeatable=True)
 
 
 # ---- machines

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
-from ares.edge.client import answers, calls
+from ares.edge.client import answers, calls, decisions
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.answers import JobDetail, JobRef, NewToken, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.ask import Ask
@@ -119,6 +119,28 @@ class Client:
     def events(self, cursor: str = "", job: JobRef | None = None) -> Iterator[StreamEvent]:
         """Events as they happen, without end. `cursor` resumes after an earlier one; "0" starts at the oldest kept."""
         return self._iterate(self._flows.events(cursor, None if job is None else job_id(job)))
+
+    # ---- decisions
+
+    def explain(self, job: JobRef) -> decisions.Explanation:
+        """Why a job waits, where it stands, and the smallest change that would start it."""
+        return self.send(calls.explain(job_id(job)))
+
+    def plan(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> decisions.PlanAnswer:
+        """What would happen if this were submitted now. Changes nothing."""
+        return self.send(calls.plan(spec_of(spec, ask)))
+
+    def prio(self, limit: int = 100) -> tuple[decisions.PrioRow, ...]:
+        """Waiting jobs, the first to be placed first, with the factors of each rank."""
+        return self.send(calls.prio(limit))
+
+    def preemptions(self, job: JobRef) -> tuple[LedgerEvent, ...]:
+        """When others displaced the job, or it displaced others, and why."""
+        return self.send(calls.preemptions(job_id(job)))
+
+    def replay(self, decision: str, weights: Mapping[str, float]) -> decisions.ReplayAnswer:
+        """A decision, by its name or the job's, made again with some weights changed. Changes nothing."""
+        return self.send(calls.replay(decision, weights))
 
     # ---- machines and access
 

@@ -5,9 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from ares.edge.client import answers
+from ares.core.queue import factors as core_factors
+from ares.core.schedule import change as core_change
+from ares.core.schedule import considered as core_considered
+from ares.core.schedule import eta as core_eta
+from ares.core.schedule import explain as core_explain
+from ares.core.schedule import offers as core_offers
+from ares.core.schedule import reasons as core_reasons
+from ares.edge.client import answers, decisions
 from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
+from ares.model import profile
+from ares.services import explain as service_explain
+from ares.services import holders as service_holders
 from ares.services import jobs as service_jobs
 from ares.services import listing as service_listing
 from ares.services import nodes as service_nodes
@@ -27,6 +37,24 @@ PAIRS: list[tuple[Any, Any]] = [
     (answers.NewToken, server.NewToken),
     (answers.WhoAmI, server.WhoAmI),
     (answers.StreamEvent, server.StreamedEvent),
+    (answers.JobWarning, server.JobWarning),
+    (decisions.Explanation, service_explain.Explanation),
+    (decisions.AskExplained, core_explain.AskExplained),
+    (decisions.Step, core_explain.Step),
+    (decisions.NearMiss, core_explain.NearMiss),
+    (decisions.Reason, core_reasons.Reason),
+    (decisions.Holder, service_holders.Holder),
+    (decisions.GpuSeen, service_holders.GpuSeen),
+    (decisions.Factor, core_factors.FactorShown),
+    (decisions.Standing, service_explain.Standing),
+    (decisions.Eta, core_eta.Eta),
+    (decisions.Change, core_change.Change),
+    (decisions.PrioRow, service_explain.PrioRow),
+    (decisions.Offer, core_offers.Offer),
+    (decisions.PlanAnswer, service_explain.PlanAnswer),
+    (decisions.Ranked, core_considered.Ranked),
+    (decisions.ReplayAnswer, service_explain.ReplayAnswer),
+    (decisions.Weight, profile.Weight),
 ]
 
 
@@ -47,6 +75,8 @@ def test_every_field_read_is_a_field_written(ours: Any, theirs: Any) -> None:
         (bodies.EventsQuery, {"job"}),
         (bodies.LeasesQuery, {"job"}),
         (bodies.ResolveQuery, {"prefix"}),
+        (bodies.PrioQuery, {"limit"}),
+        (bodies.ReplayBody, {"weights"}),
     ],
 )
 def test_every_field_sent_is_a_field_known(kind: Any, fields: set[str]) -> None:

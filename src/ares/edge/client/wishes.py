@@ -1,0 +1,154 @@
+"""Wishes about devices, places and times as people write them in a flag or a line of a job file.
+
+Each reader takes the short text; a mapping or a list in the API's own form goes through as it is.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast, get_args
+
+from ares.edge.client import units
+from ares.edge.client.errors import InvalidSpec
+from ares.model.job import TOPOLOGY_LEVELS, WarnSignal
+
+_TERM = re.compile(
+    r"(?P<absent>!)?\s*(?P<key>[A-Za-z0-9][A-Za-z0-9._/-]*)\s*"
+    r"(?:(?P<op>not[ -]?in|in|==?|!=|>|<)\s*\(?(?P<values>[^()]*)\)?)?",
+    re.ASCII,
+)
+_OPS = {"in": "in", "=": "in", "==": "in", "!=": "not-in", ">": "gt", "<": "lt"}
+_TERM_FORMS = 'write it like "zone in a,b", "zone not in c", "disk=ssd", "gpu-memory > 40", "zone" or "!zone"'
+_NEAR_FORMS = "write it like app=web, app=web@rack, or app=web@zone:preferred"
+_JOB_LEVELS = TOPOLOGY_LEVELS[1:]
+
+
+def milli(value: object) -> int:
+    """A share of each GPU in thousandths: 0.5, or 50%."""
+    text = str(value).strip()
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text, re.ASCII)
+    share = -1.0 if found is None else float(found[1]) * (10 if found[2] else 1000)
+    if not 1 <= share <= 1000:
+        raise InvalidSpec(f"GPU share {text!r} is not between 0.001 and 1", fix="write it like 0.5 or 50%")
+    return round(share)
+
+
+def counts(value: object) -> object:
+    """Named amounts: tpu-v4=2, or a name alone for one."""
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, object]", value))
+    found: dict[str, int] = {}
+    for text in several(value):
+        name, _, count = text.partition("=")
+        if not name or not re.fullmatch(r"\d*", count, re.ASCII) or text.endswith("="):
+            raise InvalidSpec(f"{text!r} is not a name and a number", fix="write it like tpu-v4=2")
+        found[name] = int(count or 1)
+    return found
+
+
+def topology(value: object) -> object:
+    """rack, or rack:required."""
+    if not isinstance(value, str):
+        return value
+    level, _, how = value.partition(":")
+    if level not in TOPOLOGY_LEVELS or how not in ("", "required", "preferred"):
+        levels = ", ".join(TOPOLOGY_LEVELS)
+        raise InvalidSpec(f"topology {value!r} is not a level", fix=f"one of {levels}, as in rack or rack:required")
+    return {"level": level, "required": how == "required"}
+
+
+def toleration(text: str) -> object:
+    """key, or key=value."""
+    key, equals, value = text.partition("=")
+    return {"key": key, "value": value} if equals else {"key": key}
+
+
+def prefer(text: str) -> object:
+    return {**_term(text), "required": False}
+
+
+def require(text: str) -> object:
+    return _term(text)
+
+
+def _term(text: str) -> dict[str, Any]:
+    found = _TERM.fullmatch(text.strip())
+    if found is None or (found["absent"] and found["op"]):
+        raise InvalidSpec(f"{text!r} is no condition on a node's labels", fix=_TERM_FORMS)
+    if found["op"] is None:
+        return {"key": found["key"], "op": "absent" if found["absent"] else "exists"}
+    values = [part.strip() for part in found["values"].split(",") if part.strip()]
+    if not values:
+        raise InvalidSpec(f"{text!r} compares with nothing", fix=_TERM_FORMS)
+    return {"key": found["key"], "op": _OPS.get(found["op"], "not-in"), "values": values}
+
+
+def near(text: str) -> object:
+    return _jobs(text, away=False)
+
+
+def away(text: str) -> object:
+    return _jobs(text, away=True)
+
+
+def _jobs(text: str, *, away: bool) -> dict[str, Any]:
+    who, at, where = text.partition("@")
+    level, _, how = where.partition(":")
+    pairs = [part.partition("=") for part in who.split(",")]
+    if (at and level not in _JOB_LEVELS) or how not in ("", "required", "preferred"):
+        raise InvalidSpec(f"{text!r} names no level", fix=f"one of {', '.join(_JOB_LEVELS)} after the @; {_NEAR_FORMS}")
+    if not all(key and equals for key, equals, _ in pairs):
+        raise InvalidSpec(f"{text!r} names no labels of jobs", fix=_NEAR_FORMS)
+    return {
+        "labels": {key: value for key, _, value in pairs},
+        "level": level or "node",
+        "away": away,
+        "required": how != "preferred",
+    }
+
+
+def inputs(value: object) -> object:
+    """Data by name and size: imagenet=120G, or a mapping of the same."""
+    if isinstance(value, Mapping):
+        sizes = cast("Mapping[str, Any]", value)
+        return [{"name": name, "sizeMib": units.memory_mib(size)} for name, size in sizes.items()]
+    listed = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(one, Mapping) for one in listed):
+        return listed
+    pairs = [text.partition("=") for text in several(listed)]
+    if not all(name and size for name, _, size in pairs):
+        raise InvalidSpec(f"input {value!r} is not a name and a size", fix="write it like imagenet=120G")
+    return [{"name": name, "sizeMib": units.memory_mib(size)} for name, _, size in pairs]
+
+
+def deadline(value: object) -> float:
+    """A time from now (2h), or a moment: 2026-12-01T18:00, local unless it says otherwise."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    text = str(value).strip()
+    try:
+        return time.time() + units.seconds(text)
+    except InvalidSpec:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        fix = "write it like 2h or 1d12h from now, or 2026-12-01T18:00+01:00"
+        raise InvalidSpec(f"deadline {text!r} is neither a duration nor a moment", fix=fix) from None
+
+
+def signal(value: object) -> str:
+    """USR1 or SIGUSR1."""
+    name = f"SIG{str(value).strip().upper().removeprefix('SIG')}"
+    if name not in get_args(WarnSignal):
+        raise InvalidSpec(f"{value!r} is no signal for this", fix=f"one of {', '.join(get_args(WarnSignal))}")
+    return name
+
+
+def several(value: object) -> list[str]:
+    """One text or several."""
+    listed = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(one, str) for one in listed):
+        raise InvalidSpec(f"{value!r} is not text", fix="write one text, or a list of texts")
+    return [str(one) for one in listed]
