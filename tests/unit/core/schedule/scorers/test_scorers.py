@@ -146,9 +146,9 @@ def test_gangs_look_at_the_network_too() -> None:
     nodes = [node("slow", gpus=2, info={"network_gbps": 100.0}), node("fast", gpus=2, info={"network_gbps": 400.0})]
     assert scores("bandwidth", nodes, Ask(ranks=4)) == [0.25, 1.0]
     assert scores("bandwidth", nodes, Ask(ranks=4, gpus=2)) == [0.625, 1.0]
-    assert scores("bandwidth", nodes, Ask(gpus=2)) == [1.0, 1.0]
+    assert scores("bandwidth", nodes, Ask(gpus=2)) is None
     unknown = [node("n0", gpus=2), node("n1", gpus=2)]
-    assert scores("bandwidth", unknown, Ask(ranks=4, gpus=2)) == [1.0, 1.0]
+    assert scores("bandwidth", unknown, Ask(ranks=4, gpus=2)) is None
     assert scores("bandwidth", unknown, Ask(ranks=4)) is None
 
 
