@@ -1,5 +1,6 @@
 """Elastic gangs give ranks back when somebody else needs the room, and grow into what nobody needs."""
 
+from collections import Counter
 from dataclasses import replace
 
 from ares.core.queue.waiting import JobClass
@@ -8,11 +9,12 @@ from ares.core.schedule.evict.holders import Asker, Freed, Holder
 from ares.core.schedule.evict.screen import census, screen
 from ares.core.schedule.evict.search import UNBOUND
 from ares.core.schedule.evict.victims import NoVictims, choose
+from ares.core.schedule.gang import place_gang
 from ares.core.schedule.holding import Holding
 from ares.core.schedule.plan import Eviction, Resized
 from ares.core.schedule.record import eviction_record
 from ares.core.schedule.round import Round
-from ares.core.schedule.transaction import placement, taken_by
+from ares.core.schedule.transaction import Taken, placement, taken_by
 from ares.model.state import Placement
 
 _TRIES_MAX = 16
@@ -107,13 +109,29 @@ def grow(round_: Round) -> None:
         if one.elastic is not None and not one.leaving and len(one.ranks) < one.elastic.ranks
     ]
     for one in sorted(wishing, key=lambda one: (one.level, one.job)):
-        assert one.elastic is not None, "chosen for it"
-        wanted = one.elastic.ranks - len(one.ranks)
-        ask = one.elastic._replace(ranks=wanted, min_ranks=1, level_required=False)
-        taken = round_.place(ask)
+        taken = _more_ranks(round_, one)
         if taken:
             table = round_.cluster.table
             added = tuple(placement(table, each, one.next_rank + n) for n, each in enumerate(taken))
             count = f"{len(added)} rank{'' if len(added) == 1 else 's'}"
             reason = f"grows by {count}: nobody else needs the room"
             round_.resized.append(Resized(job=one.job, placements=(*one.ranks, *added), reason=reason))
+
+
+def _more_ranks(round_: Round, one: Holding) -> list[Taken]:
+    """As many of the ranks it lacks as there is room for, where its limit for each node allows."""
+    assert one.elastic is not None, "chosen for it"
+    wanted = one.elastic.ranks - len(one.ranks)
+    ask = one.elastic._replace(ranks=max(2, wanted), min_ranks=1, level_required=False)
+    found = round_.evaluations.of(ask)
+    assert found.room is not None, "a gang's evaluation counts ranks"
+    here = Counter(row for place in one.ranks if (row := round_.cluster.rows.get(place.node)) is not None)
+    for row, count in here.items() if ask.per_node else ():
+        found.room[row] = max(0, min(int(found.room[row]), ask.per_node - count))
+    taken = list(place_gang(round_.evaluations, round_.txn, ask) or ())
+    for extra in taken[wanted:]:
+        round_.txn.give(extra)
+    for row in here:
+        # What was counted for this gang alone is not to be kept.
+        round_.evaluations.touch(row)
+    return taken[:wanted]
