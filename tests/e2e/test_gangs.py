@@ -64,11 +64,11 @@ def three(platform: Platform) -> Platform:
     return platform
 
 
-def ask(platform: Platform, program: str, gang: Gang) -> JobSpec:
+def ask(platform: Platform, program: str, gang: Gang, cpu_milli: int = 500) -> JobSpec:
     return JobSpec(
         command=(sys.executable, "-I", "-S", "-c", program),
         env={"GATE": str(platform.directory / "go"), "SOURCE": SOURCE},
-        resources=Resources(cpu_milli=500, memory_mib=64),
+        resources=Resources(cpu_milli=cpu_milli, memory_mib=64),
         retry=QUICK,
         gang=gang,
     )
@@ -141,6 +141,32 @@ def test_an_elastic_gang_goes_on_without_a_dead_node(three: Platform) -> None:
     detail = client.wait(job, timeout=30)
     assert detail.result is not None
     assert detail.result.value == 2
+
+
+def test_an_elastic_gang_grows_into_a_new_node(platform: Platform) -> None:
+    platform.server()
+    for name in NODES[:2]:
+        platform.agent(name)
+    client = platform.client()
+    # Each fills its node, so that there is room for the third only when a third node comes.
+    elastic = Gang(ranks=3, min_ranks=2, resize_signal="SIGUSR2")
+    job = client.submit(ask(platform, WATCHES, elastic, client.nodes()[0].info.cpu_milli))
+    for rank in range(2):
+        eventually(
+            lambda rank=rank: lines(platform, job.id, rank) == [f"world 0 {rank} 2"], f"the start of rank {rank}"
+        )
+    platform.agent(NODES[2])
+    eventually(lambda: lines(platform, job.id, 2) == ["world 1 2 3"], "the start of the new rank")
+    for rank in range(2):
+        eventually(
+            lambda rank=rank: lines(platform, job.id, rank) == [f"world 0 {rank} 2", f"world 1 {rank} 3"],
+            f"the larger world in rank {rank}",
+        )
+    (platform.directory / "go").touch()
+    detail = client.wait(job, timeout=30)
+    assert (detail.state.phase, detail.state.attempt, detail.state.generation) == ("SUCCEEDED", 1, 1)
+    assert detail.result is not None
+    assert detail.result.value == 3
 
 
 def test_a_gang_that_does_not_fit_takes_nothing(three: Platform) -> None:
