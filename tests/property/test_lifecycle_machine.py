@@ -251,11 +251,12 @@ class Lifecycle(RuleBasedStateMachine):
         dropped = data.draw(st.sets(st.sampled_from(ranks), max_size=2), label="dropped")
         stay = tuple(place for place in self.state.placements if place.rank not in dropped)
         places = (*stay, *self._places(data.draw(st.integers(0, 2), label="added"), first))
+        running = [place for place in self.state.placements if place in self.alive.values()]
         done = self._do(Resize(fence=self.state.fence, placements=places, reason="more or less"))
         if isinstance(done, Stepped):
             least, most = size_limits(self.spec)
             assert least <= len(places) <= most
-            assert {place.rank for place in stay} & self.alive.keys()
+            assert any(place in running for place in places)
 
     @precondition(lambda self: self.state.phase == "PENDING")
     @rule(count=st.integers(0, 2))
@@ -380,7 +381,7 @@ class Lifecycle(RuleBasedStateMachine):
             assert not state.leaving
         assert (state.ended_at is not None) == (state.phase in TERMINAL)
         assert (state.retry_at is not None) == (state.phase == "RETRYING")
-        assert not state.hold or state.phase == "PENDING"
+        assert not state.hold or state.phase in {"PENDING", "PREEMPTED"}
 
     @invariant()
     def every_second_of_a_placement_is_counted_once(self) -> None:

@@ -34,9 +34,9 @@ def _address(view: View, place: Placement) -> str:
     return "" if record is None else record.info.address
 
 
-def start_of(state: JobState, place: Placement, spec: JobSpec, world: WorldInfo) -> Start:
+def start_of(ref: AttemptRef, state: JobState, place: Placement, spec: JobSpec, world: WorldInfo) -> Start:
     return Start(
-        ref=attempt_of(state),
+        ref=ref,
         attempt=state.attempt,
         placement=place,
         spec=spec,

@@ -227,7 +227,7 @@ class Sessions:
             return
         session.held.add(key)
         extra = len(self._view.specs[state.array or state.id]) + _PEER_BYTES * len(world.peers)
-        session.send(start_of(state, place, spec, world), extra_bytes=extra)
+        session.send(start_of(key[0], state, place, spec, world), extra_bytes=extra)
 
     def _withdraw(self, before: JobState, after: JobState) -> None:
         """Stops what is no longer current."""

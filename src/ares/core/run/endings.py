@@ -4,8 +4,6 @@ An attempt of several ranks ends as a whole. What is not known to be gone linger
 under the fence that was taken away from it.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,9 +17,6 @@ from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement
 
 # A program that ran this long is not one that exits at once: its next restart is as prompt as the first.
 STEADY_AFTER_S = 60.0
-_NOTHING: Mapping[str, Any] = MappingProxyType(
-    {"lingering": False, "ended_ranks": (), "started_ranks": (), "leaving": ()}
-)
 
 
 # ---- an agent's word
@@ -53,26 +48,24 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
 def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
     """The attempt is over by the end of this rank."""
     state, gone = job.state, (place.rank,)
-    exit_info, rank = _of_rank(job, what.exit, place)
+    exit_info, rank = (what.exit, {}) if job.spec.gang is None else _of_rank(what.exit, place)
     if exit_info.failure is not None:
         entry = Entry("failed", by=agent(place), data={**rank, **_exit_data((place,), exit_info)})
         return _after_failure(job, exit_info, context, gone, (), entry)
     if job.spec.restart == "always" and job.spec.effects != "unsafe":
         return _restart(job, what, context, place, rank)
-    rest = _rest(state, gone)
+    over = _over(job, gone, context)
     result = _result(state, what.exit, context, what.value)
     entry = Entry("succeeded", "", agent(place), {**rank, **_exit_data(state.placements, what.exit)}, state.fence)
     return commit(
         state, context.now, (entry,), result,
         phase="SUCCEEDED", exit=what.exit, ended_at=context.now,
-        fence=fences.revoked(state.fence) if rest["lingering"] else state.fence, **rest, **_metered(state, context),
+        fence=fences.revoked(state.fence) if over["lingering"] else state.fence, **over,
     )  # fmt: skip
 
 
-def _of_rank(job: Job, exit_info: ExitInfo, place: Placement) -> tuple[ExitInfo, dict[str, Any]]:
+def _of_rank(exit_info: ExitInfo, place: Placement) -> tuple[ExitInfo, dict[str, Any]]:
     """Of a gang, which rank it was."""
-    if job.spec.gang is None:
-        return exit_info, {}
     if exit_info.failure is None:
         return exit_info, {"rank": place.rank}
     message = ": ".join(part for part in (f"rank {place.rank} on {place.node}", exit_info.message) if part)
@@ -114,7 +107,7 @@ def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refused
         return commit(
             state, context.now, (entry, Entry("unknown", reason, "controller")),
             phase="UNKNOWN", fence=fences.revoked(state.fence), reason=reason, exit=exit_info,
-            ended_at=context.now, **_rest(state, ranks), **_metered(state, context),
+            ended_at=context.now, **_over(job, ranks, context),
         )  # fmt: skip
     failed = Entry("failed", by="controller", data=_exit_data(lost, exit_info))
     return _after_failure(job, exit_info, context, ranks, (entry,), failed)
@@ -133,6 +126,7 @@ def _shrink(
     state: JobState, what: LeaseLost, context: Context, gone: tuple[Placement, ...], lost: tuple[Placement, ...]
 ) -> Stepped:
     left = tuple(place for place in state.placements if place not in lost)
+    gpu_s, cpu_s = used(state, context.now)
     generation = state.generation + 1
     losses = [{"rank": place.rank, "node": place.node} for place in lost]
     data = {"generation": generation, "ranks": len(left), "lost": losses}
@@ -141,7 +135,7 @@ def _shrink(
         state, context.now, (Entry("resized", reason, "controller", data),),
         placements=left, leaving=tuple(place for place in state.leaving if place not in gone),
         ended_ranks=(*state.ended_ranks, *(place.rank for place in gone)),
-        generation=generation, metered_at=context.now, **_usage(state, context),
+        generation=generation, metered_at=context.now, gpu_s=gpu_s, cpu_s=cpu_s,
     )  # fmt: skip
 
 
@@ -162,12 +156,13 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
     if why_not:
         return Refused(code="not-allowed", message=f"job {state.id} cannot be preempted: {why_not}")
     data = {**where(held(state)), **what.record, **({"hold": grants(what.hold)} if what.hold else {})}
+    gpu_s, cpu_s = used(state, context.now)
     entry = Entry("preempted", what.reason, what.by, data, state.fence)
     return commit(
         state, context.now, (entry,),
         phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True, value=None,
         preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold, evicting=what.evicting,
-        **_usage(state, context),
+        gpu_s=gpu_s, cpu_s=cpu_s,
     )  # fmt: skip
 
 
@@ -200,7 +195,7 @@ def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
     return _all_gone(state, gone, context, rest)
 
 
-def _all_gone(state: JobState, gone: tuple[Placement, ...], context: Context, rest: Mapping[str, Any]) -> Stepped:
+def _all_gone(state: JobState, gone: tuple[Placement, ...], context: Context, rest: dict[str, Any]) -> Stepped:
     reason, by, attempt = "all its processes are gone", agent(gone[0]), fences.revoked_fence(state)
     if state.phase == "PREEMPTED":
         entry = Entry("requeued", f"{reason}; it waits for a place again", by, where(gone), attempt)
@@ -222,12 +217,12 @@ def _restart(job: Job, what: Exit, context: Context, place: Placement, rank: dic
     delay_s = context.jitter * retry.restart_ceiling_s(job.spec, quick)
     reason = f"{retry.describe(what.exit)}; its restart policy is always: restart {restarts} in {delay_s:.1f} s"
     data = {**rank, **_exit_data(state.placements, what.exit), "delayS": round(delay_s, 3)}
-    rest = _rest(state, (place.rank,))
+    over = _over(job, (place.rank,), context)
     return commit(
         state, context.now, (Entry("restarted", reason, agent(place), data, state.fence),),
-        phase="RETRYING", fence=fences.revoked(state.fence), placements=state.placements if rest["lingering"] else (),
+        phase="RETRYING", fence=fences.revoked(state.fence), placements=state.placements if over["lingering"] else (),
         restarts=restarts, quick_restarts=quick + 1, exit=what.exit, reason=reason, retry_delay_s=delay_s,
-        retry_at=context.now + delay_s, **rest, **_metered(state, context),
+        retry_at=context.now + delay_s, **over,
     )  # fmt: skip
 
 
@@ -237,48 +232,44 @@ def _after_failure(
     """Repeats the attempt or ends the job; `failed` is the entry for the end, without its reason."""
     state = job.state
     verdict = retry.decide(job.spec, state, exit_info, context.jitter)
-    rest = _rest(state, gone)
+    over = _over(job, gone, context)
     # What may still be alive loses its fence even when the job ends.
-    revoke = bool(before) or rest["lingering"] or isinstance(verdict, retry.Again)
+    revoke = bool(before) or over["lingering"] or isinstance(verdict, retry.Again)
     fence = fences.revoked(state.fence) if revoke else state.fence
     failed = failed._replace(reason=verdict.message, fence=state.fence)
     if isinstance(verdict, retry.Final):
         return commit(
             state, context.now, (*before, failed), _result(state, exit_info, context),
             phase="FAILED", fence=fence, exit=exit_info, reason=verdict.message, ended_at=context.now,
-            **rest, **_metered(state, context),
+            **over,
         )  # fmt: skip
     data = {**failed.data, "delayS": round(verdict.delay_s, 3), "retry": verdict.used, "limit": verdict.limit}
     entry = failed._replace(kind="retrying", data=data)
     return commit(
         state, context.now, (*before, entry),
-        phase="RETRYING", fence=fence, placements=state.placements if rest["lingering"] else (), exit=exit_info,
+        phase="RETRYING", fence=fence, placements=state.placements if over["lingering"] else (), exit=exit_info,
         reason=verdict.message, retries={**state.retries, verdict.failure: verdict.used},
-        retry_delay_s=verdict.delay_s, retry_at=context.now + verdict.delay_s, **rest, **_metered(state, context),
+        retry_delay_s=verdict.delay_s, retry_at=context.now + verdict.delay_s, **over,
     )  # fmt: skip
 
 
 # ---- parts of what is written
 
 
-def _rest(state: JobState, gone: tuple[int, ...]) -> Mapping[str, Any]:
-    """What an ended attempt leaves behind: it lingers until every rank of it is gone."""
-    if len(state.placements) == len(gone) and not state.leaving:
-        return _NOTHING
+def _over(job: Job, gone: tuple[int, ...], context: Context) -> dict[str, Any]:
+    """What an attempt that is over leaves behind. What it used is counted; what it gave is committed or void."""
+    gpu_s, cpu_s = used(job.state, context.now)
+    if job.spec.gang is None:
+        return {"lingering": False, "gpu_s": gpu_s, "cpu_s": cpu_s}
+    return {**_rest(job.state, gone), "gpu_s": gpu_s, "cpu_s": cpu_s, "value": None}
+
+
+def _rest(state: JobState, gone: tuple[int, ...]) -> dict[str, Any]:
+    """It lingers until every rank of it is gone."""
     ended = {*state.ended_ranks, *gone}
     if any(place.rank not in ended for place in (*state.placements, *state.leaving)):
         return {"lingering": True, "ended_ranks": tuple(sorted(ended))}
-    return _NOTHING
-
-
-def _usage(state: JobState, context: Context) -> dict[str, Any]:
-    gpu_s, cpu_s = used(state, context.now)
-    return {"gpu_s": gpu_s, "cpu_s": cpu_s}
-
-
-def _metered(state: JobState, context: Context) -> dict[str, Any]:
-    """Of an attempt that is over: what it used is counted, what it gave is committed or void."""
-    return {**_usage(state, context), "value": None}
+    return {"lingering": False, "ended_ranks": (), "started_ranks": (), "leaving": ()}
 
 
 def _result(state: JobState, exit_info: ExitInfo, context: Context, value: Any = None) -> Result:

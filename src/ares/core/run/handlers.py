@@ -31,8 +31,10 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refused:
         return Refused(code="not-allowed", message=f"job {state.id}: {wrong}")
     attempt = state.attempt + 1
     data = grants(places)
-    data |= {"decision": what.decision} if what.decision else {}
-    data |= {"alternative": what.alternative} if what.alternative else {}
+    if what.decision:
+        data["decision"] = what.decision
+    if what.alternative:
+        data["alternative"] = what.alternative
     entry = Entry("bound", f"attempt {attempt} on {_named(places)}", "scheduler", data)
     return commit(
         state, context.now, (entry,),
@@ -45,6 +47,8 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refused:
 
 def _unfit(spec: JobSpec, what: Bind) -> str:
     """Why the placements are not an attempt of this job, or nothing."""
+    if spec.gang is None and len(what.placements) == 1 and not (what.placements[0].rank or what.alternative):
+        return ""
     least, most = size_limits(spec)
     count = len(what.placements)
     if not least <= count <= most:
@@ -58,10 +62,11 @@ def _unfit(spec: JobSpec, what: Bind) -> str:
 
 
 def _named(places: tuple[Placement, ...]) -> str:
+    if len(places) == 1:
+        return f"node {places[0].node}"
     nodes = nodes_of(places)
     shown = ", ".join(nodes[:_NODES_SHOWN]) + (f" and {len(nodes) - _NODES_SHOWN} more" if nodes[_NODES_SHOWN:] else "")
-    ranks = f" ({len(places)} ranks)" if len(places) > 1 else ""
-    return f"node{'s' if len(nodes) > 1 else ''} {shown}{ranks}"
+    return f"node{'s' if len(nodes) > 1 else ''} {shown} ({len(places)} ranks)"
 
 
 def start(job: Job, what: Start, context: Context) -> Stepped | Refused:

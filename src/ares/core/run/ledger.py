@@ -74,6 +74,8 @@ def nodes_of(places: Iterable[Placement]) -> list[str]:
 
 
 def where(places: tuple[Placement, ...]) -> dict[str, Any]:
+    if len(places) == 1:
+        return {"node": places[0].node}
     nodes = nodes_of(places)
     if len(nodes) > 1:
         return {"nodes": nodes}

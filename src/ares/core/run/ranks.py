@@ -46,8 +46,10 @@ def used(state: JobState, now: float) -> tuple[float, float]:
     if state.phase not in BOUND or since is None:
         return state.gpu_s, state.cpu_s
     elapsed_s = max(0.0, now - since)
-    gpu_milli = sum(len(place.gpus) * place.gpu_milli for place in state.placements)
-    cpu_milli = sum(place.cpu_milli for place in state.placements)
+    gpu_milli = cpu_milli = 0
+    for place in state.placements:
+        gpu_milli += len(place.gpus) * place.gpu_milli
+        cpu_milli += place.cpu_milli
     return state.gpu_s + elapsed_s * gpu_milli / 1000, state.cpu_s + elapsed_s * cpu_milli / 1000
 
 
