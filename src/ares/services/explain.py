@@ -66,6 +66,8 @@ class Explanation(Record, frozen=True):
     factors: tuple[FactorShown, ...] = ()
     limits: tuple[Standing, ...] = ()
     starts: Eta | None = None
+    # Why nobody is evicted for it.
+    no_eviction: str = ""
     change: Change | None = None
 
 
@@ -93,6 +95,8 @@ class PlanAnswer(Record, frozen=True):
     offers: tuple[Offer, ...] = ()
     # Whom it would displace.
     eviction: dict[str, Any] | None = None
+    # Why it would displace nobody.
+    no_eviction: str = ""
     change: Change | None = None
     ahead: int = 0
 
@@ -171,8 +175,15 @@ class Explain:
             factors=factors,
             limits=self._limits(found),
             starts=starts,
+            no_eviction=self._no_eviction(state, spec, now),
             change=smallest_change(cluster, state, spec, now),
         )
+
+    def _no_eviction(self, state: JobState, spec: JobSpec, now: float) -> str:
+        if state.hold:
+            return ""
+        found = would_evict(self._planner.cluster, state, spec, now)
+        return found if isinstance(found, str) else ""
 
     def _limits(self, found: JobClass) -> tuple[Standing, ...]:
         cluster, ask = self._planner.cluster, found.key.asks[0]
@@ -236,7 +247,7 @@ class Explain:
         starts = round_.find(key) is not None
         round_.txn.rollback(0)
         reason = None if starts else infeasible(cluster, key, now) or explain_ask(cluster, key, key.asks[0], now).reason
-        evicted = None if starts else would_evict(cluster, state, spec, now)
+        evicted = "" if starts else would_evict(cluster, state, spec, now)
         return PlanAnswer(
             starts_now=starts,
             revision=self._view.revision,
@@ -244,7 +255,8 @@ class Explain:
             reason=reason,
             remedy=None if reason is None else reason.remedy,
             offers=offers(cluster, state, spec, now),
-            eviction=None if evicted is None else seen_by(evicted.record, who.tenant),
+            eviction=None if isinstance(evicted, str) else seen_by(evicted.record, who.tenant),
+            no_eviction=evicted if isinstance(evicted, str) else "",
             change=None if starts else smallest_change(cluster, state, spec, now),
             ahead=cluster.pending,
         )
@@ -276,7 +288,7 @@ class Explain:
 
     async def replay(self, who: Principal, name: str, changes: dict[str, float]) -> ReplayAnswer | None:
         """A decision about one of the tenant's jobs, by its own name or the job's, with some weights changed."""
-        decision = self._decisions.find(name)
+        decision = await self._decisions.find(name)
         entry = None if decision is None else self._view.entries.get(decision.job)
         if decision is None or entry is None or (entry.state.tenant != who.tenant and who.role != "admin"):
             return None

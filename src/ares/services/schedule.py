@@ -30,6 +30,8 @@ _LINGER_ENOUGH = 32
 _STORE_PAUSE_S = 0.2
 # Decisions of one cycle that are kept whole.
 _DECISIONS_KEPT = 64
+# How often room is made by taking things away; in between, jobs only get what is free.
+_EVICT_EVERY_S = 0.5
 # Where the ranks of gangs meet: the first of these that no other attempt on the node has.
 _MASTER_PORTS = range(29_400, 30_400)
 
@@ -55,6 +57,7 @@ class Schedule:
         self._telemetry = telemetry
         self._linger_s = linger_s
         self._bound_at = -linger_s
+        self._evicted_at = float("-inf")
 
     async def run(self, guard: Compare) -> None:
         """Schedules until cancelled; `guard` ties every binding to this leadership.
@@ -97,7 +100,10 @@ class Schedule:
         # A node that fell silent looks free: it must not be given what the monitor then takes away.
         self._planner.refresh_ready()
         began = self._clock.monotonic()
-        plan = cycle(cluster, cluster.profile, self._clock.wall(), _DECISIONS_KEPT)
+        gentle = began - self._evicted_at < _EVICT_EVERY_S
+        if not gentle:
+            self._evicted_at = began
+        plan = cycle(cluster, cluster.profile, self._clock.wall(), keep=_DECISIONS_KEPT, gentle=gentle)
         self._planner.planned(plan)
         self._telemetry.observe("ares_cycle_seconds", self._clock.monotonic() - began)
         settled = True

@@ -92,6 +92,8 @@ class Cluster:
         # What every account holds, in sum.
         self._held: dict[str, Held] = {}
         self._growing: set[str] = set()
+        # How many running jobs may be evicted, by priority level.
+        self.preemptible: Counter[int] = Counter()
         self._facts_stale = True
         # Grows when a node comes, changes or goes: what could ever fit depends on nothing else.
         self.node_version = 0
@@ -176,6 +178,8 @@ class Cluster:
             self._growing.discard(holding.job)
         old = self.holdings.get(holding.job)
         if old is not None and old.placements == holding.placements:
+            self.preemptible[old.level] -= old.preemptible
+            self.preemptible[holding.level] += holding.preemptible
             self.holdings[holding.job] = holding
             return
         growing = holding.job in self._growing
@@ -183,6 +187,7 @@ class Cluster:
         self.unreserve(holding.job)
         self._growing |= {holding.job} if growing else set()
         self.holdings[holding.job] = holding
+        self.preemptible[holding.level] += holding.preemptible
         self._change(holding.placements, +1)
         for place in holding.placements:
             self.on_node.setdefault(place.node, {})[holding.job] = None
@@ -197,6 +202,7 @@ class Cluster:
         if holding is None:
             return
         self._growing.discard(job_id)
+        self.preemptible[holding.level] -= holding.preemptible
         self._change(holding.placements, -1)
         for place in holding.placements:
             self.on_node[place.node].pop(job_id, None)

@@ -6,14 +6,22 @@ from ares.core.schedule.plan import Plan
 from ares.core.schedule.round import Round
 from ares.model.profile import Profile
 
+# Actions that look at everybody who runs: too dear for every cycle of a busy cluster.
+DISRUPTIVE = frozenset({"shrink", "reclaim", "preempt"})
 
-def cycle(cluster: Cluster, profile: Profile, now: float, keep: int = 0) -> Plan:
-    """The same inputs give the same plan, and the cluster is left as it was. `keep` decisions are kept whole."""
+
+def cycle(cluster: Cluster, profile: Profile, now: float, *, keep: int = 0, gentle: bool = False) -> Plan:
+    """The same inputs give the same plan, and the cluster is left as it was.
+
+    `keep` decisions are kept whole. A `gentle` cycle takes nothing away from anybody.
+    """
     if cluster.profile != profile:
         cluster.configure(profile)
     cluster.prepare()
     round_ = Round(cluster, profile, now, keep)
     for name in profile.actions:
+        if gentle and name in DISRUPTIVE:
+            continue
         ACTIONS[name](round_)
     round_.txn.rollback(0)
     return round_.plan()

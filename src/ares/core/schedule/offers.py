@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from ares.core.queue.waiting import ClassKey, class_key
-from ares.core.schedule.actions.evict import evict
+from ares.core.queue.waiting import ClassKey, JobClass, class_key
+from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.eta import Eta, start_estimate
-from ares.core.schedule.plan import Eviction, LeftOut
+from ares.core.schedule.plan import Eviction
 from ares.core.schedule.round import Round
 from ares.model.base import Record
 from ares.model.job import JobSpec
@@ -43,21 +43,14 @@ def _sort_key(number: int, offer: Offer | None) -> tuple[bool, float, float, int
     return latest is None, latest or offer.starts.earliest, offer.price_hour or 0.0, number
 
 
-def would_evict(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Eviction | None:
-    """Whom the job would displace if it were submitted now."""
+def would_evict(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Eviction | str:
+    """Whom the job would displace if it were submitted now, or why nobody."""
     cluster.prepare()
-    job_class = cluster.waiting.add(state, spec)
-    try:
-        round_ = Round(cluster, cluster.profile, now)
-        round_.left[job_class.id] = LeftOut(class_id=job_class.id, jobs=1, first_job=state.id)
-        for rule in ("reclaim", "priority"):
-            evict(rule, round_)
-            if round_.evictions:
-                break
-        round_.txn.rollback(0)
-    finally:
-        cluster.waiting.remove(state.id)
-    return round_.evictions[0] if round_.evictions else None
+    round_ = Round(cluster, cluster.profile, now)
+    job_class = JobClass(0, class_key(state, spec))
+    found = prospects(round_, state.id, job_class)
+    round_.txn.rollback(0)
+    return found
 
 
 def _variants(cluster: Cluster, spec: JobSpec) -> list[tuple[str, JobSpec]]:

@@ -26,26 +26,55 @@ _DOMAINS_MAX = 8
 
 def evict(rule: Rule, round_: Round) -> None:
     """For the first job of each class left out, in the order they were left out."""
-    if rule == "reclaim" and not any(share.soft for share in round_.profile.shares.values()):
-        return
-    if not any(holding.preemptible for holding in round_.cluster.holdings.values()):
-        return
     counted: Census | None = None
     going = {job for eviction in round_.evictions for job in eviction.victims}
-    for left in list(round_.left.values())[:_TRIES_MAX]:
+    tries = 0
+    for left in list(round_.left.values()):
         job_class = round_.cluster.waiting.class_of(left.first_job)
-        if job_class is None or left.first_job in round_.cluster.reserved or left.first_job in round_.making_room:
+        served = left.first_job in round_.cluster.reserved or left.first_job in round_.making_room
+        if job_class is None or served or not _worth_a_try(rule, round_, job_class):
             continue
         counted = counted or census(holders(round_, going))
-        eviction = _for_job(rule, round_, left.first_job, job_class, counted)
-        if eviction is not None:
-            round_.note_eviction(eviction)
-            going.update(eviction.victims)
+        found = find_victims(rule, round_, left.first_job, job_class, counted)
+        if isinstance(found, Eviction):
+            round_.note_eviction(found)
+            going.update(found.victims)
             counted = None
+        tries += 1
+        if tries == _TRIES_MAX:
+            return
+
+
+def _worth_a_try(rule: Rule, round_: Round, job_class: JobClass) -> bool:
+    """Whether anybody is there who could be evicted for it at all."""
+    levels = round_.cluster.preemptible
+    if rule == "priority":
+        yields_from = job_class.key.level + round_.profile.preemption.gap
+        return any(count for level, count in levels.items() if level >= yields_from)
+    return any(levels.values()) and any(share.soft for share in round_.profile.shares.values())
+
+
+def prospects(round_: Round, job: str, job_class: JobClass) -> Eviction | str:
+    """Whom the job would displace, or why nobody. The round is left with the room made."""
+    why = "nobody runs that matters so much less"
+    counted: Census | None = None
+    for rule in ("reclaim", "priority"):
+        if rule not in [_RULE_OF.get(action) for action in round_.profile.actions]:
+            continue
+        if not _worth_a_try(rule, round_, job_class):
+            continue
+        counted = counted or census(holders(round_, set()))
+        found = find_victims(rule, round_, job, job_class, counted)
+        if isinstance(found, Eviction):
+            return found
+        why = found or why
+    return why
 
 
 reclaim = partial(evict, "reclaim")
 preempt = partial(evict, "priority")
+# By the name of the action in a profile.
+_RULE_OF: dict[str, Rule] = {"reclaim": "reclaim", "preempt": "priority"}
 
 
 def holders(round_: Round, going: set[str]) -> Iterator[Holder]:
@@ -70,24 +99,25 @@ def _freed(one: Holding, number: int) -> Freed:
     return Freed(place.cpu_milli, place.memory_mib, tuple((gpu, place.gpu_milli) for gpu in place.gpus), devices)
 
 
-def _for_job(rule: Rule, round_: Round, job: str, job_class: JobClass, counted: Census) -> Eviction | None:
+def find_victims(rule: Rule, round_: Round, job: str, job_class: JobClass, counted: Census) -> Eviction | str:
+    """The cheapest victims whose leaving makes room, which is then taken; or why there are none."""
     key = job_class.key
+    why = ""
     for number, ask in enumerate(key.asks):
         if ask.near or round_.gate(key, ask) is not None:
             continue
         asker = Asker(job, key.level, key.account, round_.standing(ask) if rule == "reclaim" else {})
         screened = screen(counted, asker, round_.profile.preemption, rule)
-        if not screened.holders:
-            continue
         request = request_of(ask)
         bound = bound_of(request, asker, round_.profile.preemption, rule)
         found = [choose(request, rooms_of(round_, ask, rows), screened, bound) for rows in _places(round_, ask)]
+        why = why or next((one.reason for one in found if isinstance(one, NoVictims)), "")
         victims = [one for one in found if not isinstance(one, NoVictims) and one.jobs]
         for one in sorted(victims, key=lambda one: (one.lost_gpu_s, len(one.jobs), one.jobs)):
             taken = make_room(round_, ask, one.jobs)
             if taken is not None:
                 return _eviction(rule, round_, job, job_class, Found(taken, number), one)
-    return None
+    return why
 
 
 def request_of(ask: Ask) -> Request:
