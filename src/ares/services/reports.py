@@ -13,6 +13,8 @@ from ares.services.transitions import Change, Transitions, Written
 
 # Agents send at most half of this.
 _VALUE_BYTES_MAX = 128 * 1024
+# Of one gang in one step: each may make two ledger entries, and a transaction takes only so many.
+_REPORTS_MAX = 25
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
@@ -45,13 +47,16 @@ class Reports:
         by_job: dict[str, list[Report]] = {}
         for report in reports:
             by_job.setdefault(report.ref.job, []).append(report)
-        changes = [
-            Change(job, said[0].ref.tenant, tuple(what for report in said for what in _inputs(report)))
-            for job, said in by_job.items()
-        ]
-        for outcome in await self._transitions.apply(changes):
-            if isinstance(outcome, Written) and outcome.state.phase != outcome.before.phase:
-                self._telemetry.count("ares_attempts_total", 1, outcome.state.phase)
+        while by_job:
+            now = {job: said[:_REPORTS_MAX] for job, said in by_job.items()}
+            by_job = {job: said[_REPORTS_MAX:] for job, said in by_job.items() if len(said) > _REPORTS_MAX}
+            changes = [
+                Change(job, said[0].ref.tenant, tuple(what for report in said for what in _inputs(report)))
+                for job, said in now.items()
+            ]
+            for outcome in await self._transitions.apply(changes):
+                if isinstance(outcome, Written) and outcome.state.phase != outcome.before.phase:
+                    self._telemetry.count("ares_attempts_total", 1, outcome.state.phase)
 
 
 def _inputs(report: Report) -> tuple[Input, ...]:

@@ -138,7 +138,32 @@ async def test_a_new_leader_gives_a_gang_its_whole_time_again() -> None:
         assert world.state(job).phase == "RETRYING"
 
 
+async def test_many_ranks_of_one_node_that_report_at_once_fit_into_transactions() -> None:
+    async with World(scheduling=False) as world:
+        agent = await world.agent("n1", cpu_milli=100_000, memory_mib=100_000)
+        job = await world.submit(gang=Gang(ranks=80))
+        await world.bind(job, *["n1"] * 80)
+        agent.send(*(agent.start_report(start) for start in agent.ranks(job).values()))
+        await world.settle()
+        assert world.state(job).phase == "RUNNING"
+        agent.send(*(agent.exit_report(start) for start in agent.ranks(job).values()))
+        await world.settle()
+        assert world.state(job).phase == "SUCCEEDED"
+        assert len(agent.acked) == 160
+
+
 # ---- losing nodes
+
+
+async def test_more_nodes_lost_at_once_than_one_transaction_compares_are_lost_in_steps() -> None:
+    async with World(scheduling=False) as world:
+        agents, job = await running(world, *(f"n{n}" for n in range(63)), gang=Gang(ranks=63, min_ranks=1))
+        for agent in agents[1:]:
+            await agent.drop()
+        # So many at once are a storm, which is waited out first.
+        await world.advance(22)
+        state = world.state(job)
+        assert (state.phase, state.generation, held(world, job)) == ("RUNNING", 2, [0])
 
 
 async def test_a_lost_rank_ends_a_gang_of_fixed_size_and_the_others_are_stopped() -> None:
