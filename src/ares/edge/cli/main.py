@@ -17,8 +17,10 @@ PROGRAM = "ares"
 # Command -> its module in this package. In the order of `ares --help`.
 COMMANDS = {
     "up": "up", "down": "up", "submit": "submit", "jobs": "jobs", "show": "show", "logs": "logs", "wait": "wait",
-    "cancel": "change", "retry": "change", "events": "events", "nodes": "nodes", "pools": "nodes", "lease": "nodes",
-    "token": "token", "server": "serve", "agent": "serve", "store": "serve", "version": "about", "completion": "about",
+    "cancel": "change", "retry": "change", "explain": "explain", "plan": "plan", "prio": "prio",
+    "why-preempted": "preempted", "replay": "replay", "events": "events", "nodes": "nodes", "pools": "nodes",
+    "lease": "nodes", "token": "token", "server": "serve", "agent": "serve", "store": "serve", "version": "about",
+    "completion": "about",
 }  # fmt: skip
 
 
@@ -31,7 +33,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return getattr(import_module(f"ares.edge.cli.{COMMANDS[cmd_name]}"), cmd_name)
+        return getattr(import_module(f"ares.edge.cli.{COMMANDS[cmd_name]}"), cmd_name.replace("-", "_"))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

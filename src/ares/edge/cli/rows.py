@@ -8,13 +8,14 @@ from ares.edge.cli.text import cpus, duration, memory
 if TYPE_CHECKING:
     from ares.edge.client.answers import Waiting
     from ares.model.event import LedgerEvent
-    from ares.model.job import JobSpec
+    from ares.model.job import JobSpec, Resources
     from ares.model.state import ExitInfo, JobState, Phase, Placement
 
 JOB_HEADER = ("ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "REASON")
 JOB_HEADER_WIDE = (
     "ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "CPUS", "MEMORY", "GPUS", "FENCE", "BY", "REASON",
 )  # fmt: skip
+_PLACED = 8
 # What deserves a look comes first.
 _COUNTED = ("FAILED", "UNKNOWN", "RUNNING", "STAGING", "RETRYING", "PREEMPTED", "PENDING", "CANCELLED", "SUCCEEDED")
 EVENT_HEADER = ("AT", "KIND", "STATE", "ATTEMPT", "FENCE", "BY", "REASON")
@@ -89,13 +90,42 @@ def event_row(event: "LedgerEvent", at: str) -> tuple[str, ...]:
 
 
 def asked_for(spec: "JobSpec") -> str:
-    """1 CPU, 256Mi, 2 GPUs (A100)."""
-    ask = spec.resources
+    """1 CPU, 256Mi, 2 GPUs (A100); of a gang, what each rank has."""
+    first = resources(spec.resources)
+    gang = spec.gang
+    if gang is not None:
+        least = "" if gang.min_ranks is None else f"{gang.min_ranks} to "
+        spread = "" if gang.per_node is None else f", at most {gang.per_node} on one node"
+        first = f"{least}{gang.ranks} ranks{spread}, each {first}"
+    return " or ".join((first, *(resources(one) for one in spec.alternatives)))
+
+
+def resources(ask: "Resources") -> str:
     parts = [f"{cpus(ask.cpu_milli)} CPU{'' if ask.cpu_milli == 1000 else 's'}", memory(ask.memory_mib)]
     if ask.gpus:
-        model = f" ({ask.gpu_model})" if ask.gpu_model else ""
-        parts.append(f"{ask.gpus} GPU{'' if ask.gpus == 1 else 's'}{model}")
-    return ", ".join(parts)
+        share = "" if ask.gpu_milli == 1000 else f"{ask.gpu_milli / 10:g}% of "
+        least = f"at least {memory(ask.gpu_memory_mib)}" if ask.gpu_memory_mib else ""
+        kind = ", ".join(word for word in (ask.gpu_model, least) if word)
+        parts.append(f"{share}{ask.gpus} GPU{'' if ask.gpus == 1 else 's'}{f' ({kind})' if kind else ''}")
+    return ", ".join((*parts, *(f"{count} {kind}" for kind, count in ask.devices.items())))
+
+
+def placed(placements: "tuple[Placement, ...]") -> str:
+    """node-a GPU 0,1 NUMA 0; of a gang, the ranks of each node."""
+    shown = [f"{'rank ' + str(p.rank) + ' ' if len(placements) > 1 else ''}{_place(p)}" for p in placements[:_PLACED]]
+    more = len(placements) - len(shown)
+    return "; ".join([*shown, *([f"and {more} more"] if more else [])])
+
+
+def _place(place: "Placement") -> str:
+    share = "" if place.gpu_milli == 1000 else f" ({place.gpu_milli / 10:g}% each)"
+    parts = (
+        place.node,
+        f"GPU {','.join(map(str, place.gpus))}{share}" if place.gpus else "",
+        *(f"{kind} {','.join(ids)}" for kind, ids in place.devices.items()),
+        "" if place.numa is None else f"NUMA {place.numa}",
+    )
+    return " ".join(part for part in parts if part)
 
 
 def pairs(mapping: Mapping[str, object]) -> str:

@@ -8,11 +8,14 @@ import click
 
 from ares.edge.cli.connect import connect, find_job, job_argument
 from ares.edge.cli.output import output_option, print_objects
+from ares.edge.cli.rows import asked_for, exit_text, pairs, placed, resources, run_time, why
+from ares.edge.cli.text import duration, memory
 
 if TYPE_CHECKING:
     from ares.edge.client.answers import JobDetail
     from ares.edge.client.sync import Client
     from ares.model.event import LedgerEvent
+    from ares.model.job import JobSpec, JobTerm
     from ares.model.state import Phase
 
 FAILED: "tuple[Phase, ...]" = ("FAILED", "UNKNOWN")
@@ -71,9 +74,9 @@ def render(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
     """The lines of the view for people."""
     from ares.edge.cli.rows import EVENT_HEADER, event_row
     from ares.edge.cli.table import layout
-    from ares.edge.cli.text import duration, phase_colour, printable, use_colour
+    from ares.edge.cli.text import phase_colour, printable, use_colour
 
-    facts = [(label, text) for label, text in _facts(detail, now) if text]
+    facts = [(label, text) for label, text in _facts(detail, events, now) if text]
     phase = detail.state.phase
     shown = click.style(phase, fg=phase_colour(phase)) if use_colour() else phase
     lines = [f"{printable(detail.state.name)}  {detail.state.id}  {shown}"]
@@ -84,11 +87,8 @@ def render(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
     return lines
 
 
-def _facts(detail: "JobDetail", now: float) -> list[tuple[str, str]]:
+def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -> list[tuple[str, str]]:
     import json
-
-    from ares.edge.cli.rows import asked_for, exit_text, pairs, run_time, why
-    from ares.edge.cli.text import duration
 
     spec, state, progress = detail.spec, detail.state, detail.progress
     times = {"time limit": spec.time_limit_s, "grace": spec.grace_s, "lease": spec.lease_s}
@@ -99,7 +99,8 @@ def _facts(detail: "JobDetail", now: float) -> list[tuple[str, str]]:
         ("Asks for", asked_for(spec)),
         (
             "Policy",
-            f"priority {spec.priority}, restart {spec.restart}, retries {spec.retry.limit}, effects {spec.effects}",
+            f"priority {spec.priority}, restart {spec.restart}, retries {spec.retry.limit}, effects {spec.effects}"
+            + ("" if spec.qos == "guaranteed" else f", {spec.qos}"),
         ),
         ("Limits", limits),
         ("Directory", spec.workdir or ""),
@@ -107,12 +108,21 @@ def _facts(detail: "JobDetail", now: float) -> list[tuple[str, str]]:
         ("Environment", ", ".join(spec.env)),
         ("Labels", pairs(spec.labels)),
         ("Selector", pairs(spec.selector)),
+        ("Place", _wishes(spec)),
+        ("Licences", pairs(spec.licences)),
+        ("Team", state.team or ""),
+        ("Deadline", "" if spec.deadline_at is None else _until(spec.deadline_at, now)),
         ("Submitted", _submitted(detail, now)),
         ("Retry of", state.retry_of or ""),
         ("Array", _array(detail)),
         ("Queue", _queue(detail)),
         ("Attempt", f"{state.attempt}, fence {state.fence}" if state.attempt else ""),
-        ("Node", _placements(detail)),
+        ("Alternative", _alternative(detail)),
+        ("Node", placed(state.placements)),
+        ("Leaving", placed(state.leaving)),
+        ("Kept", _hold(detail)),
+        ("Preemption", _yields(detail, now)),
+        ("Decision", _decision(events)),
         ("Run time", run_time(state, now)),
         ("Progress", "" if progress is None else f"{fraction}{progress.message}".strip()),
         ("Reason", why(state, now, detail.waiting)),
@@ -122,9 +132,11 @@ def _facts(detail: "JobDetail", now: float) -> list[tuple[str, str]]:
     ]
 
 
-def _submitted(detail: "JobDetail", now: float) -> str:
-    from ares.edge.cli.text import duration
+def _until(at: float, now: float) -> str:
+    return f"in {duration(at - now)}" if at >= now else f"passed {duration(now - at)} ago"
 
+
+def _submitted(detail: "JobDetail", now: float) -> str:
     state = detail.state
     who = f" by {state.submitted_by}" if state.submitted_by else ""
     return f"{duration(now - state.submitted_at)} ago{who}, tenant {state.tenant}"
@@ -150,11 +162,59 @@ def _array(detail: "JobDetail") -> str:
     return "" if detail.state.array is None else f"task {detail.state.index} of {detail.state.array}"
 
 
-def _placements(detail: "JobDetail") -> str:
-    shown = detail.state.placements[:8]
-    texts = [f"{p.node}{' GPU ' + ','.join(map(str, p.gpus)) if p.gpus else ''}" for p in shown]
-    more = len(detail.state.placements) - len(shown)
-    return "; ".join([*texts, *([f"and {more} more"] if more else [])])
+def _wishes(spec: "JobSpec") -> str:
+    """What it says about where it runs, beside labels."""
+    wish = spec.topology
+    parts = [
+        "" if wish is None else f"one {wish.level} {'required' if wish.required else 'preferred'}",
+        "" if spec.numa == "none" else f"one NUMA node {spec.numa}",
+        *(
+            f"{'requires' if t.required else 'prefers'} {t.key} {t.op} {','.join(t.values)}".strip()
+            for t in spec.affinity
+        ),
+        *(_near(term) for term in spec.job_affinity),
+        *(f"tolerates {one.key}{'' if one.value is None else f'={one.value}'}" for one in spec.tolerations),
+        f"in {' or '.join(spec.residency)}" if spec.residency else "",
+        *(f"reads {one.name} ({memory(one.size_mib)})" for one in spec.inputs),
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _near(term: "JobTerm") -> str:
+    how = "" if term.required else "rather "
+    labels = ",".join(f"{key}={value}" for key, value in term.labels.items())
+    return f"{how}{'away from' if term.away else 'near'} {labels} by {term.level}"
+
+
+def _yields(detail: "JobDetail", now: float) -> str:
+    """Whether it gives way, and how often it did."""
+    wish, state = detail.spec.preemption, detail.state
+    last = "" if state.preempted_at is None else f", last {duration(now - state.preempted_at)} ago"
+    parts = (
+        "" if wish.allowed else "not allowed",
+        "" if wish.checkpoint_signal is None else f"{wish.checkpoint_signal} first, {duration(wish.wait_s)} to save",
+        f"{state.preemptions} so far{last}: ares why-preempted {state.id}" if state.preemptions else "",
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def _hold(detail: "JobDetail") -> str:
+    state = detail.state
+    if not state.hold:
+        return ""
+    leaving = f", until {', '.join(state.evicting)} left" if state.evicting else ""
+    return f"room is kept on {placed(state.hold)}{leaving}"
+
+
+def _alternative(detail: "JobDetail") -> str:
+    number = detail.state.alternative
+    known = detail.spec.alternatives[number - 1 : number] if number else ()
+    return f"{number}: {resources(known[0])}" if known else ""
+
+
+def _decision(events: "tuple[LedgerEvent, ...]") -> str:
+    """The name of the latest, for `ares replay`."""
+    return next((str(e.data["decision"]) for e in reversed(events) if e.kind == "bound" and "decision" in e.data), "")
 
 
 def _exit(detail: "JobDetail", text: str) -> str:

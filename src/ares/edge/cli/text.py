@@ -45,3 +45,8 @@ def memory(mib: int) -> str:
 
 def cpus(milli: int) -> str:
     return f"{milli / 1000:g}"
+
+
+def amount(number: float) -> str:
+    """2, 0.5; nothing for none."""
+    return f"{number:g}" if number else ""

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from ares.edge.cli import jobs, submit
+from ares.edge.cli import jobflags, jobs
 from ares.edge.cli.main import COMMANDS, cli
 from ares.model.job import Effects, Priority, Restart
 from ares.model.state import TERMINAL, Phase
@@ -94,9 +94,9 @@ def test_all_asked_for_commands_are_there() -> None:
 def test_choices_are_those_of_the_model() -> None:
     from typing import get_args
 
-    assert get_args(Priority) == submit.PRIORITIES
-    assert get_args(Effects) == submit.EFFECTS
-    assert get_args(Restart) == submit.RESTARTS
+    assert get_args(Priority) == jobflags.PRIORITIES
+    assert get_args(Effects) == jobflags.EFFECTS
+    assert get_args(Restart) == jobflags.RESTARTS
     assert get_args(Phase) == jobs.PHASES
     assert set(jobs.PHASES) - set(jobs.ACTIVE) == TERMINAL
 

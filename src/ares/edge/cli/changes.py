@@ -1,0 +1,51 @@
+"""The smallest change that would start a job, as the flags to type or the lines of the job file to edit."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_FLAGS: Mapping[str, Callable[[Any], str]] = {
+    "resources.gpus": lambda value: f"--gpus {value}",
+    "resources.cpuMilli": lambda value: f"--cpus {value}m",
+    "resources.memoryMib": lambda value: f"--memory {value}M",
+    "resources.gpuMilli": lambda value: f"--gpu-share {value / 1000:g}",
+    "resources.gpuMemoryMib": lambda value: f"--gpu-memory {value}M",
+    "gang.minRanks": lambda value: f"--min-ranks {value}",
+    "numa": lambda value: f"--numa {value}",
+    "topology.level": lambda value: f"--topology {value}:required",
+    "tolerations": lambda value: " ".join(f"--tolerate {shlex.quote(_taint(one))}" for one in value),
+}
+# Fields with names below them: one flag for each.
+_NAMED: Mapping[str, str] = {"resources.devices": "--device", "licences": "--licence"}
+
+
+def as_typed(fields: Mapping[str, Any]) -> str:
+    """--gpus 3, or "in the job file, selector.zone: remove it"."""
+    flags = [flag for name, value in fields.items() if (flag := _flag(name, value))]
+    lines = [_line(name, value) for name, value in fields.items() if not _flag(name, value)]
+    return (
+        " ".join(flags) + ("; " if flags and lines else "") + ("in the job file, " + ", ".join(lines) if lines else "")
+    )
+
+
+def _flag(name: str, value: Any) -> str:
+    # Zero of something is said by leaving it out, and a flag cannot take away what a file has.
+    if value is None or value in (0, []):
+        return ""
+    if name in _FLAGS:
+        return _FLAGS[name](value)
+    for field, flag in _NAMED.items():
+        if name.startswith(f"{field}."):
+            return f"{flag} {shlex.quote(name.removeprefix(f'{field}.'))}={value}"
+    return ""
+
+
+def _line(name: str, value: Any) -> str:
+    # Zero of something is the same as nothing said; False is a value.
+    gone = value is None or (type(value) is int and value == 0)
+    return f"{name}: remove it" if gone else f"{name}: {json.dumps(value)}"
+
+
+def _taint(one: Mapping[str, str]) -> str:
+    return f"{one['key']}={one['value']}" if one.get("value") is not None else one["key"]
