@@ -11,11 +11,13 @@ import structlog
 from opentelemetry.trace import get_tracer
 
 from ares.adapters.clocks import SystemClock, SystemRng
+from ares.adapters.decisions.files import FileDecisions
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.store.epoch import decode as decode_epoch
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.open import open_store
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.app import plugins
 from ares.app.config import Config
 from ares.core import keys
 from ares.edge.grpc.agents import AgentServer, Tls
@@ -24,8 +26,10 @@ from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.ports.store import Compare, Store
 from ares.services.arrays import Arrays
+from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
 from ares.services.decisions import Decisions
+from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
 from ares.services.explain import Explain
 from ares.services.health import Health
@@ -36,6 +40,8 @@ from ares.services.logs import LogReader
 from ares.services.monitor import Monitor
 from ares.services.nodes import Nodes
 from ares.services.planner import Planner
+from ares.services.plugins import Plugins
+from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
 from ares.services.requeue import Requeue
@@ -44,6 +50,7 @@ from ares.services.schedule import Schedule
 from ares.services.sessions import Sessions
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
+from ares.services.tally import Tally
 from ares.services.tokens import Tokens
 from ares.services.transitions import Transitions
 from ares.services.view import View
@@ -70,7 +77,13 @@ class Services:
     monitor: Monitor
     requeue: Requeue
     schedule: Schedule
+    profiles: Profiles
+    plugins: Plugins
+    drain: Drain
+    consolidate: Consolidate
+    kept: FileDecisions
     explain: Explain
+    tally: Tally
     arrays: Arrays
     retention: Retention
     progress: ProgressBoard
@@ -85,8 +98,11 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     logs = FileLogs(config.logs_path)
     view = View(store, clock)
     tokens = Tokens(store, view, clock, rng)
+    # Before anything reads a profile: its names must be known then.
+    loaded = plugins.load()
     planner = Planner(view, clock)
-    decisions = Decisions(clock, rng)
+    kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
+    decisions = Decisions(clock, rng, kept)
     transitions = Transitions(store, view, clock, rng, telemetry, epoch)
     submit = Submit(store, view, clock, rng, telemetry, epoch, config.limits.jobs_max)
     reports = Reports(transitions, telemetry)
@@ -108,7 +124,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         events=EventStream(store, view),
         logs=LogReader(view, logs, clock),
         nodes=Nodes(store, view, clock),
-        health=Health(view, leader),
+        health=Health(view, leader, loaded.refused),
         sessions=Sessions(
             view=view,
             enrolment=enrolment,
@@ -124,6 +140,12 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         monitor=Monitor(view, transitions, clock, telemetry),
         requeue=Requeue(view, transitions, clock),
         schedule=Schedule(view, planner, transitions, decisions, clock, telemetry),
+        profiles=Profiles(store, view, clock, telemetry),
+        plugins=Plugins(view, loaded),
+        drain=Drain(view, planner, transitions, clock, telemetry),
+        consolidate=Consolidate(view, planner, transitions, clock, telemetry),
+        kept=kept,
+        tally=Tally(planner, clock, telemetry),
         explain=Explain(store, view, planner, decisions, clock),
         arrays=Arrays(view, submit, clock),
         retention=Retention(store, view, logs, clock, config.limits.keep_days * 86_400),
@@ -152,6 +174,7 @@ class ControlPlane:
         kv = await store.get(keys.EPOCH)
         assert kv is not None, "the epoch was just written"
         self.services = services = build_services(self._config, store, epoch, decode_epoch(kv.value).id)
+        self._started.callback(services.kept.close)
         await services.view.open()
         self._started.push_async_callback(self._end_loops)
         self._spawn("view", services.view.run())
@@ -172,8 +195,10 @@ class ControlPlane:
         try:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(services.schedule.run(guard))
+                loops.create_task(services.drain.run(guard))
                 loops.create_task(services.monitor.run())
                 loops.create_task(services.requeue.run())
+                loops.create_task(services.tally.run())
                 loops.create_task(services.arrays.run())
                 loops.create_task(services.retention.run())
         finally:
@@ -197,6 +222,10 @@ class ControlPlane:
             events=services.events,
             logs=services.logs,
             nodes=services.nodes,
+            profiles=services.profiles,
+            plugins=services.plugins,
+            drain=services.drain,
+            consolidate=services.consolidate,
             tokens=services.tokens,
             health=services.health,
             metrics=services.telemetry.render,

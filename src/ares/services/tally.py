@@ -1,0 +1,44 @@
+"""Counts waiting jobs by reason, for the metric: a dashboard tells a wrong wish from an ordinary wait."""
+
+from collections import Counter
+from itertools import islice
+
+from ares.core.schedule.reasons import REMEDIES, ReasonCode
+from ares.ports.clock import Clock
+from ares.ports.telemetry import Telemetry
+from ares.services.planner import Planner
+
+_EVERY_S = 2.0
+# Classes looked at each time; with more of them the counts of the others are as of an earlier time.
+_CLASSES_AT_ONCE = 32
+
+
+class Tally:
+    """Leader only. A few classes at a time, so that nobody waits for it."""
+
+    def __init__(self, planner: Planner, clock: Clock, telemetry: Telemetry) -> None:
+        self._planner = planner
+        self._clock = clock
+        self._telemetry = telemetry
+        self._codes: dict[int, ReasonCode] = {}
+        self._next = 0
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(_EVERY_S)
+            self.look()
+
+    def look(self) -> None:
+        active = self._planner.cluster.waiting.active
+        self._codes = {number: code for number, code in self._codes.items() if number in active}
+        self._next = 0 if self._next >= len(active) else self._next
+        for number, one in islice(list(active.items()), self._next, self._next + _CLASSES_AT_ONCE):
+            reason = self._planner.reason(one.line.nth(0)[3])
+            if reason is not None:
+                self._codes[number] = reason.code
+        self._next += _CLASSES_AT_ONCE
+        counts: Counter[ReasonCode] = Counter()
+        for number, code in self._codes.items():
+            counts[code] += len(active[number].line)
+        for code in REMEDIES:
+            self._telemetry.gauge("ares_pending_jobs", counts[code], code)
