@@ -22,19 +22,20 @@ def place_of(world: WorldInfo, rank: int) -> int | None:
 
 
 def variables(world: WorldInfo, rank: int) -> dict[str, str]:
-    """Names as `torch.distributed` and its launchers use them."""
+    """Names as `torch.distributed` and its launchers use them. To them every rank is a node of its own: it sees
+    its own GPUs only, and programs take the one with the number of their local rank."""
     world, place = _seen_by(world, rank)
-    mine = world.peers[place].node
-    nodes = list(dict.fromkeys(peer.node for peer in world.peers))
-    beside = [peer.rank for peer in world.peers if peer.node == mine]
+    beside = [peer.rank for peer in world.peers if peer.node == world.peers[place].node]
     named: dict[str, int | str] = {
         "RANK": place,
         "WORLD_SIZE": len(world.peers),
-        "LOCAL_RANK": beside.index(rank),
-        "LOCAL_WORLD_SIZE": len(beside),
-        "GROUP_RANK": nodes.index(mine),
-        "NODE_RANK": nodes.index(mine),
+        "LOCAL_RANK": 0,
+        "LOCAL_WORLD_SIZE": 1,
+        "GROUP_RANK": place,
+        "NODE_RANK": place,
         "ARES_RANK_ID": rank,
+        "ARES_LOCAL_RANK": beside.index(rank),
+        "ARES_LOCAL_SIZE": len(beside),
     }
     if world.master_port:
         named |= {"MASTER_ADDR": world.peers[0].address, "MASTER_PORT": world.master_port}

@@ -28,7 +28,7 @@ WORLD = WorldInfo(
         Peer(rank=5, node="a", address="10.0.0.1"),
     ),
 )
-NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "ARES_RANK_ID")
+NAMES = ("RANK", "WORLD_SIZE", "NODE_RANK", "ARES_LOCAL_RANK", "ARES_LOCAL_SIZE", "ARES_RANK_ID")
 GPUS = tuple(Gpu(index=n, uuid=f"GPU-{n}", model="H100", memory_mib=80_000) for n in range(2))
 INFO = NodeInfo(
     name="b", cpu_milli=8000, memory_mib=1000, gpus=GPUS, numa=(NumaNode(index=1, cpus=(4, 5), memory_mib=500),)
@@ -48,15 +48,17 @@ def start(spec: dict[str, object] | None = None, **placement: object) -> Start:
 @pytest.mark.parametrize(
     ("rank", "seen"),
     [
-        (0, (0, 4, 0, 2, 0, 0, 0)),
-        (2, (1, 4, 0, 2, 1, 1, 2)),
-        (3, (2, 4, 1, 2, 1, 1, 3)),
-        (5, (3, 4, 1, 2, 0, 0, 5)),
+        (0, (0, 4, 0, 0, 2, 0)),
+        (2, (1, 4, 1, 0, 2, 2)),
+        (3, (2, 4, 2, 1, 2, 3)),
+        (5, (3, 4, 3, 1, 2, 5)),
     ],
 )
 def test_ranks_count_those_who_take_part(rank: int, seen: tuple[int, ...]) -> None:
     told = variables(WORLD, rank)
     assert tuple(int(told[name]) for name in NAMES) == seen
+    # To programs each rank is a node of its own: the first of the GPUs it sees is its own.
+    assert (told["LOCAL_RANK"], told["LOCAL_WORLD_SIZE"], told["GROUP_RANK"]) == ("0", "1", told["RANK"])
     assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("10.0.0.1", "29500")
     assert json.loads(file_of(WORLD, rank)) == {
         "generation": 3, "rank": seen[0], "worldSize": 4, "masterAddr": "10.0.0.1", "masterPort": 29500,
@@ -66,7 +68,7 @@ def test_ranks_count_those_who_take_part(rank: int, seen: tuple[int, ...]) -> No
 
 def test_a_job_without_a_gang_is_a_world_of_its_own() -> None:
     told = variables(WorldInfo(), 0)
-    assert tuple(int(told[name]) for name in NAMES) == (0, 1, 0, 1, 0, 0, 0)
+    assert tuple(int(told[name]) for name in NAMES) == (0, 1, 0, 0, 1, 0)
     assert not {"MASTER_ADDR", "MASTER_PORT"} & told.keys()
 
 
