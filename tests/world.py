@@ -39,8 +39,10 @@ from ares.ports.store import (
     Unknown,
 )
 from ares.services.arrays import Arrays
+from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
 from ares.services.decisions import Decisions
+from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
 from ares.services.explain import Explain
 from ares.services.jobs import Jobs
@@ -49,6 +51,7 @@ from ares.services.logs import LogReader
 from ares.services.monitor import Monitor
 from ares.services.nodes import Nodes
 from ares.services.planner import Planner
+from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
 from ares.services.requeue import Requeue
@@ -199,6 +202,9 @@ class Replica:
         self.schedule = Schedule(
             self.view, self.planner, self.transitions, self.decisions, clock, self.telemetry, linger_s=0.0
         )
+        self.profiles = Profiles(store, self.view, clock, self.telemetry)
+        self.drain = Drain(self.view, self.planner, self.transitions, clock, self.telemetry)
+        self.consolidate = Consolidate(self.view, self.planner, self.transitions, clock, self.telemetry)
         self.explain = Explain(store, self.view, self.planner, self.decisions, clock)
         self.arrays = Arrays(self.view, self.submit, clock)
         self.retention = Retention(store, self.view, world.logs, clock, KEEP_S)
@@ -216,6 +222,7 @@ class Replica:
         async with asyncio.TaskGroup() as loops:
             if self._scheduling:
                 loops.create_task(self.schedule.run(guard))
+            loops.create_task(self.drain.run(guard))
             loops.create_task(self.monitor.run())
             loops.create_task(self.requeue.run())
             loops.create_task(self.arrays.run())

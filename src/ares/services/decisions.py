@@ -1,6 +1,9 @@
 """Decisions of the scheduler, kept so that any of them can be looked at and made again."""
 
 from collections import OrderedDict
+from functools import partial
+
+import msgspec
 
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Considered
@@ -8,6 +11,7 @@ from ares.core.schedule.plan import Plan
 from ares.model.base import Record
 from ares.model.profile import Profile
 from ares.ports.clock import Clock, Rng
+from ares.ports.decisions import DecisionLog
 from ares.services.ids import base32
 
 _KEPT_MAX = 10_000
@@ -26,11 +30,12 @@ class Decision(Record, frozen=True):
 
 
 class Decisions:
-    """The newest, in memory."""
+    """The newest in memory; with a log also earlier ones, and those from before a restart."""
 
-    def __init__(self, clock: Clock, rng: Rng) -> None:
+    def __init__(self, clock: Clock, rng: Rng, kept: DecisionLog | None = None) -> None:
         self._clock = clock
         self._rng = rng
+        self._log = kept
         self._kept: OrderedDict[str, Decision] = OrderedDict()
 
     def note(self, cluster: Cluster, plan: Plan, profile_version: int) -> str:
@@ -49,10 +54,16 @@ class Decisions:
             )
             self._kept[job] = decision
             self._kept.move_to_end(job)
+            if self._log is not None:
+                self._log.append(name, job, partial(msgspec.json.encode, decision))
         while len(self._kept) > _KEPT_MAX:
             self._kept.popitem(last=False)
         return name
 
-    def find(self, name: str) -> Decision | None:
-        """By the name of the decision or of the job."""
-        return self._kept.get(name) or next((one for one in self._kept.values() if one.id == name), None)
+    async def find(self, name: str) -> Decision | None:
+        """By the name of the decision or of the job: the newest."""
+        found = self._kept.get(name) or next((one for one in self._kept.values() if one.id == name), None)
+        if found is not None or self._log is None:
+            return found
+        raw = await self._log.find(name)
+        return None if raw is None else msgspec.json.decode(raw, type=Decision)

@@ -19,8 +19,10 @@ from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.model.access import Principal, Role
 from ares.model.state import ExitInfo, JobState, Placement
+from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
 from ares.services.decisions import Decisions
+from ares.services.drain import Drain
 from ares.services.explain import Explain
 from ares.services.health import Health
 from ares.services.jobs import Jobs
@@ -28,6 +30,8 @@ from ares.services.leader import Leader
 from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
 from ares.services.planner import Planner
+from ares.services.plugins import Loaded, Plugins
+from ares.services.profiles import Profiles
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tokens import Tokens
@@ -99,6 +103,10 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
         events=EventStream(store, view),
         logs=LogReader(view, logs, clock),
         nodes=Nodes(store, view, clock),
+        profiles=Profiles(store, view, clock, telemetry),
+        plugins=Plugins(view, Loaded({})),
+        drain=Drain(view, planner, transitions, clock, telemetry),
+        consolidate=Consolidate(view, planner, transitions, clock, telemetry),
         tokens=Tokens(store, view, clock, rng),
         health=Health(view, leader),
         metrics=telemetry.render,

@@ -6,11 +6,15 @@ from pathlib import Path
 
 from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import Telemetry
+from ares.services.consolidate import Consolidate
+from ares.services.drain import Drain
 from ares.services.explain import Explain
 from ares.services.health import Health
 from ares.services.jobs import Jobs
 from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
+from ares.services.plugins import Plugins
+from ares.services.profiles import Profiles
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tokens import Tokens
@@ -28,6 +32,10 @@ class ApiServices:
     events: EventStream
     logs: LogReader
     nodes: Nodes
+    profiles: Profiles
+    plugins: Plugins
+    drain: Drain
+    consolidate: Consolidate
     tokens: Tokens
     health: Health
     metrics: Callable[[], bytes]

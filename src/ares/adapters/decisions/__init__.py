@@ -1,0 +1,1 @@
+"""Where the scheduler's decisions are kept."""

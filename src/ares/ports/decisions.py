@@ -1,0 +1,14 @@
+"""Where the scheduler's decisions are kept, for `ares replay`. Losing some is no harm; waiting for it would be."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class DecisionLog(Protocol):
+    def append(self, decision: str, job: str, make: Callable[[], bytes]) -> None:
+        """Returns at once and never fails; `make` gives the bytes when they are written. May be dropped."""
+        ...
+
+    async def find(self, name: str) -> bytes | None:
+        """The newest record of a decision or of a job."""
+        ...
