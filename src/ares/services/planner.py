@@ -28,6 +28,8 @@ from ares.services.view import Delta, View
 log = structlog.get_logger()
 
 _REASONS_KEPT_S = 1.0
+# With thousands of nodes a look takes milliseconds.
+_LOOK_EVERY_S = 0.25
 _SOON = Reason(code="NEXT_CYCLE", message="there is room for it; the next cycle gets to it")
 
 
@@ -43,6 +45,7 @@ class Planner:
         self.changed = asyncio.Event()
         # Counts changes: who waits can see whether more keep coming.
         self.news = 0
+        self._looked_at = float("-inf")
         # By class, with when each was found.
         self._reasons: dict[int, tuple[float, Reason]] = {}
         view.subscribe(self._on_delta)
@@ -126,7 +129,11 @@ class Planner:
             self.cluster.set_ready(name, ready(self._view, name))
 
     def refresh_ready(self) -> None:
-        """Silence makes no change in the store: look at the clock."""
+        """Silence makes no change in the store: look at the clock, every now and then."""
+        now = self._clock.monotonic()
+        if now - self._looked_at < _LOOK_EVERY_S:
+            return
+        self._looked_at = now
         for name in self._view.nodes:
             self._set_ready(name)
 

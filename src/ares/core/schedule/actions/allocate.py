@@ -3,8 +3,9 @@
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
+from math import fsum
 
-from ares.core.queue.factors import STATIC, rank
+from ares.core.queue.factors import FACTORS, STATIC
 from ares.core.queue.order import Place, facts_of, job_of
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.ask import Ask
@@ -27,6 +28,8 @@ class _Turn:
     job_class: JobClass
     # Those of its jobs that are dealt with: the first of the line.
     done: int = 0
+    # The factors of the next job's rank that stay as they are, weighted, for the job at this place in line.
+    lasting: tuple[int, list[float], list[float]] = (-1, [], [])
 
 
 @dataclass(slots=True)
@@ -51,7 +54,10 @@ class _Allocation:
         self._turns = [_Turn(one) for one in round_.cluster.waiting.active.values()]
         order = round_.profile.order
         self._run: _Run | None = None
-        self._fixed = {one.name for one in (*order.primary, *order.secondary)} <= STATIC
+        sums = (order.primary, order.secondary)
+        self._lasting = [[(one.weight, FACTORS[one.name]) for one in each if one.name in STATIC] for each in sums]
+        self._moving = [[(one.weight, FACTORS[one.name]) for one in each if one.name not in STATIC] for each in sums]
+        self._fixed = not any(self._moving)
 
     def run(self) -> None:
         round_ = self._round
@@ -86,11 +92,19 @@ class _Allocation:
         return turn.done < len(line)
 
     def _key(self, turn: _Turn, index: int) -> _Key:
-        place, key = turn.job_class.line.nth(turn.done), turn.job_class.key
-        round_ = self._round
+        """As `factors.rank` has it; what cannot change within the cycle is computed once for each job."""
+        place, key, round_ = turn.job_class.line.nth(turn.done), turn.job_class.key, self._round
         facts = facts_of(place, key.level, key.account, key.dated)
-        primary, secondary = rank(facts, round_.shares, round_.profile.order, round_.now)
-        return -primary, -secondary, place, index
+        order, shares, now = round_.profile.order, round_.shares, round_.now
+        if turn.lasting[0] != turn.done:
+            first, second = self._lasting
+            turn.lasting = (
+                turn.done,
+                [weight * of(facts, shares, order, now) for weight, of in first],
+                [weight * of(facts, shares, order, now) for weight, of in second],
+            )
+        moving = [[weight * of(facts, shares, order, now) for weight, of in sums] for sums in self._moving]
+        return -fsum(turn.lasting[1] + moving[0]), -fsum(turn.lasting[2] + moving[1]), place, index
 
     def _step(self, turn: _Turn) -> bool:
         """Places the next job of the class, if it can be."""
