@@ -91,6 +91,7 @@ class Profile(Record, frozen=True):
         Weight(name="balance", weight=20.0),
         Weight(name="locality", weight=20.0),
         Weight(name="cost", weight=10.0),
+        Weight(name="fragmentation", weight=100.0),
         Weight(name="bandwidth", weight=5.0),
         Weight(name="energy", weight=0.0),
     )

@@ -32,7 +32,7 @@ class lazily(Generic[T]):  # noqa: N801 - reads as a decorator
 
 
 class Typical(NamedTuple):
-    """A shape that jobs here often have, and how often, as a share of all: what free room should stay good for."""
+    """A shape that jobs with GPUs often have here, as a share of those jobs: what idle GPUs should stay good for."""
 
     cpu_milli: int
     gpus: int

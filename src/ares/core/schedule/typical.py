@@ -1,4 +1,4 @@
-"""Which shapes jobs here often have: free room should stay good for those."""
+"""Which shapes jobs with GPUs often have here: idle GPUs should stay good for those."""
 
 from collections import Counter
 
@@ -6,7 +6,6 @@ from ares.core.schedule.ask import Ask
 from ares.core.schedule.rows import Typical
 
 _TOP_MAX = 64
-_COVER = 0.95
 # The picture is renewed when this much more was seen, so that it rarely changes and all starts anew rarely.
 _GROWTH = 1.5
 # Beyond this many jobs the past counts half.
@@ -23,6 +22,8 @@ class Typicals:
 
     def count(self, ask: Ask) -> bool:
         """Takes in one job; whether the picture should be renewed."""
+        if ask.gpus == 0:
+            return False
         shape = (ask.cpu_milli, ask.gpus, ask.gpu_milli, ask.gpu_model, ask.gpu_memory_mib)
         self._counts[shape] += 1
         self._seen += 1
@@ -36,13 +37,12 @@ class Typicals:
         return True
 
     def top(self) -> tuple[Typical, ...]:
-        """The most frequent first, until they cover most jobs; their shares add up to 1."""
-        chosen: list[tuple[_Shape, int]] = []
-        covered = 0
-        # By count, then by shape: never by the order in which they came.
-        for shape, count in sorted(self._counts.items(), key=lambda item: (-item[1], str(item[0]))):
-            chosen.append((shape, count))
-            covered += count
-            if covered >= _COVER * self._seen or len(chosen) == _TOP_MAX:
-                break
-        return tuple(Typical(*shape, count / covered) for shape, count in chosen)
+        """Those that ask for most GPU in all come first: few large jobs matter as much as many small ones.
+
+        Shares are of jobs, and add up to 1.
+        """
+        # By weight, then by shape: never by the order in which they came.
+        ordered = sorted(self._counts.items(), key=lambda item: (-item[1] * item[0][1] * item[0][2], str(item[0])))
+        chosen = ordered[:_TOP_MAX]
+        total = sum(count for _, count in chosen)
+        return tuple(Typical(*shape, count / total) for shape, count in chosen)

@@ -1,0 +1,67 @@
+"""Ares on the same arrivals: its engine, filters, scorers and choice of GPUs, by the default profile."""
+
+from functools import lru_cache
+
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.place import place_one
+from ares.core.schedule.rows import Facts
+from ares.core.schedule.transaction import Transaction
+from ares.core.schedule.typical import Typicals
+from ares.model.job import NodeTerm
+from ares.model.node import Gpu, NodeInfo, NodeRecord
+from ares.model.profile import Profile
+from bench.fgd.trace import WHOLE, Machine, Pod, pods, shuffled
+
+_LABEL = "gpu"
+
+
+class Ares:
+    """Knows the list's kinds of pods from the start, as the published policy does."""
+
+    def __init__(self, name: str, seed: int, profile: Profile = Profile()) -> None:  # noqa: B008 - frozen
+        self.cluster = Cluster(profile)
+        for machine in shuffled(seed):
+            self.cluster.put_node(_record(machine))
+            self.cluster.set_ready(machine.name, True)
+        self.cluster.evaluations.facts = _facts(name)
+        self._taken = Transaction(self.cluster.evaluations)
+
+    def __call__(self, pod: Pod) -> bool:
+        return place_one(self.cluster.evaluations, self._taken, ask(pod)) is not None
+
+
+@lru_cache(4096)
+def ask(pod: Pod) -> Ask:
+    """One model is asked for by its name; any of several by a label."""
+    several = (NodeTerm(key=_LABEL, values=pod.models),) if len(pod.models) > 1 else ()
+    return Ask(
+        cpu_milli=pod.cpu_milli,
+        memory_mib=pod.memory_mib,
+        gpus=pod.gpus,
+        gpu_milli=pod.gpu_milli if pod.gpus else WHOLE,
+        gpu_model=pod.models[0] if len(pod.models) == 1 else None,
+        terms=several,
+    )
+
+
+@lru_cache
+def _facts(name: str) -> Facts:
+    seen = Typicals()
+    for pod in pods(name):
+        seen.count(ask(pod))
+    return Facts(typical=seen.top())
+
+
+def _record(machine: Machine) -> NodeRecord:
+    gpus = tuple(
+        Gpu(index=at, uuid=f"{machine.name}-{at}", model=machine.model, memory_mib=16_384) for at in range(machine.gpus)
+    )
+    info = NodeInfo(
+        name=machine.name,
+        cpu_milli=machine.cpu_milli,
+        memory_mib=machine.memory_mib,
+        gpus=gpus,
+        labels={_LABEL: machine.model},
+    )
+    return NodeRecord(info=info, incarnation=1, registered_at=0.0)
