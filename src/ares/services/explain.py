@@ -159,7 +159,9 @@ class Explain:
         )
         stands = position(cluster.waiting, state.id, round_.shares, order, now)
         ahead = 0 if stands is None else stands.ahead
-        starts = start_estimate(round_, found.key.asks[0], ahead)
+        # A job that can never run has no time to start at.
+        never = reason is not None and reason.remedy == "yours"
+        starts = None if never else start_estimate(round_, found.key.asks[0], ahead)
         return Explanation(
             job=state.id,
             phase=state.phase,

@@ -44,7 +44,8 @@ def start_estimate(round_: Round, ask: Ask, position: int) -> Eta:
         round_.txn.rollback(checkpoint)
         if found is not None:
             gone = sum(end is not None and end <= at for _, end in ends)
-            basis = f"{gone} jobs that hold its place end by then, by the run times they gave"
+            who = "1 job that holds its place ends" if gone == 1 else f"{gone} jobs that hold its place end"
+            basis = f"{who} by then, by the run times given"
             latest = None if position else at
             return Eta(earliest=at, latest=latest, basis=basis + _queue(position), computed_at=now)
     silent = sum(end is None for _, end in ends)
@@ -53,7 +54,7 @@ def start_estimate(round_: Round, ask: Ask, position: int) -> Eta:
 
 
 def _queue(position: int) -> str:
-    return f"; {position} jobs are ahead of it and may take the place" if position else ""
+    return f"; {position} ahead of it in the queue may take the place" if position else ""
 
 
 def _ends(cluster: Cluster, rows: list[int]) -> list[tuple[Holding, float | None]]:

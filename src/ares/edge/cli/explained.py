@@ -52,6 +52,7 @@ def _facts(found: "Explanation", now: float) -> list[tuple[str, str]]:
         ("Whose move", REMEDIES.get(found.remedy or "", "")),
         ("Position", _position(found)),
         ("Starts", "" if found.starts is None else starts(found.starts, now)),
+        ("Preempting", found.no_eviction),
         ("Start now", "" if change is None else f"{change.message}: {as_typed(change.fields)}"),
     ]
 

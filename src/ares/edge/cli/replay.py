@@ -40,7 +40,7 @@ def replay(ctx: click.Context, decision: str, weights: dict[str, float], output:
 
     DECISION is its name, or the job it placed. Each line is a machine that could have taken the job,
     with what every scorer gave it times its weight: THEN marks what was chosen, NOW what would be.
-    Decisions are kept by the server that made them, the newest ten thousand.
+    A decision is kept for a while, by the server that made it.
     """
     from ares.edge.client import calls
 
@@ -63,7 +63,7 @@ def _ask(client: "Client", decision: str, weights: dict[str, float]) -> Any:
     try:
         return client.send(calls.replay(job_id, weights).raw())
     except NotFound as error:
-        fix = "decisions are kept in the memory of the server that leads: the job has not been placed, or not by it"
+        fix = "it has not been placed, or long ago, or by another replica: ask the one that led then"
         raise NotFound(f"no decision about {job_id} is kept", code=error.code, fix=fix) from error
 
 

@@ -120,6 +120,8 @@ class Explanation(Record, frozen=True):
     factors: tuple[Factor, ...] = ()
     limits: tuple[Standing, ...] = ()
     starts: Eta | None = None
+    # Why nobody is displaced for it.
+    no_eviction: str = ""
     change: Change | None = None
 
 
@@ -153,7 +155,9 @@ class PlanAnswer(Record, frozen=True):
     reason: Reason | None = None
     remedy: str | None = None
     offers: tuple[Offer, ...] = ()
+    # Whom it would displace, or why nobody.
     eviction: dict[str, Any] | None = None
+    no_eviction: str = ""
     change: Change | None = None
     ahead: int = 0
 

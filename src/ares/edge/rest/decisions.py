@@ -45,7 +45,7 @@ async def replay_decision(call: Call[NoQuery, ReplayBody]) -> ASGIApp:
     try:
         found = await call.edge.services.explain.replay(call.who, call.path["name"], call.body.weights)
     except UnknownWeight as error:
-        raise Problem("invalid", detail=str(error), path="$.weights") from None
+        raise Problem("invalid", detail=str(error), fix="Name scorers of that list.", path="$.weights") from None
     if found is None:
         raise NOT_FOUND
     return answer(found)
