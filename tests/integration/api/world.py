@@ -32,6 +32,7 @@ from ares.services.nodes import Nodes
 from ares.services.planner import Planner
 from ares.services.plugins import Loaded, Plugins
 from ares.services.profiles import Profiles
+from ares.services.schedule import Schedule
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tokens import Tokens
@@ -51,6 +52,7 @@ class World:
     transitions: Transitions
     logs: FileLogs
     server: HttpServer
+    schedule: Schedule
 
     async def token(self, role: Role = "submitter", tenant: str = "acme", ttl_s: float | None = None) -> str:
         text, record = await self.services.tokens.create(ROOT, tenant=tenant, role=role, name=role, ttl_s=ttl_s)
@@ -120,7 +122,8 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     server = HttpServer(build_app(services, settings), settings)
     await server.start()
     try:
-        yield World(store, view, services, transitions, logs, server)
+        schedule = Schedule(view, planner, transitions, decisions, clock, telemetry)
+        yield World(store, view, services, transitions, logs, server, schedule)
     finally:
         await server.stop()
         following.cancel()
