@@ -38,7 +38,7 @@ async def test_a_plan_is_shown_with_its_cost_and_changes_nothing() -> None:
 async def test_the_plan_that_was_shown_is_carried_out_and_the_job_goes_where_it_was_said() -> None:
     async with World() as world:
         agents = {name: await world.agent(name, gpus=4, cpu_milli=8000) for name in ("n1", "n2")}
-        fills = await world.submit_many(4, gpus=2)
+        await world.submit_many(4, gpus=2)
         await world.settle()
         for agent in agents.values():
             for start in agent.starts.values():
@@ -57,18 +57,20 @@ async def test_the_plan_that_was_shown_is_carried_out_and_the_job_goes_where_it_
         state = world.state(move.job)
         assert (state.phase, tuple(place.node for place in state.hold)) == ("PREEMPTED", move.to)
         # What is kept for it is nobody else's, though it is free.
-        thief = await world.submit(gpus=2)
+        free = world.one.planner.cluster.free(move.to[0])
+        assert free is not None
+        assert free.gpus == ()
+        large = await world.submit(gpus=4)
         await world.advance(2)
-        assert world.state(thief).phase == "PENDING"
+        assert world.state(large).phase == "PENDING"
         agents[move.origin[0]].obey()
         await world.settle()
         moved = world.state(move.job)
         assert (moved.phase, tuple(place.node for place in moved.placements)) == ("STAGING", move.to)
         assert moved.hold == ()
-        assert world.state(thief).placements[0].node == move.origin[0]
+        assert world.state(large).placements[0].node == move.origin[0]
         (told,) = [event for event in world.audit.events[move.job] if event.kind == "preempted"]
         assert (told.data["rule"], told.data["to"]) == ("consolidate", list(move.to))
-        assert len(fills) == 4
 
 
 async def test_a_plan_the_world_has_broken_is_not_carried_out_and_the_new_one_is_shown() -> None:

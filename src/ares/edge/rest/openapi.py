@@ -38,6 +38,11 @@ _EXAMPLES: dict[str, Any] = {
     "ReplayBody": {"weights": {"cost": 30}},
     "TokenBody": {"role": "submitter", "name": "ci", "ttlS": 86400},
     "JoinTokenBody": {"node": "gpu-07"},
+    "ProfileBody": {"profile": {"preemption": {"gap": 1}, "shares": {"alpha": {"weight": 2.0}}}, "expectedVersion": 3},
+    "SettingsBody": {"settings": {"weight.cost": "0.3", "shares.alpha.hard.gpu": "64000"}, "note": "for the sweep"},
+    "NoteBody": {"note": "it was better before"},
+    "Taint": {"key": "maintenance", "value": "disk", "effect": "no-schedule"},
+    "ConsolidationBody": {"gpus": 8, "nodes": 2},
 }
 _DESCRIPTION = """Ares runs jobs to exactly one committed result.
 

@@ -15,7 +15,7 @@ from ares.model.access import Permission, Principal
 # Routes anyone may call, without a credential. The list of them is pinned by a test.
 PUBLIC: Literal["public"] = "public"
 Access = Permission | Literal["public"]
-Method = Literal["GET", "POST", "DELETE"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 B = TypeVar("B")

@@ -46,6 +46,9 @@ KINDS: dict[str, Kind] = {
     "job-finished": Kind(409, "The job has ended", "Nothing is left to change; retry it to run it again."),
     "not-allowed": Kind(409, "The job's state does not allow this", "Look at the job's phase and events."),
     "retry-budget-exhausted": Kind(409, "The manual retries are used up", "Submit a new job."),
+    "profile-conflict": Kind(
+        409, "The profile was changed meanwhile", "Look at the version in force and make the change again."
+    ),
     "too-large": Kind(413, "The body is too large", "Send less, or split the batch."),
     "unsupported-media-type": Kind(
         415, "The body has the wrong type", "Send 'Content-Type: application/json' without a content encoding."
@@ -57,6 +60,7 @@ KINDS: dict[str, Kind] = {
     ),
     "invalid": Kind(422, "The request does not fit the schema", "Correct the value at the named path."),
     "unknown-field": Kind(422, "The request has a field nobody knows", "Remove or correct the named field."),
+    "profile-invalid": Kind(422, "Scheduling cannot go by this profile", "Change the profile as the detail says."),
     "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
     "too-many-streams": Kind(429, "Too many open streams", "Close some streams, or wait."),
     "internal": Kind(500, "Something broke on our side", "Try again; if it stays, tell the operator the error id."),

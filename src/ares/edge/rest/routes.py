@@ -34,6 +34,7 @@ from ares.edge.rest.bodies import (
     TokenBody,
 )
 from ares.edge.rest.operation import PUBLIC, Body, Operation, Socket
+from ares.edge.rest.operator_routes import OPERATOR_OPERATIONS
 from ares.edge.rest.problems import ADMISSION_CODES
 from ares.model.state import JobState
 from ares.services.explain import Explanation, PlanAnswer, ReplayAnswer
@@ -48,6 +49,7 @@ PATH_PARAMETERS = {
     "name": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$",
     "cluster": r"^[a-z0-9-]{1,63}$",
     "token": r"^[0-9a-z]{1,32}$",
+    "version": r"^[0-9]{1,9}$",
 }
 
 _STEER = ("job-finished", "not-allowed")
@@ -191,6 +193,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "metrics", "GET", "/metrics", "metrics:read", "Metrics in the Prometheus text format.", platform.metrics,
         {200: (platform.METRICS_TYPE, str)}, NoQuery, tag="server", root=True,
     ),
+    *OPERATOR_OPERATIONS,
 )  # fmt: skip
 
 SOCKETS: tuple[Socket, ...] = (

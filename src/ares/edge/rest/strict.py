@@ -27,7 +27,7 @@ _PATH = re.compile(r"^(.*) - at (`key` in )?`(\$.*)`$", re.DOTALL)
 
 
 class _Each:
-    """The shape of every element of a list of structs."""
+    """The shape of every element of a list of structs, or of every value of a map of them."""
 
     __slots__ = ("shape",)
 
@@ -99,6 +99,8 @@ def _count_known(fields: dict[str, Any], shape: dict[str, "Shape"], path: str) -
         kind = below.__class__
         if kind is dict:
             inner = shape[key]
+            if isinstance(inner, _Each):
+                count += sum(_count_known(item, inner.shape, f"{path}.{key}.{name}") for name, item in below.items())
             count += _count_known(below, inner, f"{path}.{key}") if isinstance(inner, dict) else len(below)
         elif kind is list:
             inner = shape[key]
@@ -139,4 +141,7 @@ def _shape_of(type_: Any) -> Shape:
         inner = _shape_of(arguments[0])
         assert not isinstance(inner, _Each), f"{type_}: a request holds no lists of lists of structs"
         return None if inner is None else _Each(inner)
+    if origin is dict:
+        inner = _shape_of(arguments[1])
+        return _Each(inner) if isinstance(inner, dict) else None
     return None

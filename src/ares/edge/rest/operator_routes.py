@@ -1,0 +1,70 @@
+"""Routes for those who run the platform."""
+
+from ares.edge.rest import machines, profiles
+from ares.edge.rest.answers import JSON
+from ares.edge.rest.bodies import NoQuery, ReasonBody
+from ares.edge.rest.machines import ConsolidationBody, TaintQuery
+from ares.edge.rest.operation import Body, Operation
+from ares.edge.rest.profiles import NoteBody, ProfileBody, ProfileList, SettingsBody
+from ares.model.node import Taint
+from ares.model.profile import ProfileRecord
+from ares.services.consolidate import ConsolidationView
+from ares.services.drain import DrainStatus
+from ares.services.nodes import NodeView
+from ares.services.plugins import PluginList
+
+_CHANGE = ("profile-invalid", "profile-conflict")
+
+OPERATOR_OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "getProfile", "GET", "/profile", "nodes:read", "The profile scheduling goes by.", profiles.get_profile,
+        {200: (JSON, ProfileRecord)}, NoQuery, tag="profile",
+    ),
+    Operation(
+        "listProfiles", "GET", "/profiles", "nodes:read", "Versions of the profile, the newest first.",
+        profiles.list_profiles, {200: (JSON, ProfileList)}, NoQuery, tag="profile",
+    ),
+    Operation(
+        "putProfile", "PUT", "/profile", "profile:admin", "Replace the profile. Takes effect at once, everywhere.",
+        profiles.put_profile, {200: (JSON, ProfileRecord)}, NoQuery, Body(ProfileBody), _CHANGE, tag="profile",
+    ),
+    Operation(
+        "patchProfile", "PATCH", "/profile", "profile:admin", "Change single settings of the profile.",
+        profiles.patch_profile, {200: (JSON, ProfileRecord)}, NoQuery, Body(SettingsBody), _CHANGE, tag="profile",
+    ),
+    Operation(
+        "revertProfile", "POST", "/profiles/{version}/revert", "profile:admin",
+        "Put an old version in force again, as a new one. 0 is what Ares comes with.",
+        profiles.revert_profile, {200: (JSON, ProfileRecord)}, NoQuery, Body(NoteBody, required=False), _CHANGE,
+        tag="profile",
+    ),
+    Operation(
+        "listPlugins", "GET", "/plugins", "nodes:read", "What a profile can name, and where it comes from.",
+        profiles.list_plugins, {200: (JSON, PluginList)}, NoQuery, tag="profile",
+    ),
+    Operation(
+        "drainNode", "POST", "/nodes/{name}/drain", "nodes:admit", "Move what runs on a node away from it.",
+        machines.drain_node, {200: (JSON, DrainStatus)}, NoQuery, Body(ReasonBody, required=False), tag="nodes",
+    ),
+    Operation(
+        "getDrain", "GET", "/nodes/{name}/drain", "nodes:read", "How far a drain is.", machines.get_drain,
+        {200: (JSON, DrainStatus)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "undrainNode", "POST", "/nodes/{name}/undrain", "nodes:admit", "Let work onto a drained node again.",
+        machines.undrain_node, {200: (JSON, NodeView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "taintNode", "POST", "/nodes/{name}/taints", "nodes:admit", "Keep jobs away that do not tolerate it.",
+        machines.taint_node, {200: (JSON, NodeView)}, NoQuery, Body(Taint), tag="nodes",
+    ),
+    Operation(
+        "untaintNode", "DELETE", "/nodes/{name}/taints", "nodes:admit", "Take away the taints of a key.",
+        machines.untaint_node, {200: (JSON, NodeView)}, TaintQuery, tag="nodes",
+    ),
+    Operation(
+        "consolidate", "POST", "/consolidations", "nodes:admit",
+        "Plan moves of running jobs that make room, or carry such a plan out.",
+        machines.consolidate, {200: (JSON, ConsolidationView)}, NoQuery, Body(ConsolidationBody), tag="nodes",
+    ),
+)  # fmt: skip
