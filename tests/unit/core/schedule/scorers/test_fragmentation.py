@@ -1,0 +1,132 @@
+"""Where idle GPUs stay good for common jobs, in cases a person can check, and against the definition."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.rows import Facts, Matching, Rows, Typical
+from ares.core.schedule.scorers.fragmentation import score
+from tests.unit.core.schedule.nodes import Node, node, table
+from tests.unit.core.schedule.worlds import MODELS, World, worlds
+
+
+def typical(cpu: int, gpus: int = 1, milli: int = 1000, model: str | None = None, share: float = 1.0) -> Typical:
+    return Typical(cpu * 1000, gpus, milli, model, 0, share)
+
+
+def scores(nodes: list[Node], ask: Ask, *shapes: Typical) -> dict[str, float]:
+    rows = Rows(table(*nodes), ask, slice(0, len(nodes)), Facts(typical=shapes), Matching())
+    said = score(rows)
+    assert said is not None
+    return dict(zip([one.record.info.name for one in nodes], said.tolist(), strict=True))
+
+
+def best(nodes: list[Node], ask: Ask, *shapes: Typical) -> str:
+    found = scores(nodes, ask, *shapes)
+    ordered = sorted(found, key=lambda name: -found[name])
+    assert found[ordered[0]] > found[ordered[1]], found
+    return ordered[0]
+
+
+def test_nothing_to_say_before_any_job_with_gpus_came() -> None:
+    assert score(Rows(table(node("a", gpus=1)), Ask(), slice(0, 1), Facts(), Matching())) is None
+
+
+def test_half_a_gpu_goes_where_half_a_gpu_is_left() -> None:
+    nodes = [node("fresh", gpus=2), node("half", gpus=2, gpus_used={1: 500})]
+    assert best(nodes, Ask(gpus=1, gpu_milli=500), typical(1, share=0.5), typical(1, milli=500, share=0.5)) == "half"
+
+
+def test_a_share_goes_where_the_rest_is_still_of_use() -> None:
+    # 300 less leaves 500 of the one and 600 of the other: only the latter still takes a common 600.
+    nodes = [node("800", gpus=1, gpus_used={0: 200}), node("900", gpus=1, gpus_used={0: 100})]
+    assert best(nodes, Ask(gpus=1, gpu_milli=300), typical(1, milli=600)) == "900"
+
+
+def test_cpus_are_not_taken_from_under_idle_gpus() -> None:
+    nodes = [node("tight", cpu=16, gpus=4), node("roomy", cpu=64, gpus=4)]
+    found = scores(nodes, Ask(cpu_milli=12_000), typical(4))
+    # Four CPUs for one GPU: 12 fewer strand 3 GPUs on the one, none on the other.
+    assert found == pytest.approx({"tight": 0.5 - 0.5 * 15 / 16, "roomy": 0.5})
+
+
+def test_a_job_that_needs_few_cpus_goes_where_gpus_are_stranded() -> None:
+    nodes = [node("roomy", cpu=64, gpus=4), node("starved", cpu=2, gpus=4)]
+    assert best(nodes, Ask(cpu_milli=1000, gpus=1), typical(4)) == "starved"
+
+
+def test_sets_of_gpus_stay_together_for_large_jobs() -> None:
+    nodes = [node("whole", cpu=64, gpus=8), node("opened", cpu=64, gpus=8, gpus_used={0: 1000})]
+    shapes = (typical(1, share=0.9), typical(8, gpus=8, share=0.1))
+    assert best(nodes, Ask(cpu_milli=1000, gpus=1), *shapes) == "opened"
+
+
+def test_a_model_asked_for_by_name_is_left_to_those_who_ask() -> None:
+    nodes = [node("wanted", gpus=1, model=MODELS[0]), node("other", gpus=1, model=MODELS[1])]
+    shapes = (typical(1, share=0.6), typical(1, model="A100", share=0.4))
+    assert best(nodes, Ask(gpus=1), *shapes) == "other"
+
+
+SHAPES = st.builds(
+    Typical,
+    cpu_milli=st.sampled_from([500, 1000, 3000]),
+    gpus=st.sampled_from([1, 1, 2, 4]),
+    gpu_milli=st.sampled_from([300, 600, 1000]),
+    gpu_model=st.sampled_from([None, None, "A100", "A10", "H100"]),
+    gpu_memory_mib=st.sampled_from([0, 0, 40_000]),
+    share=st.sampled_from([0.1, 0.3, 0.45]),
+)
+PICTURES = st.lists(SHAPES, min_size=1, max_size=4, unique_by=lambda shape: shape[:5]).map(tuple)
+
+
+@given(worlds(), PICTURES)
+def test_rows_alone_score_as_in_whole_columns(world: World, shapes: tuple[Typical, ...]) -> None:
+    def said(at: object) -> np.ndarray:
+        found = score(Rows(world.table, world.ask, at, Facts(typical=shapes), Matching()))  # pyright: ignore[reportArgumentType]
+        assert found is not None
+        return found
+
+    whole = said(slice(None))
+    count = len(world.nodes)
+    assert ((whole > 0) & (whole < 1)).all()
+    for at in [np.array([row]) for row in range(count)] + [np.arange(count)[::-1]]:
+        assert said(at).tobytes() == whole[at].tobytes()
+
+
+@given(worlds(), PICTURES)
+def test_the_tables_equal_the_definition(world: World, shapes: tuple[Typical, ...]) -> None:
+    rows = Rows(world.table, world.ask, slice(0, len(world.nodes)), Facts(typical=shapes), Matching())
+    said = score(rows)
+    assert said is not None
+    ask = world.ask
+    takes = (rows.cpu_free >= ask.cpu_milli) & (rows.gpus_free >= ask.gpus)
+    for row in np.flatnonzero(takes).tolist():
+        left = [max(0, milli) for milli in rows.gpu_left[row].tolist()]
+        fits = [gpu for gpu in range(len(left)) if rows.gpu_fits[row, gpu]]
+        after = list(left)
+        for gpu in sorted(fits, key=lambda gpu: (left[gpu], gpu))[: ask.gpus]:
+            after[gpu] -= ask.gpu_milli
+        answers = [
+            bool(world.table.answers(shape.gpu_model, shape.gpu_memory_mib)[row].any())
+            or (shape.gpu_model is None and shape.gpu_memory_mib == 0)
+            for shape in shapes
+        ]
+        cpu = int(rows.cpu_free[row])
+        saved = _useless(shapes, answers, cpu, left) - _useless(shapes, answers, cpu - ask.cpu_milli, after)
+        assert said[row] == pytest.approx(0.5 + 0.5 * saved / (1 + abs(saved)))
+
+
+def _useless(shapes: tuple[Typical, ...], answers: list[bool], cpu: int, left: list[int]) -> float:
+    """Idle GPU that the shapes could not use, shape by shape."""
+    idle, whole, total = sum(left), left.count(1000), 0.0
+    cpu_mean = sum(shape.share * shape.cpu_milli for shape in shapes)
+    for shape, answered in zip(shapes, answers, strict=True):
+        served = cpu * shape.gpus * shape.gpu_milli / shape.cpu_milli if answered else 0
+        small = sum(milli for milli in left if not answered or milli < shape.gpu_milli)
+        total += shape.share * (5 * max(0, idle - served) + small) / 1000
+        if answered and shape.gpus > 1 and shape.gpu_milli == 1000:
+            sets = min(whole // shape.gpus, cpu // shape.cpu_milli)
+            total += 2 * shape.share * shape.cpu_milli / cpu_mean * (whole - sets * shape.gpus)
+    return total
