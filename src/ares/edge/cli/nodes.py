@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ares.edge.cli.connect import connect, find_job, job_argument
+from ares.edge.cli.drain import drain, taint, undrain, untaint
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.text import cpus, duration, memory
 
@@ -55,6 +56,12 @@ def uncordon(ctx: click.Context, name: str) -> None:
     click.echo(f"{node.name} uncordoned")
 
 
+for command in (drain, undrain, taint, untaint):
+    nodes.add_command(command)
+# The same for one: `ares node drain gpu-07` reads better.
+node = nodes
+
+
 @click.command()
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
@@ -93,7 +100,7 @@ def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:
     state = "READY" if node.ready else "LOST"
     row = (
         node.name,
-        f"{state},CORDONED" if node.cordoned else state,
+        ",".join((state, *(("DRAINED",) if node.drained_by else ("CORDONED",) if node.cordoned else ()))),
         info.pool,
         str(node.running),
         f"{cpus(node.cpu_milli_free)}/{cpus(info.cpu_milli)}",

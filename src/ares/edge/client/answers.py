@@ -4,7 +4,7 @@ from ares.model.access import Role
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
-from ares.model.node import NodeInfo
+from ares.model.node import NodeInfo, Taint
 from ares.model.state import JobState, Phase, ProgressRecord, Result
 
 
@@ -95,6 +95,8 @@ class NodeView(Record, frozen=True):
     incarnation: int = 0
     ready: bool = False
     cordoned: bool = False
+    taints: tuple[Taint, ...] = ()
+    drained_by: str = ""
     lease_age_s: float | None = None
     running: int = 0
     cpu_milli_free: int = 0

@@ -1,0 +1,141 @@
+"""`ares node drain`, `undrain`, `taint`, `untaint`, and `ares consolidate`."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ares.edge.cli.connect import connect
+from ares.edge.cli.output import output_option, print_objects
+
+if TYPE_CHECKING:
+    from ares.edge.client.operator import ConsolidationView, DrainStatus
+
+MOVE_HEADER = ("JOB", "NAME", "TENANT", "GPUS", "FROM", "TO", "LOST GPU-S")
+_POLL_S = 1.0
+
+
+@click.command()
+@click.argument("name", metavar="NODE")
+@click.option("--reason", default="", help="Why, for those whose jobs are moved.")
+@click.option("--wait", is_flag=True, help="Returns when nothing is left on it.")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def drain(ctx: click.Context, name: str, reason: str, wait: bool, output: str) -> None:
+    """Moves everything off a machine and keeps new jobs away.
+
+    Jobs get their checkpoint signal and time to save, and go on elsewhere. Those that do not allow
+    preemption are left to end by themselves, and named. `ares node undrain` lets jobs back.
+    """
+    from ares.edge.client import operator
+
+    client = connect(ctx)
+    call = operator.drain(name, reason)
+    raw: Any = client.send(call.raw())
+    status, said = call.read(raw), ""
+    while wait and not status.done:
+        said = _say(status, said, output)
+        time.sleep(_POLL_S)
+        raw = client.send(operator.drain_status(name).raw())
+        status = call.read(raw)
+    if not print_objects(output, raw, lambda _: []):
+        _say(status, said, output)
+
+
+def _say(status: "DrainStatus", said: str, output: str) -> str:
+    """Only what is new."""
+    if output == "table" and status.message != said:
+        click.echo(f"{status.node}: {status.message}")
+    return status.message
+
+
+@click.command()
+@click.argument("name", metavar="NODE")
+@click.pass_context
+def undrain(ctx: click.Context, name: str) -> None:
+    """Lets jobs on a drained machine again. What was moved away stays where it is."""
+    from ares.edge.client import operator
+
+    node = connect(ctx).send(operator.undrain(name))
+    click.echo(f"{node.name} takes jobs again; {node.running} running")
+
+
+@click.command()
+@click.argument("name", metavar="NODE")
+@click.argument("taint", metavar="KEY[=VALUE][:EFFECT]")
+@click.pass_context
+def taint(ctx: click.Context, name: str, taint: str) -> None:
+    """Keeps jobs away that do not tolerate it.
+
+    EFFECT is no-schedule, which they cannot pass, or prefer-not, which they avoid.
+    """
+    from ares.edge.client import operator
+
+    pair, _, effect = taint.partition(":")
+    key, _, value = pair.partition("=")
+    node = connect(ctx).send(operator.taint(name, key, value, effect or "no-schedule"))
+    click.echo(f"{node.name} tainted {pair}:{effect or 'no-schedule'}; {node.running} running")
+
+
+@click.command()
+@click.argument("name", metavar="NODE")
+@click.argument("key")
+@click.pass_context
+def untaint(ctx: click.Context, name: str, key: str) -> None:
+    """Takes away the taints of a KEY that were set by `ares node taint`."""
+    from ares.edge.client import operator
+
+    node = connect(ctx).send(operator.untaint(name, key))
+    click.echo(f"{node.name} has no taint {key} of ours")
+
+
+@click.command()
+@click.option("--gpus", type=click.IntRange(1, 64), required=True, metavar="N", help="So many free GPUs...")
+@click.option(
+    "--nodes", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N", help="...on each of so many."
+)
+@click.option("--apply", "revision", metavar="REVISION", help="Carries out the plan that was shown under this name.")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def consolidate(ctx: click.Context, gpus: int, nodes: int, revision: str | None, output: str) -> None:
+    """Plans how to move running jobs together so that GPUs become free side by side.
+
+    Shows what it costs and changes nothing. With --apply it does exactly what was shown, or, if that
+    is no longer possible, nothing, and shows what would be possible now.
+    """
+    from ares.edge.client import operator
+
+    call = operator.consolidate(gpus, nodes, revision or "")
+    raw: Any = connect(ctx).send(call.raw())
+    found = call.read(raw)
+    if not print_objects(output, raw, lambda _: []):
+        _print_plan(found)
+    if revision and not found.applied:
+        ctx.exit(1)
+
+
+def _print_plan(found: "ConsolidationView") -> None:
+    from ares.edge.cli.table import print_table
+
+    if found.moves:
+        rows = (
+            (
+                one.job,
+                one.name,
+                one.tenant,
+                f"{one.gpus:g}",
+                ",".join(one.origin),
+                ",".join(one.to),
+                f"{one.lost_gpu_s:,.0f}",
+            )
+            for one in found.moves
+        )
+        print_table(MOVE_HEADER, rows, of="moves")
+        click.echo(
+            f"nodes with {found.gpus} free GPUs: {found.before} now, {found.after} after {len(found.moves)} moves; "
+            f"{found.lost_gpu_s:,.0f} GPU-seconds of work are repeated"
+        )
+    if found.message:
+        click.echo(found.message)
+    if found.moves and not found.applied:
+        click.echo(f"carry it out: ares consolidate --gpus {found.gpus} --nodes {found.nodes} --apply {found.revision}")
