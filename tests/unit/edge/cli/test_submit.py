@@ -54,6 +54,45 @@ def test_flags(taking: Stub, ares: Ares, monkeypatch: pytest.MonkeyPatch, elsewh
     }  # fmt: skip
 
 
+def test_flags_about_devices_places_and_giving_way(taking: Stub, ares: Ares, now: float) -> None:
+    done = ares(
+        "submit", "--gpus", "4", "--gpu-model", "H100", "--gpu-share", "0.5", "--gpu-memory", "40G", "--cpus", "8",
+        "--device", "tpu-v4=2", "--device", "fpga", "--or", "gpus=4,gpu-model=A100", "--or", "cpus=64",
+        "--ranks", "4", "--min-ranks", "2", "--per-node", "1", "--assembly", "60s", "--resize-signal", "usr2",
+        "--topology", "rack:required", "--numa", "required", "--qos", "burstable", "--licence", "matlab=1",
+        "--team", "vision", "--tolerate", "spot", "--tolerate", "tier=old", "--require", "zone in a,b",
+        "--prefer", "!slow", "--near", "app=db@rack", "--away", "app=web,tier=x@zone:preferred", "--region", "eu",
+        "--input", "imagenet=120G", "--deadline", "2h", "--runtime", "90m", "--no-preempt",
+        "--checkpoint-signal", "SIGUSR1", "--checkpoint-wait", "60s", "--", "x",
+    )  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    first = {
+        "gpus": 4, "gpuModel": "H100", "gpuMilli": 500, "gpuMemoryMib": 40960, "cpuMilli": 8000,
+        "devices": {"tpu-v4": 2, "fpga": 1},
+    }  # fmt: skip
+    assert sent(taking) == {
+        "command": ["x"], "resources": first,
+        "alternatives": [
+            {"cpuMilli": 8000, "devices": first["devices"], "gpus": 4, "gpuModel": "A100"},
+            {**first, "cpuMilli": 64000},
+        ],
+        "gang": {"ranks": 4, "minRanks": 2, "perNode": 1, "assemblyS": 60.0, "resizeSignal": "SIGUSR2"},
+        "topology": {"level": "rack", "required": True}, "numa": "required", "qos": "burstable",
+        "licences": {"matlab": 1}, "team": "vision",
+        "tolerations": [{"key": "spot"}, {"key": "tier", "value": "old"}],
+        "affinity": [
+            {"key": "zone", "values": ["a", "b"]}, {"key": "slow", "op": "absent", "required": False},
+        ],
+        "jobAffinity": [
+            {"labels": {"app": "db"}, "level": "rack"},
+            {"labels": {"app": "web", "tier": "x"}, "level": "zone", "away": True, "required": False},
+        ],
+        "residency": ["eu"], "inputs": [{"name": "imagenet", "sizeMib": 122_880}], "deadlineAt": now + 7200.0,
+        "expectedRuntimeS": 5400.0,
+        "preemption": {"allowed": False, "checkpointSignal": "SIGUSR1", "waitS": 60.0},
+    }  # fmt: skip
+
+
 def test_the_command_may_follow_without_dashes(taking: Stub, ares: Ares) -> None:
     assert ares("submit", "--gpus", "1", "echo", "--gpus", "7").code == 0
     assert sent(taking) == {"command": ["echo", "--gpus", "7"], "resources": {"gpus": 1}}

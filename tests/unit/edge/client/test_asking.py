@@ -1,17 +1,19 @@
 """Amounts, keys and layers: from what people write to a JobSpec."""
 
+import time
 from collections.abc import Callable
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.edge.client import units
-from ares.edge.client.ask import FRIENDLY, job_spec, spec_from
+from ares.edge.client import units, wishes
+from ares.edge.client.ask import FRIENDLY, GATHERED, OR, Ask, _camel, job_spec, spec_from
 from ares.edge.client.errors import InvalidSpec
-from ares.model.job import JobSpec, Resources, RetryPolicy
+from ares.model.job import Dataset, JobSpec, Resources, RetryPolicy, TopologyWish
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,33 @@ def test_what_the_api_prints_can_be_submitted_again() -> None:
         ({"command": ["x"], "workdir": "here"}, "workdir", "absolute path"),
         ({"command": ["x"], "name": "a\nb"}, "name", ""),
         ({"command": ["x"], "resources": "all"}, "resources: expected object, got str", ""),
+        ({"command": ["x"], "gpuShare": 1.5}, "GPU share '1.5' is not between", "0.5"),
+        ({"command": ["x"], "gpuShare": 0}, "GPU share '0' is not between", "0.5"),
+        ({"command": ["x"], "device": "tpu="}, "'tpu=' is not a name and a number", "tpu-v4=2"),
+        ({"command": ["x"], "or": "gpus=2,colour=red"}, "unknown key or: colour", "known keys: or: cpuMilli"),
+        ({"command": ["x"], "or": ["gpus=2"], "alternatives": []}, "both given", "keep only or"),
+        ({"command": ["x"], "or": [3]}, "alternative 3 is no set of resources", "gpus=4,gpu-model=A100"),
+        ({"command": ["x"], "or": "gpus=many"}, r"alternatives\[0\].gpus: expected int, got str", ""),
+        ({"command": ["x"], "minRanks": 2}, "gang: object missing required field ranks", "ranks"),
+        ({"command": ["x"], "gang": {"ranks": 2, "size": 3}}, "unknown key gang.size", "known keys: gang.assemblyS"),
+        ({"command": ["x"], "topology": "room"}, "topology 'room' is not a level", "nvlink, node, rack"),
+        ({"command": ["x"], "topology": "rack:maybe"}, "topology 'rack:maybe'", "rack:required"),
+        ({"command": ["x"], "topology": {"lvl": "rack"}}, "unknown key topology.lvl", "did you mean topology.level?"),
+        ({"command": ["x"], "numa": "always"}, "numa: invalid enum value", "one of none, preferred, required"),
+        ({"command": ["x"], "qos": "gold"}, "qos: invalid enum value", "one of guaranteed, burstable"),
+        ({"command": ["x"], "team": "A B"}, "team: expected str of another form", "lower-case letters"),
+        ({"command": ["x"], "require": "zone in"}, "'zone in' compares with nothing", "zone in a,b"),
+        ({"command": ["x"], "prefer": "a b c"}, "'a b c' is no condition", "zone in a,b"),
+        ({"command": ["x"], "prefer": "!a in b"}, "is no condition", "!zone"),
+        ({"command": ["x"], "require": 3}, "3 is not text", "list of texts"),
+        ({"command": ["x"], "near": "app"}, "'app' names no labels of jobs", "app=web@rack"),
+        ({"command": ["x"], "away": "app=x@room"}, "'app=x@room' names no level", "one of node, rack"),
+        ({"command": ["x"], "inputs": "imagenet"}, "is not a name and a size", "imagenet=120G"),
+        ({"command": ["x"], "inputs": {"imagenet": "120"}}, "has no unit", "120G"),
+        ({"command": ["x"], "deadline": "soon"}, "neither a duration nor a moment", "2h"),
+        ({"command": ["x"], "checkpointSignal": "SIGKILL"}, "'SIGKILL' is no signal for this", "SIGUSR1"),
+        ({"command": ["x"], "tolerations": [{"kee": "a"}]}, r"unknown key tolerations\[0\].kee", "key?"),
+        ({"command": ["x"], "tolerations": ["a"]}, r"tolerations\[0\]: expected object, got str", "key, value"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(asked: dict[str, Any], says: str, fix: str) -> None:
@@ -122,4 +151,58 @@ def test_a_friendly_key_over_a_wrong_section_is_explained() -> None:
 
 def test_friendly_keys_hide_no_field_of_the_api() -> None:
     names = {field.encode_name for field in msgspec.structs.fields(JobSpec)}
-    assert not names & FRIENDLY.keys()
+    assert not names & {*FRIENDLY, *GATHERED, OR}
+
+
+def test_every_field_of_a_job_can_be_asked_for_by_keyword() -> None:
+    """Under its own name, or as the friendlier keys that lead to it."""
+    known = {_camel(name.rstrip("_")) for name in get_type_hints(Ask)}
+    led_to = {path[0] for key, (path, _) in FRIENDLY.items() if key in known}
+    led_to |= {field for key, (field, _) in GATHERED.items() if key in known}
+    fields = {field.encode_name for field in msgspec.structs.fields(JobSpec)}
+    assert fields - known - led_to == set()
+    assert {*FRIENDLY, *GATHERED, OR} <= known
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("zone in a,b", {"key": "zone", "op": "in", "values": ["a", "b"]}),
+        ("zone in (a, b)", {"key": "zone", "op": "in", "values": ["a", "b"]}),
+        ("zone notin (a)", {"key": "zone", "op": "not-in", "values": ["a"]}),
+        ("zone not in a", {"key": "zone", "op": "not-in", "values": ["a"]}),
+        ("disk=ssd", {"key": "disk", "op": "in", "values": ["ssd"]}),
+        ("disk != hdd", {"key": "disk", "op": "not-in", "values": ["hdd"]}),
+        ("example.com/ram > 40", {"key": "example.com/ram", "op": "gt", "values": ["40"]}),
+        ("age<5", {"key": "age", "op": "lt", "values": ["5"]}),
+        ("inner", {"key": "inner", "op": "exists"}),
+        ("!inner", {"key": "inner", "op": "absent"}),
+    ],
+)
+def test_conditions_on_labels_as_kubectl_writes_them(text: str, term: dict[str, Any]) -> None:
+    assert wishes.require(text) == term
+    assert wishes.prefer(text) == {**term, "required": False}
+
+
+def test_short_forms_in_a_file() -> None:
+    made = spec_from({
+        "command": ["x"], "gpus": 2, "gpuModel": "H100", "memory": "8G", "or": [{"gpus": 4, "gpuModel": "A100"}],
+        "inputs": {"imagenet": "120G"}, "licences": {"matlab": 2}, "topology": "nvlink", "require": "zone=a",
+        "affinity": [{"key": "disk", "values": ["ssd"], "weight": 5, "required": False}],
+        "deadline": datetime(2026, 12, 1, 18, tzinfo=UTC),
+    })  # fmt: skip
+    assert made.alternatives == (Resources(memory_mib=8192, gpus=4, gpu_model="A100"),)
+    assert made.inputs == (Dataset(name="imagenet", size_mib=122_880),)
+    assert made.licences == {"matlab": 2}
+    assert made.topology == TopologyWish(level="nvlink")
+    assert [(term.key, term.required) for term in made.affinity] == [("disk", False), ("zone", True)]
+    assert made.deadline_at == datetime(2026, 12, 1, 18, tzinfo=UTC).timestamp()
+    # As the API prints it, with every field written out.
+    whole = msgspec.to_builtins(made) | {"gang": None, "warn": None, "array": None}
+    assert spec_from(whole) == made
+
+
+def test_a_deadline_is_a_time_from_now_or_a_moment() -> None:
+    before = time.time()
+    assert before + 5400 <= wishes.deadline("1h30m") <= time.time() + 5400
+    assert wishes.deadline("2026-12-01T18:00:00+01:00") == datetime(2026, 12, 1, 17, tzinfo=UTC).timestamp()
