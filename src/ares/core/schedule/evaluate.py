@@ -1,7 +1,7 @@
 """What one ask thinks of every node: which filter refuses it, how good it is, how many ranks it has room for.
 
-Computed once for all nodes, then only for rows that changed: a log of touched rows tells each evaluation how far
-it is behind. What is kept is a pure function of the columns, so keeping it changes nothing but the time it takes.
+Computed once for all nodes, then only for rows that changed: each row knows when it was last touched, each evaluation
+how far it has caught up. What is kept is a pure function of the columns, so keeping it changes nothing but the time it takes.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,6 @@ NO = -np.inf
 _ALL = slice(None)
 # Evaluations that are kept; the oldest goes first. Each takes about 20 bytes a node.
 _KEPT_MAX = 2048
-# A log this long is cut, and what had not caught up is computed anew.
-_LOG_MAX = 200_000
 # Above this share of rows, computing all of them is cheaper than picking.
 _PICK_SHARE = 4
 # Up to this many rows, scoring those that do not pass costs less than leaving them out.
@@ -61,20 +59,20 @@ class Evaluations:
         self.facts = Facts()
         self.rules = Rules((), ())
         self._kept: dict[Ask, Evaluation] = {}
-        # Rows in the order they were touched; `_cut` entries were dropped from its front.
-        self._log: list[int] = []
-        self._cut = 0
+        # Counts touches; for each row the count when it was last touched.
+        self._touches = 0
+        self._touched: Ints = np.zeros(table.rows, np.int64)
 
     def touch(self, row: int) -> None:
         """The row's columns changed."""
-        self._log.append(row)
-        if len(self._log) > _LOG_MAX:
-            self._cut += len(self._log)
-            self._log.clear()
+        self._touches += 1
+        self._touched[row] = self._touches
 
     def forget(self) -> None:
         """Everything changed: another profile, other facts, more rows."""
         self._kept.clear()
+        if len(self._touched) < self.table.rows:
+            self._touched = np.zeros(self.table.rows, np.int64)
 
     def of(self, ask: Ask) -> Evaluation:
         """Up to date with every touched row."""
@@ -83,10 +81,9 @@ class Evaluations:
             if len(self._kept) >= _KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
             found = self._kept[ask] = Evaluation(ask, self.table.rows)
-        now = self._cut + len(self._log)
-        if found.caught_up != now or ask.near:
+        if found.caught_up != self._touches or ask.near:
             self._repair(found)
-            found.caught_up = now
+            found.caught_up = self._touches
         return found
 
     def best(self, ask: Ask) -> tuple[Evaluation, int]:
@@ -119,15 +116,11 @@ class Evaluations:
     # ---- inside
 
     def _repair(self, found: Evaluation) -> None:
-        behind = found.caught_up - self._cut
-        if found.caught_up < 0 or behind < 0 or found.ask.near:
+        if found.caught_up < 0 or found.ask.near:
             self._fill(found, _ALL)
             return
-        touched = set(self._log[behind:])
-        if len(touched) * _PICK_SHARE > self.table.rows:
-            self._fill(found, _ALL)
-        else:
-            self._fill(found, np.fromiter(touched, np.int64, len(touched)))
+        behind = np.flatnonzero(self._touched > found.caught_up)
+        self._fill(found, _ALL if len(behind) * _PICK_SHARE > self.table.rows else behind)
 
     def _fill(self, found: Evaluation, at: Ints | slice) -> None:
         rows = self.rows(found.ask, at)
@@ -181,13 +174,32 @@ def _gpu_room(rows: Rows) -> Ints:
     ask = rows.ask
     if ask.gpu_milli < 1000 and ask.gpus == 1:
         return np.where(rows.gpu_fits, rows.gpu_left // ask.gpu_milli, 0).sum(axis=1)
-    # Several shares of one rank are on different GPUs; counting each GPU for one rank only is always reached.
+    if ask.gpu_milli < 1000:
+        return _ranks_on(np.where(rows.gpu_fits, rows.gpu_left // ask.gpu_milli, 0), ask)
     return rows.gpus_free // ask.gpus
+
+
+def _ranks_on(shares: Ints, ask: Ask) -> Ints:
+    """Of GPUs with room for so many shares: ranks of several shares, each on another GPU."""
+    fits = np.zeros(len(shares), np.int64)
+    for ranks in range(1, ask.ranks + 1):
+        # A GPU serves each rank once; whoever takes the emptiest first gets all that fit.
+        enough = np.minimum(shares, ranks).sum(axis=1) >= ranks * ask.gpus
+        if not enough.any():
+            break
+        fits[enough] = ranks
+    return fits
 
 
 def _numa_room(rows: Rows) -> Ints:
     ask = rows.ask
     fits = np.minimum(rows.numa_cpu_free // ask.cpu_milli, rows.numa_memory_free // ask.memory_mib)
-    if ask.gpus:
+    if ask.gpus and ask.gpu_milli == 1000:
         fits = np.minimum(fits, rows.numa_gpus_free // ask.gpus)
+    elif ask.gpus:
+        numa = rows.table.gpu_numa[rows.at]
+        shares = np.where(rows.gpu_fits, rows.gpu_left // ask.gpu_milli, 0)
+        by_place = [np.where(numa == place, shares, 0) for place in range(fits.shape[1])]
+        most = [one.sum(axis=1) if ask.gpus == 1 else _ranks_on(one, ask) for one in by_place]
+        fits = np.minimum(fits, np.stack(most, axis=1))
     return np.maximum(fits, 0).sum(axis=1)

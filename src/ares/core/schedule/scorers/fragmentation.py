@@ -1,7 +1,5 @@
 """Fragmentation: idle GPUs should stay good for the jobs that are common here."""
 
-from functools import lru_cache
-
 import numpy as np
 
 from ares.core.schedule.columns import WHOLE, Floats, Ints
@@ -20,7 +18,7 @@ def score(rows: Rows) -> Floats | None:
     if not rows.facts.typical:
         return None
     ask = rows.ask
-    common = _common(rows.facts.typical, rows.table.gpus_wide)
+    common = _LATEST.tables(rows.facts.typical, rows.table.gpus_wide)
     kind = common.kind(rows)
     idle, cpu = rows.gpu_idle_milli, rows.cpu_free
     whole = rows.gpu_count if rows.emptied else np.bitwise_count(rows.table.gpu_whole[rows.at]).astype(np.int64)
@@ -132,6 +130,17 @@ def _ratio(shape: Typical) -> float:
     return shape.gpus * shape.gpu_milli / shape.cpu_milli
 
 
-@lru_cache(8)
-def _common(shapes: tuple[Typical, ...], wide: int) -> _Common:
-    return _Common(shapes, wide)
+class _Latest:
+    """The tables for the shapes asked about last. By identity: comparing or hashing them takes longer than using them."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[tuple[Typical, ...], _Common]] = {}
+
+    def tables(self, shapes: tuple[Typical, ...], wide: int) -> _Common:
+        known = self._of.get(wide)
+        if known is None or known[0] is not shapes:
+            known = self._of[wide] = (shapes, _Common(shapes, wide))
+        return known[1]
+
+
+_LATEST = _Latest()
