@@ -2,43 +2,85 @@
 
 from typing import Any
 
-from ares.core.schedule.cluster import Cluster
+from msgspec.structs import replace
+
+from ares.core.run.ranks import held
+from ares.core.schedule.cluster import Cluster, Reserved
 from ares.core.schedule.cycle import cycle
+from ares.core.schedule.holding import holding
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.profile import Profile
 from ares.model.job import JobSpec, Resources
-from ares.model.node import Gpu, NodeInfo, NodeRecord
-from ares.model.state import JobState, Placement
+from ares.model.node import NodeRecord, Taint
+from ares.model.profile import Profile
+from ares.model.state import JobState, Phase, Placement
+from tests.unit.core.schedule import nodes
+
+NOW = 10_000.0
 
 
-def node(name: str, *, cpu: int = 8, memory: int = 1024, gpus: int = 0, model: str = "NVIDIA A100-SXM4-80GB",
-         labels: dict[str, str] | None = None, cordoned: bool = False, incarnation: int = 1,
-         first_gpu: int = 0) -> NodeRecord:  # fmt: skip
-    found = tuple(Gpu(index=first_gpu + n, uuid=f"{name}-{n}", model=model, memory_mib=80_000) for n in range(gpus))
-    info = NodeInfo(name=name, cpu_milli=cpu * 1000, memory_mib=memory, gpus=found, labels=labels or {})
-    return NodeRecord(info=info, incarnation=incarnation, registered_at=0.0, cordoned=cordoned)
+def node(
+    name: str, *, cpu: int = 8, memory: int = 1024, gpus: int = 0, model: str = nodes.A100, gpu_memory: int = 80_000,
+    numa: int = 0, links: tuple[int, ...] = (), cordoned: bool = False, incarnation: int = 1,
+    taints: tuple[Taint, ...] = (), **info: Any,
+) -> NodeRecord:  # fmt: skip
+    """`links` are the sizes of its NVLink domains."""
+    info |= {"gpu_links": nodes.links(*links)} if links else {}
+    made = nodes.node(
+        name, cpu=cpu, memory=memory, gpus=sum(links) or gpus, model=model, gpu_memory=gpu_memory, numa=numa,
+        taints=taints, cordoned=cordoned, info=info,
+    )  # fmt: skip
+    return replace(made.record, incarnation=incarnation)
 
 
-def spec(*, cpu: float = 1, memory: int = 1, gpus: int = 0, model: str | None = None, **more: Any) -> JobSpec:
-    wants = Resources(cpu_milli=int(cpu * 1000), memory_mib=memory, gpus=gpus, gpu_model=model)
-    return JobSpec(command=("true",), resources=wants, **more)
+def wants(*, cpu: float = 1, memory: int = 1, gpus: int = 0, model: str | None = None, **more: Any) -> Resources:
+    return Resources(cpu_milli=int(cpu * 1000), memory_mib=memory, gpus=gpus, gpu_model=model, **more)
 
 
-def state(job_id: str, at: float = 0.0, index: int | None = None) -> JobState:
-    return JobState(id=job_id, tenant="t", name="x", submitted_at=at, index=index)
+_RESOURCES = {"cpu", "memory", "gpus", "model", "gpu_milli", "gpu_memory_mib", "devices"}
 
 
-def cluster(*nodes: NodeRecord) -> Cluster:
+def spec(**said: Any) -> JobSpec:
+    """Words about resources and about the job, side by side."""
+    resources = wants(**{key: value for key, value in said.items() if key in _RESOURCES})
+    others = {key: value for key, value in said.items() if key not in _RESOURCES}
+    return JobSpec(command=("true",), resources=resources, **others)
+
+
+def state(job: str, at: float = 0.0, tenant: str = "t", **more: Any) -> JobState:
+    return JobState(id=job, tenant=tenant, name="x", submitted_at=at, queued_at=at, **more)
+
+
+def placed(name: str, *, cpu: float = 1, memory: int = 1, gpus: tuple[int, ...] = (), **more: Any) -> Placement:
+    fields = {"incarnation": 1, "cpu_milli": int(cpu * 1000), "memory_mib": memory, "gpus": gpus}
+    return Placement(node=name, **{**fields, **more})
+
+
+def cluster(*records: NodeRecord, profile: Profile = Profile()) -> Cluster:  # noqa: B008 - frozen
     """All nodes ready."""
-    made = Cluster()
-    for one in nodes:
+    made = Cluster(profile)
+    for one in records:
         made.put_node(one)
         made.set_ready(one.info.name, True)
     return made
 
 
-def plan(made: Cluster, **profile: Any) -> Plan:
-    return cycle(made.snapshot(), Profile(**profile), 0.0)
+def run(
+    made: Cluster, job: str, wanted: JobSpec, *places: Placement, tenant: str = "t", phase: Phase = "RUNNING",
+    since: float = 0.0, **more: Any,
+) -> JobState:  # fmt: skip
+    """The job runs there; in another phase it is on its way out."""
+    lingers = phase not in ("RUNNING", "STAGING")
+    now = state(job, tenant=tenant, phase=phase, placements=places, bound_at=since, lingering=lingers, **more)
+    made.hold(holding(now, wanted, held(now)))
+    return now
+
+
+def reserve(made: Cluster, job: str, *places: Placement, evicting: tuple[str, ...] = (), alternative: int = 0) -> None:
+    made.reserve(job, Reserved(places, evicting, alternative))
+
+
+def plan(made: Cluster, now: float = NOW, **changes: Any) -> Plan:
+    return cycle(made, replace(made.profile, **changes), now)
 
 
 def places(made: Plan) -> dict[str, Placement]:
@@ -48,3 +90,8 @@ def places(made: Plan) -> dict[str, Placement]:
 def nodes_of(made: Plan) -> list[tuple[str, str]]:
     """(job, node) in the order of the plan."""
     return [(one.job, one.placements[0].node) for one in made.placed]
+
+
+def left_out(made: Plan) -> dict[str, int]:
+    """The first of each class left out, and how many of it there are."""
+    return {one.first_job: one.jobs for one in made.left}

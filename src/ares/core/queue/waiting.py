@@ -49,6 +49,8 @@ class Waiting:
 
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}
+        # Of jobs that carry any.
+        self._labels: dict[str, dict[str, str]] = {}
         self._by_key: dict[ClassKey, JobClass] = {}
         self._by_id: dict[int, JobClass] = {}
         # The class of the latest specification: bursts of like jobs share one.
@@ -70,6 +72,8 @@ class Waiting:
         if self._places.get(state.id) != at:
             self.remove(state.id)
             self._places[state.id] = at
+            if spec.labels:
+                self._labels[state.id] = spec.labels
             found.line.add(at)
             self.active[found.id] = found
         return found
@@ -78,6 +82,7 @@ class Waiting:
         at = self._places.pop(job_id, None)
         if at is None:
             return False
+        self._labels.pop(job_id, None)
         found = self._by_id[at[4]]
         found.line.remove(at)
         if not len(found.line):
@@ -86,6 +91,9 @@ class Waiting:
 
     def place_of(self, job_id: str) -> Place | None:
         return self._places.get(job_id)
+
+    def labels_of(self, job_id: str) -> dict[str, str] | None:
+        return self._labels.get(job_id)
 
     def class_of(self, job_id: str) -> JobClass | None:
         at = self._places.get(job_id)

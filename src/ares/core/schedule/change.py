@@ -211,7 +211,7 @@ def _fewer_licences(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
         most = trial.largest(0, asked - 1, made)
         if most is not None:
             message = f"ask for {most} of licence {name} instead of {asked}"
-            yield _Option((asked - most) / asked, {f"licences.{name}": most}, message, made(most))
+            yield _Option((asked - most) / asked, {f"licences.{name}": most or None}, message, made(most))
 
 
 def _scaled(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:

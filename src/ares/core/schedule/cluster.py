@@ -5,7 +5,6 @@ The service keeps it up to date from what it sees in the store; every operation 
 
 import heapq
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ares.core.queue.shares import Held, Shares
@@ -17,39 +16,11 @@ from ares.core.schedule.holding import Holding
 from ares.core.schedule.plugins import rules_of
 from ares.core.schedule.rows import Facts, Matching
 from ares.core.schedule.typical import Typicals
-from ares.model.job import JobSpec
+from ares.core.schedule.used import Used
+from ares.model.job import JobSpec, Qos
 from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile, ShareResource
 from ares.model.state import JobState, Placement
-
-
-@dataclass(slots=True)
-class _Used:
-    """What attempts hold on one node, known to the cluster or not."""
-
-    jobs: int = 0
-    cpu_milli: int = 0
-    memory_mib: int = 0
-    # Thousandths of each GPU: more than all only if something went wrong, and then it must not get lost.
-    gpus: Counter[int] = field(default_factory=Counter[int])
-    # How many attempts hold each device, by kind and id.
-    devices: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    # CPU and memory that come from one NUMA node.
-    numa_cpu: Counter[int] = field(default_factory=Counter[int])
-    numa_memory: Counter[int] = field(default_factory=Counter[int])
-
-    def add(self, place: Placement, sign: int) -> None:
-        self.jobs += sign
-        self.cpu_milli += sign * place.cpu_milli
-        self.memory_mib += sign * place.memory_mib
-        for gpu in place.gpus:
-            self.gpus[gpu] += sign * place.gpu_milli
-        for kind, names in place.devices.items():
-            for name in names:
-                self.devices[kind, name] += sign
-        if place.numa is not None:
-            self.numa_cpu[place.numa] += sign * place.cpu_milli
-            self.numa_memory[place.numa] += sign * place.memory_mib
 
 
 class Reserved(NamedTuple):
@@ -87,7 +58,7 @@ class Cluster:
         self.on_node: dict[str, dict[str, None]] = {}
         self._unused: list[int] = []
         self._ready: set[str] = set()
-        self._used: dict[str, _Used] = {}
+        self._used: dict[str, Used] = {}
         self._typicals = Typicals()
         # What every account holds, in sum.
         self._held: dict[str, Held] = {}
@@ -116,6 +87,7 @@ class Cluster:
         row = self.rows.get(name)
         if row is None:
             row = self.rows[name] = self._new_row()
+            self._match_on(name)
         before, shapes = self.table.records[row], len(self.table.machines)
         self.table.put(row, record, self.profile.pools.get(record.info.pool, _PLAIN))
         self._set_healthy(name)
@@ -145,6 +117,7 @@ class Cluster:
         if row is None:
             return
         heapq.heappush(self._unused, row)
+        self._match_on(name)
         self.evaluations.forget()
         self.table.drop(row)
         for kind in self.table.devices_taken:
@@ -158,7 +131,7 @@ class Cluster:
         row = self.rows.get(name)
         if row is None:
             return None
-        table, used = self.table, self._used.get(name, _Used())
+        table, used = self.table, self._used.get(name, Used())
         left = table.gpu_left[row].tolist()
         return Free(
             used.jobs,
@@ -193,9 +166,17 @@ class Cluster:
             self.on_node.setdefault(place.node, {})[holding.job] = None
         for name, count in holding.licences:
             self.licences_used[name] += count
+        self._match(holding)
+        self._count(holding, +1)
+
+    def _match(self, holding: Holding) -> None:
         rows = tuple(row for place in holding.placements if (row := self.rows.get(place.node)) is not None)
         self.matching.put(holding.job, holding.tenant, holding.labels, rows)
-        self._count(holding, +1)
+
+    def _match_on(self, name: str) -> None:
+        """The node has another row now, or none: whoever runs there is to be found by it."""
+        for job in self.on_node.get(name, ()):
+            self._match(self.holdings[job])
 
     def release(self, job_id: str) -> None:
         holding = self.holdings.pop(job_id, None)
@@ -223,6 +204,22 @@ class Cluster:
         kept = self.reserved.pop(job_id, None)
         if kept is not None:
             self._change(kept.placements, -1)
+
+    def is_there(self, place: Placement) -> bool:
+        """Whether its node is ready, and still the one it was chosen on."""
+        row = self.rows.get(place.node)
+        record = None if row is None else self.table.records[row]
+        return record is not None and record.incarnation == place.incarnation and bool(self.table.healthy[row])
+
+    def is_alone(self, place: Placement, qos: Qos) -> bool:
+        """Whether what is kept at `place` is held by nobody else. Counts every holder: columns do not go below zero."""
+        if not self.is_there(place):
+            return False
+        table, row = self.table, self.rows[place.node]
+        record, more = table.records[row], qos != "guaranteed"
+        assert record is not None, f"{place.node} is there"
+        extra = more * table.cpu_extra.item(row), more * table.memory_extra.item(row)
+        return self._used[place.node].within(record.info, place, extra)
 
     # ---- who waits
 
@@ -333,13 +330,13 @@ class Cluster:
         for place in placements:
             used = self._used.get(place.node)
             if used is None:
-                used = self._used[place.node] = _Used()
+                used = self._used[place.node] = Used()
             used.add(place, sign)
             self._set_free_of(place, used)
             if used.jobs == 0:
                 del self._used[place.node]
 
-    def _set_free_of(self, place: Placement, used: _Used) -> None:
+    def _set_free_of(self, place: Placement, used: Used) -> None:
         """Only what a placement touches: most of a node stays as it is."""
         row = self.rows.get(place.node)
         record = None if row is None else self.table.records[row]
@@ -358,5 +355,5 @@ class Cluster:
 
 
 _PLAIN = Pool()
-_NOTHING = _Used()
+_NOTHING = Used()
 _NONE = Held(0, 0, 0)

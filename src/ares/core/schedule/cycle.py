@@ -23,5 +23,5 @@ def cycle(cluster: Cluster, profile: Profile, now: float, *, keep: int = 0, gent
         if gentle and name in DISRUPTIVE:
             continue
         ACTIONS[name](round_)
-    round_.txn.rollback(0)
+    round_.close()
     return round_.plan()

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ares.core.schedule.ask import Ask
-from ares.core.schedule.columns import Floats, Ints
+from ares.core.schedule.columns import Columns, Floats, Ints
 from ares.core.schedule.evaluate import NO, Evaluation, Evaluations
 from ares.core.schedule.transaction import Taken, Transaction, fit
-from ares.core.topology.subset import best_in_domain
+from ares.model.job import RANKS_MAX
 
 # Where a gang is looked for, the tightest first. "cluster" is everything there is.
 LEVELS = ("node", "rack", "zone", "region", "cluster")
@@ -22,27 +22,32 @@ class Domain(NamedTuple):
     room: int
 
 
-def place_gang(evaluations: Evaluations, txn: Transaction, ask: Ask) -> list[Taken] | None:
+def place_gang(evaluations: Evaluations, txn: Transaction, ask: Ask, most: int = RANKS_MAX) -> list[Taken] | None:
     """Every rank in the order of ranks, taken; or None and nothing taken. An elastic gang gets as many as it can."""
-    found = evaluations.of(ask)
+    return place_ranks(evaluations, txn, evaluations.of(ask), most)
+
+
+def place_ranks(evaluations: Evaluations, txn: Transaction, found: Evaluation, most: int) -> list[Taken] | None:
+    """The same by what somebody thinks of the nodes."""
     assert found.room is not None, "a gang's evaluation counts ranks"
+    ask = found.ask
     if ask.level == "nvlink" and ask.level_required:
-        return _in_nvlink_domain(evaluations, txn, found, ask)
-    for ranks in _sizes(evaluations, found, ask):
+        return _in_nvlink_domain(evaluations, txn, found, min(ask.ranks, most))
+    for ranks in _sizes(evaluations, found, ask, most):
         domain = tightest(evaluations, found, ask, ranks)
         if domain is not None:
             return _fill(evaluations, txn, found, domain, ranks)
     return None
 
 
-def _sizes(evaluations: Evaluations, found: Evaluation, ask: Ask) -> list[int]:
+def _sizes(evaluations: Evaluations, found: Evaluation, ask: Ask, most: int) -> list[int]:
     """How many ranks to try: all, else as many as there is room for, if that will do."""
     assert found.room is not None, "a gang's evaluation counts ranks"
     if ask.ranks == ask.min_ranks:
         return [ask.ranks]
     widest = widest_allowed(ask)
     total = int(found.room.sum()) if widest == "cluster" else max(free_by_domain(evaluations, found, widest), default=0)
-    return [min(ask.ranks, total)] if total >= ask.min_ranks else []
+    return [min(ask.ranks, most, total)] if min(most, total) >= ask.min_ranks else []
 
 
 def widest_allowed(ask: Ask) -> str:
@@ -128,22 +133,37 @@ def _fill(
     return taken
 
 
-def _in_nvlink_domain(evaluations: Evaluations, txn: Transaction, found: Evaluation, ask: Ask) -> list[Taken] | None:
-    """All GPUs of all ranks in one NVLink domain of one node."""
+def _in_nvlink_domain(evaluations: Evaluations, txn: Transaction, found: Evaluation, most: int) -> list[Taken] | None:
+    """All GPUs of all ranks in one NVLink domain of one node: as many ranks as any domain takes, the tightest first."""
     assert found.room is not None, "a gang's evaluation counts ranks"
-    table, need = evaluations.table, ask.gpus * ask.ranks
-    rows = np.flatnonzero(found.room >= ask.ranks)
-    seen = evaluations.rows(ask, rows)
+    ask, best = found.ask, list[Taken]()
+    rows = np.flatnonzero(found.room >= ask.min_ranks)
     for at in np.lexsort((rows, -found.score[rows], found.room[rows])).tolist():
-        row, mask = int(rows[at]), int(seen.gpu_fit_mask[at])
-        close = best_in_domain(table.machines[int(table.machine[row])], mask, need)
-        if close is not None:
-            cuts = [close.gpus[start : start + ask.gpus] for start in range(0, need, ask.gpus)]
-            taken = [Taken(row, ask.cpu_milli, ask.memory_mib, gpus, ask.gpu_milli, (), None) for gpus in cuts]
-            for one in taken:
+        row = int(rows[at])
+        for domain in domains_of(evaluations.table, row):
+            checkpoint, taken = txn.checkpoint(), list[Taken]()
+            while len(taken) < min(most, int(found.room[row])):
+                one = fit(evaluations.table, ask, row, domain)
+                if one is None:
+                    break
                 txn.take(one)
-            return taken
-    return None
+                taken.append(one)
+            txn.rollback(checkpoint)
+            best = taken if len(taken) > len(best) else best
+        if len(best) == most:
+            break
+    if len(best) < ask.min_ranks:
+        return None
+    for one in best:
+        txn.take(one)
+    return best
+
+
+def domains_of(table: Columns, row: int) -> list[int]:
+    """The GPUs of each NVLink domain, one bit for each index."""
+    shape = table.machines[table.machine.item(row)]
+    indexes = shape.graph.indexes
+    return [sum(1 << index for at, index in enumerate(indexes) if mask >> at & 1) for mask in shape.domain_masks]
 
 
 def free_by_domain(evaluations: Evaluations, found: Evaluation, level: str) -> list[int]:

@@ -19,6 +19,7 @@ from ares.core.schedule.place import place_one
 from ares.core.schedule.plan import Eviction, LeftOut, Placed, Plan, Resized
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.transaction import Taken, Transaction, placement
+from ares.model.job import RANKS_MAX
 from ares.model.profile import Profile, ShareResource
 from ares.model.state import Placement
 
@@ -60,19 +61,30 @@ class Round:
         # Jobs for which somebody is asked to leave in this cycle.
         self.making_room: set[str] = set()
         self.more = False
+        # Placed jobs that others must be near to or away from.
+        self._matched: list[str] = []
+        self._near: bool | None = None
+
+    def close(self) -> None:
+        """Leaves the cluster as it was."""
+        self.txn.rollback(0)
+        for job in self._matched:
+            self.cluster.matching.drop(job)
 
     @property
     def full(self) -> bool:
         return len(self.placed) >= self.profile.max_placements_per_cycle
 
-    def gate(self, key: ClassKey, ask: Ask) -> Reason | None:
-        """What stands in the way of the job whatever the nodes are like: licences and hard limits."""
+    def gate(self, key: ClassKey, ask: Ask, ranks: int | None = None) -> Reason | None:
+        """What stands in the way of the job whatever the nodes are like: licences and hard limits.
+
+        Of an elastic gang the fewest ranks count, unless so many are said."""
         for name, count in key.licences:
             total, used = self.profile.licences.get(name, 0), self.licences[name]
             if used + count > total:
                 return no_licence(name, count, used, total)
         if self.profile.shares:
-            limit = self.shares.over_hard(key.account, asked(ask, ask.min_ranks))
+            limit = self.shares.over_hard(key.account, asked(ask, ranks or ask.min_ranks))
             if limit is not None:
                 return over_limit(limit)
         return None
@@ -83,14 +95,24 @@ class Round:
             if (key.licences or self.profile.shares) and self.gate(key, ask) is not None:
                 continue
             considered = consider(self.evaluations, ask) if len(self.considered) < self.keep else None
-            taken = self.place(ask)
+            taken = self.place(ask, self.most_ranks(key.account, ask))
             if taken is not None:
                 return Found(taken, number, considered)
         return None
 
-    def place(self, ask: Ask) -> Sequence[Taken] | None:
+    def most_ranks(self, account: str, ask: Ask) -> int:
+        """As many ranks as the account's hard limits allow, if those are fewer."""
+        if ask.ranks == ask.min_ranks or not self.profile.shares:
+            return ask.ranks
+        most = ask.ranks
+        while most and self.shares.over_hard(account, asked(ask, most)) is not None:
+            most -= 1
+        return most
+
+    def place(self, ask: Ask, most: int = RANKS_MAX) -> Sequence[Taken] | None:
+        """Room for the ask, taken: for all ranks of a gang, of an elastic one for `most` at most."""
         if ask.ranks > 1:
-            return place_gang(self.evaluations, self.txn, ask)
+            return place_gang(self.evaluations, self.txn, ask, most)
         taken = place_one(self.evaluations, self.txn, ask)
         return None if taken is None else (taken,)
 
@@ -108,6 +130,17 @@ class Round:
         self.shares.take(key.account, held_by(placements))
         for name, count in key.licences:
             self.licences[name] += count
+        labels = self.cluster.waiting.labels_of(job)
+        if labels is not None and self._somebody_cares():
+            tenant = key.account.split("/", 1)[0]
+            self.cluster.matching.put(job, tenant, labels, tuple(one.row for one in found.taken))
+            self._matched.append(job)
+
+    def _somebody_cares(self) -> bool:
+        """Whether any waiting job looks at what runs around it."""
+        if self._near is None:
+            self._near = any(ask.near for one in self.cluster.waiting.active.values() for ask in one.key.asks)
+        return self._near
 
     def note_eviction(self, eviction: Eviction) -> None:
         self.evictions.append(eviction)

@@ -63,17 +63,19 @@ class Transaction:
         self._evaluations.touch(row)
 
 
-def fit(table: Columns, ask: Ask, row: int) -> Taken | None:
-    """Which of the row's GPUs, devices and NUMA node one rank would get; None when they do not go together."""
+def fit(table: Columns, ask: Ask, row: int, inside: int = -1) -> Taken | None:
+    """Which of the row's GPUs, devices and NUMA node one rank would get; None when they do not go together.
+
+    `inside` has the bits of the GPUs that may be used."""
     gpus: tuple[int, ...] | None = ()
     numa: int | None = None
-    mask = _fit_mask(table, ask, row) if ask.gpus else 0
+    mask = _fit_mask(table, ask, row) & inside if ask.gpus else 0
     if ask.numa != "none":
         numa, gpus = _aligned(table, ask, row, mask)
         if numa is None and ask.numa == "required":
             return None
-    if numa is None and ask.gpus:
-        gpus = _gpus(table, ask, row, mask)
+    if numa is None:
+        gpus = _gpus(table, ask, row, mask) if ask.gpus else ()
     devices = _devices(table, ask, row) if ask.devices else ()
     if gpus is None or devices is None:
         return None
@@ -105,12 +107,17 @@ def taken_by(table: Columns, row: int, place: Placement) -> Taken:
     record = table.records[row]
     assert record is not None, f"row {row} has no node"
     info = record.info
+    # A node may have come back with less than an attempt on it holds: what is not there cannot be given back.
     devices = tuple(
-        (kind, sum(1 << bit for bit, name in enumerate(info.devices.get(kind, ())) if name in names))
+        (kind, sum(1 << bit for bit, name in enumerate(info.devices[kind]) if name in names))
         for kind, names in place.devices.items()
+        if kind in info.devices
     )
+    gpus = place.gpus
+    if gpus and not set(gpus) <= (there := {gpu.index for gpu in info.gpus if not gpu.mig}):
+        gpus = tuple(gpu for gpu in gpus if gpu in there)
     numa = next((at for at, one in enumerate(info.numa) if one.index == place.numa), None)
-    return Taken(row, place.cpu_milli, place.memory_mib, place.gpus, place.gpu_milli, devices, numa)
+    return Taken(row, place.cpu_milli, place.memory_mib, gpus, place.gpu_milli, devices, numa)
 
 
 def _fit_mask(table: Columns, ask: Ask, row: int) -> int:
@@ -138,9 +145,9 @@ def _gpus(table: Columns, ask: Ask, row: int, mask: int) -> tuple[int, ...] | No
         return None
     together = ask.level == "nvlink" and ask.level_required and ask.gpus > 1
     if ask.gpu_milli < WHOLE and not together:
-        # The tightest first, so that whole GPUs stay whole.
-        left = table.gpu_left[row].tolist()
-        return tuple(sorted(sorted(_bits(mask), key=lambda gpu: (left[gpu], gpu))[: ask.gpus]))
+        # The tightest first, so that whole GPUs stay whole; for a gang the emptiest, so that most ranks fit.
+        left, sign = table.gpu_left[row].tolist(), -1 if ask.ranks > 1 and ask.gpus > 1 else 1
+        return tuple(sorted(sorted(_bits(mask), key=lambda gpu: (sign * left[gpu], gpu))[: ask.gpus]))
     shape = table.machines[table.machine.item(row)]
     if together:
         close = best_in_domain(shape, mask, ask.gpus)

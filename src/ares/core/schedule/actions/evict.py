@@ -80,8 +80,10 @@ _RULE_OF: dict[str, Rule] = {"reclaim": "reclaim", "preempt": "priority"}
 def holders(round_: Round, going: set[str]) -> Iterator[Holder]:
     """Running jobs as the choice of victims wants them; those on their way out are nobody's victims."""
     rows = round_.cluster.rows
+    # Some of their ranks were given back already.
+    shrunk = {one.job for one in round_.resized}
     for one in round_.cluster.holdings.values():
-        if one.leaving or one.job in going:
+        if one.leaving or one.job in going or one.job in shrunk:
             continue
         at = tuple((rows[place.node], _freed(one, n)) for n, place in enumerate(one.placements) if place.node in rows)
         ran_s = max(0.0, round_.now - one.since)
@@ -114,7 +116,7 @@ def find_victims(rule: Rule, round_: Round, job: str, job_class: JobClass, count
         why = why or next((one.reason for one in found if isinstance(one, NoVictims)), "")
         victims = [one for one in found if not isinstance(one, NoVictims) and one.jobs]
         for one in sorted(victims, key=lambda one: (one.lost_gpu_s, len(one.jobs), one.jobs)):
-            taken = make_room(round_, ask, one.jobs)
+            taken = make_room(round_, ask, one.jobs, round_.most_ranks(key.account, ask))
             if taken is not None:
                 return _eviction(rule, round_, job, job_class, Found(taken, number), one)
     return why
@@ -151,7 +153,7 @@ def rooms_of(round_: Round, ask: Ask, rows: Ints) -> Rooms:
     )
 
 
-def make_room(round_: Round, ask: Ask, victims: tuple[str, ...]) -> list[Taken] | None:
+def make_room(round_: Round, ask: Ask, victims: tuple[str, ...], most: int) -> list[Taken] | None:
     """With the victims gone, the job's place, taken; None and nothing changed when it does not come together."""
     checkpoint, cluster = round_.txn.checkpoint(), round_.cluster
     for job in victims:
@@ -159,7 +161,7 @@ def make_room(round_: Round, ask: Ask, victims: tuple[str, ...]) -> list[Taken] 
             row = cluster.rows.get(place.node)
             if row is not None:
                 round_.txn.give(taken_by(cluster.table, row, place))
-    taken = round_.place(ask)
+    taken = round_.place(ask, most)
     if taken is None:
         round_.txn.rollback(checkpoint)
         return None

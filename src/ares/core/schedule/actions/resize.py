@@ -1,20 +1,22 @@
 """Elastic gangs give ranks back when somebody else needs the room, and grow into what nobody needs."""
 
 from collections import Counter
+from copy import copy
 from dataclasses import replace
 
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.actions.evict import request_of, rooms_of
+from ares.core.schedule.ask import Ask
 from ares.core.schedule.evict.holders import Asker, Freed, Holder
 from ares.core.schedule.evict.screen import census, screen
 from ares.core.schedule.evict.search import UNBOUND
 from ares.core.schedule.evict.victims import NoVictims, choose
-from ares.core.schedule.gang import place_gang
-from ares.core.schedule.holding import Holding
+from ares.core.schedule.gang import domains_of, place_ranks, widest_allowed
+from ares.core.schedule.holding import Holding, held_by
 from ares.core.schedule.plan import Eviction, Resized
 from ares.core.schedule.record import eviction_record
-from ares.core.schedule.round import Round
-from ares.core.schedule.transaction import Taken, placement, taken_by
+from ares.core.schedule.round import Round, asked
+from ares.core.schedule.transaction import Taken, fit, placement, taken_by
 from ares.model.state import Placement
 
 _TRIES_MAX = 16
@@ -42,6 +44,8 @@ def _shrink_for(round_: Round, job: str, job_class: JobClass, spare: list[Holdin
     if not ranks:
         return False
     rows = round_.cluster.rows
+    # A rank on a node that is gone frees nothing.
+    ranks = {name: (one, place) for name, (one, place) in ranks.items() if place.node in rows}
     holders = [_holder(name, one, place, rows[place.node]) for name, (one, place) in ranks.items()]
     for number, ask in enumerate(key.asks):
         if ask.near or round_.gate(key, ask) is not None:
@@ -55,7 +59,7 @@ def _shrink_for(round_: Round, job: str, job_class: JobClass, spare: list[Holdin
         for name in found.jobs:
             place = ranks[name][1]
             round_.txn.give(taken_by(round_.cluster.table, rows[place.node], place))
-        taken = round_.place(ask)
+        taken = round_.place(ask, round_.most_ranks(key.account, ask))
         if taken is None:
             round_.txn.rollback(checkpoint)
             continue
@@ -113,25 +117,52 @@ def grow(round_: Round) -> None:
         if taken:
             table = round_.cluster.table
             added = tuple(placement(table, each, one.next_rank + n) for n, each in enumerate(taken))
+            round_.shares.take(one.account, held_by(added))
             count = f"{len(added)} rank{'' if len(added) == 1 else 's'}"
             reason = f"grows by {count}: nobody else needs the room"
             round_.resized.append(Resized(job=one.job, placements=(*one.ranks, *added), reason=reason))
 
 
 def _more_ranks(round_: Round, one: Holding) -> list[Taken]:
-    """As many of the ranks it lacks as there is room for, where its limit for each node allows."""
+    """As many of the ranks it lacks as there is room for, where its own limits allow them."""
     assert one.elastic is not None, "chosen for it"
-    wanted = one.elastic.ranks - len(one.ranks)
-    ask = one.elastic._replace(ranks=max(2, wanted), min_ranks=1, level_required=False)
-    found = round_.evaluations.of(ask)
-    assert found.room is not None, "a gang's evaluation counts ranks"
+    wanted = _wanted(round_, one, one.elastic)
     here = Counter(row for place in one.ranks if (row := round_.cluster.rows.get(place.node)) is not None)
+    if not wanted or not here:
+        return []
+    if one.elastic.level == "nvlink" and one.elastic.level_required:
+        return _in_its_domain(round_, one, one.elastic, wanted)
+    ask = one.elastic._replace(ranks=max(2, wanted), min_ranks=1, level_required=False)
+    found = copy(round_.evaluations.of(ask))
+    assert found.room is not None, "a gang's evaluation counts ranks"
+    found.room = found.room.copy()
     for row, count in here.items() if ask.per_node else ():
         found.room[row] = max(0, min(int(found.room[row]), ask.per_node - count))
-    taken = list(place_gang(round_.evaluations, round_.txn, ask) or ())
-    for extra in taken[wanted:]:
-        round_.txn.give(extra)
-    for row in here:
-        # What was counted for this gang alone is not to be kept.
-        round_.evaluations.touch(row)
-    return taken[:wanted]
+    level = widest_allowed(one.elastic)
+    if level != "cluster":
+        domain = round_.evaluations.rows(ask).domain(level)
+        found.room[domain != domain[next(iter(here))]] = 0
+    return place_ranks(round_.evaluations, round_.txn, found, wanted) or []
+
+
+def _wanted(round_: Round, one: Holding, ask: Ask) -> int:
+    """The ranks it lacks, or as many of them as its hard limits allow."""
+    wanted = ask.ranks - len(one.ranks)
+    while wanted and round_.profile.shares and round_.shares.over_hard(one.account, asked(ask, wanted)) is not None:
+        wanted -= 1
+    return wanted
+
+
+def _in_its_domain(round_: Round, one: Holding, ask: Ask, wanted: int) -> list[Taken]:
+    """More ranks with GPUs that NVLink joins to those it has."""
+    table, row = round_.cluster.table, round_.cluster.rows[one.ranks[0].node]
+    mine = sum(1 << gpu for gpu in {gpu for place in one.ranks for gpu in place.gpus})
+    inside = next((domain for domain in domains_of(table, row) if domain & mine), 0)
+    found = round_.evaluations.of(ask)
+    assert found.room is not None, "a gang's evaluation counts ranks"
+    most = min(wanted, int(found.room[row]), (ask.per_node or ask.ranks) - len(one.ranks))
+    taken: list[Taken] = []
+    while len(taken) < most and (more := fit(table, ask, row, inside)) is not None:
+        round_.txn.take(more)
+        taken.append(more)
+    return taken
