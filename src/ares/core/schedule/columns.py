@@ -82,6 +82,8 @@ class Columns:
 
     def __init__(self) -> None:
         self.records: list[NodeRecord | None] = [None] * _ROWS
+        # No row from here on has ever had a node.
+        self.used = 0
         self.exists: Bools = np.zeros(_ROWS, np.bool_)
         self.healthy: Bools = np.zeros(_ROWS, np.bool_)
         self.cpu = self.memory = np.ones(_ROWS, np.int64)
@@ -136,6 +138,7 @@ class Columns:
         gpus = [gpu for gpu in info.gpus if gpu.index < GPUS_MAX]
         self._widen(max([-1, *(gpu.index for gpu in gpus)]) + 1, len(info.numa))
         self.records[row] = record
+        self.used = max(self.used, row + 1)
         self.exists[row] = True
         self.cpu[row], self.memory[row] = max(1, info.cpu_milli), max(1, info.memory_mib)
         self.cpu_extra[row] = int(info.cpu_milli * (pool.overcommit_cpu - 1.0))

@@ -116,11 +116,13 @@ class Evaluations:
     # ---- inside
 
     def _repair(self, found: Evaluation) -> None:
+        # Rows beyond the last node stay refused, as they were made.
+        everything = slice(0, self.table.used)
         if found.caught_up < 0 or found.ask.near:
-            self._fill(found, _ALL)
+            self._fill(found, everything)
             return
         behind = np.flatnonzero(self._touched > found.caught_up)
-        self._fill(found, _ALL if len(behind) * _PICK_SHARE > self.table.rows else behind)
+        self._fill(found, everything if len(behind) * _PICK_SHARE > self.table.used else behind)
 
     def _fill(self, found: Evaluation, at: Ints | slice) -> None:
         rows = self.rows(found.ask, at)
