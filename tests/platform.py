@@ -197,13 +197,15 @@ class Platform:
             self._token = self._token or eventually(self.servers[0].token, "the administrator's token")
         return server
 
-    def agent(self, name: str, *, gpus: int = 4, servers: Sequence[str] = (), wait: bool = True) -> Process:
+    def agent(
+        self, name: str, *, gpus: int = 4, servers: Sequence[str] = (), flags: Sequence[str] = (), wait: bool = True
+    ) -> Process:
         """Starts an agent, for the first time (it joins by a token) or again. It may reach every replica."""
         agent = self.agents.get(name)
         if agent is None:
             agent = Process(
                 f"agent {name}",
-                self._agent_command(name, gpus, servers),
+                [*self._agent_command(name, gpus, servers), *flags],
                 self.directory / f"agent-{name}.log",
                 {**environment(self.directory / "nodes"), "ARES_JOIN_TOKEN": self._join_token(name)},
             )

@@ -80,16 +80,17 @@ def put(spec: dict[str, Any], dotted: str, value: Any) -> dict[str, Any]:
 
 
 async def test_the_smallest_change_that_explain_names_starts_the_job(world: World) -> None:
-    await join(world, node("small", gpus=2), node("large", gpus=4))
+    # The nearest is neither the first nor the last by name.
+    await join(world, node("a", gpus=2), node("large", gpus=4), node("z", gpus=1))
     async with world.client() as client, scheduling(world):
         job = (await submit(client, resources={"gpus": 8}))["id"]
         found = (await client.get(f"/v1/jobs/{job}/explain")).json()
         assert (found["reason"]["code"], found["remedy"], found["starts"]) == ("INFEASIBLE_GPU", "yours", None)
-        assert [miss["node"] for miss in found["alternatives"][0]["nearest"]] == ["large", "small"]
-        assert found["alternatives"][0]["funnel"][0] == {"filter": "nodes", "nodes": 2}
+        assert [miss["node"] for miss in found["alternatives"][0]["nearest"]] == ["large", "a", "z"]
+        assert found["alternatives"][0]["funnel"][0] == {"filter": "nodes", "nodes": 3}
         assert found["rank"] == pytest.approx(sum(f["product"] for f in found["factors"] if f["sum"] == "primary"))
         assert found["ahead"] == 0
-        assert len(found["gpus"]) == 6
+        assert len(found["gpus"]) == 7
         assert found["change"]["fields"] == {"resources.gpus": 4}
         changed: dict[str, Any] = {"resources": {"gpus": 8}}
         for name, value in found["change"]["fields"].items():

@@ -147,7 +147,8 @@ def _nearest(evaluations: Evaluations, ask: Ask, stages: _Stages) -> tuple[NearM
         row, number = int(stages.rows[at]), int(stages.stage[at])
         name, one = filters[number]
         why = one.explain(Miss(seen, np.array([row]), False))
-        lacks = why.numbers.get("asked", 0) - why.numbers.get("free", 0)
+        # Of what no node ever has enough, only the total is told.
+        lacks = why.numbers.get("asked", 0) - why.numbers.get("free", why.numbers.get("total", 0))
         record = evaluations.table.records[row]
         node = record.info.name if record is not None else ""
         near = NearMiss(node=node, refused_by=name, message=why.message, numbers=why.numbers)
