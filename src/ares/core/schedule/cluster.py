@@ -62,7 +62,8 @@ class Cluster:
         self._typicals = Typicals()
         # What every account holds, in sum.
         self._held: dict[str, Held] = {}
-        self._growing: set[str] = set()
+        # Running gangs that may have more or fewer ranks.
+        self.elastic: set[str] = set()
         # How many running jobs may be evicted, by priority level.
         self.preemptible: Counter[int] = Counter()
         self._facts_stale = True
@@ -145,21 +146,15 @@ class Cluster:
 
     def hold(self, holding: Holding) -> None:
         """Takes an attempt's resources, instead of any that the job held before."""
-        if holding.elastic is not None and len(holding.ranks) < holding.elastic.ranks:
-            self._growing.add(holding.job)
-        else:
-            self._growing.discard(holding.job)
         old = self.holdings.get(holding.job)
         if old is not None and old.placements == holding.placements:
             self.preemptible[old.level] -= old.preemptible
             self.preemptible[holding.level] += holding.preemptible
-            self.holdings[holding.job] = holding
+            self._put_holding(holding)
             return
-        growing = holding.job in self._growing
         self.release(holding.job)
         self.unreserve(holding.job)
-        self._growing |= {holding.job} if growing else set()
-        self.holdings[holding.job] = holding
+        self._put_holding(holding)
         self.preemptible[holding.level] += holding.preemptible
         self._change(holding.placements, +1)
         for place in holding.placements:
@@ -178,11 +173,15 @@ class Cluster:
         for job in self.on_node.get(name, ()):
             self._match(self.holdings[job])
 
+    def _put_holding(self, holding: Holding) -> None:
+        self.holdings[holding.job] = holding
+        (self.elastic.discard if holding.elastic is None else self.elastic.add)(holding.job)
+
     def release(self, job_id: str) -> None:
         holding = self.holdings.pop(job_id, None)
         if holding is None:
             return
-        self._growing.discard(job_id)
+        self.elastic.discard(job_id)
         self.preemptible[holding.level] -= holding.preemptible
         self._change(holding.placements, -1)
         for place in holding.placements:
@@ -238,7 +237,10 @@ class Cluster:
     @property
     def may_grow(self) -> bool:
         """Some running gang would take more ranks."""
-        return bool(self._growing)
+        return any(
+            (ask := self.holdings[job].elastic) is not None and len(self.holdings[job].ranks) < ask.ranks
+            for job in self.elastic
+        )
 
     # ---- shares
 

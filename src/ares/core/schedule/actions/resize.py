@@ -24,13 +24,17 @@ _TRIES_MAX = 16
 
 def shrink(round_: Round) -> None:
     """For jobs left out: ranks beyond the least a gang needs go, from gangs that matter no more than the job."""
-    spare = [one for one in round_.cluster.holdings.values() if _spare(one)]
+    spare = [one for one in _elastic(round_) if _spare(one)]
     for left in list(round_.left.values())[:_TRIES_MAX] if spare else ():
         job_class = round_.cluster.waiting.class_of(left.first_job)
         waits = left.first_job in round_.cluster.reserved or left.first_job in round_.making_room
         if job_class is not None and not waits and _shrink_for(round_, left.first_job, job_class, spare):
             resized = {one.job for one in round_.resized}
             spare = [one for one in spare if one.job not in resized]
+
+
+def _elastic(round_: Round) -> list[Holding]:
+    return [round_.cluster.holdings[job] for job in sorted(round_.cluster.elastic)]
 
 
 def _spare(one: Holding) -> int:
@@ -109,7 +113,7 @@ def grow(round_: Round) -> None:
         return
     wishing = [
         one
-        for one in round_.cluster.holdings.values()
+        for one in _elastic(round_)
         if one.elastic is not None and not one.leaving and len(one.ranks) < one.elastic.ranks
     ]
     for one in sorted(wishing, key=lambda one: (one.level, one.job)):
