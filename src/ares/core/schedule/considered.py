@@ -8,7 +8,7 @@ from ares.core.schedule.gang import pick_nodes
 from ares.model.base import Record
 from ares.model.profile import Weight
 
-# Nodes that are kept of one decision, the best first.
+# Nodes that are kept of one decision: the best.
 NODES_MAX = 512
 
 
@@ -37,7 +37,8 @@ def consider(evaluations: Evaluations, ask: Ask) -> Considered:
     """What one ask thinks of the nodes now."""
     found = evaluations.of(ask)
     rows = np.flatnonzero(found.score != NO)
-    best = rows[np.argsort(-found.score[rows], kind="stable")][:NODES_MAX]
+    # In the order of rows: of equals the first is chosen, now and when the decision is made again.
+    best = np.sort(rows[np.argsort(-found.score[rows], kind="stable")][:NODES_MAX])
     parts = evaluations.parts(evaluations.rows(ask, best))
     records = [evaluations.table.records[int(row)] for row in best]
     return Considered(

@@ -1,7 +1,7 @@
 """What one ask thinks of every node: which filter refuses it, how good it is, how many ranks it has room for.
 
 Computed once for all nodes, then only for rows that changed: each row knows when it was last touched, each evaluation
-how far it has caught up. What is kept is a pure function of the columns, so keeping it changes nothing but the time it takes.
+how far it has caught up. What is kept is a pure function of the columns, so keeping it changes nothing but the time.
 """
 
 from collections.abc import Sequence

@@ -108,8 +108,8 @@ def _without(names: tuple[str, ...], ranks: dict[str, tuple[Holding, Placement]]
 
 
 def grow(round_: Round) -> None:
-    """Only when nobody is left out: what is idle then is of no use to anybody else."""
-    if round_.left or round_.more or round_.cluster.reserved:
+    """Only when nobody waits for room: what is idle then is of no use to anybody else."""
+    if round_.more or round_.cluster.reserved or not round_.cluster.elastic or _waits_for_room(round_):
         return
     wishing = [
         one
@@ -125,6 +125,15 @@ def grow(round_: Round) -> None:
             count = f"{len(added)} rank{'' if len(added) == 1 else 's'}"
             reason = f"grows by {count}: nobody else needs the room"
             round_.resized.append(Resized(job=one.job, placements=(*one.ranks, *added), reason=reason))
+
+
+def _waits_for_room(round_: Round) -> bool:
+    """Whether a job was left out that some node could take if others left it; those that can never run do not count."""
+    for left in round_.left.values():
+        job_class = round_.cluster.waiting.class_of(left.first_job)
+        if job_class is not None and any(len(round_.rows_held_back(ask)) for ask in job_class.key.asks):
+            return True
+    return False
 
 
 def _more_ranks(round_: Round, one: Holding) -> list[Taken]:

@@ -131,7 +131,7 @@ def _ratio(shape: Typical) -> float:
 
 
 class _Latest:
-    """The tables for the shapes asked about last. By identity: comparing or hashing them takes longer than using them."""
+    """The tables for the shapes asked about last. By identity: comparing them takes longer than using them."""
 
     def __init__(self) -> None:
         self._of: dict[int, tuple[tuple[Typical, ...], _Common]] = {}
