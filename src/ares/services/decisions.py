@@ -43,6 +43,9 @@ class Decisions:
         name = f"d{base32(self._rng, 11)}"
         chosen = {one.job: tuple(place.node for place in one.placements) for one in plan.placed}
         for job, considered in plan.considered.items():
+            # An action may have taken back what another had proposed.
+            if job not in chosen:
+                continue
             decision = Decision(
                 id=name,
                 job=job,

@@ -110,6 +110,8 @@ class Planner:
 
     def _configure(self) -> None:
         profile, before = self._profile(), self.cluster.profile
+        # They are by the rules of before.
+        self._reasons.clear()
         self.cluster.configure(profile)
         if profile.order.half_life_s != before.order.half_life_s:
             self.cluster.usage = Usage(profile.order.half_life_s)

@@ -1,0 +1,65 @@
+"""One plugin of each kind. All are pure: what they say depends on what they are given, and on nothing else."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ares.core.schedule.filters.filter import Filter
+from ares.core.schedule.reasons import Reason
+
+if TYPE_CHECKING:
+    from ares.core.queue.factors import Facts
+    from ares.core.queue.shares import Shares
+    from ares.core.schedule.columns import Bools, Floats
+    from ares.core.schedule.filters.filter import Miss
+    from ares.core.schedule.round import Round
+    from ares.core.schedule.rows import Rows
+    from ares.model.profile import OrderPolicy
+
+LABEL = "quarantine"
+_HOUR_S = 3600.0
+
+
+# ---- a filter: which nodes can take a job at all
+
+
+def passes(rows: "Rows") -> "Bools | None":
+    """None: the question does not arise for this job."""
+    if any(key == LABEL for key, _ in rows.ask.selector):
+        return None
+    return ~rows.label_present(LABEL)
+
+
+def explain(miss: "Miss") -> Reason:
+    """Called when no node passed; `miss.reached` are the rows that came as far as this filter."""
+    count = len(miss.reached)
+    message = f"{count} node{'s' if count > 1 else ''} in quarantine; the first is {miss.name(int(miss.reached[0]))}"
+    return Reason(code="REFUSED_BY_PLUGIN", message=message, numbers={"nodes": count})
+
+
+QUARANTINE = Filter(passes, explain, ("node joins", "node changes"))
+
+
+# ---- a scorer: which of them is best, about 0 to 1
+
+
+def even_racks(rows: "Rows") -> "Floats":
+    order = np.nan_to_num(rows.label_number("rack-order"), nan=1000.0)
+    return 1.0 / (1.0 + np.maximum(order, 0.0))
+
+
+# ---- an order factor: which job comes sooner, about 0 to 1
+
+
+def newest_first(facts: "Facts", _shares: "Shares", _order: "OrderPolicy", now: float) -> float:
+    return 1.0 / (1.0 + max(0.0, now - facts.submitted_at) / _HOUR_S)
+
+
+# ---- an action: a step of the cycle, on what was decided so far
+
+
+def one_at_a_time(round_: "Round") -> None:
+    """After `allocate`: what is left of its proposals is made again in the next cycle."""
+    if len(round_.placed) > 1:
+        del round_.placed[1:]
+        round_.more = True
