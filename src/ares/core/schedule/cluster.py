@@ -67,8 +67,6 @@ class Cluster:
         # How many running jobs may be evicted, by priority level.
         self.preemptible: Counter[int] = Counter()
         self._facts_stale = True
-        # Grows when a node comes, changes or goes: what could ever fit depends on nothing else.
-        self.node_version = 0
         self.profile = profile
         self.configure(profile)
 
@@ -94,7 +92,7 @@ class Cluster:
         self._set_healthy(name)
         self._set_free(name)
         if before is None or before.info != record.info or before.taints != record.taints:
-            self.node_version += 1
+            self.evaluations.forget_possible()
             self._facts_stale = True
             if len(self.table.machines) > shapes:
                 # Whether links matter at all depends on every machine there is.
@@ -124,7 +122,7 @@ class Cluster:
         for kind in self.table.devices_taken:
             self.table.devices_taken[kind][row] = 0
         self.evaluations.touch(row)
-        self.node_version += 1
+        self.evaluations.forget_possible()
         self._facts_stale = True
 
     def free(self, name: str) -> Free | None:

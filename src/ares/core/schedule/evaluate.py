@@ -59,6 +59,8 @@ class Evaluations:
         self.facts = Facts()
         self.rules = Rules((), ())
         self._kept: dict[Ask, Evaluation] = {}
+        # Rows that could take an ask if they were empty and ready; it changes with the nodes themselves only.
+        self._possible: dict[Ask, Bools] = {}
         # Counts touches; for each row the count when it was last touched.
         self._touches = 0
         self._touched: Ints = np.zeros(table.rows, np.int64)
@@ -71,6 +73,7 @@ class Evaluations:
     def forget(self) -> None:
         """Everything changed: another profile, other facts, more rows."""
         self._kept.clear()
+        self._possible.clear()
         if len(self._touched) < self.table.rows:
             self._touched = np.zeros(self.table.rows, np.int64)
 
@@ -84,6 +87,20 @@ class Evaluations:
         if found.caught_up != self._touches or ask.near:
             self._repair(found)
             found.caught_up = self._touches
+        return found
+
+    def forget_possible(self) -> None:
+        """A node came, changed or went."""
+        self._possible.clear()
+
+    def possible(self, ask: Ask) -> Bools:
+        """Which rows could take one rank of the ask if nothing ran on them."""
+        found = self._possible.get(ask)
+        if found is None:
+            if len(self._possible) >= _KEPT_MAX:
+                self._possible.clear()
+            rows = self.rows(ask, emptied=True)
+            found = self._possible[ask] = (self.stages(rows) == len(self.rules.filters)) & rows.exists
         return found
 
     def best(self, ask: Ask) -> tuple[Evaluation, int]:

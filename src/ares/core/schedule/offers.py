@@ -97,20 +97,13 @@ def _offer(round_: Round, key: ClassKey, words: str) -> Offer | None:
     checkpoint = round_.txn.checkpoint()
     found = round_.find(key)
     if found is None:
-        estimate = start_estimate(round_, ask, 0) if _ever(round_, ask) else None
+        estimate = start_estimate(round_, ask, 0) if round_.evaluations.possible(ask).any() else None
         return None if estimate is None else Offer(asked=words, starts=estimate)
     placements = round_.placements(found.taken)
     price = sum(_price(round_.cluster, ask, one.row) for one in found.taken)
     round_.txn.rollback(checkpoint)
     starts = Eta(earliest=round_.now, latest=round_.now + 2.0, basis="it fits now", computed_at=round_.now)
     return Offer(asked=words, starts=starts, price_hour=round(price, 6), placements=placements)
-
-
-def _ever(round_: Round, ask: Ask) -> bool:
-    evaluations = round_.evaluations
-    rows = evaluations.rows(ask, emptied=True)
-    passing = evaluations.stages(rows) == len(evaluations.rules.filters)
-    return bool((passing & rows.exists).any())
 
 
 def _price(cluster: Cluster, ask: Ask, row: int) -> float:

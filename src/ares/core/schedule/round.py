@@ -150,7 +150,8 @@ class Round:
         """Rows that only lack room: what others hold is all that is in the way."""
         names = [name for name, _ in self.evaluations.rules.filters]
         lacking = np.array([name in HELD_BACK for name in names] + [True])
-        return np.flatnonzero(lacking[self.evaluations.of(ask).stage] & self.cluster.table.healthy)
+        short = lacking[self.evaluations.of(ask).stage] & self.cluster.table.healthy
+        return np.flatnonzero(short & self.evaluations.possible(ask))
 
     def standing(self, ask: Ask) -> dict[str, int]:
         """Use minus soft limit of every account that has one, in GPUs or, for jobs without any, in CPUs."""

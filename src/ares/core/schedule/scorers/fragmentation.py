@@ -7,7 +7,7 @@ from ares.core.schedule.rows import Rows, Typical
 
 # What counts how much, found on the public trace of `bench/fgd`: idle GPU that common jobs could not use because the
 # node's CPUs run out first, because what is left of a device is too small, and because too few whole ones are left.
-_STRANDED, _PIECES, _SETS = 5.0, 1.0, 2.0
+_STRANDED, _PIECES, _SETS = 5.0, 1.0, 2.5
 
 
 def score(rows: Rows) -> Floats | None:
