@@ -53,7 +53,7 @@ def test_a_wheel_of_a_third_party_is_used_and_broken_ones_are_refused_by_name(
         found = client.send(operator.plugins())
         mine = {(one.kind, one.name): one for one in found.plugins if one.origin == "ares-example-plugin 1.0.0"}
         assert set(mine) == {
-            ("filter", "quarantine"), ("scorer", "even-racks"), ("order", "newest-first"), ("action", "one-at-a-time"),
+            ("filter", "quarantine"), ("scorer", "even-racks"), ("order", "oncall-first"), ("action", "one-at-a-time"),
         }  # fmt: skip
         assert not any(one.used for one in mine.values())
         refused = {one.name: (one.origin, one.error) for one in found.refused}

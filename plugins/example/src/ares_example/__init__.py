@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ares.model.profile import OrderPolicy
 
 LABEL = "quarantine"
-_HOUR_S = 3600.0
 
 
 # ---- a filter: which nodes can take a job at all
@@ -51,8 +50,9 @@ def even_racks(rows: "Rows") -> "Floats":
 # ---- an order factor: which job comes sooner, about 0 to 1
 
 
-def newest_first(facts: "Facts", _shares: "Shares", _order: "OrderPolicy", now: float) -> float:
-    return 1.0 / (1.0 + max(0.0, now - facts.submitted_at) / _HOUR_S)
+def oncall_first(facts: "Facts", _shares: "Shares", _order: "OrderPolicy", _now: float) -> float:
+    """An account is "tenant/team/user"."""
+    return 1.0 if facts.account.split("/")[1] == "oncall" else 0.0
 
 
 # ---- an action: a step of the cycle, on what was decided so far
