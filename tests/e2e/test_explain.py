@@ -12,11 +12,14 @@ import pytest
 from ares.adapters.clocks import SystemClock
 from ares.adapters.store.open import open_store
 from ares.core import keys
-from ares.model.profile import Pool, Profile, ProfileRecord
+from ares.model.profile import Pool, Profile, ProfileRecord, Weight
 from ares.ports.store import Put
 from tests.platform import Platform, Run, eventually
 
-PRICES = Profile(pools={"spot": Pool(gpu_hour=1.0), "owned": Pool(gpu_hour=4.0)})
+PRICES = Profile(
+    pools={"spot": Pool(gpu_hour=1.0), "owned": Pool(gpu_hour=4.0)},
+    scorers=(Weight(name="affinity", weight=20.0), Weight(name="cost", weight=10.0)),
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from ares.core import keys
 from ares.core.run.inputs import Preempt
 from ares.core.schedule import explain as core_explain
 from ares.model.node import Gpu, NodeInfo, NodeLease, NodeRecord
-from ares.model.profile import Pool, Profile, ProfileRecord, Share
+from ares.model.profile import Pool, Profile, ProfileRecord, Share, Weight
 from ares.ports.store import Compare, Put
 from tests.integration.api.world import JOB, MISSING, World
 
@@ -216,7 +216,9 @@ async def test_a_replay_with_other_weights_goes_elsewhere(world: World) -> None:
     await join(
         world, node("cheap", pool="spot", labels={"zone": "b"}), node("dear", pool="owned", labels={"zone": "a"})
     )
-    await configure(world, Profile(pools={"spot": Pool(gpu_hour=1.0), "owned": Pool(gpu_hour=4.0)}))
+    prices = {"spot": Pool(gpu_hour=1.0), "owned": Pool(gpu_hour=4.0)}
+    weights = (Weight(name="affinity", weight=20.0), Weight(name="cost", weight=10.0))
+    await configure(world, Profile(pools=prices, scorers=weights))
     wish = [{"key": "zone", "values": ["a"], "required": False}]
     async with world.client() as client, world.client(tenant="other") as other, scheduling(world):
         job = (await submit(client, resources={"gpus": 1}, affinity=wish))["id"]
