@@ -1,9 +1,11 @@
 """Claim: jobs that others made room for get it as soon as it is there."""
 
 from ares.core.queue.waiting import JobClass
+from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster, Reserved
+from ares.core.schedule.considered import Considered, consider
 from ares.core.schedule.round import Found, Round
-from ares.core.schedule.transaction import taken_by
+from ares.core.schedule.transaction import Taken, taken_by
 
 
 def claim(round_: Round) -> None:
@@ -16,9 +18,22 @@ def claim(round_: Round) -> None:
         if _free(round_, job_class, kept):
             rows = [(cluster.rows[place.node], place) for place in kept.placements]
             taken = [taken_by(cluster.table, row, place) for row, place in rows]
-            round_.note_placed(job, job_class.key, job_class.id, Found(taken, kept.alternative))
+            considered = _considered(round_, job_class.key.asks[kept.alternative], taken)
+            round_.note_placed(job, job_class.key, job_class.id, Found(taken, kept.alternative, considered))
         elif not _awaited(cluster, kept):
             round_.unheld.append(job)
+
+
+def _considered(round_: Round, ask: Ask, taken: list[Taken]) -> Considered | None:
+    """The choice as it would be now, with the kept room open to it."""
+    if len(round_.considered) >= round_.keep:
+        return None
+    checkpoint = round_.txn.checkpoint()
+    for one in taken:
+        round_.txn.give(one)
+    found = consider(round_.evaluations, ask)
+    round_.txn.rollback(checkpoint)
+    return found
 
 
 def _free(round_: Round, job_class: JobClass, kept: Reserved) -> bool:
