@@ -13,7 +13,7 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Ints
 from ares.core.schedule.evaluate import Evaluations, room
 from ares.core.schedule.filters.filter import Miss
-from ares.core.schedule.gang import free_by_domain, place_gang, widest_allowed
+from ares.core.schedule.gang import by_domain, free_by_domain, place_gang, widest_allowed
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.round import Round
 from ares.core.schedule.rows import Rows
@@ -161,17 +161,10 @@ def _gang_never(evaluations: Evaluations, ask: Ask, passing: Ints) -> Reason | N
     level = widest_allowed(ask)
     if ask.level == "nvlink" and ask.level_required:
         level = "node"
-    best = int(fits.sum()) if level == "cluster" else max(_by_domain(evaluations, level, passing, fits), default=0)
+    best = int(fits.sum()) if level == "cluster" else max(by_domain(evaluations.table, level, passing, fits), default=0)
     if best >= ask.min_ranks:
         return None
     return _gang_reason(ask, level, best, int(fits.sum()), ever=True, parts=[])
-
-
-def _by_domain(evaluations: Evaluations, level: str, rows: Ints, fits: Ints) -> list[int]:
-    if level == "node":
-        return [int(one) for one in fits]
-    sums = np.bincount(getattr(evaluations.table, level)[rows], weights=fits, minlength=1).astype(np.int64)
-    return [int(one) for one in sums[1:]]
 
 
 def _gang_not_now(evaluations: Evaluations, ask: Ask) -> Reason | None:

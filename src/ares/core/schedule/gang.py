@@ -166,11 +166,23 @@ def domains_of(table: Columns, row: int) -> list[int]:
     return [sum(1 << index for at, index in enumerate(indexes) if mask >> at & 1) for mask in shape.domain_masks]
 
 
+def places_of(table: Columns, level: str, rows: Ints) -> Ints:
+    """A number for each row's domain. A node that does not say where it is has only itself around it."""
+    if level == "node":
+        return rows
+    numbers: Ints = getattr(table, level)[rows]
+    return np.where(numbers > 0, numbers, -1 - rows)
+
+
+def by_domain(table: Columns, level: str, rows: Ints, ranks: Ints) -> list[int]:
+    """Ranks of each domain that has any of the rows, most first."""
+    _, which = np.unique(places_of(table, level, rows), return_inverse=True)
+    sums = np.bincount(which, weights=ranks).astype(np.int64)
+    return sorted((int(one) for one in sums if one), reverse=True)
+
+
 def free_by_domain(evaluations: Evaluations, found: Evaluation, level: str) -> list[int]:
     """Ranks that fit into each domain of a level that has room for any, most first."""
     assert found.room is not None, "a gang's evaluation counts ranks"
     rows = np.flatnonzero((found.room > 0) & (found.score != NO))
-    if level in ("node", "nvlink"):
-        return sorted(found.room[rows].tolist(), reverse=True)
-    sums = np.bincount(getattr(evaluations.table, level)[rows], weights=found.room[rows]).astype(np.int64)
-    return sorted((int(one) for one in sums[1:] if one), reverse=True)
+    return by_domain(evaluations.table, "node" if level == "nvlink" else level, rows, found.room[rows])

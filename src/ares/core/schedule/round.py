@@ -160,13 +160,15 @@ class Round:
         return {path: self.cluster.held_below(path, resource) - limit for path, limit in limits.items()}
 
     def plan(self) -> Plan:
+        placed = {one.job for one in self.placed}
         return Plan(
             at=self.now,
             placed=tuple(self.placed),
             left=tuple(self.left.values()),
             evictions=tuple(self.evictions),
             resized=tuple(self.resized),
-            unheld=tuple(self.unheld),
+            # Whoever found another place gives up the room with it.
+            unheld=tuple(job for job in self.unheld if job not in placed),
             considered=self.considered,
             more=self.more,
         )

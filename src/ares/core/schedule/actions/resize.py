@@ -4,6 +4,8 @@ from collections import Counter
 from copy import copy
 from dataclasses import replace
 
+import numpy as np
+
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.actions.evict import request_of, rooms_of
 from ares.core.schedule.ask import Ask
@@ -11,7 +13,7 @@ from ares.core.schedule.evict.holders import Asker, Freed, Holder
 from ares.core.schedule.evict.screen import census, screen
 from ares.core.schedule.evict.search import UNBOUND
 from ares.core.schedule.evict.victims import NoVictims, choose
-from ares.core.schedule.gang import domains_of, place_ranks, widest_allowed
+from ares.core.schedule.gang import domains_of, place_ranks, places_of, widest_allowed
 from ares.core.schedule.holding import Holding, held_by
 from ares.core.schedule.plan import Eviction, Resized
 from ares.core.schedule.record import eviction_record
@@ -153,7 +155,7 @@ def _more_ranks(round_: Round, one: Holding) -> list[Taken]:
         found.room[row] = max(0, min(int(found.room[row]), ask.per_node - count))
     level = widest_allowed(one.elastic)
     if level != "cluster":
-        domain = round_.evaluations.rows(ask).domain(level)
+        domain = places_of(round_.cluster.table, level, np.arange(len(found.room)))
         found.room[domain != domain[next(iter(here))]] = 0
     return place_ranks(round_.evaluations, round_.txn, found, wanted) or []
 
