@@ -128,5 +128,5 @@ def _useless(shapes: tuple[Typical, ...], answers: list[bool], cpu: int, left: l
         total += shape.share * (5 * max(0, idle - served) + small) / 1000
         if answered and shape.gpus > 1 and shape.gpu_milli == 1000:
             sets = min(whole // shape.gpus, cpu // shape.cpu_milli)
-            total += 2 * shape.share * shape.cpu_milli / cpu_mean * (whole - sets * shape.gpus)
+            total += 2.5 * shape.share * shape.cpu_milli / cpu_mean * (whole - sets * shape.gpus)
     return total
