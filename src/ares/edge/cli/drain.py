@@ -98,7 +98,7 @@ def untaint(ctx: click.Context, name: str, key: str) -> None:
 @output_option("table", "json", "yaml")
 @click.pass_context
 def consolidate(ctx: click.Context, gpus: int, nodes: int, revision: str | None, output: str) -> None:
-    """Plans how to move running jobs together so that GPUs become free side by side.
+    """Plans moves of running jobs that bring free GPUs together.
 
     Shows what it costs and changes nothing. With --apply it does exactly what was shown, or, if that
     is no longer possible, nothing, and shows what would be possible now.

@@ -26,9 +26,9 @@ _expected = click.option("--expect", type=click.IntRange(0), metavar="VERSION", 
 
 @click.group()
 def profile() -> None:
-    """Shows and changes what scheduling goes by: weights, order, shares, pools, limits.
+    """Shows and changes what scheduling goes by.
 
-    A change takes effect at once on every replica. Every change is a version that can be brought back.
+    Filters, weights, the order of jobs, shares, pools, licences and limits. A change takes effect at once on every replica. Every change is a version that can be brought back.
     """
 
 
@@ -37,12 +37,13 @@ def profile() -> None:
 @output_option("table", "json", "yaml")
 @click.pass_context
 def show(ctx: click.Context, version: int | None, output: str) -> None:
-    """Prints the profile in force, or another VERSION, as settings that `ares profile set` takes."""
-    client = connect(ctx)
-    record = _version(client, version)
-    import msgspec
+    """Prints the profile in force, or another VERSION.
 
-    if not print_objects(output, msgspec.to_builtins(record), lambda _: []):
+    As settings that `ares profile set` takes.
+    """
+    raw = _version(connect(ctx), version)
+    if not print_objects(output, raw, lambda _: []):
+        record = _record(raw)
         by = f", by {record.by}" if record.by else ""
         click.echo(f"# version {record.version}{by}{f': {record.note}' if record.note else ''}")
         for key, value in flat(record.profile).items():
@@ -129,9 +130,12 @@ def revert(ctx: click.Context, version: int, note: str, output: str) -> None:
 @click.argument("new", type=click.IntRange(0), required=False)
 @click.pass_context
 def diff(ctx: click.Context, old: int, new: int | None) -> None:
-    """Prints what differs between two versions, or between one and that in force."""
+    """Prints what differs between two versions.
+
+    Without a second one it is the one in force.
+    """
     client = connect(ctx)
-    before, after = flat(_version(client, old).profile), flat(_version(client, new).profile)
+    before, after = flat(_record(_version(client, old)).profile), flat(_record(_version(client, new)).profile)
     for key in dict.fromkeys((*before, *after)):
         if before.get(key) != after.get(key):
             for sign, values in (("-", before), ("+", after)):
@@ -143,7 +147,7 @@ def diff(ctx: click.Context, old: int, new: int | None) -> None:
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def plugins(ctx: click.Context, output: str) -> None:
-    """Lists what a profile can name, where it comes from, and whether the profile uses it."""
+    """Lists what a profile can name, and where it comes from."""
     from ares.edge.cli.table import print_table
     from ares.edge.client import operator
 
@@ -160,18 +164,26 @@ def plugins(ctx: click.Context, output: str) -> None:
         click.echo(f"missing: the profile names {name!r}, which is not installed", err=True)
 
 
-def _version(client: "Client", version: int | None) -> "ProfileRecord":
+def _version(client: "Client", version: int | None) -> dict[str, Any]:
     from ares.edge.client import operator
-    from ares.model.profile import Profile, ProfileRecord
 
     if version is None:
-        return client.send(operator.profile())
-    if version == 0:
-        return ProfileRecord(version=0, profile=Profile())
-    found = next((one for one in client.send(operator.profiles()) if one.version == version), None)
+        return client.send(operator.profile().raw())
+    kept: list[dict[str, Any]] = client.send(operator.profiles().raw())["profiles"]
+    # What Ares comes with is nobody's change.
+    kept.append({"version": 0, "profile": {}})
+    found = next((one for one in kept if one["version"] == version), None)
     if found is None:
         raise click.ClickException(f"version {version} is not kept; `ares profile history` lists those that are")
     return found
+
+
+def _record(raw: dict[str, Any]) -> "ProfileRecord":
+    import msgspec
+
+    from ares.model.profile import ProfileRecord
+
+    return msgspec.convert(raw, ProfileRecord)
 
 
 def _change(ctx: click.Context, call: "Call[ProfileRecord]", output: str) -> None:
