@@ -117,7 +117,7 @@ class Stub:
                 if not say.break_off:
                     self.wfile.write(b"0\r\n\r\n")
 
-            do_GET = do_POST = do_DELETE = answer  # noqa: N815
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 return
