@@ -1,7 +1,7 @@
 """(f) The scheduling core alone: one process, one core, the default profile.
 
-Rates are of decisions, per second of this process's CPU time, so that neighbours on the machine count for less; what it takes
-to put the decisions into the picture, as the service does from its watch, is told beside it.
+Rates are of decisions, per second of this process's CPU time, so that neighbours on the machine count for less; what it
+takes to put the decisions into the picture, as the service does from its watch, is told beside it.
 """
 
 import random
