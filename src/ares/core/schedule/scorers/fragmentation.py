@@ -84,7 +84,7 @@ class _Common:
         for one in found.tolist():
             if one not in self._number:
                 self._add(one)
-        return np.array([self._number[one] for one in found.tolist()])[which]
+        return np.array([self._number[one] for one in found.tolist()], np.int64)[which]
 
     def stranded(self, kind: Ints | int, idle: Ints, cpu: Ints) -> Floats:
         """Mean over the shapes of the idle GPU that the CPUs do not suffice for."""

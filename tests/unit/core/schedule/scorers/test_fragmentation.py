@@ -34,6 +34,15 @@ def test_nothing_to_say_before_any_job_with_gpus_came() -> None:
     assert score(Rows(table(node("a", gpus=1)), Ask(), slice(0, 1), Facts(), Matching())) is None
 
 
+@pytest.mark.parametrize("ask", [Ask(), Ask(gpus=1), Ask(gpus=2, gpu_milli=500)])
+def test_no_rows_get_no_scores(ask: Ask) -> None:
+    """A decision about a job that no node can take looks at none; common jobs wish for a model."""
+    nowhere = Rows(
+        table(node("a", gpus=1)), ask, np.array([], np.int64), Facts(typical=(typical(1, model="A100"),)), Matching()
+    )
+    assert score(nowhere).tolist() == []
+
+
 def test_half_a_gpu_goes_where_half_a_gpu_is_left() -> None:
     nodes = [node("fresh", gpus=2), node("half", gpus=2, gpus_used={1: 500})]
     assert best(nodes, Ask(gpus=1, gpu_milli=500), typical(1, share=0.5), typical(1, milli=500, share=0.5)) == "half"
