@@ -51,7 +51,7 @@ def page(found: "PlanAnswer", now: float) -> list[str]:
     facts = [
         ("Reason", "" if found.reason is None else f"{found.reason.code}: {found.reason.message}"),
         ("Whose move", "" if found.starts_now else REMEDIES.get(found.remedy or "", "")),
-        ("Queue", f"{found.ahead} jobs wait already; those of higher rank go first" if found.ahead else ""),
+        ("Queue", f"{found.ahead} waiting already; those of higher rank go first" if found.ahead else ""),
         ("Preempting", found.no_eviction),
         ("Start now", "" if found.change is None else f"{found.change.message}: {as_typed(found.change.fields)}"),
     ]

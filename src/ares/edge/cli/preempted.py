@@ -44,9 +44,9 @@ def told(event: "LedgerEvent", job_id: str, now: float) -> list[str]:
     from ares.edge.cli.text import duration, printable
 
     data = event.data
-    ago = f"{duration(now - event.at)} ago"
+    ago = f"{duration(now - event.at)} ago{f', attempt {event.attempt}' if event.attempt else ''}"
     what = "preempted" if event.kind == "preempted" else "made others leave"
-    lines = [f"{ago}, attempt {event.attempt}: {what}: {printable(event.reason)}"]
+    lines = [f"{ago}: {what}: {printable(event.reason)}"]
     asker: dict[str, Any] = data.get("for", {})
     if event.kind == "preempted" and asker:
         who = asker.get("job") or "a job of another tenant"

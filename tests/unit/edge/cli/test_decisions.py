@@ -158,7 +158,7 @@ PLAN_PAGE = f"""\
 would not start now
   Reason      INSUFFICIENT_GPU: needs 4 GPUs on one node; the nearest, n1, has 1 free of 4
   Whose move  wait: it starts when others have ended
-  Queue       7 jobs wait already; those of higher rank go first
+  Queue       7 waiting already; those of higher rank go first
   Start now   ask for 1 GPUs instead of 4: --gpus 1
 
 Ways to run it
