@@ -77,7 +77,7 @@ class Jobs:
             return None
         return JobDetail(
             spec=spec,
-            state=state,
+            state=self._listing.shown(state),
             result=await self._result(state),
             progress=self._view.progress.get(job_id),
             queue_position=self._position(state),

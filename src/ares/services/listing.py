@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from ares.core import keys
 from ares.core.schedule.reasons import ReasonCode, Remedy
 from ares.model.base import Record
@@ -88,7 +90,7 @@ class Listing:
         counts: dict[str, dict[Phase, int]] = {}
         for row in rows:
             array = self._array(row[0], query)
-            state = row[0] if array is None else whole(array, row)
+            state = self.shown(row[0]) if array is None else whole(array, row)
             jobs.append(state)
             if array is not None:
                 counts[array.id] = count(row)
@@ -106,6 +108,14 @@ class Listing:
         if query.arrays == "tasks" or state.array is None:
             return None
         return self._view.arrays.get(state.array)
+
+    def shown(self, state: JobState) -> JobState:
+        """As its tenant may see it: of those who leave for it only the tenant's own are named."""
+        if not state.evicting:
+            return state
+        found = [self._view.entries.get(job) for job in state.evicting]
+        mine = (one.state.id for one in found if one is not None and one.state.tenant == state.tenant)
+        return replace(state, evicting=tuple(mine))
 
     def tasks(self, array: ArrayRecord) -> list[JobState]:
         return [self._view.entries[job].state for job in self._view.by_array.get(array.id, ())]

@@ -104,7 +104,8 @@ def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refused:
     state = job.state
     if not what.hold and not state.hold:
         return Refused(code="not-allowed", message=f"job {state.id}: no room is held for it, so none can be given up")
-    data = {**what.record, "evicting": list(what.evicting), **({"hold": grants(what.hold)} if what.hold else {})}
+    # Whose jobs leave is in the record, as far as the tenant may know.
+    data = {**what.record, **({"hold": grants(what.hold)} if what.hold else {})}
     entry = Entry("preempting", what.reason, "scheduler", data)
     return commit(
         state, context.now, (entry,),
