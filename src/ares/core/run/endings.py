@@ -99,7 +99,8 @@ def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refused
     ranks = tuple(place.rank for place in gone)
     if job.spec.effects != "unsafe" and _can_shrink(job, lost):
         return _shrink(state, what, context, gone, lost)
-    data = where(lost) if job.spec.gang is None else {**where(lost), "ranks": [place.rank for place in lost]}
+    # Also of what was let go before: the ledger says of every rank where it ended.
+    data = where(lost) if job.spec.gang is None else {**where(gone), "ranks": [place.rank for place in gone]}
     entry = Entry("lease-lost", what.reason, "controller", data, state.fence)
     exit_info = ExitInfo(failure="node-lost", message=what.reason)
     if job.spec.effects == "unsafe":
@@ -128,7 +129,7 @@ def _shrink(
     left = tuple(place for place in state.placements if place not in lost)
     gpu_s, cpu_s = used(state, context.now)
     generation = state.generation + 1
-    losses = [{"rank": place.rank, "node": place.node} for place in lost]
+    losses = [{"rank": place.rank, "node": place.node} for place in gone]
     data = {"generation": generation, "ranks": len(left), "lost": losses}
     reason = f"{what.reason}; the gang goes on with {len(left)} ranks"
     return commit(
