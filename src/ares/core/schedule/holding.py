@@ -77,6 +77,9 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -
 
 def _elastic(state: JobState, spec: JobSpec) -> Ask | None:
     gang = spec.gang
-    if state.phase != "RUNNING" or gang is None or gang.min_ranks is None or state.ended_ranks:
+    if state.phase != "RUNNING" or gang is None or gang.min_ranks is None:
+        return None
+    # Where some have finished, the others are about to; those it went on without are another matter.
+    if state.ended_ranks and any(place.rank in state.ended_ranks for place in state.placements):
         return None
     return asks_of(spec, state.tenant)[state.alternative]
