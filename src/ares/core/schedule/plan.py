@@ -21,6 +21,7 @@ class LeftOut(Record, frozen=True):
 
     class_id: int
     jobs: int
+    # The first of them that no room is kept for.
     first_job: str
 
 

@@ -142,10 +142,11 @@ class _Allocation:
             self._run = None
 
     def _leave(self, turn: _Turn) -> None:
-        one = turn.job_class
-        self._round.left[one.id] = LeftOut(
-            class_id=one.id, jobs=len(one.line) - turn.done, first_job=job_of(one.line.nth(turn.done))
-        )
+        one, reserved = turn.job_class, self._round.cluster.reserved
+        line = (job_of(one.line.nth(at)) for at in range(turn.done, len(one.line)))
+        # Room is being made for some of them: the next one need not wait until those have it.
+        first = next((job for job in line if job not in reserved), job_of(one.line.nth(turn.done)))
+        self._round.left[one.id] = LeftOut(class_id=one.id, jobs=len(one.line) - turn.done, first_job=first)
 
 
 def _simple(key: ClassKey) -> bool:
