@@ -32,6 +32,7 @@ _STORE_PAUSE_S = 0.2
 _DECISIONS_KEPT = 64
 # How often room is made by taking things away; in between, jobs only get what is free.
 _EVICT_EVERY_S = 0.5
+_UNHELD = "the room kept for it cannot be had any more; it waits for any"
 # Where the ranks of gangs meet: the first of these that no other attempt on the node has.
 _MASTER_PORTS = range(29_400, 30_400)
 
@@ -155,7 +156,7 @@ class Schedule:
     async def _make_room(self, plan: Plan, guard: Compare) -> None:
         """The one who waits is told first: should this end half-way, nobody has left for nothing."""
         for job in plan.unheld:
-            await self._change(job, Nominate(hold=(), evicting=(), reason=""), (guard,))
+            await self._change(job, Nominate(hold=(), evicting=(), reason=_UNHELD), (guard,))
         for one in plan.resized:
             state = self._view.entries[one.job].state
             await self._change(
@@ -181,6 +182,8 @@ class Schedule:
             return
         # Whoever no longer waits needs nobody to leave.
         entry = self._view.entries[eviction.job]
+        if entry.state.seq != nominated.state.seq:
+            return
         still = Compare(keys.state(waiting.tenant, waiting.id), "mod_revision", entry.mod_revision)
         changes = [
             self._preempt(self._view.entries[victim].state, eviction, (guard, still)) for victim in eviction.victims
