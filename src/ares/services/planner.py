@@ -86,7 +86,8 @@ class Planner:
             self._reasons.clear()
         elif delta.profile:
             self._configure()
-        for name in delta.nodes:
+        # In an order that does not depend on the process, so that a run can be repeated.
+        for name in sorted(delta.nodes):
             self._put_node(name)
         for name in delta.leases:
             self._set_ready(name)
@@ -152,22 +153,35 @@ class Planner:
             self.cluster.release(state.id)
         # Also for a job that is still on its way out of its old place.
         self.cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
-        if before is None or before.phase != state.phase or before.generation != state.generation:
+        if before is None or _metered(before) != _metered(state):
             self._put_usage(before, state)
 
     def _put_waiting(self, before: JobState | None, state: JobState) -> None:
-        if before is None or before.phase != "PENDING":
+        # What lies between two states may never be seen here: it may have run in the meantime.
+        if before is None or before.phase != "PENDING" or before.queued_at != state.queued_at:
             spec = self._view.spec(state)
             if spec is not None:
                 self.cluster.enqueue(state, spec)
 
     def _put_usage(self, before: JobState | None, state: JobState) -> None:
         """Fair share counts what is over and what still runs: of a job seen for the first time, by its record."""
-        usage, whose, now = self.cluster.usage, account_of(state), self._clock.wall()
+        usage, whose, since = self.cluster.usage, account_of(state), _since(state)
         if before is None and (state.gpu_s or state.cpu_s):
             usage.charge(whose, state.gpu_s, state.cpu_s, state.ended_at or state.queued_at)
+        usage.end(state.id, since)
         if state.phase in BOUND:
-            since = (state.metered_at or state.bound_at) if before is None else now
-            usage.begin(state.id, whose, held_by(state.placements), since or now)
-        else:
-            usage.end(state.id, now)
+            usage.begin(state.id, whose, held_by(state.placements), since)
+
+
+def _metered(state: JobState) -> tuple[bool, int, int]:
+    """What a job uses changes with this."""
+    return state.phase in BOUND, state.attempt, state.generation
+
+
+def _since(state: JobState) -> float:
+    """From when on it has used what it uses now, by its record: seen late, it is the same."""
+    if state.phase in BOUND:
+        return state.metered_at or state.bound_at or state.queued_at
+    if state.phase == "RETRYING" and state.retry_at is not None:
+        return state.retry_at - state.retry_delay_s
+    return (state.preempted_at if state.phase == "PREEMPTED" else state.ended_at) or state.queued_at
