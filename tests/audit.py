@@ -18,6 +18,9 @@ _SEEN_ENDING = {
     "rank-exited", "released", "requeued", "lease-lost", "resized", "succeeded", "restarted", "failed", "retrying",
 }  # fmt: skip
 
+# Rules by which one job leaves for another.
+_FOR_ANOTHER = {"priority", "reclaim"}
+
 
 class Audit:
     """Raises at the commit that breaks a promise; `finish` looks at what only the whole can show."""
@@ -75,6 +78,18 @@ class Audit:
             self.grants[new.id].append(str(new.fence))
             self._numbers[new.id] = set()
         self._take_ranks(new)
+        self._take_hold(old, new)
+
+    def _take_hold(self, old: JobState, new: JobState) -> None:
+        """Room is kept only for who waits, and nobody leaves for a job that does not wait for it."""
+        waits = new.phase in ("PENDING", "PREEMPTED")
+        assert waits or not (new.hold or new.evicting), f"{new.id}: {new.phase}, and room is kept for it"
+        if new.phase != "PREEMPTED" or old.phase == "PREEMPTED":
+            return
+        (told,) = [event for event in self.events[new.id][old.seq :] if event.kind == "preempted"]
+        if told.data.get("rule") in _FOR_ANOTHER:
+            waiting = [one.id for one in self.states.values() if one.phase == "PENDING" and new.id in one.evicting]
+            assert waiting, f"{new.id} leaves, and nobody waits for its place"
 
     def _take_ranks(self, state: JobState) -> None:
         """Ranks that are new, and whether the record agrees with the ledger about those that may be alive."""
