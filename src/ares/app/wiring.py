@@ -108,14 +108,8 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     reports = Reports(transitions, telemetry)
     progress = ProgressBoard(store, view, clock)
     enrolment = Enrolment(store, clock, replica)
-    leader = Leader(
-        store,
-        view,
-        clock,
-        cluster=config.cluster,
-        replica=replica,
-        exclusive=not config.store_url.startswith("etcd:"),
-    )
+    exclusive = not config.store_url.startswith("etcd:")
+    leader = Leader(store, view, clock, cluster=config.cluster, replica=replica, exclusive=exclusive)
     return Services(
         view=view,
         tokens=tokens,
