@@ -31,7 +31,7 @@ def page(found: "Explanation", detail: "JobDetail", now: float) -> list[str]:
             "" if len(found.alternatives) == 1 else f" for alternative {number}" if number else " for the first choice"
         )
         lines += _funnel(one, title) + _nearest(one, title)
-    lines += _gpus(found) + _holders(found, now) + _rank(found.factors, found.rank) + _limits(found.limits)
+    lines += _gpus(found) + _holders(found, now) + _rank(found.factors) + _limits(found.limits)
     return lines
 
 
@@ -141,19 +141,17 @@ def _holders(found: "Explanation", now: float) -> list[str]:
     return section("Who is there", ("NODE", "JOB", "GPUS", "CPUS", "SINCE", "ENDS"), rows)
 
 
-def _rank(factors: "tuple[Factor, ...]", rank: float | None) -> list[str]:
-    rows = [
-        (one.name, f"{one.value:.4f}", f"{one.weight:g}", f"{one.product:.2f}")
-        for one in factors
-        if one.sum == "primary"
-    ]
-    rows += [("rank", "", "", f"{rank:.2f}")] if rank is not None and rows else []
-    rows += [
-        (f"{one.name} (between equals)", f"{one.value:.4f}", f"{one.weight:g}", f"{one.product:.2f}")
-        for one in factors
-        if one.sum != "primary"
-    ]
+def _rank(factors: "tuple[Factor, ...]") -> list[str]:
+    """The rank is the sum of the parts as they are shown."""
+    primary = [one for one in factors if one.sum == "primary"]
+    rows = [_part(one.name, one) for one in primary]
+    rows += [("rank", "", "", f"{sum(round(one.product, 2) for one in primary):.2f}")] if rows else []
+    rows += [_part(f"{one.name} (between equals)", one) for one in factors if one.sum != "primary"]
     return section("Rank", ("FACTOR", "VALUE", "x WEIGHT", "= PART"), rows)
+
+
+def _part(name: str, one: "Factor") -> tuple[str, ...]:
+    return name, f"{one.value:.4f}", f"{one.weight:g}", f"{one.product:.2f}"
 
 
 def _limits(limits: "tuple[Standing, ...]") -> list[str]:

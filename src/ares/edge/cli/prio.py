@@ -40,11 +40,7 @@ def header(rows: "tuple[PrioRow, ...]") -> tuple[str, ...]:
 
 
 def cells(row: "PrioRow") -> tuple[str, ...]:
-    return (
-        row.job,
-        row.name,
-        row.tenant,
-        row.priority,
-        f"{row.rank:.2f}",
-        *(f"{one.product:.2f}" for one in row.factors),
-    )
+    """RANK is the sum of the columns as they are shown."""
+    parts = [round(one.product, 2) for one in row.factors]
+    rank = sum(part for part, one in zip(parts, row.factors, strict=True) if one.sum == "primary")
+    return (row.job, row.name, row.tenant, row.priority, f"{rank:.2f}", *(f"{part:.2f}" for part in parts))
