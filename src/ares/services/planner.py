@@ -89,15 +89,15 @@ class Planner:
         # In an order that does not depend on the process, so that a run can be repeated.
         for name in sorted(delta.nodes):
             self._put_node(name)
-        for name in delta.leases:
-            self._set_ready(name)
+        # Every node renews all the time: only what that changes is news.
+        readied = sum(self._set_ready(name) for name in delta.leases)
         for before, entry in delta.states:
             self._put_state(before, entry.state)
         for state in delta.removed:
             self.cluster.dequeue(state.id)
             self.cluster.release(state.id)
             self.cluster.unreserve(state.id)
-        if delta.states or delta.nodes or delta.leases or delta.relisted or delta.profile:
+        if delta.states or delta.nodes or readied or delta.relisted or delta.profile:
             self.news += 1 + len(delta.states)
             self.changed.set()
 
@@ -127,9 +127,9 @@ class Planner:
         self.cluster.put_node(record)
         self._set_ready(name)
 
-    def _set_ready(self, name: str) -> None:
-        if name in self._view.nodes:
-            self.cluster.set_ready(name, ready(self._view, name))
+    def _set_ready(self, name: str) -> bool:
+        """Whether the scheduler may place there now and could not before, or the other way round."""
+        return name in self._view.nodes and self.cluster.set_ready(name, ready(self._view, name))
 
     def refresh_ready(self) -> None:
         """Silence makes no change in the store: look at the clock, every now and then."""

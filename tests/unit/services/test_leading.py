@@ -93,6 +93,21 @@ async def test_a_submitted_job_is_bound_without_any_time_passing() -> None:
         assert world.clock.monotonic() == before
 
 
+async def test_a_renewal_wakes_the_scheduler_only_when_the_node_was_not_ready() -> None:
+    async with World(scheduling=False) as world:
+        agent, changed = await world.agent(), world.one.planner.changed
+        changed.clear()
+        agent.renew()
+        await world.settle()
+        assert not changed.is_set()
+        await agent.drop()
+        await world.settle()
+        assert changed.is_set()
+        changed.clear()
+        await agent.connect(world.one.sessions)
+        assert changed.is_set()
+
+
 async def test_freed_resources_go_to_the_next_in_line_by_priority_and_then_by_submission() -> None:
     async with World() as world:
         agent, job = await world.running(cpu_milli=4000)

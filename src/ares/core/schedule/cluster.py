@@ -104,11 +104,13 @@ class Cluster:
         if record.info.datasets or (before is not None and before.info.datasets):
             self.evaluations.forget()
 
-    def set_ready(self, name: str, ready: bool) -> None:
-        """Whether the node's agent is alive. May come before the node itself."""
-        if ready != (name in self._ready):
-            (self._ready.add if ready else self._ready.discard)(name)
-            self._set_healthy(name)
+    def set_ready(self, name: str, ready: bool) -> bool:
+        """Whether the node's agent is alive. May come before the node itself. Tells whether that is news."""
+        if ready == (name in self._ready):
+            return False
+        (self._ready.add if ready else self._ready.discard)(name)
+        self._set_healthy(name)
+        return True
 
     def drop_node(self, name: str) -> None:
         self._ready.discard(name)
