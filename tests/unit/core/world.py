@@ -51,11 +51,11 @@ def state(job: str, at: float = 0.0, tenant: str = "t", **more: Any) -> JobState
 
 
 def placed(name: str, *, cpu: float = 1, memory: int = 1, gpus: tuple[int, ...] = (), **more: Any) -> Placement:
-    fields = {"incarnation": 1, "cpu_milli": int(cpu * 1000), "memory_mib": memory, "gpus": gpus}
-    return Placement(node=name, **{**fields, **more})
+    made = Placement(node=name, incarnation=1, cpu_milli=int(cpu * 1000), memory_mib=memory, gpus=gpus)
+    return replace(made, **more)
 
 
-def cluster(*records: NodeRecord, profile: Profile = Profile()) -> Cluster:  # noqa: B008 - frozen
+def cluster(*records: NodeRecord, profile: Profile = Profile()) -> Cluster:
     """All nodes ready."""
     made = Cluster(profile)
     for one in records:
