@@ -84,8 +84,6 @@ class Planner:
             self.cluster = Cluster(self._profile())
             # They are by class, and the new picture numbers its classes anew.
             self._reasons.clear()
-        elif delta.profile:
-            self._configure()
         # In an order that does not depend on the process, so that a run can be repeated.
         for name in sorted(delta.nodes):
             self._put_node(name)
@@ -97,6 +95,9 @@ class Planner:
             self.cluster.dequeue(state.id)
             self.cluster.release(state.id)
             self.cluster.unreserve(state.id)
+        if delta.profile and not delta.relisted:
+            # After the states: use is counted anew from what the view holds, which is as of the end of the batch.
+            self._configure()
         if delta.states or delta.nodes or readied or delta.relisted or delta.profile:
             self.news += 1 + len(delta.states)
             self.changed.set()

@@ -1,0 +1,26 @@
+"""The scheduler's picture of the cluster: the same on every replica, however late it hears of things."""
+
+import pytest
+
+from tests.world import ADMIN, World
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_a_replica_that_hears_of_everything_at_once_counts_what_was_used_like_the_others(anew: bool) -> None:
+    async with World(replicas=2) as world:
+        agent = await world.agent()
+        world.two.wire.hold_watch()
+        job = await world.submit()
+        await world.settle()
+        agent.started(agent.starts[job])
+        await world.advance(100)
+        if anew:
+            # With another half-life all use is counted again.
+            await world.one.profiles.change(ADMIN, {"order.half_life_s": "3600"})
+        await world.advance(50)
+        agent.exited(agent.starts[job])
+        await world.advance(20)
+        world.two.wire.release_watch()
+        await world.settle()
+        used = [one.planner.cluster.usage.of("alpha", world.clock.wall()) for one in world.replicas]
+        assert used == pytest.approx([150 / 16 / 3600] * 2, rel=0.05)
