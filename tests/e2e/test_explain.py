@@ -124,3 +124,4 @@ def test_the_queue_is_in_the_order_of_its_ranks(priced: Platform) -> None:
     assert {one["code"] for one in waiting.values()} == {"INSUFFICIENT_GPU"}
     for job in (low, high, blocker):
         assert priced.cli("cancel", job).code == 0
+    eventually(lambda: not client.get(blocker).state.lingering, "the end of the blocker's processes")

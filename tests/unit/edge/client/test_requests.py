@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ares.edge.client import errors
-from ares.edge.client.answers import Refusal, Submitted
+from ares.edge.client.answers import JobWarning, Refusal, Submitted
 from ares.edge.client.ask import job_spec
 from ares.edge.client.calls import BATCH_JOBS
 from ares.model.state import Fence, JobState
@@ -28,6 +28,37 @@ def test_submit_sends_the_spec_and_reads_the_answer(stub: Stub, ask: Ask) -> Non
         "resources": {"gpus": 2, "memoryMib": 4096},
         "timeLimitS": 7200.0,
     }
+
+
+def test_a_submission_carries_its_warnings(stub: Stub, ask: Ask) -> None:
+    said = {"code": "INFEASIBLE_GPU", "message": "needs 8 GPUs", "remedy": "yours"}
+    warning = JobWarning(code="INFEASIBLE_GPU", message="needs 8 GPUs", remedy="yours")
+    stub.on("POST", "/v1/jobs", Say({**CREATED, "warnings": [said]}, 201))
+    stub.on("POST", "/v1/jobs/batch", {"results": [{**CREATED, "warnings": [said], "error": None}]})
+    assert ask(lambda c: c.submit(command=["true"], gpus=8)).warnings == (warning,)
+    (one,) = ask(lambda c: c.submit_many([job_spec(command=["true"], gpus=8)]))
+    assert one.warnings == (warning,)
+
+
+def test_questions_about_decisions(stub: Stub, ask: Ask) -> None:
+    stub.on("GET", f"/v1/jobs/{JOB}/explain", {"job": JOB, "phase": "PENDING", "at": 1.0, "ahead": 3, "change": None})
+    stub.on(
+        "POST", "/v1/plan", problem(503, "store-unavailable"), {"startsNow": True, "revision": 7, "profileVersion": 0}
+    )
+    stub.on("GET", "/v1/prio", {"jobs": [{"job": JOB, "rank": 2.5, "factors": [{"name": "age", "product": 2.5}]}]})
+    stub.on("GET", f"/v1/jobs/{JOB}/preemptions", {"events": []})
+    stub.on("POST", "/v1/decisions/d1/replay", {"decision": "d1", "job": JOB, "same": False, "chosenAgain": ["n2"]})
+    assert ask(lambda c: c.explain(JOB)).ahead == 3
+    # It changes nothing, so it is asked again where it may help.
+    assert ask(lambda c: c.plan(command=["x"], gpus=1)).starts_now
+    assert [asked.body for asked in stub.requests("POST", "/v1/plan")] == [
+        {"spec": {"command": ["x"], "resources": {"gpus": 1}}}
+    ] * 2
+    assert ask(lambda c: c.prio(5))[0].factors[0].product == 2.5
+    assert stub.requests("GET", "/v1/prio")[0].query == {"limit": "5"}
+    assert ask(lambda c: c.preemptions(JOB)) == ()
+    assert ask(lambda c: c.replay("d1", {"cost": 0.3})).chosen_again == ("n2",)
+    assert stub.asked[-1].body == {"weights": {"cost": 0.3}}
 
 
 @pytest.mark.parametrize(
