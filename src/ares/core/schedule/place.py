@@ -46,15 +46,19 @@ def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int
     keys: dict[int, float] = {}
     waiting: list[int] = []
     steps: list[_Step] = []
+    cut = False
     while begin < len(order) and len(steps) < wanted:
         # Rows beyond the chosen ones come in where a chosen row gets worse than the first of them.
         beyond = (-float(score[order[end]]), int(order[end])) if end < len(order) else None
         keys.update((row, float(score[row])) for row in order[begin:end].tolist())
         waiting += order[begin:end].tolist()
-        waiting = _fill_up(evaluations, txn, ask, waiting, keys, steps, beyond)
+        waiting, cut = _fill_up(evaluations, txn, ask, waiting, keys, steps, beyond, wanted)
         begin, end = end, min(len(order), end + wanted - len(steps))
     steps.sort(key=lambda step: (-step.key, step.row, step.number))
-    return [step.taken for step in steps]
+    for step in steps[wanted:] if cut else ():
+        # A row that was left before it was full might come before these.
+        txn.give(step.taken)
+    return [step.taken for step in (steps[:wanted] if cut else steps)]
 
 
 def _fill_up(
@@ -65,11 +69,15 @@ def _fill_up(
     keys: dict[int, float],
     steps: list[_Step],
     beyond: tuple[float, int] | None,
-) -> list[int]:
-    """Fills every row as far as it goes before `beyond`; those that could take more after it."""
+    deep: int,
+) -> tuple[list[int], bool]:
+    """Fills every row as far as it goes before `beyond`, but no deeper than is wanted of all rows together.
+
+    Returns the rows that could take more after `beyond`, and whether some could take more before it."""
     table = evaluations.table
     parked: list[int] = []
-    while rows:
+    while rows and deep:
+        deep -= 1
         went: list[int] = []
         for row in rows:
             if beyond is not None and (-keys[row], row) >= beyond:
@@ -83,7 +91,7 @@ def _fill_up(
         rows, scores = _again(evaluations, ask, went) if went else ([], [])
         for row, score in zip(rows, scores, strict=True):
             keys[row] = min(keys[row], score)
-    return parked
+    return parked, bool(rows)
 
 
 def _again(evaluations: Evaluations, ask: Ask, rows: list[int]) -> tuple[list[int], list[float]]:
