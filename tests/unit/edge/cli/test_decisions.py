@@ -363,3 +363,48 @@ def test_a_submission_that_can_never_start_says_so_with_its_fix(stub: Stub, ares
         "warning: accepted, but it can never start as it is: needs 8 GPUs; the largest has 4\n"
         "smallest fix: ask for 4 GPUs instead of 8 (--gpus 4)\n"
     )
+
+
+@pytest.mark.usefixtures("now")
+def test_show_tells_ranks_places_and_who_gave_way(stub: Stub, ares: Ares) -> None:
+    spec = {
+        "command": ["x"], "resources": {"gpus": 2, "gpuModel": "H100"},
+        "alternatives": [{"gpus": 1, "gpuMilli": 500, "gpuMemoryMib": 40960, "devices": {"tpu-v4": 2}}],
+        "gang": {"ranks": 2, "minRanks": 1, "perNode": 1}, "numa": "preferred", "qos": "burstable",
+        "topology": {"level": "rack", "required": True}, "licences": {"matlab": 1}, "deadlineAt": 8200.0,
+        "affinity": [{"key": "zone", "values": ["a", "b"]}, {"key": "spot", "op": "absent", "required": False}],
+        "jobAffinity": [{"labels": {"app": "db"}, "level": "rack", "away": True}],
+        "tolerations": [{"key": "old"}, {"key": "tier", "value": "x"}], "residency": ["eu", "us"],
+        "inputs": [{"name": "imagenet", "sizeMib": 122_880}],
+        "preemption": {"checkpointSignal": "SIGUSR1", "waitS": 60.0},
+    }  # fmt: skip
+    ranks = [
+        {**PLACE, "gpus": [3], "gpuMilli": 500, "devices": {"tpu-v4": ["t0", "t1"]}},
+        {**PLACE, "node": "n2", "rank": 1, "gpus": [0], "gpuMilli": 500, "numa": None},
+    ]
+    bound = {
+        "job": JOB, "tenant": "default", "seq": 1, "kind": "bound", "phase": "STAGING", "at": 4000.0,
+        "data": {"decision": "d0123456789a"},
+    }  # fmt: skip
+    stub.on("GET", f"/v1/jobs/{JOB}/events", {"events": [bound]})
+    stub.on(
+        "GET", f"/v1/jobs/{JOB}",
+        detail("RUNNING", spec=spec, placements=ranks, alternative=1, preemptions=2, preemptedAt=4540.0, team="vision",
+               hold=[PLACE], evicting=[OTHER], startedAt=4600.0),
+    )  # fmt: skip
+    shown = dict(line.strip().split(maxsplit=1) for line in ares("show", JOB).out.splitlines() if line.startswith("  "))
+    assert shown["Asks"] == (
+        "for    1 to 2 ranks, at most 1 on one node, each 1 CPU, 256Mi, 2 GPUs (H100) "
+        "or 1 CPU, 256Mi, 50% of 1 GPU (at least 40Gi), 2 tpu-v4"
+    )
+    assert shown["Place"] == (
+        "one rack required; one NUMA node preferred; requires zone in a,b; prefers spot absent; "
+        "away from app=db by rack; tolerates old; tolerates tier=x; in eu or us; reads imagenet (120Gi)"
+    )
+    assert shown["Policy"].endswith("effects staged, burstable")
+    assert (shown["Licences"], shown["Team"], shown["Deadline"]) == ("matlab=1", "vision", "in 1h")
+    assert shown["Alternative"].startswith("1: 1 CPU, 256Mi, 50% of 1 GPU")
+    assert shown["Node"] == "rank 0 n1 GPU 3 (50% each) tpu-v4 t0,t1 NUMA 1; rank 1 n2 GPU 0 (50% each)"
+    assert shown["Kept"] == f"room is kept on n1 GPU 0,1 NUMA 1, until {OTHER} left"
+    assert shown["Preemption"] == f"SIGUSR1 first, 1m to save; 2 so far, last 1m ago: ares why-preempted {JOB}"
+    assert shown["Decision"] == "d0123456789a"
