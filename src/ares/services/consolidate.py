@@ -135,7 +135,6 @@ class Consolidate:
             reason=f"moved to {nodes} so that room lies together, asked for by {by}",
             record=moved_record("consolidate", by, holding, self._clock.wall(), move.hold),
             hold=move.hold,
-            evicting=move.evicting,
         )
         return Change(move.job, state.tenant, (what,))
 

@@ -65,9 +65,8 @@ class Preempt(Record, frozen=True, tag="preempt"):
     by: str
     reason: str
     record: dict[str, Any] = {}
-    # Where it goes on, kept for it from now on, and who has to leave there first; the alternative stays the same.
+    # Where it goes on, free and kept for it from now on; the alternative stays the same.
     hold: tuple[Placement, ...] = ()
-    evicting: tuple[str, ...] = ()
 
 
 class Nominate(Record, frozen=True, tag="nominate"):

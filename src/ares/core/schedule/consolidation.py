@@ -16,7 +16,7 @@ from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.evict.consolidate import MakeRoom, Move, Moves, consolidate
 from ares.core.schedule.evict.holders import Asker, Holder, Rooms
-from ares.core.schedule.evict.screen import census, screen, without
+from ares.core.schedule.evict.screen import Screened, census, screen, without
 from ares.core.schedule.gang import widest_allowed
 from ares.core.schedule.holding import Holding
 from ares.core.schedule.round import HELD_BACK, Round
@@ -31,12 +31,11 @@ AskOf = Callable[[str], Ask | None]
 
 
 class Relocation(NamedTuple):
-    """One job on its way: where it is, what is kept for it, and who has to leave there first."""
+    """One job on its way: where it is, and what is free now and kept for it."""
 
     job: str
     origin: tuple[Placement, ...]
     hold: tuple[Placement, ...]
-    evicting: tuple[str, ...]
     lost_gpu_s: float
 
 
@@ -65,6 +64,10 @@ def consolidation(cluster: Cluster, ask_of: AskOf, gpus: int, nodes: int, now: f
         return _mask(round_, asks[holder.job], row)
 
     found = consolidate(rooms, screened, goal, answers)
+    if not found.moves and found.reason:
+        # The search tries the cheapest nodes only: those with jobs that fit nowhere now must not take all its tries.
+        screened = without(screened, {one.job for one in screened.holders} - _movable(rooms, screened))
+        found = consolidate(rooms, screened, goal, answers)
     for _ in range(_TRIES_MAX):
         moved, stuck = _relocate(round_, asks, found)
         round_.txn.rollback(0)
@@ -91,6 +94,7 @@ def still_fit(cluster: Cluster, moves: Iterable[Relocation]) -> str:
                 if row is None or not _is_free(round_, row, place):
                     return f"the room for job {move.job} on {place.node} is taken"
                 round_.txn.take(taken_by(cluster.table, row, place))
+            _stay_on(round_, held, move.hold)
     finally:
         round_.txn.rollback(0)
     return ""
@@ -109,6 +113,19 @@ def _rooms(round_: Round, wanted: Ask) -> Rooms:
     kinds = {kind for one in round_.cluster.holdings.values() for place in one.placements for kind in place.devices}
     seen = round_.evaluations.rows(wanted, rows)
     return with_changes(rooms, devices={kind: seen.devices_free(kind) for kind in sorted(kinds)})
+
+
+def _movable(rooms: Rooms, screened: Screened) -> set[str]:
+    """Jobs each rank of which some node has the GPUs for as it is."""
+    largest: dict[int, int] = {}
+    movable: set[str] = set()
+    for one in screened.holders:
+        wants = [(len(freed.gpus), max(milli for _, milli in freed.gpus)) for _, freed in one.at if freed.gpus]
+        for milli in {milli for _, milli in wants} - largest.keys():
+            largest[milli] = int((rooms.gpus >= milli).sum(axis=1).max(initial=0))
+        if all(count <= largest[milli] for count, milli in wants):
+            movable.add(one.job)
+    return movable
 
 
 def _mask(round_: Round, ask: Ask, row: int) -> int | None:
@@ -133,10 +150,18 @@ def _relocate(round_: Round, asks: dict[str, Ask], found: Moves) -> tuple[tuple[
         hold = _places(round_, asks[move.job], holding, move)
         if hold is None:
             return (), move.job
-        nodes = {place.node for place in hold}
-        first = tuple(one.job for one in done if any(place.node in nodes for place in one.origin))
-        done.append(Relocation(move.job, holding.placements, hold, first, move.lost_gpu_s))
+        _stay_on(round_, holding, hold)
+        done.append(Relocation(move.job, holding.placements, hold, move.lost_gpu_s))
     return tuple(done), None
+
+
+def _stay_on(round_: Round, holding: Holding, hold: tuple[Placement, ...]) -> None:
+    """What it leaves is nobody's for now: who waited for it to leave could be placed elsewhere meanwhile."""
+    cluster = round_.cluster
+    kept = {(place.node, place.gpus) for place in hold}
+    for place in holding.placements:
+        if (place.node, place.gpus) not in kept:
+            round_.txn.take(taken_by(cluster.table, cluster.rows[place.node], place))
 
 
 def _give(round_: Round, holding: Holding) -> None:
@@ -153,15 +178,19 @@ def _places(round_: Round, ask: Ask, holding: Holding, move: Move) -> tuple[Plac
     targets: dict[int, list[int]] = {}
     for origin, target in move.ranks:
         targets.setdefault(origin, []).append(target)
-    taken: list[Taken] = []
-    for place in holding.placements:
-        row = rows[place.node]
-        going = targets.get(row)
-        one = _fits(round_, ask, going.pop(0)) if going else taken_by(table, row, place)
-        if one is None:
+    goals = [going.pop(0) if (going := targets.get(rows[place.node])) else None for place in holding.placements]
+    taken = [taken_by(table, rows[place.node], place) for place in holding.placements]
+    # Those that stay come first: nobody else of the gang may be given their GPUs.
+    for one, goal in zip(taken, goals, strict=True):
+        if goal is None:
+            round_.txn.take(one)
+    for rank, goal in enumerate(goals):
+        one = None if goal is None else _fits(round_, ask, goal)
+        if one is not None:
+            round_.txn.take(one)
+            taken[rank] = one
+        elif goal is not None:
             return None
-        round_.txn.take(one)
-        taken.append(one)
     if not _together(round_, ask, [one.row for one in taken]):
         return None
     return tuple(placement(table, one, rank) for rank, one in enumerate(taken))
