@@ -162,7 +162,7 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
     return commit(
         state, context.now, (entry,),
         phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True, value=None,
-        preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold, evicting=what.evicting,
+        preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold,
         gpu_s=gpu_s, cpu_s=cpu_s,
     )  # fmt: skip
 
