@@ -30,6 +30,8 @@ class Session:
         self.lost_logs: set[Key] = set()
         self.reports: list[Report] = []
         self.report_ready = asyncio.Event()
+        # When the latest renewal that became durable was begun, by the monotonic clock.
+        self.renewed_at = float("-inf")
         self.renewals: list[Renew] = []
         self.renew_ready = asyncio.Event()
         # The agent said that it is about to go.

@@ -38,6 +38,7 @@ from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
 from ares.services.commands import attempt_of, grants, start_of, stop_of, world_of
 from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
+from ares.services.monitor import DEAD_AFTER_S
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Report, Reports
 from ares.services.session import Key, Session
@@ -50,6 +51,8 @@ log = structlog.get_logger()
 _STORE_PAUSE_S = 0.2
 # Acknowledgements wait this long for a command to travel with.
 _ACK_WITHIN_S = 0.02
+# After less silence than this nobody takes anything away for it.
+_SILENT_S = DEAD_AFTER_S / 2
 # One rank's address in a message.
 _PEER_BYTES = 96
 
@@ -321,10 +324,14 @@ class Sessions:
             await session.renew_ready.wait()
             session.renew_ready.clear()
             renewals, session.renewals = session.renewals, []
+            began = self._clock.monotonic()
             try:
                 revision = await self._enrolment.renew(
                     session.node, session.incarnation, session.lease_revision, leaving=session.leaving
                 )
+                if revision is not None and self._clock.monotonic() - session.renewed_at >= _SILENT_S:
+                    # It may have lost what it was granted: it must hear of that before it may run anything again.
+                    await self._view.reach(revision)
             except StoreError as error:
                 # The agent's next renewal may come too late for it: this one is tried again.
                 log.warning("renewal.delayed", node=session.node, error=str(error))
@@ -335,7 +342,7 @@ class Sessions:
             if revision is None:
                 session.close("another session of this node has taken over")
                 return
-            session.lease_revision = revision
+            session.lease_revision, session.renewed_at = revision, began
             for renewal in renewals:
                 session.send(Renewed(nonce=renewal.nonce))
 

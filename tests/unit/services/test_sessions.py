@@ -420,3 +420,25 @@ async def test_progress_is_the_newest_and_goes_with_the_job() -> None:
         agent.send(Progress(ref=start.ref, rank=0, fraction=0.4), agent.exit_report(start))
         await world.advance(2)
         assert await world.store.get(keys.progress("alpha", job)) is None
+
+
+async def test_an_agent_that_was_silent_too_long_hears_of_its_losses_before_it_may_run_again() -> None:
+    async with World(replicas=2, scheduling=False) as world:
+        assert world.one.leader.leading
+        agent = await world.agent(replica=world.two, renewing=False)
+        agent.renew()
+        await world.settle()
+        # The agent's replica is cut off; the leader grants the node an attempt and then gives it up.
+        world.two.wire.hold_watch()
+        world.two.wire.up = False
+        job = await world.submit()
+        await world.bind(job, "n1")
+        await world.until(lambda: world.state(job).phase == "RETRYING", within_s=15)
+        nonce = agent.renew()
+        world.two.wire.up = True
+        await world.advance(1)
+        assert nonce not in agent.renewed
+        world.two.wire.release_watch()
+        await world.advance(1)
+        assert [type(message).__name__ for message in agent.received][-3:] == ["Start", "Stop", "Renewed"]
+        assert agent.renewed[-1] == nonce
