@@ -7,6 +7,7 @@ are ever alive at once, and that no node carries more than it has.
 
 import asyncio
 import random
+from collections import Counter
 
 from ares.model.link import (
     Ack,
@@ -27,6 +28,7 @@ from tests.world import Replica
 
 SELF_FENCE_S = 7.0
 CPU_MILLI = 3000
+GPUS = 2
 
 # One rank of one attempt.
 Rank = tuple[AttemptRef, int]
@@ -41,7 +43,9 @@ class Machines:
 
     def __init__(self) -> None:
         self.alive: dict[Rank, str] = {}
-        self.cpu_milli: dict[str, int] = {}
+        self.cpu_milli: Counter[str] = Counter()
+        # Thousandths of each GPU.
+        self.gpu_milli: Counter[tuple[str, int]] = Counter()
         self.started: set[Rank] = set()
 
     def start(self, start: Start, capacity: int) -> None:
@@ -51,19 +55,27 @@ class Machines:
         assert rank not in self.started, f"{rank} was started twice"
         self.started.add(rank)
         self.alive[rank] = node
-        self.cpu_milli[node] = self.cpu_milli.get(node, 0) + start.placement.cpu_milli
+        self._count(start, +1)
         assert self.cpu_milli[node] <= capacity, f"{node} carries {self.cpu_milli[node]} of {capacity}"
+        over = [gpu for gpu in start.placement.gpus if self.gpu_milli[node, gpu] > 1000]
+        assert not over, f"{node}: GPUs {over} are given away more than whole"
 
     def end(self, start: Start) -> None:
         del self.alive[rank_of(start)]
-        self.cpu_milli[start.placement.node] -= start.placement.cpu_milli
+        self._count(start, -1)
+
+    def _count(self, start: Start, sign: int) -> None:
+        place = start.placement
+        self.cpu_milli[place.node] += sign * place.cpu_milli
+        for gpu in place.gpus:
+            self.gpu_milli[place.node, gpu] += sign * place.gpu_milli
 
 
 class DutifulAgent(ScriptedAgent):
     """An agent as `services.agent` is one, without processes."""
 
     def __init__(self, clock: ManualClock, name: str, machines: Machines, chance: random.Random) -> None:
-        super().__init__(clock, name, cpu_milli=CPU_MILLI)
+        super().__init__(clock, name, cpu_milli=CPU_MILLI, gpus=GPUS)
         self._machines = machines
         self._chance = chance
         self._known: set[Rank] = set()

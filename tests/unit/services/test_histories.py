@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ares.adapters.store.memory import Fault
 from ares.adapters.store.memory.faults import Faults
-from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, RetryPolicy
+from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
 from ares.model.profile import OrderPolicy, PreemptionPolicy, Profile, Share
 from ares.model.state import TERMINAL
 from ares.ports.store import StoreError
@@ -24,17 +25,18 @@ from ares.services.planner import Planner
 from ares.services.submit import SubmitRequest, Submitted
 from ares.services.view import View
 from tests.fleet import DutifulAgent, Machines
-from tests.world import ADMIN, ALICE, BOB, Replica, World, spec
+from tests.world import ADMIN, ALICE, BOB, Replica, World
 
 CAP = 2
 EAGER = PreemptionPolicy(gap=1, min_runtime_s=0.0, cooldown_s=0.0, cap=CAP, disruption_max=4.0)
 SHARES = {"alpha": Share(soft={"cpu": 3000}), "beta": Share(soft={"cpu": 3000})}
+BASE = Profile(preemption=EAGER, licences={"sim": 2})
 PROFILES = (
-    Profile(preemption=EAGER),
-    Profile(preemption=EAGER, shares=SHARES),
-    Profile(preemption=EAGER, shares={"alpha": Share(hard={"cpu": 6000})}),
-    Profile(preemption=EAGER, order=OrderPolicy(half_life_s=3600.0), max_placements_per_cycle=1),
-    Profile(preemption=EAGER, actions=("claim", "allocate", "grow")),
+    BASE,
+    replace(BASE, shares=SHARES),
+    replace(BASE, shares={"alpha": Share(hard={"cpu": 6000})}),
+    replace(BASE, order=OrderPolicy(half_life_s=3600.0), max_placements_per_cycle=1),
+    replace(BASE, actions=("claim", "allocate", "grow")),
 )
 GANGS = (
     Gang(ranks=2),
@@ -42,6 +44,13 @@ GANGS = (
     Gang(ranks=3, min_ranks=1),
     Gang(ranks=4, min_ranks=2),
 )
+SMALL = (
+    Resources(cpu_milli=500, memory_mib=64),
+    Resources(cpu_milli=1000, memory_mib=64),
+    Resources(cpu_milli=500, memory_mib=64, gpus=1),
+    Resources(cpu_milli=500, memory_mib=64, gpus=1, gpu_milli=400),
+)
+LARGE = (Resources(cpu_milli=3000, memory_mib=64), Resources(cpu_milli=500, memory_mib=64, gpus=2))
 
 
 class Weather(Faults):
@@ -145,8 +154,12 @@ class History:
     def _spec(self) -> JobSpec:
         chance = self.chance
         gang = chance.choice([None, None, *GANGS])
-        return spec(
-            cpu_milli=chance.choice([500, 1000] if gang else [500, 1000, 3000]),
+        asked = [*SMALL, *LARGE] if gang is None else SMALL
+        return JobSpec(
+            command=("true",),
+            resources=chance.choice(asked),
+            alternatives=chance.choice([(), (), (chance.choice(asked),)]),
+            licences=chance.choice([{}, {}, {}, {"sim": 1}]),
             array=None if gang else chance.choice([None, None, "0-4"]),
             gang=gang,
             priority=chance.choice(PRIORITIES),
