@@ -15,6 +15,7 @@ async def test_a_job_from_submission_to_result(world: World) -> None:
             "replayed": False,
             "tasks": 1,
             "links": {"self": f"/v1/jobs/{job}", "events": f"/v1/jobs/{job}/events", "logs": f"/v1/jobs/{job}/logs"},
+            "warnings": [{"code": "NO_NODES", "message": "no node is registered", "remedy": "operator"}],
         }
         assert made.headers["location"] == f"/v1/jobs/{job}"
         waiting = (await client.get(f"/v1/jobs/{job}")).json()
@@ -33,7 +34,10 @@ async def test_values_are_written_out_whole(world: World) -> None:
     async with world.client() as client:
         job = (await client.post("/v1/jobs", json={"spec": {"command": ["true"]}})).json()["id"]
         detail = (await client.get(f"/v1/jobs/{job}")).json()
-        assert detail["spec"]["resources"] == {"cpuMilli": 1000, "memoryMib": 256, "gpus": 0, "gpuModel": None}
+        assert detail["spec"]["resources"] == {
+            "cpuMilli": 1000, "memoryMib": 256, "gpus": 0, "gpuModel": None, "gpuMilli": 1000, "gpuMemoryMib": 0,
+            "devices": {},
+        }  # fmt: skip
         assert detail["state"]["fence"] == {"epoch": 1, "counter": 0}
         assert detail["result"] is None
 
