@@ -81,30 +81,40 @@ def _resources(spec: JobSpec, **changes: Any) -> JobSpec:
     return replace(spec, resources=replace(spec.resources, **changes))
 
 
-def _less(spec: JobSpec, trial: _Trial, name: str, field: str, unit: str) -> Iterator[_Option]:
+# The number comes first.
+_AMOUNTS: dict[str, Callable[[int], str]] = {
+    "gpus": lambda count: f"{count:,} GPU{'' if count == 1 else 's'}",
+    "gpuMilli": lambda milli: f"{milli / 10:g}% of each GPU",
+    "cpuMilli": lambda milli: f"{milli / 1000:g} CPU{'' if milli == 1000 else 's'}",
+    "memoryMib": lambda mib: f"{mib:,} MiB of memory",
+}
+
+
+def _less(spec: JobSpec, trial: _Trial, name: str, field: str) -> Iterator[_Option]:
     asked = getattr(spec.resources, name)
     most = trial.largest(1, asked - 1, lambda value: _resources(spec, **{name: value}))
     if most is not None:
-        message = f"ask for {most:,} {unit} instead of {asked:,}"
+        words = _AMOUNTS[field]
+        message = f"ask for {words(most)} instead of {words(asked).split()[0]}"
         yield _Option((asked - most) / asked, {f"resources.{field}": most}, message, _resources(spec, **{name: most}))
 
 
 def _fewer_gpus(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
     if spec.resources.gpus > 1:
-        yield from _less(spec, trial, "gpus", "gpus", "GPUs")
+        yield from _less(spec, trial, "gpus", "gpus")
 
 
 def _smaller_share(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
     if spec.resources.gpus:
-        yield from _less(spec, trial, "gpu_milli", "gpuMilli", "thousandths of each GPU")
+        yield from _less(spec, trial, "gpu_milli", "gpuMilli")
 
 
 def _less_cpu(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
-    yield from _less(spec, trial, "cpu_milli", "cpuMilli", "thousandths of a CPU")
+    yield from _less(spec, trial, "cpu_milli", "cpuMilli")
 
 
 def _less_memory(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
-    yield from _less(spec, trial, "memory_mib", "memoryMib", "MiB of memory")
+    yield from _less(spec, trial, "memory_mib", "memoryMib")
 
 
 def _smaller_gpus(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
@@ -238,7 +248,7 @@ def _scaled(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
     ):
         if value != asked:
             fields[f"resources.{name}"] = value
-    message = "ask for " + ", ".join(f"{value:,} {name.removeprefix('resources.')}" for name, value in fields.items())
+    message = "ask for " + " and ".join(_AMOUNTS[name.removeprefix("resources.")](at) for name, at in fields.items())
     yield _Option(1.0 - most / 1000, fields, message, replace(spec, resources=less))
 
 

@@ -70,6 +70,10 @@ class Evaluations:
         self._touches += 1
         self._touched[row] = self._touches
 
+    def touch_each(self, rows: Ints) -> None:
+        self._touches += 1
+        self._touched[rows] = self._touches
+
     def forget(self) -> None:
         """Everything changed: another profile, other facts, more rows."""
         self._kept.clear()

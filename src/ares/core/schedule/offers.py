@@ -64,7 +64,7 @@ def _variants(cluster: Cluster, spec: JobSpec) -> list[tuple[str, JobSpec]]:
         found += [(f"on {model}", replace(plain, resources=replace(wants, gpu_model=model))) for model in models]
     if wants.gpus > 1:
         half = replace(plain, resources=replace(wants, gpus=wants.gpus // 2))
-        found.append((f"with {wants.gpus // 2} GPUs", half))
+        found.append((f"with {wants.gpus // 2} GPU{'' if wants.gpus // 2 == 1 else 's'}", half))
     if spec.gang is not None and spec.gang.ranks > 1:
         ranks = spec.gang.ranks // 2
         smaller = replace(

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ares.core.schedule.ask import Ask
+from ares.core.schedule.columns import Floats, Ints
 from ares.core.schedule.evaluate import NO, Evaluations, room
-from ares.core.schedule.transaction import Taken, Transaction, fit
+from ares.core.schedule.transaction import Taken, Transaction, alike, fit, fit_each
 
 
 def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Taken | None:
@@ -24,13 +25,9 @@ def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Taken | N
     return None
 
 
-class _Step(NamedTuple):
-    """One more job on a row. `key` is the lowest score on the way there: until then others come first."""
-
-    key: float
-    row: int
-    number: int
-    taken: Taken
+# One more job on a row: minus the lowest score on the way there, the row, a running number, what is taken. Until scores
+# have fallen that low others come first; sorted, they are in the order in which one by one would choose them.
+_Step = tuple[float, int, int, Taken]
 
 
 def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Taken]:
@@ -43,63 +40,87 @@ def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int
     order = rows[np.argsort(-score[rows], kind="stable")]
     fits = room(evaluations.rows(ask, order))
     begin, end = 0, int(np.searchsorted(np.cumsum(fits), wanted)) + 1
-    keys: dict[int, float] = {}
-    waiting: list[int] = []
+    front = _Front(order[:0], score[:0])
     steps: list[_Step] = []
     cut = False
     while begin < len(order) and len(steps) < wanted:
         # Rows beyond the chosen ones come in where a chosen row gets worse than the first of them.
         beyond = (-float(score[order[end]]), int(order[end])) if end < len(order) else None
-        keys.update((row, float(score[row])) for row in order[begin:end].tolist())
-        waiting += order[begin:end].tolist()
-        waiting, cut = _fill_up(evaluations, txn, ask, waiting, keys, steps, beyond, wanted)
+        fresh = order[begin:end]
+        front = _Front(np.concatenate([front.rows, fresh]), np.concatenate([front.keys, score[fresh]]))
+        front, cut = _fill_up(evaluations, txn, ask, front, steps, beyond, wanted)
         begin, end = end, min(len(order), end + wanted - len(steps))
-    steps.sort(key=lambda step: (-step.key, step.row, step.number))
+    steps.sort()
     for step in steps[wanted:] if cut else ():
         # A row that was left before it was full might come before these.
-        txn.give(step.taken)
-    return [step.taken for step in (steps[:wanted] if cut else steps)]
+        txn.give(step[3])
+    return [step[3] for step in (steps[:wanted] if cut else steps)]
+
+
+class _Front(NamedTuple):
+    """Rows that could take one more job, and the lowest score of each on the way there."""
+
+    rows: Ints
+    keys: Floats
 
 
 def _fill_up(
     evaluations: Evaluations,
     txn: Transaction,
     ask: Ask,
-    rows: list[int],
-    keys: dict[int, float],
+    front: _Front,
     steps: list[_Step],
     beyond: tuple[float, int] | None,
     deep: int,
-) -> tuple[list[int], bool]:
+) -> tuple[_Front, bool]:
     """Fills every row as far as it goes before `beyond`, but no deeper than is wanted of all rows together.
 
     Returns the rows that could take more after `beyond`, and whether some could take more before it."""
-    table = evaluations.table
-    parked: list[int] = []
-    while rows and deep:
+    parked: list[_Front] = []
+    while len(front.rows) and deep:
         deep -= 1
-        went: list[int] = []
-        for row in rows:
-            if beyond is not None and (-keys[row], row) >= beyond:
-                parked.append(row)
-                continue
-            taken = fit(table, ask, row)
-            if taken is not None:
-                steps.append(_Step(keys[row], row, len(steps), taken))
-                txn.take(taken)
-                went.append(row)
-        rows, scores = _again(evaluations, ask, went) if went else ([], [])
-        for row, score in zip(rows, scores, strict=True):
-            keys[row] = min(keys[row], score)
-    return parked, bool(rows)
+        if beyond is not None:
+            before = (-front.keys < beyond[0]) | ((-front.keys == beyond[0]) & (front.rows < beyond[1]))
+            parked.append(_Front(front.rows[~before], front.keys[~before]))
+            front = _Front(front.rows[before], front.keys[before])
+            if not len(front.rows):
+                break
+        front, taken = _take_each(evaluations, txn, ask, front)
+        number = len(steps)
+        for at, (key, one) in enumerate(zip((-front.keys).tolist(), taken, strict=True)):
+            steps.append((key, one.row, number + at, one))
+        front = _again(evaluations, ask, front)
+    cut = bool(len(front.rows))
+    if parked:
+        rows, keys = (np.concatenate(columns) for columns in zip(*parked, strict=True))
+        return _Front(rows, keys), cut
+    return _Front(front.rows[:0], front.keys[:0]), cut
 
 
-def _again(evaluations: Evaluations, ask: Ask, rows: list[int]) -> tuple[list[int], list[float]]:
-    """Those of the rows that can take one more, and how good they are now."""
-    seen = evaluations.rows(ask, np.array(rows, np.int64))
+def _take_each(evaluations: Evaluations, txn: Transaction, ask: Ask, front: _Front) -> tuple[_Front, list[Taken]]:
+    """One job more on each row; rows whose parts do not go together are left out."""
+    if alike(ask):
+        taken, each = fit_each(evaluations.table, ask, front.rows)
+        txn.take_each(each)
+        return front, taken
+    found: list[Taken] = []
+    fits: list[bool] = []
+    for row in front.rows.tolist():
+        one = fit(evaluations.table, ask, row)
+        fits.append(one is not None)
+        if one is not None:
+            txn.take(one)
+            found.append(one)
+    return (front, found) if all(fits) else (_Front(front.rows[fits], front.keys[fits]), found)
+
+
+def _again(evaluations: Evaluations, ask: Ask, front: _Front) -> _Front:
+    """Those of the rows that can take one more, with how good they are now."""
+    seen = evaluations.rows(ask, front.rows)
     passes = evaluations.stages(seen) == len(evaluations.rules.filters)
-    left = seen.at[passes] if not isinstance(seen.at, slice) else np.flatnonzero(passes)
-    if not len(left):
-        return [], []
-    scores = np.broadcast_to(evaluations.weigh(evaluations.rows(ask, left)), len(left))
-    return left.tolist(), scores.tolist()
+    if not passes.all():
+        front = _Front(front.rows[passes], front.keys[passes])
+        if not len(front.rows):
+            return front
+        seen = evaluations.rows(ask, front.rows)
+    return _Front(front.rows, np.minimum(front.keys, evaluations.weigh(seen)))

@@ -142,6 +142,15 @@ class Round:
             self._near = any(ask.near for one in self.cluster.waiting.active.values() for ask in one.key.asks)
         return self._near
 
+    def note_run(self, jobs: Sequence[str], key: ClassKey, class_id: int, taken: Sequence[Taken]) -> None:
+        """Like jobs, each with its own place."""
+        table, ask = self.cluster.table, key.asks[0]
+        self.placed += [
+            Placed(job=job, placements=(placement(table, one, 0),), class_id=class_id)
+            for job, one in zip(jobs, taken, strict=True)
+        ]
+        self.shares.take(key.account, asked(ask, len(jobs)))
+
     def note_eviction(self, eviction: Eviction) -> None:
         self.evictions.append(eviction)
         self.making_room.add(eviction.job)

@@ -2,10 +2,12 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ares.core.schedule.ask import Ask
-from ares.core.schedule.columns import WHOLE, Columns
+from ares.core.schedule.columns import WHOLE, Columns, Ints
 from ares.core.schedule.evaluate import Evaluations
-from ares.core.topology.subset import best, best_in_domain
+from ares.core.topology.subset import Choice, best, best_in_domain
 from ares.model.state import Placement
 
 
@@ -23,13 +25,25 @@ class Taken(NamedTuple):
     numa: int | None
 
 
+class TakenEach(NamedTuple):
+    """One rank alike from each of several rows, with whole GPUs or none."""
+
+    rows: Ints
+    cpu_milli: int
+    memory_mib: int
+    # Bits of the GPUs taken from each row; and each of those GPUs with its row.
+    masks: Ints
+    gpu_rows: Ints
+    gpus: Ints
+
+
 class Transaction:
     """Nobody else changes the columns while one is open; `rollback(0)` leaves them as they were."""
 
     def __init__(self, evaluations: Evaluations) -> None:
         self._evaluations = evaluations
         self._table: Columns = evaluations.table
-        self._done: list[tuple[Taken, int]] = []
+        self._done: list[tuple[Taken | TakenEach, int]] = []
 
     def checkpoint(self) -> int:
         return len(self._done)
@@ -37,7 +51,10 @@ class Transaction:
     def rollback(self, checkpoint: int) -> None:
         while len(self._done) > checkpoint:
             taken, sign = self._done.pop()
-            self._apply(taken, -sign)
+            if isinstance(taken, TakenEach):
+                self._apply_each(taken, -sign)
+            else:
+                self._apply(taken, -sign)
 
     def take(self, taken: Taken) -> None:
         self._apply(taken, +1)
@@ -46,6 +63,21 @@ class Transaction:
     def give(self, taken: Taken) -> None:
         self._apply(taken, -1)
         self._done.append((taken, -1))
+
+    def take_each(self, taken: TakenEach) -> None:
+        """The rows must differ."""
+        self._apply_each(taken, +1)
+        self._done.append((taken, +1))
+
+    def _apply_each(self, taken: TakenEach, sign: int) -> None:
+        table, rows = self._table, taken.rows
+        table.cpu_free[rows] -= sign * taken.cpu_milli
+        table.memory_free[rows] -= sign * taken.memory_mib
+        if len(taken.gpus):
+            table.gpu_left[taken.gpu_rows, taken.gpus] = 0 if sign > 0 else WHOLE
+            table.gpu_idle[rows] -= sign * (len(taken.gpus) // len(rows)) * WHOLE
+            table.gpu_whole[rows] ^= taken.masks
+        self._evaluations.touch_each(rows)
 
     def _apply(self, taken: Taken, sign: int) -> None:
         table, row = self._table, taken.row
@@ -80,6 +112,33 @@ def fit(table: Columns, ask: Ask, row: int, inside: int = -1) -> Taken | None:
     if gpus is None or devices is None:
         return None
     return Taken(row, ask.cpu_milli, ask.memory_mib, gpus, ask.gpu_milli, devices, numa)
+
+
+def fit_each(table: Columns, ask: Ask, rows: Ints) -> tuple[list[Taken], TakenEach]:
+    """`fit` for one rank on each of several rows that all have the room; for asks without shares, devices or NUMA."""
+    picks: list[Choice] = []
+    if ask.gpus:
+        free = (table.answer_masks(ask.gpu_model, ask.gpu_memory_mib)[rows] & table.gpu_whole[rows]).tolist()
+        shapes = [table.machines[int(machine)] for machine in table.machine[rows]]
+        picks = [best(shape, mask, ask.gpus) for shape, mask in zip(shapes, free, strict=True)]
+    gpus: list[tuple[int, ...]] = [pick.gpus for pick in picks] if picks else [()] * len(rows)
+    cpu, memory = ask.cpu_milli, ask.memory_mib
+    taken = [Taken(row, cpu, memory, mine, WHOLE, (), None) for row, mine in zip(rows.tolist(), gpus, strict=True)]
+    each = TakenEach(
+        rows,
+        cpu,
+        memory,
+        np.array([pick.mask for pick in picks], np.int64),
+        np.repeat(rows, ask.gpus),
+        np.array(gpus, np.int64).ravel(),
+    )
+    return taken, each
+
+
+def alike(ask: Ask) -> bool:
+    """Whether `fit_each` knows what to do: whole GPUs or none, and nothing that ties them together."""
+    tied = ask.level == "nvlink" and ask.level_required
+    return ask.gpu_milli == WHOLE and ask.numa == "none" and not ask.devices and not tied
 
 
 def placement(table: Columns, taken: Taken, rank: int) -> Placement:

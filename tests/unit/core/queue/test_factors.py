@@ -33,7 +33,7 @@ def _first(job: Facts, tally: Shares | None = None, order: OrderPolicy = ORDER) 
 
 def test_level_is_worth_its_weight_and_so_is_the_wait_of_one_ageing() -> None:
     ranks = [_first(_job(priority)) for priority in reversed(PRIORITIES)]
-    assert ranks == [900.0, 1900.0, 2900.0, 3900.0, 4900.0]
+    assert ranks == [1300.0, 2300.0, 3300.0, 4300.0, 5300.0]
     assert _first(_job("LOW", waited=ORDER.ageing_s)) == _first(_job("NORMAL"))
 
 
@@ -108,10 +108,10 @@ def test_terms_are_shown_in_the_order_of_the_policy() -> None:
         ("age", "primary"),
         ("deadline", "primary"),
         ("drf", "primary"),
-        ("fair-share", "secondary"),
+        ("fair-share", "primary"),
     ]
-    assert [one.product for one in shown] == pytest.approx([3000.0, 250.0, 600.0, 675.0, 1.0], abs=1e-2)
-    assert fsum(one.product for one in shown[:4]) == rank(job, tally, ORDER, NOW)[0]
+    assert [one.product for one in shown] == pytest.approx([3000.0, 250.0, 600.0, 675.0, 400.0], abs=1e-2)
+    assert fsum(one.product for one in shown) == rank(job, tally, ORDER, NOW)[0]
 
 
 def test_factor_added_by_a_plugin_counts_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_a_week_later(usage: Usage) -> None:
 def test_bound_on_waiting() -> None:
     weights = {one.name: one.weight for one in ORDER.primary}
     hours = ORDER.ageing_s / HOUR
-    bounded = 4 * weights["priority"] + weights["deadline"] + weights["drf"]
+    bounded = 4 * weights["priority"] + weights["deadline"] + weights["drf"] + weights["fair-share"]
     assert f"= {hours * bounded / weights['age']:.1f} h" in PAGE
     assert f"{hours * 4 * weights['priority'] / weights['age']:.0f} h from BEST_EFFORT to CRITICAL" in PAGE
 

@@ -74,7 +74,7 @@ class _Allocation:
                 if key > heap[0]:
                     heapq.heapreplace(heap, key)
                     continue
-            if not self._step(turn):
+            if not self._step(turn) or (len(heap) == 1 and not self._rush(turn)):
                 heapq.heappop(heap)
                 self._leave(turn)
             elif not self._skip(turn):
@@ -114,6 +114,24 @@ class _Allocation:
             return False
         round_.note_placed(job_of(one.line.nth(turn.done)), one.key, one.id, found)
         turn.done += 1
+        return True
+
+    def _rush(self, turn: _Turn) -> bool:
+        """Nobody else can come in between: all that are left of a class, together. Whether they found a place."""
+        one, round_ = turn.job_class, self._round
+        if not _simple(one.key) or round_.profile.shares or self._placed:
+            return True
+        while not round_.full and turn.done < len(one.line):
+            wanted = min(round_.profile.max_placements_per_cycle - len(round_.placed), len(one.line) - turn.done)
+            self._end_run()
+            taken = place_many(round_.evaluations, round_.txn, one.key.asks[0], wanted)
+            for extra in reversed(taken[wanted:]):
+                round_.txn.give(extra)
+            jobs = [job_of(one.line.nth(turn.done + at)) for at in range(min(wanted, len(taken)))]
+            round_.note_run(jobs, one.key, one.id, taken[:wanted])
+            turn.done += len(jobs)
+            if not jobs:
+                return False
         return True
 
     def _alone(self, key: ClassKey) -> Found | None:
