@@ -9,7 +9,7 @@ import structlog
 from ares.core import keys
 from ares.core.run.inputs import Bind, Input, Nominate, Preempt, Resize
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.plan import Eviction, Placed, Plan
+from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.record import seen_by
 from ares.model.state import JobState
 from ares.ports.clock import Clock
@@ -157,15 +157,19 @@ class Schedule:
         """The one who waits is told first: should this end half-way, nobody has left for nothing."""
         for job in plan.unheld:
             await self._change(job, Nominate(hold=(), evicting=(), reason=_UNHELD), (guard,))
+        shrunk = {job for eviction in plan.evictions for job in eviction.shrunk}
         for one in plan.resized:
-            state = self._view.entries[one.job].state
-            await self._change(
-                one.job, Resize(fence=state.fence, placements=one.placements, reason=one.reason), (guard,)
-            )
+            if one.job not in shrunk:
+                await self._transitions.apply([self._resize(one, (guard,))])
         for eviction in plan.evictions:
-            await self._evict(eviction, guard)
+            await self._evict(eviction, [one for one in plan.resized if one.job in eviction.shrunk], guard)
 
-    async def _evict(self, eviction: Eviction, guard: Compare) -> None:
+    def _resize(self, one: Resized, guards: tuple[Compare, ...]) -> Change:
+        state = self._view.entries[one.job].state
+        what = Resize(fence=state.fence, placements=one.placements, reason=one.reason)
+        return Change(state.id, state.tenant, (what,), guards)
+
+    async def _evict(self, eviction: Eviction, shrinks: list[Resized], guard: Compare) -> None:
         waiting = self._view.entries[eviction.job].state
         nominated = await self._change(
             eviction.job,
@@ -178,18 +182,16 @@ class Schedule:
             ),
             (guard,),
         )
-        if nominated is None:
-            return
         # Whoever no longer waits needs nobody to leave.
         entry = self._view.entries[eviction.job]
-        if entry.state.seq != nominated.state.seq:
+        if nominated is None or entry.state.seq != nominated.state.seq:
             return
         still = Compare(keys.state(waiting.tenant, waiting.id), "mod_revision", entry.mod_revision)
         changes = [
             self._preempt(self._view.entries[victim].state, eviction, (guard, still)) for victim in eviction.victims
         ]
-        outcomes = await self._transitions.apply(changes)
-        gone = sum(isinstance(outcome, Written) for outcome in outcomes)
+        outcomes = await self._transitions.apply([*(self._resize(one, (guard, still)) for one in shrinks), *changes])
+        gone = sum(isinstance(outcome, Written) for outcome in outcomes[len(shrinks) :])
         self._telemetry.count("ares_preemptions_total", gone, eviction.rule)
         log.info("evicted", job=eviction.job, rule=eviction.rule, victims=gone, lost_gpu_s=eviction.lost_gpu_s)
 

@@ -36,6 +36,17 @@ async def full(world: World, *names: str) -> tuple[list[ScriptedAgent], list[str
     return agents, jobs
 
 
+async def elastic(world: World) -> tuple[ScriptedAgent, str]:
+    """A node that an elastic gang of two ranks fills; one would do."""
+    await eager(world)
+    agent = await world.agent("n1", cpu_milli=2000)
+    gang = await world.submit(gang=Gang(ranks=2, min_ranks=1), priority="BEST_EFFORT")
+    await world.settle()
+    agent.send(*(agent.start_report(start) for start in agent.ranks(gang).values()))
+    await world.settle()
+    return agent, gang
+
+
 class Interfered(Transitions):
     """Something happens right after a change of this kind was written."""
 
@@ -62,6 +73,20 @@ async def test_nobody_leaves_for_a_job_that_was_cancelled_when_room_had_just_bee
         job = await world.submit(cpu_milli=4000, priority="HIGH")
         await world.advance(3)
         assert (world.state(job).phase, world.state(victim).phase, agent.stops) == ("CANCELLED", "RUNNING", [])
+
+
+async def test_no_gang_gives_up_ranks_for_a_job_that_was_cancelled_when_room_had_just_been_kept_for_it() -> None:
+    async with World() as world:
+        agent, gang = await elastic(world)
+
+        async def cancel() -> None:
+            (waiting,) = [state.id for state in world.audit.states.values() if state.hold]
+            await world.one.jobs.cancel(ALICE, waiting)
+
+        world.one.schedule._transitions = Interfered(world.one, Nominate, cancel)
+        job = await world.submit()
+        await world.advance(3)
+        assert (world.state(job).phase, world.state(gang).generation, agent.stops) == ("CANCELLED", 0, [])
 
 
 async def test_room_is_given_up_when_the_leader_dies_before_anybody_was_told_to_leave() -> None:
@@ -171,12 +196,7 @@ async def test_an_elastic_gang_that_lost_a_node_returns_to_its_full_size_when_th
 
 async def test_a_gang_that_gave_up_ranks_for_another_job_takes_them_back_when_that_has_ended() -> None:
     async with World() as world:
-        await eager(world)
-        agent = await world.agent("n1", cpu_milli=2000)
-        gang = await world.submit(gang=Gang(ranks=2, min_ranks=1), priority="BEST_EFFORT")
-        await world.settle()
-        agent.send(*(agent.start_report(start) for start in agent.ranks(gang).values()))
-        await world.settle()
+        agent, gang = await elastic(world)
         job = await world.submit()
         await world.advance(SOON_S)
         agent.obey()
@@ -188,12 +208,7 @@ async def test_a_gang_that_gave_up_ranks_for_another_job_takes_them_back_when_th
 
 async def test_a_gang_that_loses_its_node_with_a_rank_on_its_way_out_says_so_of_every_rank() -> None:
     async with World() as world:
-        await eager(world)
-        agent = await world.agent("n1", cpu_milli=2000)
-        gang = await world.submit(gang=Gang(ranks=2, min_ranks=1), priority="BEST_EFFORT")
-        await world.settle()
-        agent.send(*(agent.start_report(start) for start in agent.ranks(gang).values()))
-        await world.settle()
+        agent, gang = await elastic(world)
         await world.submit()
         await world.advance(SOON_S)
         assert len(world.state(gang).leaving) == 1
