@@ -10,7 +10,7 @@ import structlog
 
 from ares.core.queue.order import account_of
 from ares.core.queue.position import position
-from ares.core.queue.usage import Usage
+from ares.core.queue.usage import CPUS_PER_GPU, Usage, weighed
 from ares.core.run.ranks import held, holds
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster, Reserved
@@ -165,13 +165,18 @@ class Planner:
                 self.cluster.enqueue(state, spec)
 
     def _put_usage(self, before: JobState | None, state: JobState) -> None:
-        """Fair share counts what is over and what still runs: of a job seen for the first time, by its record."""
-        usage, whose, since = self.cluster.usage, account_of(state), _since(state)
-        if before is None and (state.gpu_s or state.cpu_s):
-            usage.charge(whose, state.gpu_s, state.cpu_s, state.ended_at or state.queued_at)
-        usage.end(state.id, since)
+        """Fair share counts what is over and what still runs, by the record: heard of late, it is the same."""
+        usage, whose, now = self.cluster.usage, account_of(state), self._clock.wall()
+        gpu_s, cpu_s = (0.0, 0.0) if before is None else (before.gpu_s, before.cpu_s)
+        gpu_s, cpu_s = state.gpu_s - gpu_s, state.cpu_s - cpu_s
+        if before is not None and before.phase in BOUND:
+            # It ended when it had used what the record says.
+            each_s = weighed(held_by(before.placements)) / 1000
+            usage.end(state.id, _since(before, now) + (CPUS_PER_GPU * gpu_s + cpu_s) / each_s)
+        elif gpu_s or cpu_s:
+            usage.charge(whose, gpu_s, cpu_s, state.ended_at or state.queued_at)
         if state.phase in BOUND:
-            usage.begin(state.id, whose, held_by(state.placements), since)
+            usage.begin(state.id, whose, held_by(state.placements), _since(state, now))
 
 
 def _metered(state: JobState) -> tuple[bool, int, int]:
@@ -179,10 +184,6 @@ def _metered(state: JobState) -> tuple[bool, int, int]:
     return state.phase in BOUND, state.attempt, state.generation
 
 
-def _since(state: JobState) -> float:
-    """From when on it has used what it uses now, by its record: seen late, it is the same."""
-    if state.phase in BOUND:
-        return state.metered_at or state.bound_at or state.queued_at
-    if state.phase == "RETRYING" and state.retry_at is not None:
-        return state.retry_at - state.retry_delay_s
-    return (state.preempted_at if state.phase == "PREEMPTED" else state.ended_at) or state.queued_at
+def _since(state: JobState, now: float) -> float:
+    """From when on what a bound job uses is not in its record."""
+    return state.metered_at or state.bound_at or now

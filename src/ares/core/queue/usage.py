@@ -17,6 +17,11 @@ _PER_GPU_HOUR = 1000 * CPUS_PER_GPU * 3600.0
 _NEGLIGIBLE = 0.001
 
 
+def weighed(held: Held) -> int:
+    """What is held, in thousandths of CPUs."""
+    return CPUS_PER_GPU * held.gpu_milli + held.cpu_milli
+
+
 class _Meter:
     """A decayed sum: `value` as of `at`, growing by `rate` a second since."""
 
@@ -79,7 +84,7 @@ class Usage:
 
     def begin(self, job: str, account: str, held: Held, at: float) -> None:
         """A running attempt uses `held` from `at` on. Told again, only a different amount changes anything."""
-        rate = CPUS_PER_GPU * held.gpu_milli + held.cpu_milli
+        rate = weighed(held)
         known = self._running.get(job)
         if known is not None and known[:2] == (account, rate):
             return
