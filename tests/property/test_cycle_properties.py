@@ -15,7 +15,7 @@ from ares.core.schedule.plan import Plan
 from ares.model.state import Placement
 from tests.property import judge
 from tests.property.course import Course
-from tests.property.worlds import World, worlds
+from tests.property.worlds import World, crowded, worlds
 
 _EVENTS = st.sampled_from(["end", "gone", "gone", "silent", "back", "restart"])
 EVENTS = st.lists(st.tuples(_EVENTS, st.integers(0, 9)), max_size=4)
@@ -223,6 +223,16 @@ def happen(course: Course, what: str, which: int) -> None:
 @settings(max_examples=150)
 @given(worlds(), st.lists(EVENTS, min_size=1, max_size=4))
 def test_plans_are_sound_through_any_course_of_events(world: World, course_of: list[Any]) -> None:
+    live_through(world, course_of)
+
+
+@settings(max_examples=150)
+@given(crowded(), st.lists(EVENTS, min_size=2, max_size=6))
+def test_plans_are_sound_where_there_is_little_room(world: World, course_of: list[Any]) -> None:
+    live_through(world, course_of)
+
+
+def live_through(world: World, course_of: list[Any]) -> None:
     later, world.waiting = world.waiting[len(world.waiting) // 2 :], world.waiting[: len(world.waiting) // 2]
     course = Course.of(world)
     for events in course_of:

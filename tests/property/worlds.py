@@ -174,3 +174,40 @@ def worlds(draw: st.DrawFn, jobs: int = 14, shapes: int = 4) -> World:
         for number in range(draw(st.integers(1, jobs)))
     ]
     return World(made, ready, [], waiting, draw(PROFILES))
+
+
+_PLAIN = st.builds(
+    JobSpec,
+    command=st.just(("true",)),
+    resources=st.builds(
+        Resources,
+        cpu_milli=st.sampled_from([500, 1000, 3000]),
+        memory_mib=st.just(1),
+        gpus=st.sampled_from([0, 1, 2, 3, 4]),
+        gpu_milli=rare(1000, 500),
+    ).map(lambda wants: wants if wants.gpus else replace(wants, gpu_milli=1000)),
+    priority=st.sampled_from(PRIORITIES),
+    gang=st.one_of(st.none(), st.none(), GANGS),
+    topology=rare(None, TopologyWish(level="rack", required=True), TopologyWish(level="nvlink", required=True)),
+    licences=rare({}, {"solver": 1}),
+).filter(lambda spec: isinstance(decide(spec), Admitted))
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> World:
+    """Little room, few wishes about the place, and many who may be asked to leave."""
+    made: list[NodeRecord] = []
+    for at in range(draw(st.integers(1, 3))):
+        sizes = draw(st.sampled_from([(2, 2), (4,), (3, 1)]))
+        gpus = tuple(Gpu(index=n, uuid=f"{at}.{n}", model=MODELS[0], memory_mib=80_000) for n in range(4))
+        info = NodeInfo(
+            name=f"n{at}", cpu_milli=8000, memory_mib=1000, gpus=gpus, gpu_links=links(*sizes),
+            rack=draw(st.sampled_from(["r1", "r2"])),
+        )  # fmt: skip
+        made.append(NodeRecord(info=info, incarnation=1, registered_at=0.0))
+    specs, tenants = draw(st.lists(_PLAIN, min_size=2, max_size=6)), st.sampled_from(["a", "b"])
+    waiting = [
+        job(number, draw(tenants), draw(st.sampled_from(specs)), NOW - 1000.0 * number)
+        for number in range(draw(st.integers(4, 16)))
+    ]
+    return World(made, {one.info.name for one in made}, [], waiting, draw(PROFILES))
