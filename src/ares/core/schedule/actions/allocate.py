@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import fsum
 
-from ares.core.queue.factors import FACTORS, STATIC
+from ares.core.queue.factors import FACTORS, STATIC, Facts
 from ares.core.queue.order import Place, facts_of, job_of
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.ask import Ask
@@ -28,8 +28,10 @@ class _Turn:
     job_class: JobClass
     # Those of its jobs that are dealt with: the first of the line.
     done: int = 0
-    # The factors of the next job's rank that stay as they are, weighted, for the job at this place in line.
-    lasting: tuple[int, list[float], list[float]] = (-1, [], [])
+    # Of the next job: its number in line, what its rank is made from, and the weighted factors that stay as they are.
+    ranked: int = -1
+    facts: Facts = field(init=False)
+    lasting: tuple[list[float], list[float]] = field(init=False)
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ class _Allocation:
         # Some got the room that was kept for them.
         self._placed = {one.job for one in round_.placed}
         self._turns = [_Turn(one) for one in round_.cluster.waiting.active.values()]
-        order = round_.profile.order
+        self._order = order = round_.profile.order
         self._run: _Run | None = None
         sums = (order.primary, order.secondary)
         self._lasting = [[(one.weight, FACTORS[one.name]) for one in each if one.name in STATIC] for each in sums]
@@ -93,18 +95,21 @@ class _Allocation:
 
     def _key(self, turn: _Turn, index: int) -> _Key:
         """As `factors.rank` has it; what cannot change within the cycle is computed once for each job."""
-        place, key, round_ = turn.job_class.line.nth(turn.done), turn.job_class.key, self._round
-        facts = facts_of(place, key.level, key.account, key.dated)
-        order, shares, now = round_.profile.order, round_.shares, round_.now
-        if turn.lasting[0] != turn.done:
+        place = turn.job_class.line.nth(turn.done)
+        order, shares, now = self._order, self._round.shares, self._round.now
+        if turn.ranked != turn.done:
+            key = turn.job_class.key
+            facts = turn.facts = facts_of(place, key.level, key.account, key.dated)
             first, second = self._lasting
             turn.lasting = (
-                turn.done,
                 [weight * of(facts, shares, order, now) for weight, of in first],
                 [weight * of(facts, shares, order, now) for weight, of in second],
             )
-        moving = [[weight * of(facts, shares, order, now) for weight, of in sums] for sums in self._moving]
-        return -fsum(turn.lasting[1] + moving[0]), -fsum(turn.lasting[2] + moving[1]), place, index
+            turn.ranked = turn.done
+        facts, (first_lasting, second_lasting), (first, second) = turn.facts, turn.lasting, self._moving
+        primary = fsum(first_lasting + [weight * of(facts, shares, order, now) for weight, of in first])
+        secondary = fsum(second_lasting + [weight * of(facts, shares, order, now) for weight, of in second])
+        return -primary, -secondary, place, index
 
     def _step(self, turn: _Turn) -> bool:
         """Places the next job of the class, if it can be."""
