@@ -216,3 +216,35 @@ async def test_a_gang_that_loses_its_node_with_a_rank_on_its_way_out_says_so_of_
         await world.until(lambda: world.state(gang).phase == "RETRYING", within_s=5)
         (lost,) = [event for event in world.audit.events[gang] if event.kind == "lease-lost"]
         assert lost.data["ranks"] == [0, 1]
+
+
+async def test_room_stays_kept_while_its_node_connects_again() -> None:
+    async with World() as world:
+        (agent,), (victim,) = await full(world, "n1")
+        job = await world.submit(cpu_milli=4000, priority="HIGH")
+        await world.advance(SOON_S)
+        kept, ref = world.state(job).hold, agent.starts[victim].ref
+        assert kept
+        await agent.drop()
+        await world.advance(SOON_S)
+        assert world.state(job).hold == kept
+        await agent.connect(world.one.sessions, alive=(ref,))
+        agent.obey()
+        await world.until(lambda: world.state(job).phase == "STAGING", within_s=5)
+        assert world.kinds(job) == ["submitted", "preempting", "bound"]
+
+
+async def test_room_kept_on_a_node_that_is_cordoned_or_dies_is_given_up() -> None:
+    async with World() as world:
+        (agent, *_), _ = await full(world, "n1")
+        job = await world.submit(cpu_milli=4000, priority="HIGH")
+        await world.advance(SOON_S)
+        assert world.state(job).hold
+        await world.one.nodes.cordon(ADMIN, "n1", True)
+        await world.until(lambda: not world.state(job).hold, within_s=SOON_S)
+    async with World() as world:
+        (agent, *_), _ = await full(world, "n1")
+        job = await world.submit(cpu_milli=4000, priority="HIGH")
+        await world.advance(SOON_S)
+        await agent.drop()
+        await world.until(lambda: not world.state(job).hold, within_s=12)

@@ -206,9 +206,13 @@ class Cluster:
 
     def is_there(self, place: Placement) -> bool:
         """Whether its node is ready, and still the one it was chosen on."""
+        return self.may_be_there(place) and bool(self.table.healthy[self.rows[place.node]])
+
+    def may_be_there(self, place: Placement) -> bool:
+        """Whether its node is still the one it was chosen on, and open: that it is not ready may pass."""
         row = self.rows.get(place.node)
         record = None if row is None else self.table.records[row]
-        return record is not None and record.incarnation == place.incarnation and bool(self.table.healthy[row])
+        return record is not None and record.incarnation == place.incarnation and not record.cordoned
 
     def is_alone(self, place: Placement, qos: Qos) -> bool:
         """Whether what is kept at `place` is held by nobody else. Counts every holder: columns do not go below zero."""

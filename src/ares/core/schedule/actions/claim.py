@@ -45,7 +45,9 @@ def _free(round_: Round, job_class: JobClass, kept: Reserved) -> bool:
 
 
 def _awaited(cluster: Cluster, kept: Reserved) -> bool:
-    """Whether somebody is still on the way out, of a place that is still there."""
-    there = all(cluster.is_there(place) for place in kept.placements)
+    """Whether somebody is still on the way out, of a place that is still there.
+
+    Of a node that died, somebody takes away what is left there, and then nobody is on the way out any more."""
+    there = all(cluster.may_be_there(place) for place in kept.placements)
     leaving = ((one := cluster.holdings.get(job)) is not None and one.leaving for job in kept.evicting)
     return there and any(leaving)
