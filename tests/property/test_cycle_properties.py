@@ -126,7 +126,10 @@ def check_left_out(course: Course, plan: Plan) -> None:
     placed = {one.job: one for one in plan.placed}
     judge.take_all(rooms, judge.held_by(course.pairs()))
     for job in course.jobs:
-        judge.take_all(rooms, placed[job].placements if job in placed else course.state(job).hold)
+        mine, hold = (placed[job].placements if job in placed else ()), course.state(job).hold
+        judge.take_all(rooms, mine)
+        # Whoever found another place than the one kept for it gives that up in the next cycle.
+        judge.take_all(rooms, () if mine == hold else hold)
     jobs = [
         (replace(state, phase="RUNNING", placements=placed[state.id].placements) if state.id in placed else state, spec)
         for state, spec in course.pairs()
