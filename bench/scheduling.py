@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ares.app.processes import look_for_garbage_less_often
 from ares.core.schedule.change import smallest_change
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
@@ -35,6 +36,8 @@ _SINGLE = JobSpec(command=("true",), resources=Resources(gpus=1, cpu_milli=4000,
 
 async def rows(scale: Scale, folder: Path) -> list[Row]:
     del folder
+    # As the server does.
+    look_for_garbage_less_often()
     small, large = scale.nodes
     found = [row for nodes in (small, large) for row in _rates(nodes, large)]
     return [*found, *_queued(scale, large), *_explaining(large)]

@@ -7,7 +7,7 @@ import structlog
 from ares.app import handover
 from ares.app.config import Config
 from ares.app.listening import require_ports
-from ares.app.processes import run
+from ares.app.processes import look_for_garbage_less_often, run
 from ares.app.wiring import ControlPlane
 
 log = structlog.get_logger()
@@ -25,6 +25,7 @@ async def _serve(config: Config, stop: asyncio.Event) -> int:
     try:
         await plane.start()
         await _leave_token(plane, config)
+        look_for_garbage_less_often()
         log.info("server.ready", url=_url(plane, config), agents=plane.agents_port)
         await _either(stop, plane.failed)
     finally:

@@ -23,7 +23,7 @@ _KEPT_MAX = 2048
 # Above this share of rows, computing all of them is cheaper than picking.
 _PICK_SHARE = 4
 # Up to this many rows, scoring those that do not pass costs less than leaving them out.
-_FEW = 256
+_FEW = 1024
 
 
 class Rules(NamedTuple):
@@ -126,7 +126,7 @@ class Evaluations:
         for number in range(len(filters) - 1, -1, -1):
             passes = filters[number][1].passes(rows)
             if passes is not None:
-                stage[~passes] = number
+                np.copyto(stage, number, where=~passes)
         return stage
 
     def parts(self, rows: Rows) -> dict[str, Floats]:

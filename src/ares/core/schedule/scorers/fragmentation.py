@@ -88,12 +88,12 @@ class _Common:
 
     def stranded(self, kind: Ints | int, idle: Ints, cpu: Ints) -> Floats:
         """Mean over the shapes of the idle GPU that the CPUs do not suffice for."""
-        at = np.searchsorted(self._ratios, idle / np.maximum(cpu, 1))
+        at = self._ratios.searchsorted(idle / np.maximum(cpu, 1))
         return (idle * self._idle_counts[kind, at] - cpu * self._cpu_counts[kind, at]) / WHOLE
 
     def beyond_sets(self, kind: Ints | int, whole: Ints, cpu: Ints) -> Floats:
         """Mean over the shapes with several GPUs of the whole ones that are left beyond their sets."""
-        return self._beyond[kind, np.searchsorted(self._steps, cpu, "right"), whole]
+        return self._beyond[kind, self._steps.searchsorted(cpu, "right"), whole]
 
     def _add(self, kind: int) -> None:
         answers = np.array([not bit or bool(kind & bit) for bit in self._bits])
