@@ -17,7 +17,7 @@ SUPERVISOR = "ARES_SUPERVISOR_PID"
 _PR_SET_PDEATHSIG = 1
 
 
-# Records are in no cycles: looking for such among hundreds of thousands of them, as often as Python would, costs a tenth.
+# Records are in no cycles: looking for such among hundreds of thousands as often as Python would costs a tenth.
 _GC_THRESHOLDS = (100_000, 20, 100)
 
 
