@@ -16,7 +16,7 @@ from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.change import Change, smallest_change
 from ares.core.schedule.considered import Ranked, decide_again
 from ares.core.schedule.eta import Eta, start_estimate
-from ares.core.schedule.explain import AskExplained, explain_ask, infeasible
+from ares.core.schedule.explain import AskExplained, explain_ask, infeasible, why_waiting
 from ares.core.schedule.offers import Offer, offers, would_evict
 from ares.core.schedule.reasons import Reason, Remedy
 from ares.core.schedule.record import seen_by
@@ -161,7 +161,7 @@ class Explain:
         ahead = 0 if stands is None else stands.ahead
         # A job that can never run has no time to start at.
         never = reason is not None and reason.remedy == "yours"
-        starts = None if never else start_estimate(round_, found.key.asks[0], ahead)
+        starts = None if never else start_estimate(round_, found.key, found.key.asks[0], ahead)
         return Explanation(
             job=state.id,
             phase=state.phase,
@@ -248,7 +248,7 @@ class Explain:
         round_ = Round(cluster, cluster.profile, now)
         starts = round_.find(key) is not None
         round_.txn.rollback(0)
-        reason = None if starts else infeasible(cluster, key, now) or explain_ask(cluster, key, key.asks[0], now).reason
+        reason = None if starts else why_waiting(cluster, key, now)
         evicted = "" if starts else would_evict(cluster, state, spec, now)
         return PlanAnswer(
             starts_now=starts,

@@ -14,7 +14,7 @@ from ares.core.queue.usage import CPUS_PER_GPU, Usage, weighed
 from ares.core.run.ranks import held, holds
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster, Reserved
-from ares.core.schedule.explain import reason as reason_of
+from ares.core.schedule.explain import why_waiting
 from ares.core.schedule.holding import held_by, holding
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
@@ -69,7 +69,7 @@ class Planner:
         at, known = self._reasons.get(found.id, (float("-inf"), None))
         if known is None or self._clock.monotonic() - at > _REASONS_KEPT_S:
             self.refresh_ready()
-            known = reason_of(self.cluster, found.key, found.key.asks[0], self._clock.wall()) or _SOON
+            known = why_waiting(self.cluster, found.key, self._clock.wall()) or _SOON
             self._reasons[found.id] = (self._clock.monotonic(), known)
         return known
 

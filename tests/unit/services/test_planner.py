@@ -2,6 +2,7 @@
 
 import pytest
 
+from ares.model.job import Resources
 from tests.world import ADMIN, World
 
 
@@ -24,3 +25,17 @@ async def test_a_replica_that_hears_of_everything_at_once_counts_what_was_used_l
         await world.settle()
         used = [one.planner.cluster.usage.of("alpha", world.clock.wall()) for one in world.replicas]
         assert used == pytest.approx([150 / 16 / 3600] * 2, rel=0.05)
+
+
+async def test_a_job_of_several_alternatives_waits_for_the_one_that_will_fit() -> None:
+    async with World() as world:
+        await world.agent()
+        fits_later = Resources(cpu_milli=4_000)
+        first = await world.submit(cpu_milli=4_000)
+        await world.settle()
+        second = await world.submit(gpus=8, alternatives=(fits_later,))
+        await world.settle()
+        assert world.one.planner.reason(first) is None
+        reason = world.one.planner.reason(second)
+        assert reason is not None
+        assert (reason.code, reason.remedy) == ("INSUFFICIENT_CPU", "wait")

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ares.core.queue.waiting import ClassKey
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.holding import Holding
@@ -22,9 +23,12 @@ class Eta(Record, frozen=True):
     computed_at: float
 
 
-def start_estimate(round_: Round, ask: Ask, position: int) -> Eta:
+def start_estimate(round_: Round, key: ClassKey, ask: Ask, position: int) -> Eta:
     """Assumes that nobody who comes later takes the place; whoever is ahead may."""
     now, cluster = round_.now, round_.cluster
+    gate = round_.gate(key, ask)
+    if gate is not None:
+        return Eta(earliest=now, latest=None, basis=gate.message + _queue(position), computed_at=now)
     checkpoint = round_.txn.checkpoint()
     found = round_.place(ask)
     round_.txn.rollback(checkpoint)

@@ -66,6 +66,14 @@ def reason(cluster: Cluster, key: ClassKey, ask: Ask, now: float) -> Reason | No
     return _not_now(cluster.evaluations, ask)
 
 
+def why_waiting(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
+    """Why the job waits: of its alternatives the first that could ever run speaks; None when one has a place now."""
+    reasons = [reason(cluster, key, ask, now) for ask in key.asks]
+    if None in reasons:
+        return None
+    return next((one for one in reasons if one is not None and one.remedy != "yours"), reasons[0])
+
+
 def infeasible(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
     """Why no alternative of the job could run even if everything were free and ready: that of the first."""
     cluster.prepare()

@@ -7,6 +7,7 @@ from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.eta import Eta, start_estimate
+from ares.core.schedule.explain import infeasible
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.round import Round
 from ares.model.base import Record
@@ -97,7 +98,7 @@ def _offer(round_: Round, key: ClassKey, words: str) -> Offer | None:
     checkpoint = round_.txn.checkpoint()
     found = round_.find(key)
     if found is None:
-        estimate = start_estimate(round_, ask, 0) if round_.evaluations.possible(ask).any() else None
+        estimate = None if infeasible(round_.cluster, key, round_.now) else start_estimate(round_, key, ask, 0)
         return None if estimate is None else Offer(asked=words, starts=estimate)
     placements = round_.placements(found.taken)
     price = sum(_price(round_.cluster, ask, one.row) for one in found.taken)
