@@ -226,16 +226,16 @@ def happen(course: Course, what: str, which: int) -> None:
 @settings(max_examples=150)
 @given(worlds(), st.lists(EVENTS, min_size=1, max_size=4))
 def test_plans_are_sound_through_any_course_of_events(world: World, course_of: list[Any]) -> None:
-    live_through(world, course_of)
+    check_course(world, course_of)
 
 
 @settings(max_examples=150)
 @given(crowded(), st.lists(EVENTS, min_size=2, max_size=6))
 def test_plans_are_sound_where_there_is_little_room(world: World, course_of: list[Any]) -> None:
-    live_through(world, course_of)
+    check_course(world, course_of)
 
 
-def live_through(world: World, course_of: list[Any]) -> None:
+def check_course(world: World, course_of: list[Any]) -> None:
     later, world.waiting = world.waiting[len(world.waiting) // 2 :], world.waiting[: len(world.waiting) // 2]
     course = Course.of(world)
     for events in course_of:
