@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -42,7 +43,9 @@ class Audit:
 
     def take(self, changes: Sequence[Change]) -> None:
         try:
-            self._take(changes)
+            # A watch may bring several commits at once; the ledger is read before the record only within one.
+            for _, commit in groupby(changes, key=lambda change: change.kv.mod_revision):
+                self._take(list(commit))
         except AssertionError as broken:
             self.broken.append(broken)
             raise
