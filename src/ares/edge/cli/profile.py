@@ -28,7 +28,8 @@ _expected = click.option("--expect", type=click.IntRange(0), metavar="VERSION", 
 def profile() -> None:
     """Shows and changes what scheduling goes by.
 
-    Filters, weights, the order of jobs, shares, pools, licences and limits. A change takes effect at once on every replica. Every change is a version that can be brought back.
+    Filters, weights, the order of jobs, shares, pools, licences and limits. A change takes effect at once on every
+    replica. Every change is a version that can be brought back.
     """
 
 
