@@ -59,6 +59,7 @@ class Schedule:
         self._linger_s = linger_s
         self._bound_at = -linger_s
         self._evicted_at = float("-inf")
+        self._look_s = _IDLE_LOOK_S
 
     async def run(self, guard: Compare) -> None:
         """Schedules until cancelled; `guard` ties every binding to this leadership.
@@ -80,7 +81,7 @@ class Schedule:
                 self._planner.changed.set()
 
     async def _wait(self) -> None:
-        await happens(self._planner.changed, self._clock, _IDLE_LOOK_S)
+        await happens(self._planner.changed, self._clock, self._look_s)
         if self._clock.monotonic() - self._bound_at < self._linger_s:
             await self._linger()
         self._planner.changed.clear()
@@ -106,6 +107,8 @@ class Schedule:
             self._evicted_at = began
         plan = cycle(cluster, cluster.profile, self._clock.wall(), keep=_DECISIONS_KEPT, gentle=gentle)
         self._planner.planned(plan)
+        # Whoever was left out by a gentle cycle gets another look as soon as room may be made.
+        self._look_s = _EVICT_EVERY_S if gentle and plan.left else _IDLE_LOOK_S
         self._telemetry.observe("ares_cycle_seconds", self._clock.monotonic() - began)
         settled = True
         if plan.placed:
