@@ -75,9 +75,9 @@ KEEP_S = 30 * 86_400.0
 
 
 def spec(**changes: Any) -> JobSpec:
-    """A small job; `cpu_milli`, `memory_mib` and `gpus` go into its resources."""
+    """A small job; `cpu_milli`, `memory_mib`, `gpus` and `gpu_milli` go into its resources."""
     wants: dict[str, Any] = {"cpu_milli": 1000, "memory_mib": 64}
-    wants |= {key: changes.pop(key) for key in ("cpu_milli", "memory_mib", "gpus") if key in changes}
+    wants |= {key: changes.pop(key) for key in ("cpu_milli", "memory_mib", "gpus", "gpu_milli") if key in changes}
     return JobSpec(command=("true",), resources=Resources(**wants), **changes)
 
 

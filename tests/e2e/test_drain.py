@@ -49,7 +49,7 @@ def test_a_drained_nodes_job_saves_its_work_and_ends_elsewhere(platform: Platfor
     eventually(lambda: client.get(stays).state.phase == "RUNNING", "the start of the other")
     platform.agent("node-b")
     first = platform.cli("node", "drain", "node-a", "--reason", "new disk")
-    assert f"of 2 jobs left; job {stays.id}: it does not allow preemption" in first.out, first
+    assert f"of 2 jobs still there; job {stays.id}: it does not allow preemption" in first.out, first
     done = client.wait(moves, 60)
     assert (done.state.phase, done.state.attempt, done.state.placements[0].node) == ("SUCCEEDED", 2, "node-b")
     assert saved.read_text() == "saved"

@@ -107,7 +107,8 @@ class Nodes:
             running=len(jobs),
             cpu_milli_free=record.info.cpu_milli - sum(p.cpu_milli for p in held),
             memory_mib_free=record.info.memory_mib - sum(p.memory_mib for p in held),
-            gpus_free=len(record.info.gpus) - sum(len(p.gpus) for p in held),
+            # Whole ones: several jobs may have a share of the same GPU.
+            gpus_free=len(record.info.gpus) - len({gpu for p in held for gpu in p.gpus}),
         )
 
     async def pools(self, who: Principal) -> tuple[PoolView, ...]:

@@ -36,7 +36,7 @@ async def test_what_may_move_saves_its_work_and_goes_on_elsewhere_at_once() -> N
         await world.settle()
         assert [(stop.ref.job, stop.checkpoint_signal) for stop in agent.stops] == [(job, "SIGUSR2")]
         assert (await status(world)).message == (
-            f"2 of 2 jobs left; job {stays}: it does not allow preemption, so it ends by itself"
+            f"2 of 2 jobs still there; job {stays}: it does not allow preemption, so it ends by itself"
         )
         agent.obey()
         await world.settle()

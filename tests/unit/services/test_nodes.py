@@ -33,6 +33,15 @@ async def test_what_is_free_is_what_no_attempt_holds() -> None:
         assert one.gpus_free == 4
 
 
+async def test_a_gpu_that_jobs_share_is_taken_once() -> None:
+    async with World() as world:
+        await world.agent("n1", gpus=2)
+        await world.submit_many(2, gpus=1, gpu_milli=500)
+        await world.settle()
+        (one,) = await world.one.nodes.nodes(ADMIN)
+        assert (one.running, one.gpus_free) == (2, 1)
+
+
 async def test_a_lease_counts_down_from_its_last_renewal() -> None:
     async with World() as world:
         agent, job = await world.running(lease_s=20.0)

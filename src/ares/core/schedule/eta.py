@@ -54,7 +54,9 @@ def start_estimate(round_: Round, key: ClassKey, ask: Ask, position: int) -> Eta
             return Eta(earliest=at, latest=latest, basis=basis + _queue(position), computed_at=now)
     silent = sum(end is None for _, end in ends)
     basis = f"{silent} of {len(ends)} jobs that hold its place do not say how long they run"
-    return Eta(earliest=known[-1] if known else now, latest=None, basis=basis + _queue(position), computed_at=now)
+    if not silent:
+        basis = "no job that ends makes room for it"
+    return Eta(earliest=now, latest=None, basis=basis + _queue(position), computed_at=now)
 
 
 def _queue(position: int) -> str:

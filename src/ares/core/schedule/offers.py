@@ -71,7 +71,7 @@ def _variants(cluster: Cluster, spec: JobSpec) -> list[tuple[str, JobSpec]]:
         smaller = replace(
             spec.gang, ranks=ranks, min_ranks=None if spec.gang.min_ranks is None else min(spec.gang.min_ranks, ranks)
         )
-        found.append((f"with {ranks} ranks", replace(plain, gang=smaller)))
+        found.append((f"with {ranks} rank{'' if ranks == 1 else 's'}", replace(plain, gang=smaller)))
     seen: list[JobSpec] = []
     distinct: list[tuple[str, JobSpec]] = []
     for words, variant in found:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ares.edge.client.decisions import AskExplained, Eta, Explanation, Factor, Standing
 
 REMEDIES: Mapping[str, str] = {
-    "yours": "yours to fix: no machine could ever take it as it is",
+    "yours": "yours to fix: it can never start as it is",
     "wait": "wait: it starts when others have ended",
     "operator": "the operator's: the cluster needs attention, see `ares nodes`",
 }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ares.edge.client.answers import LeaseView, NodeView, PoolView
 
 NODE_HEADER = ("NAME", "STATE", "POOL", "RUNNING", "CPUS", "MEMORY", "GPUS", "LEASE")
-NODE_HEADER_WIDE = (*NODE_HEADER, "MODEL", "ISOLATION", "AGENT", "LABELS")
+NODE_HEADER_WIDE = (*NODE_HEADER, "MODEL", "ISOLATION", "AGENT", "LABELS", "TAINTS")
 POOL_HEADER = ("NAME", "READY", "CPUS", "MEMORY", "GPUS", "PENDING", "MODELS")
 LEASE_HEADER = ("JOB", "STATE", "ATTEMPT", "FENCE", "NODE", "HELD", "EXPIRES")
 
@@ -112,7 +112,10 @@ def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:
         return row
     models = ", ".join(dict.fromkeys(gpu.model for gpu in info.gpus))
     labels = ",".join(f"{key}={value}" for key, value in info.labels.items())
-    return (*row, models, ",".join(info.isolation), info.agent_version, labels)
+    taints = ",".join(
+        f"{one.key}{f'={one.value}' if one.value else ''}:{one.effect}" for one in (*info.taints, *node.taints)
+    )
+    return (*row, models, ",".join(info.isolation), info.agent_version, labels, taints)
 
 
 def lease_row(held: "LeaseView") -> tuple[str, ...]:

@@ -50,8 +50,8 @@ def counts(tasks: "Mapping[Phase, int]") -> str:
 
 
 def run_time(state: "JobState", now: float) -> str:
-    """How long the latest attempt ran or runs."""
-    if state.started_at is None:
+    """How long the latest attempt ran or runs; nothing while the job waits for the next."""
+    if state.started_at is None or state.phase == "PENDING":
         return ""
     return duration((now if state.ended_at is None else state.ended_at) - state.started_at)
 

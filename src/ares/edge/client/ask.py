@@ -262,7 +262,7 @@ def _object(where: str, value: object, struct: type[msgspec.Struct]) -> RawSpec:
 
 
 def _refuse_unknown(prefix: str, given: Mapping[str, object], known: Iterable[str]) -> None:
-    names = sorted(known)
+    names = sorted(set(known))
     for key in given:
         if key not in names:
             close = get_close_matches(str(key), names, n=1)

@@ -89,8 +89,10 @@ def read_problem(reply: Reply, asked: Request, tried: str = "") -> Exception:
         problem = msgspec.json.decode(reply.body, type=answers.Problem)
     except (msgspec.DecodeError, UnicodeError):
         problem = answers.Problem(detail=reply.body[:200].decode("utf-8", "replace").strip())
-    # What is not there cannot say its name: the path does.
-    words = asked.path if reply.status == 404 else problem.detail or problem.title or f"HTTP {reply.status}"
+    words = problem.detail or problem.title or f"HTTP {reply.status}"
+    if reply.status == 404:
+        # What is not there cannot say its name: the path does. An answer without a code is a proxy's page.
+        words = f"{asked.path}: {problem.detail}" if problem.code and problem.detail else asked.path
     detail = "".join((words, f" (at {problem.path})" if problem.path else "", f" ({tried})" if tried else ""))
     return api_error(reply.status, detail, code=problem.code, fix=problem.fix, retry_after_s=retry_after_s(reply))
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery, ReasonBody
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import NO_NODE, Problem
 from ares.model.base import LabelKey, Record
 from ares.model.node import Taint
 
@@ -29,7 +29,7 @@ class ConsolidationBody(Record, frozen=True):
 async def drain_node(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
     services, name = call.edge.services, call.path["name"]
     if await services.nodes.drain(call.who, name, call.body.reason) is None:
-        raise NOT_FOUND
+        raise NO_NODE
     return await _status(call, name)
 
 
@@ -40,28 +40,28 @@ async def get_drain(call: Call[NoQuery, None]) -> ASGIApp:
 async def _status(call: Call[NoQuery, ReasonBody] | Call[NoQuery, None], name: str) -> ASGIApp:
     status = await call.edge.services.drain.status(call.who, name)
     if status is None:
-        raise NOT_FOUND
+        raise NO_NODE
     return answer(status)
 
 
 async def undrain_node(call: Call[NoQuery, None]) -> ASGIApp:
     node = await call.edge.services.nodes.undrain(call.who, call.path["name"])
     if node is None:
-        raise NOT_FOUND
+        raise NO_NODE
     return answer(node)
 
 
 async def taint_node(call: Call[NoQuery, Taint]) -> ASGIApp:
     node = await call.edge.services.nodes.taint(call.who, call.path["name"], call.body)
     if node is None:
-        raise NOT_FOUND
+        raise NO_NODE
     return answer(node)
 
 
 async def untaint_node(call: Call[TaintQuery, None]) -> ASGIApp:
     node = await call.edge.services.nodes.untaint(call.who, call.path["name"], call.query.key)
     if node is None:
-        raise NOT_FOUND
+        raise NO_NODE
     return answer(node)
 
 

@@ -18,7 +18,7 @@ from ares.edge.rest.answers import (
 )
 from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, TokenBody, given
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND
+from ares.edge.rest.problems import NO_NODE, NOT_FOUND
 from ares.model.access import TokenRecord
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,7 +32,7 @@ async def get_node(call: Call[NoQuery, None]) -> ASGIApp:
     nodes = await call.edge.services.nodes.nodes(call.who)
     found = next((node for node in nodes if node.name == call.path["name"]), None)
     if found is None:
-        raise NOT_FOUND
+        raise NO_NODE
     return answer(found)
 
 
@@ -47,7 +47,7 @@ async def uncordon_node(call: Call[NoQuery, None]) -> ASGIApp:
 async def _cordon(call: Call[NoQuery, None], *, on: bool) -> ASGIApp:
     node = await call.edge.services.nodes.cordon(call.who, call.path["name"], on)
     if node is None:
-        raise NOT_FOUND
+        raise NO_NODE
     return answer(node)
 
 

@@ -109,6 +109,8 @@ class Problem(Exception):
 
 
 NOT_FOUND = Problem("not-found")
+# Nodes belong to no tenant, so there is nothing to hide.
+NO_NODE = Problem("not-found", detail="no node has this name; `ares nodes` lists them")
 
 
 def retry_after(seconds: float) -> dict[str, str]:

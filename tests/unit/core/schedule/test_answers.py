@@ -68,6 +68,19 @@ def test_nobody_can_say_when_those_who_hold_the_place_do_not() -> None:
     assert (told.latest, told.basis) == (None, "1 of 1 jobs that hold its place do not say how long they run")
 
 
+def test_it_may_start_before_those_end_that_say_so_when_others_do_not_say() -> None:
+    made = cluster(node("a", gpus=2))
+    run(made, "silent", spec(gpus=2), placed("a", gpus=(0, 1)))
+    run(made, "says", spec(expected_runtime_s=600.0), placed("a"))
+    told = estimate(made, spec(gpus=1))
+    assert (told.earliest, told.latest) == (NOW, None)
+
+
+def test_with_nobody_there_it_does_not_count_those_who_do_not_say() -> None:
+    told = estimate(cluster(node("a", gpus=1)), spec(gpus=2))
+    assert (told.latest, told.basis) == (None, "no job that ends makes room for it")
+
+
 @pytest.mark.parametrize("blocked", [spec(licences={"x": 1}), spec(cpu=3)])
 def test_idle_nodes_do_not_help_a_job_that_a_licence_or_a_limit_holds_back(blocked: JobSpec) -> None:
     made = cluster(node("a"), profile=Profile(shares={"t": Share(hard={"cpu": 2000})}))

@@ -93,13 +93,13 @@ def test_plugins_with_what_was_refused(stub: Stub, ares: Ares) -> None:
 def test_a_drain_that_is_waited_for_says_what_changed(stub: Stub, ares: Ares, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.edge.cli.drain._POLL_S", 0.0)
     status = {"node": "n", "by": "ops", "jobs": 2}
-    two = {**status, "left": [{"job": "a"}, {"job": "b"}], "message": "2 of 2 jobs left"}
+    two = {**status, "left": [{"job": "a"}, {"job": "b"}], "message": "2 of 2 jobs still there"}
     stub.on("POST", "/v1/nodes/n/drain", two)
     done = {**status, "done": True, "message": "done: nothing is left of 2 jobs"}
-    stub.on("GET", "/v1/nodes/n/drain", two, {**two, "message": "1 of 2 jobs left"}, done)
+    stub.on("GET", "/v1/nodes/n/drain", two, {**two, "message": "1 of 2 jobs still there"}, done)
     said = ares("node", "drain", "n", "--reason", "disk", "--wait")
     assert said.out.splitlines() == [
-        "n: 2 of 2 jobs left", "n: 1 of 2 jobs left", "n: done: nothing is left of 2 jobs",
+        "n: 2 of 2 jobs still there", "n: 1 of 2 jobs still there", "n: done: nothing is left of 2 jobs",
     ]  # fmt: skip
     assert stub.requests("POST", "/v1/nodes/n/drain")[0].body == {"reason": "disk"}
 
