@@ -84,8 +84,9 @@ def world_of(seed: int, holders_max: int, nodes_max: int = 4) -> World:
         devices=(("mig-1g", 1),) if rng.random() < 0.15 else (),
     )  # fmt: skip
     standing = {path: rng.randint(-3, 3) * 1000 for path in ["a/x", "a/y", "b/x", "b/z"] if rng.random() < 0.3}
-    standing |= {path: beyond * 1000 for path, beyond in (("a", -2), ("b", rng.randint(0, 5))) if rng.random() < 0.9}
-    asker = Asker("asker", rng.choice([0, 0, 1, 2]), rng.choice(ACCOUNTS[:2]), standing)
+    tenants = (("a", rng.choice([-2, -20, -20])), ("b", rng.randint(0, 5)))
+    standing |= {path: beyond * 1000 for path, beyond in tenants if rng.random() < 0.9}
+    asker = Asker("asker", rng.choice([0, 0, 1, 2]), rng.choice(ACCOUNTS[:2]), standing, request.milli)
     policy = PreemptionPolicy(disruption_max=rng.choice([1.0, 1.5, 2.0, 2.0, 1000.0]))
     rule = rng.choice(RULES)
     return World(request, asker, policy, rule, rooms, holders)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from ares.core.queue.drf import LEVELS, RESOURCES, Held, Holding, Level, sizes_of
 from ares.core.queue.limits import Family, Limit, hard, within
-from ares.core.queue.tree import ROOT, levels
+from ares.core.queue.tree import ROOT, levels, parent_of
 from ares.core.queue.usage import Usage
 from ares.model.profile import OrderPolicy, Share
 
@@ -43,6 +43,11 @@ class Shares:
         for one in self._path(account):
             one.waits = True
             self._wake(one, True)
+
+    def held(self, path: str) -> Held:
+        """What a tenant, a team or a user holds now."""
+        one = self._holdings.get(parent_of(path), {}).get(path)
+        return Held(0, 0, 0) if one is None else Held(*one.used)
 
     def dominant(self, account: str) -> float:
         """0 when it holds nothing. Compares tenants, then teams, then users; see `drf` for how finely."""

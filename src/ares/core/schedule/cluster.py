@@ -5,6 +5,7 @@ The service keeps it up to date from what it sees in the store; every operation 
 
 import heapq
 from collections import Counter
+from copy import deepcopy
 from typing import NamedTuple
 
 from ares.core.queue.shares import Held, Shares
@@ -64,6 +65,8 @@ class Cluster:
         self._held: dict[str, Held] = {}
         # Running gangs that may have more or fewer ranks.
         self.elastic: set[str] = set()
+        # Jobs that hold something and are on their way out, or some of their ranks are.
+        self.leaving: set[str] = set()
         # How many running jobs may be evicted, by priority level.
         self.preemptible: Counter[int] = Counter()
         self._facts_stale = True
@@ -176,12 +179,14 @@ class Cluster:
     def _put_holding(self, holding: Holding) -> None:
         self.holdings[holding.job] = holding
         (self.elastic.discard if holding.elastic is None else self.elastic.add)(holding.job)
+        (self.leaving.add if holding.leaving else self.leaving.discard)(holding.job)
 
     def release(self, job_id: str) -> None:
         holding = self.holdings.pop(job_id, None)
         if holding is None:
             return
         self.elastic.discard(job_id)
+        self.leaving.discard(job_id)
         self.preemptible[holding.level] -= holding.preemptible
         self._change(holding.placements, -1)
         for place in holding.placements:
@@ -214,15 +219,21 @@ class Cluster:
         record = None if row is None else self.table.records[row]
         return record is not None and record.incarnation == place.incarnation and not record.cordoned
 
-    def is_alone(self, place: Placement, qos: Qos) -> bool:
-        """Whether what is kept at `place` is held by nobody else. Counts every holder: columns do not go below zero."""
+    def is_alone(self, place: Placement, qos: Qos, used: Used | None = None) -> bool:
+        """Whether what is kept at `place` is held by nobody else. Counts every holder: columns do not go below zero.
+
+        `used` is what would be held on its node, `place` included; without it, what is."""
         if not self.is_there(place):
             return False
         table, row = self.table, self.rows[place.node]
         record, more = table.records[row], qos != "guaranteed"
         assert record is not None, f"{place.node} is there"
         extra = more * table.cpu_extra.item(row), more * table.memory_extra.item(row)
-        return self._used[place.node].within(record.info, place, extra)
+        return (used or self._used[place.node]).within(record.info, place, extra)
+
+    def used_on(self, name: str) -> Used:
+        """A copy of what is held on a node, to try changes on."""
+        return deepcopy(self._used.get(name, _NOTHING))
 
     # ---- who waits
 

@@ -5,7 +5,7 @@ does not come together is left alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace as with_changes
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from ares.core.schedule.gang import widest_allowed
 from ares.core.schedule.holding import Holding
 from ares.core.schedule.round import HELD_BACK, Round
 from ares.core.schedule.transaction import Taken, fit, placement, taken_by
+from ares.model.job import Qos
 from ares.model.state import Placement
 
 # Jobs that turn out not to fit where they were to go are left alone, so often.
@@ -37,6 +38,14 @@ class Relocation(NamedTuple):
     origin: tuple[Placement, ...]
     hold: tuple[Placement, ...]
     lost_gpu_s: float
+    qos: Qos
+
+
+class Obstacle(NamedTuple):
+    """The first job that cannot move as planned, and why."""
+
+    job: str
+    reason: str
 
 
 class Consolidation(NamedTuple):
@@ -79,25 +88,29 @@ def consolidation(cluster: Cluster, ask_of: AskOf, gpus: int, nodes: int, now: f
     return Consolidation((), 0.0, found.before, found.before, reason)
 
 
-def still_fit(cluster: Cluster, moves: Iterable[Relocation]) -> str:
+def still_fit(cluster: Cluster, moves: Sequence[Relocation]) -> str:
     """Why these moves are no longer possible one after the other, or nothing."""
-    cluster.prepare()
-    round_ = Round(cluster, cluster.profile, 0.0)
-    try:
-        for move in moves:
-            held = cluster.holdings.get(move.job)
-            if held is None or held.leaving or held.placements != move.origin:
-                return f"job {move.job} is no longer where it was"
-            _give(round_, held)
-            for place in move.hold:
-                row = cluster.rows.get(place.node)
-                if row is None or not _is_free(round_, row, place):
-                    return f"the room for job {move.job} on {place.node} is taken"
-                round_.txn.take(taken_by(cluster.table, row, place))
-            _stay_on(round_, held, move.hold)
-    finally:
-        round_.txn.rollback(0)
-    return ""
+    found = _obstacle(cluster, moves)
+    return "" if found is None else found.reason
+
+
+def _obstacle(cluster: Cluster, moves: Sequence[Relocation]) -> Obstacle | None:
+    # Counts every holder: on the columns, what two hold looks free once one of them has given it back.
+    nodes = {place.node for move in moves for place in (*move.origin, *move.hold)}
+    used = {name: cluster.used_on(name) for name in nodes}
+    for move in moves:
+        held = cluster.holdings.get(move.job)
+        if held is None or held.leaving or held.placements != move.origin:
+            return Obstacle(move.job, f"job {move.job} is no longer where it was")
+        for place in move.origin:
+            used[place.node].add(place, -1)
+        for place in move.hold:
+            used[place.node].add(place, +1)
+            if not cluster.is_alone(place, move.qos, used[place.node]):
+                return Obstacle(move.job, f"the room for job {move.job} on {place.node} is taken")
+        for place in _left(move.origin, move.hold):
+            used[place.node].add(place, +1)
+    return None
 
 
 def _reason(found: Moves) -> str:
@@ -150,18 +163,18 @@ def _relocate(round_: Round, asks: dict[str, Ask], found: Moves) -> tuple[tuple[
         hold = _places(round_, asks[move.job], holding, move)
         if hold is None:
             return (), move.job
-        _stay_on(round_, holding, hold)
-        done.append(Relocation(move.job, holding.placements, hold, move.lost_gpu_s))
-    return tuple(done), None
+        # What it leaves is nobody's for now: who waited for it to leave could be placed elsewhere meanwhile.
+        for place in _left(holding.placements, hold):
+            round_.txn.take(taken_by(round_.cluster.table, round_.cluster.rows[place.node], place))
+        done.append(Relocation(move.job, holding.placements, hold, move.lost_gpu_s, asks[move.job].qos))
+    obstacle = _obstacle(round_.cluster, done)
+    return (tuple(done), None) if obstacle is None else ((), obstacle.job)
 
 
-def _stay_on(round_: Round, holding: Holding, hold: tuple[Placement, ...]) -> None:
-    """What it leaves is nobody's for now: who waited for it to leave could be placed elsewhere meanwhile."""
-    cluster = round_.cluster
+def _left(origin: tuple[Placement, ...], hold: tuple[Placement, ...]) -> list[Placement]:
+    """Where it is and will not be."""
     kept = {(place.node, place.gpus) for place in hold}
-    for place in holding.placements:
-        if (place.node, place.gpus) not in kept:
-            round_.txn.take(taken_by(cluster.table, cluster.rows[place.node], place))
+    return [place for place in origin if (place.node, place.gpus) not in kept]
 
 
 def _give(round_: Round, holding: Holding) -> None:
@@ -212,14 +225,3 @@ def _together(round_: Round, ask: Ask, rows: list[int]) -> bool:
         return True
     numbers = round_.evaluations.rows(ask, np.array(rows)).domain(level).tolist()
     return len(set(numbers)) == 1 and numbers[0] > 0
-
-
-def _is_free(round_: Round, row: int, place: Placement) -> bool:
-    table = round_.cluster.table
-    record = table.records[row]
-    if record is None or record.incarnation != place.incarnation or not table.healthy[row]:
-        return False
-    one = taken_by(table, row, place)
-    free = all(table.gpu_left[row, gpu] >= one.gpu_milli for gpu in one.gpus)
-    clear = all(not table.devices_taken[kind][row] & bits for kind, bits in one.devices)
-    return free and clear and bool(table.cpu_free[row] >= one.cpu_milli and table.memory_free[row] >= one.memory_mib)

@@ -20,7 +20,7 @@ from ares.core.schedule.plan import Eviction, LeftOut, Placed, Plan, Resized
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.transaction import Taken, Transaction, placement
 from ares.model.job import RANKS_MAX
-from ares.model.profile import Profile, ShareResource
+from ares.model.profile import Profile
 from ares.model.state import Placement
 
 # Filters that say no because of what others hold.
@@ -161,12 +161,6 @@ class Round:
         lacking = np.array([name in HELD_BACK for name in names] + [True])
         short = lacking[self.evaluations.of(ask).stage] & self.cluster.table.healthy
         return np.flatnonzero(short & self.evaluations.possible(ask))
-
-    def standing(self, ask: Ask) -> dict[str, int]:
-        """Use minus soft limit of every account that has one, in GPUs or, for jobs without any, in CPUs."""
-        resource: ShareResource = "gpu" if ask.gpus else "cpu"
-        limits = {path: share.soft[resource] for path, share in self.profile.shares.items() if resource in share.soft}
-        return {path: self.cluster.held_below(path, resource) - limit for path, limit in limits.items()}
 
     def plan(self) -> Plan:
         placed = {one.job for one in self.placed}

@@ -17,6 +17,7 @@ from ares.core.schedule.holding import Holding
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.record import eviction_reason, eviction_record
 from ares.core.schedule.round import Found, Round
+from ares.core.schedule.standing import standing
 from ares.core.schedule.transaction import Taken, taken_by
 
 # One cycle looks for victims for this many jobs at most: the next one goes on.
@@ -108,9 +109,10 @@ def find_victims(rule: Rule, round_: Round, job: str, job_class: JobClass, count
     for number, ask in enumerate(key.asks):
         if ask.near or round_.gate(key, ask) is not None:
             continue
-        asker = Asker(job, key.level, key.account, round_.standing(ask) if rule == "reclaim" else {})
-        screened = screen(counted, asker, round_.profile.preemption, rule)
         request = request_of(ask)
+        stands = standing(round_, ask) if rule == "reclaim" else {}
+        asker = Asker(job, key.level, key.account, stands, request.milli)
+        screened = screen(counted, asker, round_.profile.preemption, rule)
         bound = bound_of(request, asker, round_.profile.preemption, rule)
         found = [choose(request, rooms_of(round_, ask, rows), screened, bound) for rows in _places(round_, ask)]
         why = why or next((one.reason for one in found if isinstance(one, NoVictims)), "")

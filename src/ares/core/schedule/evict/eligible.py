@@ -10,7 +10,8 @@ from ares.model.profile import PreemptionPolicy
 Rule = Literal["priority", "reclaim", "consolidate", "drain"]
 # Why a holder stays.
 Exclusion = Literal[
-    "itself", "not-preemptible", "gap", "critical", "not-borrowing", "asker-borrows", "cap", "cooldown", "min-runtime",
+    "itself", "not-preemptible", "gap", "critical", "not-borrowing", "asker-would-borrow", "cap", "cooldown",
+    "min-runtime",
 ]  # fmt: skip
 
 _Test = Callable[[Holder, Asker, PreemptionPolicy], bool]
@@ -37,9 +38,10 @@ def _borrows(holder: Holder, asker: Asker) -> bool:
     return path is not None and asker.standing[path] > 0
 
 
-def _is_below(holder: Holder, asker: Asker) -> bool:
+def _stays_within(holder: Holder, asker: Asker) -> bool:
+    """With all it asks for: whoever would borrow itself has nothing to take back."""
     path = answerable(asker.account, holder.account, asker)
-    return path is not None and asker.standing[path] < 0
+    return path is not None and asker.standing[path] + asker.asked <= 0
 
 
 _TESTS: dict[Exclusion, _Test] = {
@@ -48,7 +50,7 @@ _TESTS: dict[Exclusion, _Test] = {
     "gap": lambda holder, asker, policy: holder.level - asker.level < policy.gap,
     "critical": lambda holder, asker, _: holder.level == 0 < asker.level,
     "not-borrowing": lambda holder, asker, _: not _borrows(holder, asker),
-    "asker-borrows": lambda holder, asker, _: not _is_below(holder, asker),
+    "asker-would-borrow": lambda holder, asker, _: not _stays_within(holder, asker),
     "cap": lambda holder, _, policy: holder.preemptions >= policy.cap,
     "cooldown": lambda holder, _, policy: (
         holder.preempted_s_ago is not None and holder.preempted_s_ago < policy.cooldown_s
@@ -59,7 +61,7 @@ _PEACE: tuple[Exclusion, ...] = ("cap", "cooldown", "min-runtime")
 # What lasts comes first: a person reads the first reason that holds.
 _RULES: dict[Rule, tuple[Exclusion, ...]] = {
     "priority": ("itself", "not-preemptible", "gap", *_PEACE),
-    "reclaim": ("itself", "not-preemptible", "critical", "not-borrowing", "asker-borrows", *_PEACE),
+    "reclaim": ("itself", "not-preemptible", "critical", "not-borrowing", "asker-would-borrow", *_PEACE),
     "consolidate": ("not-preemptible", *_PEACE),
     "drain": (),
 }

@@ -45,12 +45,14 @@ class Holder(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Who wants the room. `standing` is use minus soft limit of every account that has one, in the request's unit."""
+    """Who wants the room. `standing` is use minus soft limit of every account that has one, in the unit of `asked`."""
 
     job: str
     level: int
     account: str
     standing: Mapping[str, int] = {}
+    # All it asks for: what its account would hold more.
+    asked: int = 0
 
 
 class Request(NamedTuple):

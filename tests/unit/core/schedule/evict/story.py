@@ -33,7 +33,13 @@ class Story(NamedTuple):
         asks = self.text.get("asks", {})
         standing = {path: round(gpus * 1000) for path, gpus in self.text.get("borrowed_gpus", {}).items()}
         level = PRIORITIES.index(asks.get("priority", "NORMAL"))
-        return Asker(asks.get("job", "asker"), level, asks.get("account", "ask/er/me"), standing)
+        return Asker(
+            asks.get("job", "asker"),
+            level,
+            asks.get("account", "ask/er/me"),
+            standing,
+            self.request.milli if asks else 0,
+        )
 
     @property
     def request(self) -> Request:

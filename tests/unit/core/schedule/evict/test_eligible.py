@@ -10,7 +10,7 @@ from ares.core.schedule.evict.holders import Asker, Freed, Holder
 from ares.model.profile import PreemptionPolicy
 
 HOLDER = Holder("h", 3, "b/x/1", 1000, 1000, 100.0, 100.0, 0, None, True, ((0, Freed(1000, 1, ((0, 1000),))),))
-ASKER = Asker("a", 1, "a/x/1", {"a": -1, "b": 1})
+ASKER = Asker("a", 1, "a/x/1", {"a": -1, "b": 1}, asked=1)
 CRITICAL: dict[str, Any] = {"level": 0}
 
 CASES: list[tuple[Rule, dict[str, Any], dict[str, Any], str | None]] = [
@@ -29,7 +29,8 @@ CASES: list[tuple[Rule, dict[str, Any], dict[str, Any], str | None]] = [
     ("reclaim", CRITICAL, {"level": 0}, None),
     ("reclaim", {}, {"standing": {"a": -1, "b": 0}}, "not-borrowing"),
     ("reclaim", {}, {"standing": {"a": -1}}, "not-borrowing"),
-    ("reclaim", {}, {"standing": {"a": 0, "b": 1}}, "asker-borrows"),
+    ("reclaim", {}, {"standing": {"a": 0, "b": 1}}, "asker-would-borrow"),
+    ("reclaim", {}, {"asked": 2}, "asker-would-borrow"),
     ("reclaim", {}, {"standing": {"a/x": -1, "b/x/1": 1}}, None),
     ("reclaim", {"account": "a/y/1"}, {}, "not-borrowing"),
     ("reclaim", {"account": "a/y/1"}, {"standing": {"a": 5, "a/x": -1, "a/y": 1}}, None),
