@@ -49,8 +49,7 @@ def told(event: "LedgerEvent", job_id: str, now: float) -> list[str]:
     lines = [f"{ago}: {what}: {printable(event.reason)}"]
     asker: dict[str, Any] = data.get("for", {})
     if event.kind == "preempted" and asker:
-        who = asker.get("job") or "a job of another tenant"
-        lines.append(f"  {'For':<12}{printable(str(who))}, {asker.get('priority')}, {asker.get('gpus', 0):g} GPUs")
+        lines.append(f"  {'For':<12}{printable(_asker(asker))}")
         lines.append(f"  {'Rule':<12}{data.get('rule')}: {data.get('why')}")
         mine = next((one for one in data.get("victims", ()) if one.get("job") == job_id), None)
         if mine is not None:
@@ -58,3 +57,9 @@ def told(event: "LedgerEvent", job_id: str, now: float) -> list[str]:
                 f"  {'Lost':<12}{mine['lostGpuS']:,.0f} GPU-seconds since it started {duration(mine['ranS'])} before"
             )
     return [*lines, *(displaced(data, "Who left") if "victims" in data else []), ""]
+
+
+def _asker(asker: dict[str, Any]) -> str:
+    if "operator" in asker:
+        return f"operator {asker['operator']}"
+    return f"{asker.get('job') or 'a job of another tenant'}, {asker.get('priority')}, {asker.get('gpus', 0):g} GPUs"

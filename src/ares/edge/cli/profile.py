@@ -129,19 +129,22 @@ def revert(ctx: click.Context, version: int, note: str, output: str) -> None:
 @profile.command()
 @click.argument("old", type=click.IntRange(0))
 @click.argument("new", type=click.IntRange(0), required=False)
+@output_option("table", "json", "yaml")
 @click.pass_context
-def diff(ctx: click.Context, old: int, new: int | None) -> None:
+def diff(ctx: click.Context, old: int, new: int | None, output: str) -> None:
     """Prints what differs between two versions.
 
     Without a second one it is the one in force.
     """
     client = connect(ctx)
     before, after = flat(_record(_version(client, old)).profile), flat(_record(_version(client, new)).profile)
-    for key in dict.fromkeys((*before, *after)):
-        if before.get(key) != after.get(key):
-            for sign, values in (("-", before), ("+", after)):
-                if key in values:
-                    click.echo(f"{sign} {key}={values[key]}")
+    keys = [key for key in dict.fromkeys((*before, *after)) if before.get(key) != after.get(key)]
+    if print_objects(output, {key: {"old": before.get(key), "new": after.get(key)} for key in keys}, lambda _: []):
+        return
+    for key in keys:
+        for sign, values in (("-", before), ("+", after)):
+            if key in values:
+                click.echo(f"{sign} {key}={values[key]}")
 
 
 @click.command()

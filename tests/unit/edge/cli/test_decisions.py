@@ -253,6 +253,9 @@ Who left (preempted for a more important job; 1,240 GPU-seconds of work repeated
 
 """
     )
+    drained = {**event, "data": {**record, "rule": "drain", "for": {"operator": "ops"}}}
+    stub.on("GET", f"/v1/jobs/{JOB}/preemptions", {"events": [drained]})
+    assert ares("why-preempted", JOB).out.splitlines()[1] == "  For         operator ops"
     stub.on("GET", f"/v1/jobs/{JOB}/preemptions", {"events": []})
     assert ares("why-preempted", JOB).err == f"{JOB} was never preempted, and nobody was for it\n"
 

@@ -1,5 +1,6 @@
 """`ares profile`, `plugins`, `node drain` and `consolidate` against scripted answers."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,11 @@ def test_versions_are_listed_and_compared(stub: Stub, ares: Ares) -> None:
     assert ares("profile", "diff", "0", "4").out.splitlines() == [
         "- preemption.gap=2", "+ preemption.gap=3", "+ shares.alpha.weight=2", "+ shares.alpha.hard.gpu=8000",
     ]  # fmt: skip
+    changed = json.loads(ares("profile", "diff", "0", "4", "-o", "json").out)
+    assert (changed["preemption.gap"], changed["shares.alpha.weight"]) == (
+        {"old": "2", "new": "3"},
+        {"old": None, "new": "2"},
+    )
     assert "version 9 is not kept" in ares("profile", "diff", "9", "4").err
 
 

@@ -188,8 +188,8 @@ def _make_room(rooms: Rooms, screened: Screened, request: Request, answers: Answ
         more = _one_place(ground, rest, request, answers)
         if more is None:
             reason = (
-                f"{before} of {request.ranks} ranks fit now and {places} after {len(moves)} moves; none of the other "
-                f"{len(rest.holders)} jobs that may move makes more room: evict, add nodes, or wait"
+                f"there is room for {before} of {request.ranks} now and {places} after {len(moves)} moves; "
+                f"none of the other {len(rest.holders)} jobs that may move makes more room: evict, add nodes, or wait"
             )
             return _plan(screened, (), (), before, before, reason)
         moves += more
