@@ -51,8 +51,6 @@ def naively(course: Course) -> tuple[list[str], list[str]]:
     """The same cycle with all ranks computed anew before every step: who is placed, and who is left out, in order."""
     round_ = Round(course.cluster, course.world.profile, course.now)
     lines = {one.id: (one, list(one.line.heads(1000))) for one in course.cluster.waiting.active.values()}
-    for one, _ in lines.values():
-        round_.shares.activate(one.key.account)
     left: list[str] = []
 
     def key(number: int) -> tuple[float, float, object]:

@@ -26,7 +26,7 @@ class Share(Record, frozen=True):
     """What one tenant, team or user is entitled to. Units: thousandths of CPUs and GPUs, MiB of memory."""
 
     weight: Annotated[float, Meta(ge=0.001, le=1e6)] = 1.0
-    # Its own: more is borrowed while nobody else needs it, and taken back when somebody does. None: by weight.
+    # Its own: more is borrowed while nobody else needs it, and taken back when somebody does.
     soft: dict[ShareResource, Amount] = {}
     # Never more than this.
     hard: dict[ShareResource, Amount] = {}

@@ -49,18 +49,12 @@ def sizes_of(capacity: Held) -> tuple[float, float, float]:
 class Holding:
     """What one tenant, team or user holds, and how much that counts in its dominant share."""
 
-    __slots__ = ("_most", "_steps", "_unit", "active", "counts", "parent", "path", "share", "used", "waits")
+    __slots__ = ("_most", "_steps", "_unit", "counts", "path", "share", "used")
 
-    def __init__(
-        self, path: str, parent: str, level: Level, share: Share, weight: float, sizes: tuple[float, float, float]
-    ) -> None:
+    def __init__(self, path: str, level: Level, share: Share, weight: float, sizes: tuple[float, float, float]) -> None:
         self.path = path
-        self.parent = parent
         self.share = share
         self.used: tuple[int, int, int] = (0, 0, 0)
-        # A job of it waits; it waits or holds something.
-        self.waits = False
-        self.active = False
         self.counts = 0.0
         # How much of each resource makes one step.
         cpu, memory, gpu = sizes
@@ -68,14 +62,12 @@ class Holding:
         self._unit = level.unit
         self._most = level.most
 
-    def change(self, cpu: int, memory: int, gpu: int) -> None:
-        """Adds to what is held, or takes away what is negative."""
+    def take(self, held: Held) -> None:
+        """Adds to what is held."""
         had_cpu, had_memory, had_gpu = self.used
-        cpu += had_cpu
-        memory += had_memory
-        gpu += had_gpu
-        if cpu < 0 or memory < 0 or gpu < 0:
-            raise ValueError(f"{self.path} gave back more than it held: {Held(cpu, memory, gpu)} would be left")
+        cpu = had_cpu + held.cpu_milli
+        memory = had_memory + held.memory_mib
+        gpu = had_gpu + held.gpu_milli
         self.used = (cpu, memory, gpu)
         cpu_step, memory_step, gpu_step = self._steps
         # Rounded up: whoever holds anything counts for something.

@@ -1,12 +1,12 @@
-"""What every account holds now: its dominant share, its limits, and whether it borrows."""
+"""What every account holds now: its dominant share, and its hard limits."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from ares.core.queue.drf import LEVELS, RESOURCES, Held, Holding, Level, sizes_of
-from ares.core.queue.limits import Family, Limit, hard, within
+from ares.core.queue.drf import LEVELS, Held, Holding, Level, sizes_of
+from ares.core.queue.limits import Limit, hard
 from ares.core.queue.tree import ROOT, levels, parent_of
 from ares.core.queue.usage import Usage
-from ares.model.profile import OrderPolicy, Share
+from ares.model.profile import Share
 
 
 class Shares:
@@ -15,34 +15,22 @@ class Shares:
     Nothing that is taken ever lowers the dominant share of any account.
     """
 
-    __slots__ = ("_capacity", "_fair", "_families", "_holdings", "_paths", "_sizes", "_tree", "_usage", "now", "order")
+    __slots__ = ("_fair", "_holdings", "_paths", "_sizes", "_tree", "_usage", "now")
 
-    def __init__(self, capacity: Held, tree: Mapping[str, Share], usage: Usage, order: OrderPolicy, now: float) -> None:
-        self.order = order
+    def __init__(self, capacity: Held, tree: Mapping[str, Share], usage: Usage, now: float) -> None:
         self.now = now
-        self._capacity = capacity
         self._sizes = sizes_of(capacity)
         self._usage = usage
         self._tree = usage.index(tree)
         # The holdings by parent and path, and those of each account from tenant to user.
         self._holdings: dict[str, dict[str, Holding]] = {}
         self._paths: dict[str, tuple[Holding, Holding, Holding]] = {}
-        self._families: dict[str, Family] = {}
         self._fair: dict[str, float] = {}
 
     def take(self, account: str, held: Held) -> None:
         """A job of this account was placed."""
-        self._change(account, held.cpu_milli, held.memory_mib, held.gpu_milli)
-
-    def give(self, account: str, held: Held) -> None:
-        """A placement was undone, or a job evicted."""
-        self._change(account, -held.cpu_milli, -held.memory_mib, -held.gpu_milli)
-
-    def activate(self, account: str) -> None:
-        """A job of this account waits: it has a claim to its part by weight."""
         for one in self._path(account):
-            one.waits = True
-            self._wake(one, True)
+            one.take(held)
 
     def held(self, path: str) -> Held:
         """What a tenant, a team or a user holds now."""
@@ -69,47 +57,6 @@ class Shares:
                 return found
         return None
 
-    def borrowing(self, account: str) -> bool:
-        """Some level of it holds more than it is entitled to."""
-        return not all(
-            within(entitled, used)
-            for one, entitlement in self._entitlements(account)
-            for entitled, used in zip(entitlement, one.used, strict=True)
-        )
-
-    def within_soft(self, account: str, asked: Held) -> bool:
-        """With `asked` on top, every level still holds no more than it is entitled to, of what is asked."""
-        return all(
-            within(entitled, used + more)
-            for one, entitlement in self._entitlements(account)
-            for entitled, used, more in zip(entitlement, one.used, asked, strict=True)
-            if more > 0
-        )
-
-    def _entitlements(self, account: str) -> Iterator[tuple[Holding, list[float]]]:
-        whole: list[float] = list(self._capacity)
-        for one in self._path(account):
-            family = self._family(one.parent)
-            whole = [family.part(index, whole[index], one) for index in range(len(RESOURCES))]
-            yield one, whole
-
-    def _family(self, parent: str) -> Family:
-        found = self._families.get(parent)
-        if found is None:
-            found = self._families[parent] = Family(parent, self._tree, self._holdings[parent].values())
-        return found
-
-    def _change(self, account: str, cpu: int, memory: int, gpu: int) -> None:
-        for one in self._path(account):
-            one.change(cpu, memory, gpu)
-            if not one.waits:
-                self._wake(one, any(one.used))
-
-    def _wake(self, one: Holding, active: bool) -> None:
-        if one.active is not active:
-            one.active = active
-            self._families.pop(one.parent, None)
-
     def _path(self, account: str) -> tuple[Holding, Holding, Holding]:
         found = self._paths.get(account)
         if found is None:
@@ -128,5 +75,5 @@ class Shares:
             share = self._tree.share(path)
             # Only the relation between siblings matters; relative to the lightest, no share outgrows the cluster.
             weight = share.weight / self._tree.lightest(parent)
-            found = siblings[path] = Holding(path, parent, level, share, weight, self._sizes)
+            found = siblings[path] = Holding(path, level, share, weight, self._sizes)
         return found

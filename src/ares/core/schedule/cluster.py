@@ -260,8 +260,8 @@ class Cluster:
     # ---- shares
 
     def shares(self, now: float) -> Shares:
-        """What every account holds, has used, and is entitled to. One for each cycle: it is changed there."""
-        shares = Shares(self.capacity(), self.profile.shares, self.usage, self.profile.order, now)
+        """What every account holds and has used. One for each cycle: it is changed there."""
+        shares = Shares(self.capacity(), self.profile.shares, self.usage, now)
         for account, held in self._held.items():
             shares.take(account, held)
         return shares

@@ -10,7 +10,7 @@ ORDER = OrderPolicy()
 
 
 def shares(capacity: Held, tree: Mapping[str, Share] | None = None) -> Shares:
-    return Shares(capacity, tree or {}, Usage(ORDER.half_life_s), ORDER, now=0.0)
+    return Shares(capacity, tree or {}, Usage(ORDER.half_life_s), now=0.0)
 
 
 def times(held: Held, count: int) -> Held:

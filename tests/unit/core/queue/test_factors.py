@@ -75,12 +75,12 @@ def test_drf_falls_with_what_is_held_and_ends_at_zero() -> None:
 
 def test_fair_share_is_the_same_throughout_a_cycle() -> None:
     usage = Usage(ORDER.half_life_s)
-    tally = Shares(CLUSTER, {}, usage, ORDER, NOW)
+    tally = Shares(CLUSTER, {}, usage, NOW)
     assert _value("fair-share", _job(), tally) == 1.0
     usage.charge("a/x/u", HOUR, 0.0, at=NOW)
     usage.charge("b/x/u", HOUR, 0.0, at=NOW)
     assert _value("fair-share", _job(), tally) == 1.0
-    assert _value("fair-share", _job(), Shares(CLUSTER, {}, usage, ORDER, NOW)) == 0.5
+    assert _value("fair-share", _job(), Shares(CLUSTER, {}, usage, NOW)) == 0.5
 
 
 def test_fifo_makes_all_jobs_equal() -> None:

@@ -7,7 +7,9 @@ import pytest
 from ares.core.queue.factors import Facts, explain, rank
 from ares.core.queue.shares import Held, Shares
 from ares.core.queue.usage import Usage
-from ares.model.profile import OrderPolicy, Share
+from ares.core.schedule.evict.eligible import eligible
+from ares.core.schedule.evict.holders import Asker, Holder
+from ares.model.profile import OrderPolicy, PreemptionPolicy, Share
 
 PAGE = (Path(__file__).parents[4] / "docs" / "concepts" / "fairness.md").read_text()
 GIB, HOUR = 1024, 3600.0
@@ -18,6 +20,7 @@ TREE = {"vision": Share(weight=2.0), "speech": Share(weight=1.0)}
 ANA, BEN = "vision/detect/ana", "speech/asr/ben"
 HOLDS = {ANA: Held(12_000, 96 * GIB, 6000), BEN: Held(32_000, 64 * GIB, 4000)}
 USED = {ANA: 300, BEN: 100}
+SOFT = {"vision": {"gpu": 10_000, "cpu": 40_000}, "speech": {"gpu": 6000, "cpu": 24_000}}
 WAITED_H = {ANA: 3, BEN: 4}
 
 
@@ -31,7 +34,7 @@ def usage() -> Usage:
 
 @pytest.fixture
 def shares(usage: Usage) -> Shares:
-    shares = Shares(CLUSTER, TREE, usage, ORDER, NOW)
+    shares = Shares(CLUSTER, TREE, usage, NOW)
     for account, held in HOLDS.items():
         shares.take(account, held)
     return shares
@@ -57,27 +60,22 @@ def test_rank(shares: Shares, account: str) -> None:
     assert _row(account, *terms, f"{rank(facts, shares, ORDER, NOW)[0]:.2f}") in PAGE
 
 
-@pytest.mark.parametrize(("account", "word"), [(ANA, "in its own right"), (BEN, "borrows")])
-def test_entitlement(shares: Shares, account: str, word: str) -> None:
-    tenant = account.split("/", maxsplit=1)[0]
-    held, part = HOLDS[account], TREE[tenant].weight / 3
-    cells = [
-        (whole * part / 1000, some // 1000) for whole, some in ((16_000, held.gpu_milli), (64_000, held.cpu_milli))
-    ]
-    (gpu, gpus), (cpu, cpus) = cells
-    assert _row(tenant, f"{gpu:.2f}", gpus, f"{cpu:.2f}", cpus, word) in PAGE
-    assert shares.borrowing(account) is (word == "borrows")
-    # What is left of it, to a thousandth, and no more than that.
-    left = int(1000 * gpu) - held.gpu_milli
-    assert shares.within_soft(account, Held(0, 0, left))
-    assert not shares.within_soft(account, Held(0, 0, left + 1))
-
-
-def test_job_within_the_entitlement_and_one_beyond(shares: Shares) -> None:
-    assert shares.within_soft(ANA, Held(8000, 0, 4000))
-    assert not shares.within_soft(ANA, Held(8000, 0, 5000))
-    assert "job of 4 GPUs and 8 CPUs stays within" in PAGE
-    assert "with one of 5 GPUs `vision` would borrow too" in PAGE
+def test_soft_limits() -> None:
+    rows = [("vision", ANA, "within its own"), ("speech", BEN, "borrows 8 CPUs")]
+    for tenant, account, word in rows:
+        own, held = SOFT[tenant], HOLDS[account]
+        assert (
+            _row(tenant, own["gpu"] // 1000, held.gpu_milli // 1000, own["cpu"] // 1000, held.cpu_milli // 1000, word)
+            in PAGE
+        )
+    standing = {tenant: HOLDS[account].cpu_milli - SOFT[tenant]["cpu"] for tenant, account, _ in rows}
+    assert standing["speech"] == 8000
+    of_ben = Holder("b", 2, BEN, 0, 8000, 100.0, 100.0, 0, None, True, ())
+    for cpus, why in ((28, None), (29, "asker-would-borrow")):
+        asker = Asker("a", 2, ANA, standing, 1000 * cpus)
+        assert eligible(of_ben, asker, PreemptionPolicy(), "reclaim") == why
+    assert "A job of 28 CPUs" in PAGE
+    assert "one of 29 CPUs" in PAGE
 
 
 @pytest.mark.parametrize("account", [ANA, BEN])

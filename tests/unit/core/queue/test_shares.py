@@ -1,11 +1,11 @@
-"""Who holds what: the tree, weights, soft and hard limits."""
+"""Who holds what: the tree, weights, hard limits."""
 
 from collections import Counter
 
 import pytest
 
 from ares.core.queue.limits import Limit
-from ares.core.queue.shares import Held, Shares
+from ares.core.queue.shares import Held
 from ares.model.profile import Share
 from tests.unit.core.queue.filling import fill, shares, times
 
@@ -68,19 +68,6 @@ def test_resource_the_cluster_does_not_have_counts_nothing() -> None:
     assert tally.dominant("a/x/u") == pytest.approx(0.1, abs=2e-6)
 
 
-def test_what_is_given_back_is_as_if_never_taken() -> None:
-    tally = shares(CLUSTER, {"a": Share(weight=0.3)})
-    tally.take("a/x/u", times(GPU, 7))
-    before = [tally.dominant(account) for account in ("a/x/u", "a/y/u")]
-    for _ in range(1000):
-        tally.take("a/x/u", Held(333, 77, 1))
-    for _ in range(1000):
-        tally.give("a/x/u", Held(333, 77, 1))
-    assert [tally.dominant(account) for account in ("a/x/u", "a/y/u")] == before
-    with pytest.raises(ValueError, match="a gave back more than it held"):
-        tally.give("a/x/u", times(GPU, 8))
-
-
 @pytest.mark.parametrize("path", ["a", "a/x", "a/x/u"])
 @pytest.mark.parametrize(("resource", "index"), [("cpu", 0), ("memory", 1), ("gpu", 2)])
 def test_hard_limit_holds_at_every_level(path: str, resource: str, index: int) -> None:
@@ -110,71 +97,12 @@ def test_limit_lowered_below_what_is_held_leaves_nothing_free() -> None:
     assert tally.over_hard("a/x/u", Held(1000, 1024, 0)) is None
 
 
-@pytest.mark.parametrize("path", ["a", "a/x", "a/x/u"])
-def test_declared_entitlement_at_every_level(path: str) -> None:
-    tally = shares(CLUSTER, {path: Share(soft={"gpu": 4000})})
-    assert tally.within_soft("a/x/u", times(GPU, 4))
-    assert not tally.within_soft("a/x/u", times(GPU, 5))
-    tally.take("a/x/u", times(GPU, 4))
-    assert not tally.borrowing("a/x/u")
-    assert not tally.within_soft("a/x/u", GPU)
-    assert tally.within_soft("a/x/u", Held(1000, 1024, 0))
-    tally.take("a/x/u", GPU)
-    assert tally.borrowing("a/x/u")
-    tally.give("a/x/u", GPU)
-    assert not tally.borrowing("a/x/u")
-
-
-def _entitled(tally: Shares, account: str) -> int:
-    return next(count for count in range(101, -1, -1) if tally.within_soft(account, Held(0, 0, 1000 * count)))
-
-
-def test_undeclared_entitlement_is_divided_by_weight_among_those_who_hold_or_wait() -> None:
-    tally = shares(CLUSTER, {"a": Share(weight=3.0), "idle": Share(weight=100.0)})
-    assert _entitled(tally, "a/x/u") == 100
-    tally.activate("b/x/u")
-    # Whoever asks is about to wait: it counts itself in.
-    assert (_entitled(tally, "a/x/u"), _entitled(tally, "b/x/u")) == (75, 100)
-    tally.activate("a/x/u")
-    assert (_entitled(tally, "a/x/u"), _entitled(tally, "b/x/u")) == (75, 25)
-    tally.take("c/x/u", GPU)
-    assert (_entitled(tally, "a/x/u"), _entitled(tally, "b/x/u")) == (60, 20)
-    tally.give("c/x/u", GPU)
-    assert (_entitled(tally, "a/x/u"), _entitled(tally, "b/x/u")) == (75, 25)
-    # Two teams, then a second user in one of them.
-    tally.activate("a/y/u")
-    assert _entitled(tally, "a/x/u") == 37
-    tally.activate("a/x/v")
-    assert (_entitled(tally, "a/x/u"), _entitled(tally, "a/y/u")) == (18, 37)
-
-
-def test_declared_entitlements_are_set_aside_and_the_rest_is_divided() -> None:
-    tree = {"own": Share(soft={"gpu": 40_000}), "own/x": Share(soft={"gpu": 30_000})}
-    tally = shares(CLUSTER, tree)
-    tally.activate("a/x/u")
-    tally.activate("b/x/u")
-    assert (_entitled(tally, "a/x/u"), _entitled(tally, "own/x/u"), _entitled(tally, "own/y/u")) == (30, 30, 10)
-    # Only the GPUs are declared: of everything else each of the three has a third.
-    tally.activate("own/x/u")
-    assert tally.within_soft("a/x/u", Held(33_333, 0, 0))
-    assert not tally.within_soft("a/x/u", Held(33_334, 0, 0))
-
-
-def test_more_declared_than_there_is_leaves_nothing_to_the_others() -> None:
-    tally = shares(CLUSTER, {"a": Share(soft={"gpu": 90_000}), "b": Share(soft={"gpu": 90_000})})
-    assert (_entitled(tally, "a/x/u"), _entitled(tally, "c/x/u")) == (90, 0)
-    tally.take("c/x/u", GPU)
-    assert tally.borrowing("c/x/u")
-
-
-def test_lender_comes_back_and_the_borrower_is_known() -> None:
+def test_what_is_held_counts_for_tenant_team_and_user() -> None:
     tally = shares(CLUSTER)
-    tally.take("guest/x/u", times(GPU, 80))
-    assert not tally.borrowing("guest/x/u")
-    tally.activate("owner/x/u")
-    assert tally.borrowing("guest/x/u")
-    assert tally.within_soft("owner/x/u", times(GPU, 50))
-    assert not tally.within_soft("owner/x/u", times(GPU, 51))
+    tally.take("a/x/u", times(GPU, 2))
+    tally.take("a/y/u/with/slashes", GPU)
+    paths = ("a", "a/x", "a/x/u", "a/y/u/with/slashes", "a/z", "b")
+    assert [tally.held(path).gpu_milli // 1000 for path in paths] == [3, 2, 2, 1, 0, 0]
 
 
 def test_account_that_is_no_account_is_an_error() -> None:

@@ -63,8 +63,6 @@ class _Allocation:
 
     def run(self) -> None:
         round_ = self._round
-        for turn in self._turns:
-            round_.shares.activate(turn.job_class.key.account)
         heap = [self._key(turn, index) for index, turn in enumerate(self._turns) if self._skip(turn)]
         heapq.heapify(heap)
         while heap and not round_.full:
