@@ -240,7 +240,7 @@ async def test_a_replay_with_other_weights_goes_elsewhere(world: World) -> None:
 
 
 async def test_preemptions_are_told_to_the_one_they_happened_to(world: World) -> None:
-    record = {"rule": "priority", "why": "preempted for a more important job", "for": {"priority": "CRITICAL"}}
+    record = {"rule": "priority", "why": "to make room for a more important job", "for": {"priority": "CRITICAL"}}
     async with world.client() as client, world.client(tenant="other") as other:
         job = (await submit(client))["id"]
         assert (await client.get(f"/v1/jobs/{job}/preemptions")).json() == {"events": []}

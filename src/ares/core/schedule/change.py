@@ -220,7 +220,7 @@ def _fewer_licences(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
 
         most = trial.largest(0, asked - 1, made)
         if most is not None:
-            message = f"ask for {most} of licence {name} instead of {asked}"
+            message = f"ask for {most} of licence {name} instead of {asked}" if most else f"do without licence {name}"
             yield _Option((asked - most) / asked, {f"licences.{name}": most or None}, message, made(most))
 
 

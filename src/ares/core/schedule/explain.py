@@ -199,7 +199,8 @@ def _gang_reason(ask: Ask, level: str, best: int, total: int, *, ever: bool, par
     if level == "cluster":
         message = f"{needs}; {have} {total}"
         return Reason(code="INFEASIBLE_GANG" if ever else "INSUFFICIENT_GANG", message=message, numbers=numbers)
-    split = f" ({total} free = {' + '.join(map(str, parts[:8]))}{' + …' if len(parts) > 8 else ''})" if parts else ""
+    more = " + …" if len(parts) > 8 else ""
+    split = f" ({total} free = {' + '.join(map(str, parts[:8]))}{more})" if len(parts) > 1 else ""
     where = "NVLink domain" if ask.level == "nvlink" else level
     message = f"{needs} in one {where}; {have} {best} in the roomiest{split}"
     code = "INFEASIBLE_TOPOLOGY" if kind == "INFEASIBLE" else "INSUFFICIENT_TOPOLOGY"

@@ -12,6 +12,9 @@ from ares.model.profile import OrderPolicy, Pool, PreemptionPolicy, Profile, Sha
 
 _PLACES_MAX = 3
 _LIMIT = re.compile(r"^(?P<path>.+?)(?:\.(?P<field>weight|(?:soft|hard)\.(?:cpu|memory|gpu)))?$")
+_EXPECTED = re.compile(r"Expected `(?P<kind>float|int|bool)`(?: (?P<sign>[<>]=) (?P<bound>[-+.e0-9]+))?(?:, got| - at)")
+_KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false"}
+_BOUNDS = {">=": "at least", "<=": "at most"}
 _KEYS = (
     "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD",
     "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu", "pools.POOL.FIELD", "licences.NAME",
@@ -84,12 +87,24 @@ def changed(profile: Profile, sets: Mapping[str, str]) -> Profile:
         "scorers": [{"name": one.name, "weight": one.weight} for one in profile.scorers],
     }
     plain = {**plain, **full}
+    made = profile
     for key, value in sets.items():
         _set(plain, profile, key, value)
-    try:
-        return msgspec.convert(plain, Profile, strict=False)
-    except msgspec.ValidationError as error:
-        raise BadSetting(str(error)) from None
+        try:
+            # One at a time, so that the one that does not fit can be named as it was typed.
+            made = msgspec.convert(plain, Profile, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadSetting(_misfit(key, value, str(error))) from None
+    return made
+
+
+def _misfit(key: str, value: str, error: str) -> str:
+    found = _EXPECTED.match(error)
+    if found is None:
+        # About a name in the key: its place in the whole profile tells nobody anything.
+        return f"{key} cannot be set: {error.partition(' - at ')[0]}"
+    bound = f" of {_BOUNDS[found['sign']]} {float(found['bound']):.12g}" if found["sign"] else ""
+    return f"{key}={value} does not fit: {key} is {_KINDS[found['kind']]}{bound}"
 
 
 def _set(plain: dict[str, Any], profile: Profile, key: str, value: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _WHY: dict[str, str] = {
     "shrink": "given up by elastic gangs",
-    "priority": "preempted for a more important job",
+    "priority": "to make room for a more important job",
     "reclaim": "taken back by those who lent it",
     "consolidate": "moved so that room lies together",
     "drain": "moved because its node is being emptied",

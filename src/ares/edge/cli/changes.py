@@ -18,15 +18,38 @@ _FLAGS: Mapping[str, Callable[[Any], str]] = {
 }
 # Fields with names below them: one flag for each.
 _NAMED: Mapping[str, str] = {"resources.devices": "--device", "licences": "--licence"}
+# What is given up by not saying it: the flags that say it. With names below them, only that of the name.
+_LEFT_OUT: Mapping[str, tuple[str, ...]] = {
+    "resources.gpuModel": ("--gpu-model",),
+    "resources.gpuMemoryMib": ("--gpu-memory",),
+    "gang.perNode": ("--per-node",),
+    "licences": ("--licence",),
+    "selector": ("--selector",),
+    "affinity": ("--require", "--prefer"),
+    "jobAffinity": ("--near", "--away"),
+    "residency": ("--region",),
+    "topology": ("--topology",),
+}
 
 
 def as_typed(fields: Mapping[str, Any]) -> str:
-    """--gpus 3, or "in the job file, selector.zone: remove it"."""
+    """--gpus 3, or "leave out --gpu-model, or in the job file, resources.gpuModel: remove it"."""
     flags = [flag for name, value in fields.items() if (flag := _flag(name, value))]
+    left_out = [flag for name, value in fields.items() if not value for flag in _left_out(name)]
     lines = [_line(name, value) for name, value in fields.items() if not _flag(name, value)]
-    return (
-        " ".join(flags) + ("; " if flags and lines else "") + ("in the job file, " + ", ".join(lines) if lines else "")
-    )
+    edit = f"in the job file, {', '.join(lines)}" if lines else ""
+    parts = (" ".join(flags), f"leave out {', '.join(left_out)}, or {edit}" if left_out else edit)
+    return "; ".join(part for part in parts if part)
+
+
+def _left_out(name: str) -> tuple[str, ...]:
+    if name in _LEFT_OUT:
+        return _LEFT_OUT[name]
+    field, _, below = name.partition(".")
+    # The rest of "affinity.0.required" is no name.
+    if field in ("licences", "selector"):
+        return tuple(f"{flag} {shlex.quote(below)}" for flag in _LEFT_OUT[field])
+    return ()
 
 
 def _flag(name: str, value: Any) -> str:

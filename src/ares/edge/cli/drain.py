@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 MOVE_HEADER = ("JOB", "NAME", "TENANT", "GPUS", "FROM", "TO", "LOST GPU-S")
 _POLL_S = 1.0
+_TAINT_EFFECTS = ("no-schedule", "prefer-not")
+# The exit code that says "no moves would do it". Documented in docs/guides/drain.md.
+NO_PLAN = 3
 
 
 @click.command()
@@ -73,6 +76,8 @@ def taint(ctx: click.Context, name: str, taint: str) -> None:
 
     pair, _, effect = taint.partition(":")
     key, _, value = pair.partition("=")
+    if effect and effect not in _TAINT_EFFECTS:
+        raise click.UsageError(f"there is no effect {effect!r}; it is {' or '.join(_TAINT_EFFECTS)}", ctx)
     node = connect(ctx).send(operator.taint(name, key, value, effect or "no-schedule"))
     click.echo(f"{node.name} tainted {pair}:{effect or 'no-schedule'}; {node.running} running")
 
@@ -101,7 +106,8 @@ def consolidate(ctx: click.Context, gpus: int, nodes: int, revision: str | None,
     """Plans moves of running jobs that bring free GPUs together.
 
     Shows what it costs and changes nothing. With --apply it does exactly what was shown, or, if that
-    is no longer possible, nothing, and shows what would be possible now.
+    is no longer possible, nothing, and shows what would be possible now. Exit code 0 if there is a plan
+    or it was carried out, or the room is there already; 1 if --apply moved nothing; 3 if there is no plan.
     """
     from ares.edge.client import operator
 
@@ -112,6 +118,8 @@ def consolidate(ctx: click.Context, gpus: int, nodes: int, revision: str | None,
         _print_plan(found)
     if revision and not found.applied:
         ctx.exit(1)
+    if not found.moves and found.before < found.nodes:
+        ctx.exit(NO_PLAN)
 
 
 def _print_plan(found: "ConsolidationView") -> None:
@@ -131,8 +139,9 @@ def _print_plan(found: "ConsolidationView") -> None:
             for one in found.moves
         )
         print_table(MOVE_HEADER, rows, of="moves")
+        moves = f"{len(found.moves)} move{'' if len(found.moves) == 1 else 's'}"
         click.echo(
-            f"nodes with {found.gpus} free GPUs: {found.before} now, {found.after} after {len(found.moves)} moves; "
+            f"nodes with {found.gpus} free GPUs: {found.before} now, {found.after} after {moves}; "
             f"{found.lost_gpu_s:,.0f} GPU-seconds of work are repeated"
         )
     if found.message:

@@ -48,7 +48,6 @@ def _facts(found: "Explanation", now: float) -> list[tuple[str, str]]:
     change = found.change
     return [
         ("Reason", "" if reason is None else f"{reason.code}: {reason.message}"),
-        ("Numbers", "" if reason is None else ", ".join(f"{name} {value:,}" for name, value in reason.numbers.items())),
         ("Whose move", REMEDIES.get(found.remedy or "", "")),
         ("Position", _position(found)),
         ("Starts", "" if found.starts is None else starts(found.starts, now)),

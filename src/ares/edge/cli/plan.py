@@ -33,11 +33,14 @@ def plan(ctx: click.Context, command: tuple[str, ...], output: str, **flags: Any
     """
     from ares.edge.client import calls
 
-    call = calls.plan(asked(command, flags))
+    spec = asked(command, flags)
+    call = calls.plan(spec)
     raw: Any = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda _: []):
         for line in page(call.read(raw), time.time()):
             click.echo(line)
+        if spec.array is not None:
+            click.echo(f"this is for one task of the array {spec.array}; each of the others needs as much")
     ctx.exit(0 if raw["startsNow"] else WOULD_WAIT)
 
 

@@ -38,7 +38,8 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
     """Starts Ares on this machine.
 
     Server and agent go on in the background until `ares down`. The first start runs a sample job to
-    its result. Without real GPUs there are mock ones.
+    its result. Without real GPUs there are mock ones. A second platform on one machine needs places of
+    its own: `ares up --home DIR --port 8652 --set agents.port=8653`.
     """
     config, module = load({"http.port": port, "node.mock_gpu": mock_gpu}, **where), program("up")
     if foreground:

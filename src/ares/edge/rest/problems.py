@@ -60,7 +60,11 @@ KINDS: dict[str, Kind] = {
     ),
     "invalid": Kind(422, "The request does not fit the schema", "Correct the value at the named path."),
     "unknown-field": Kind(422, "The request has a field nobody knows", "Remove or correct the named field."),
-    "profile-invalid": Kind(422, "Scheduling cannot go by this profile", "Change the profile as the detail says."),
+    "profile-invalid": Kind(
+        422,
+        "Scheduling cannot go by this profile",
+        "Correct what the detail names; `ares profile show` has what is in force.",
+    ),
     "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
     "too-many-streams": Kind(429, "Too many open streams", "Close some streams, or wait."),
     "internal": Kind(500, "Something broke on our side", "Try again; if it stays, tell the operator the error id."),

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from ares.core.queue.waiting import class_key
+from ares.core.schedule.explain import why_waiting
 from ares.core.schedule.gang import pick_nodes
 from ares.model.job import Gang, TopologyWish
 from ares.model.profile import Profile, Share
-from tests.unit.core.world import cluster, left_out, node, placed, plan, run, spec, state
+from tests.unit.core.world import NOW, cluster, left_out, node, placed, plan, run, spec, state
 
 NVLINK = TopologyWish(level="nvlink", required=True)
 
@@ -52,6 +54,19 @@ def test_two_gangs_never_hold_half_of_each_other_s_room() -> None:
         made.enqueue(state(job), spec(gpus=1, gang=Gang(ranks=3)))
     decided = plan(made)
     assert ([len(one.placements) for one in decided.placed], left_out(decided)) == ([3], {"two": 1})
+
+
+@pytest.mark.parametrize(("taken", "tail"), [((0,), " (4 free = 2 + 2)"), ((0, 1, 2), "")])
+def test_free_room_is_told_as_a_sum_only_where_it_has_parts(taken: tuple[int, ...], tail: str) -> None:
+    made = cluster(node("a", gpus=3), node("b", gpus=3))
+    run(made, "one", spec(gpus=1), placed("a", gpus=(0,)))
+    run(made, "two", spec(gpus=len(taken)), placed("b", gpus=taken))
+    wanted = spec(gpus=1, gang=Gang(ranks=3), topology=TopologyWish(level="node", required=True))
+    reason = why_waiting(made, class_key(state("j"), wanted), NOW)
+    assert reason is not None
+    assert (
+        reason.message == f"needs room for 3 ranks at once in one node; now there is room for 2 in the roomiest{tail}"
+    )
 
 
 def picked(rooms: list[int], ranks: int) -> list[tuple[int, int]]:

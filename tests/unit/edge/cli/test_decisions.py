@@ -58,7 +58,6 @@ PAGE = f"""\
 train  {JOB}  PENDING for 1h
 
   Reason      INSUFFICIENT_GPU: needs 4 GPUs on one node; the nearest, n1, has 1 free of 4
-  Numbers     asked 4, free 1, total 4, nodes 2
   Whose move  wait: it starts when others have ended
   Position    12 ahead, 3 of your own
   Starts      in 1m to 5m: 2 jobs end by then (worked out 1s ago)
@@ -149,7 +148,7 @@ def test_watching_ends_when_the_job_no_longer_waits(stub: Stub, ares: Ares, monk
 NOW = {"earliest": 4600.0, "latest": 4602.0, "basis": "it fits now", "computedAt": 4600.0}
 PLACE = {"node": "n1", "incarnation": 1, "cpuMilli": 1000, "memoryMib": 256, "gpus": [0, 1], "numa": 1}
 EVICTION = {
-    "rule": "priority", "why": "preempted for a more important job", "lostGpuS": 1240.0, "evictedGpus": 4.0,
+    "rule": "priority", "why": "to make room for a more important job", "lostGpuS": 1240.0, "evictedGpus": 4.0,
     "victims": [{"job": OTHER, "priority": "LOW", "gpus": 4.0, "ranS": 310.0, "lostGpuS": 1240.0}],
     "victimsOfOthers": 2,
     "for": {"job": JOB, "priority": "CRITICAL", "gpus": 4.0},
@@ -167,7 +166,7 @@ Ways to run it
   as asked     nobody can say  -         -                                           2 of 2 do not say
   gang         now             13.00     rank 0 n1 GPU 0,1 NUMA 1; rank 1 n1 NUMA 1  it fits now
 
-It would displace (preempted for a more important job; 1,240 GPU-seconds of work repeated, 4 GPUs freed)
+It would displace (to make room for a more important job; 1,240 GPU-seconds of work repeated, 4 GPUs freed)
   JOB                 PRIORITY  GPUS  RAN    LOST GPU-S
   {OTHER}    LOW       4     5m10s  1,240
   2 of other tenants  -         -     -      -
@@ -207,6 +206,9 @@ def test_a_plan_that_would_start_exits_with_0(stub: Stub, ares: Ares, tmp_path: 
     done = ares("plan", "-f", str(tmp_path / "job.yaml"))
     assert (done.code, done.out.splitlines()[0]) == (0, "would start now")
     assert stub.asked[0].body["spec"]["alternatives"] == [{"gpus": 1}]
+    assert "array" not in done.out
+    array = ares("plan", "--array", "0-9", "--", "x")
+    assert array.out.splitlines()[-1].startswith("this is for one task of the array 0-9;")
 
 
 # ---- prio, why-preempted, replay
@@ -235,19 +237,19 @@ def test_why_preempted(stub: Stub, ares: Ares) -> None:
     record["victims"] = [{"job": JOB, "priority": "LOW", "gpus": 4.0, "ranS": 310.0, "lostGpuS": 1240.0}]
     event = {
         "job": JOB, "tenant": "default", "seq": 4, "kind": "preempted", "phase": "PREEMPTED", "at": 4540.0,
-        "attempt": 2, "reason": "preempted for a more important job", "data": record,
+        "attempt": 2, "reason": "to make room for a more important job", "data": record,
     }  # fmt: skip
     stub.on("GET", f"/v1/jobs/{JOB}/preemptions", {"events": [event]})
     done = ares("why-preempted", JOB)
     assert (
         done.out
         == f"""\
-1m ago, attempt 2: preempted: preempted for a more important job
+1m ago, attempt 2: preempted: to make room for a more important job
   For         {OTHER}, CRITICAL, 4 GPUs
-  Rule        priority: preempted for a more important job
+  Rule        priority: to make room for a more important job
   Lost        1,240 GPU-seconds since it started 5m10s before
 
-Who left (preempted for a more important job; 1,240 GPU-seconds of work repeated, 4 GPUs freed)
+Who left (to make room for a more important job; 1,240 GPU-seconds of work repeated, 4 GPUs freed)
   JOB               PRIORITY  GPUS  RAN    LOST GPU-S
   {JOB}  LOW       4     5m10s  1,240
 
@@ -345,10 +347,16 @@ def test_typing_the_change_makes_it(stub: Stub, ares: Ares, tmp_path: Path, fiel
 @pytest.mark.parametrize(
     ("fields", "typed"),
     [
-        ({"selector.zone": None}, "in the job file, selector.zone: remove it"),
+        ({"selector.zone": None}, "leave out --selector zone, or in the job file, selector.zone: remove it"),
+        (
+            {"resources.gpuModel": None},
+            "leave out --gpu-model, or in the job file, resources.gpuModel: remove it",
+        ),
+        ({"gang.perNode": None}, "leave out --per-node, or in the job file, gang.perNode: remove it"),
+        ({"affinity.0.required": False}, "in the job file, affinity.0.required: false"),
         ({"topology.required": False}, "in the job file, topology.required: false"),
-        ({"licences.matlab": 0}, "in the job file, licences.matlab: remove it"),
-        ({"resources.gpus": 1, "residency": []}, "--gpus 1; in the job file, residency: []"),
+        ({"licences.matlab": 0}, "leave out --licence matlab, or in the job file, licences.matlab: remove it"),
+        ({"resources.gpus": 1, "residency": []}, "--gpus 1; leave out --region, or in the job file, residency: []"),
     ],
 )
 def test_what_no_flag_can_say_is_an_edit(fields: dict[str, Any], typed: str) -> None:

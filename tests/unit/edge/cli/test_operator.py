@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ares.core.schedule.profiles import changed
+from ares.core.schedule.profiles import BadSetting, changed
 from ares.edge.cli.profile import flat
 from ares.model.profile import Profile, Share
 from tests.unit.edge.cli.conftest import Ares
@@ -124,11 +124,45 @@ def test_a_taint_as_it_is_written(stub: Stub, ares: Ares, text: str, sent: dict[
     assert stub.requests("POST", "/v1/nodes/n/taints")[0].body == sent
 
 
+def test_an_effect_nobody_knows_is_refused_with_those_there_are(stub: Stub, ares: Ares) -> None:
+    done = ares("node", "taint", "n", "a=b:foo")
+    assert (done.code, "no effect 'foo'; it is no-schedule or prefer-not" in done.err) == (2, True)
+    assert stub.asked == []
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "code"),
+    [(0, (), 3), (1, (), 0), (0, ("--apply", "5d0c"), 1)],
+)
+def test_without_moves_the_exit_code_tells_no_plan_from_room_that_is_there(
+    stub: Stub, ares: Ares, before: int, asked: tuple[str, ...], code: int
+) -> None:
+    stub.on("POST", "/v1/consolidations", {**PLAN, "moves": [], "before": before, "after": before, "message": "why"})
+    done = ares("consolidate", "--gpus", "8", *asked)
+    assert (done.code, done.out) == (code, "why\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("weight.cost", "abc", "weight.cost=abc does not fit: weight.cost is a number"),
+        ("weight.cost", "-1", "weight.cost=-1 does not fit: weight.cost is a number of at least 0"),
+        ("licences.x", "-1", "licences.x=-1 does not fit: licences.x is a whole number of at least 0"),
+        ("preemption.gap", "9", "preemption.gap=9 does not fit: preemption.gap is a whole number of at most 5"),
+        ("pools.p.spot", "maybe", "pools.p.spot=maybe does not fit: pools.p.spot is true or false"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_named_as_typed(key: str, value: str, said: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        changed(Profile(), {"order.ageing_s": "60", key: value, "licences.y": "2"})
+    assert str(refused.value) == said
+
+
 def test_a_plan_is_shown_with_its_cost_and_how_to_carry_it_out(stub: Stub, ares: Ares) -> None:
     stub.on("POST", "/v1/consolidations", PLAN)
     lines = ares("consolidate", "--gpus", "8").out.splitlines()
     assert lines[1].split() == ["4f2k", "eval", "alpha", "2", "a", "b", "1,240"]
-    assert "0 now, 1 after 1 moves; 1,240 GPU-seconds" in lines[2]
+    assert "0 now, 1 after 1 move; 1,240 GPU-seconds" in lines[2]
     assert lines[-1].endswith("ares consolidate --gpus 8 --nodes 1 --apply 5d0c7be2")
 
 
