@@ -137,6 +137,7 @@ def test_a_licence_that_is_out_is_given_up_whole() -> None:
     change = smallest_change(made, state("j"), wanted, NOW)
     assert change is not None
     assert changed_spec(wanted, change).licences == {}
+    assert change.message == "do without licence x"
 
 
 def test_several_things_are_given_up_together_where_one_is_not_enough() -> None:
