@@ -256,7 +256,7 @@ class Explain:
             profile_version=self._view.profile.version,
             reason=reason,
             remedy=None if reason is None else reason.remedy,
-            offers=offers(cluster, state, spec, now),
+            offers=offers(cluster, state, spec, now, None if isinstance(evicted, str) else evicted),
             eviction=None if isinstance(evicted, str) else seen_by(evicted.record, who.tenant),
             no_eviction=evicted if isinstance(evicted, str) else "",
             change=None if starts else smallest_change(cluster, state, spec, now),

@@ -20,7 +20,7 @@ LOCAL_CLUSTER = "local"
 
 
 class NodeView(Record, frozen=True):
-    """A node with what is free on it now."""
+    """A node with what is free on it now: nothing while no job can be sent there."""
 
     name: str
     info: NodeInfo
@@ -94,21 +94,22 @@ class Nodes:
     def _node(self, name: str, record: NodeRecord) -> NodeView:
         jobs = self._view.by_node.get(name, {})
         held = [place for places in jobs.values() for place in places]
-        age = self._view.lease_age_s(name)
+        age, there = self._view.lease_age_s(name), ready(self._view, name)
+        # Whole ones: several jobs may have a share of the same GPU.
+        gpus_free = len(record.info.gpus) - len({gpu for p in held for gpu in p.gpus})
         return NodeView(
             name=name,
             info=record.info,
             incarnation=record.incarnation,
-            ready=ready(self._view, name),
+            ready=there,
             cordoned=record.cordoned,
             taints=record.taints,
             drained_by=record.drained_by,
             lease_age_s=age,
             running=len(jobs),
-            cpu_milli_free=record.info.cpu_milli - sum(p.cpu_milli for p in held),
-            memory_mib_free=record.info.memory_mib - sum(p.memory_mib for p in held),
-            # Whole ones: several jobs may have a share of the same GPU.
-            gpus_free=len(record.info.gpus) - len({gpu for p in held for gpu in p.gpus}),
+            cpu_milli_free=record.info.cpu_milli - sum(p.cpu_milli for p in held) if there else 0,
+            memory_mib_free=record.info.memory_mib - sum(p.memory_mib for p in held) if there else 0,
+            gpus_free=gpus_free if there else 0,
         )
 
     async def pools(self, who: Principal) -> tuple[PoolView, ...]:

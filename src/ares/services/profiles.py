@@ -1,4 +1,5 @@
-"""The profile scheduling goes by: read, changed and reverted at run time. Every change is a new version."""
+"""The profile scheduling goes by: read, changed and reverted at run time. Every change is a new version;
+what changes nothing is none."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -55,7 +56,7 @@ class Profiles:
     async def put(
         self, who: Principal, profile: Profile, note: str = "", expected_version: int | None = None
     ) -> ProfileRecord | ProfileRefused:
-        """The profile becomes the next version, unless somebody else's did since it was looked at."""
+        """The profile becomes the next version, unless somebody else's did since it was looked at or it is in force."""
         await self._view.catch_up()
         return await self._write(who, profile, note, expected_version, self._view.profile)
 
@@ -95,6 +96,8 @@ class Profiles:
             return ProfileRefused(code="profile-invalid", message=why)
         if expected_version not in (None, base.version):
             return _conflict(base, f"it was to be changed from version {expected_version}")
+        if profile == base.profile:
+            return base
         record = ProfileRecord(
             version=base.version + 1, profile=profile, by=who.name or who.token_id, at=self._clock.wall(), note=note
         )

@@ -30,7 +30,12 @@ async def test_what_is_free_is_what_no_attempt_holds() -> None:
         await world.advance(9.5)
         one, two = await world.one.nodes.nodes(ADMIN)
         assert (one.ready, two.ready) == (False, True)
-        assert one.gpus_free == 4
+        # All of it is unused, and none of it can be had.
+        assert (one.cpu_milli_free, one.memory_mib_free, one.gpus_free) == (0, 0, 0)
+        lost, _ = await world.one.nodes.pools(ADMIN)
+        assert (lost.gpus, lost.gpus_free, lost.cpu_milli, lost.cpu_milli_free) == (4, 0, 4000, 0)
+        (cluster,) = await world.one.nodes.clusters(ADMIN)
+        assert (cluster.gpus, cluster.gpus_free) == (4, 0)
 
 
 async def test_a_gpu_that_jobs_share_is_taken_once() -> None:

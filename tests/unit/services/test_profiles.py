@@ -55,6 +55,18 @@ async def test_a_change_from_a_version_that_is_past_is_refused() -> None:
         assert "version 1 by admin-token" in late.message
 
 
+async def test_what_changes_nothing_is_no_version() -> None:
+    async with World() as world:
+        profiles = world.one.profiles
+        assert (await profiles.current()) == await profiles.put(ADMIN, Profile(), "as it is")
+        first = await profiles.change(ADMIN, {"preemption.gap": "1"}, "lower")
+        assert isinstance(first, ProfileRecord)
+        assert await profiles.change(ADMIN, {"preemption.gap": "1"}, "again") == first
+        assert await profiles.put(ADMIN, first.profile, expected_version=1) == first
+        assert isinstance(await profiles.put(ADMIN, first.profile, expected_version=0), ProfileRefused)
+        assert [one.version for one in await profiles.versions()] == [1]
+
+
 async def test_reverting_writes_an_old_version_anew_and_all_is_kept() -> None:
     async with World() as world:
         profiles = world.one.profiles

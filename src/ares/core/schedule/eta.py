@@ -1,12 +1,18 @@
 """When a waiting job could start, as far as those who hold its place say how long they run."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
+from ares.core.queue.drf import RESOURCES, Held
+from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.holding import Holding
-from ares.core.schedule.round import Round
+from ares.core.schedule.reasons import Reason
+from ares.core.schedule.round import Round, asked
 from ares.core.schedule.transaction import taken_by
 from ares.model.base import Record
 
@@ -23,40 +29,93 @@ class Eta(Record, frozen=True):
     computed_at: float
 
 
+class _Opens(NamedTuple):
+    """When the limit or licence in the way is free again, through whose ending, and that in words."""
+
+    at: float
+    ended: tuple[Holding, ...]
+    words: str
+
+
 def start_estimate(round_: Round, key: ClassKey, ask: Ask, position: int) -> Eta:
     """Assumes that nobody who comes later takes the place; whoever is ahead may."""
-    now, cluster = round_.now, round_.cluster
+    now = round_.now
     gate = round_.gate(key, ask)
-    if gate is not None:
-        return Eta(earliest=now, latest=None, basis=gate.message + _queue(position), computed_at=now)
-    checkpoint = round_.txn.checkpoint()
-    found = round_.place(ask)
-    round_.txn.rollback(checkpoint)
-    if found is not None:
-        return Eta(earliest=now, latest=now + 2.0, basis="it fits now", computed_at=now)
+    opens = _Opens(now, (), "") if gate is None else _opens(round_, key, ask, gate)
+    if isinstance(opens, str):
+        return Eta(earliest=now, latest=None, basis=opens + _queue(position), computed_at=now)
+    if _fits(round_, ask, opens.ended):
+        if gate is None:
+            return Eta(earliest=now, latest=now + 2.0, basis="it fits now", computed_at=now)
+        return _ended(now, opens.at, opens.words, position)
     rows = round_.rows_held_back(ask)
     stages = round_.evaluations.of(ask).stage[rows]
     nearest = rows[np.argsort(-stages.astype(np.int64), kind="stable")][:_NODES_MAX]
-    ends = _ends(cluster, [int(row) for row in nearest])
-    known = sorted({at for _, at in ends if at is not None and at > now})
-    for at in known:
-        checkpoint = round_.txn.checkpoint()
-        for holding, end in ends:
-            if end is not None and end <= at:
-                _give_back(round_, holding)
-        found = round_.place(ask)
-        round_.txn.rollback(checkpoint)
-        if found is not None:
-            gone = sum(end is not None and end <= at for _, end in ends)
-            who = "1 job that holds its place ends" if gone == 1 else f"{gone} jobs that hold its place end"
-            basis = f"{who} by then, by the run times given"
-            latest = None if position else at
-            return Eta(earliest=at, latest=latest, basis=basis + _queue(position), computed_at=now)
+    ends = _ends(round_.cluster, [int(row) for row in nearest])
+    for at in sorted({max(at, opens.at) for _, at in ends if at is not None and at > now}):
+        ended = [one for one, end in ends if end is not None and end <= at]
+        gone = {one.job: one for one in (*opens.ended, *ended)}
+        if _fits(round_, ask, list(gone.values())):
+            who = "1 job that holds its place ends" if len(ended) == 1 else f"{len(ended)} jobs that hold its place end"
+            words = f"{who} by then, by the run times given"
+            return _ended(now, at, f"{opens.words}; {words}" if opens.words else words, position)
     silent = sum(end is None for _, end in ends)
     basis = f"{silent} of {len(ends)} jobs that hold its place do not say how long they run"
     if not silent:
         basis = "no job that ends makes room for it"
+    if gate is not None:
+        basis = f"{gate.message}; {basis}"
     return Eta(earliest=now, latest=None, basis=basis + _queue(position), computed_at=now)
+
+
+def _ended(now: float, at: float, basis: str, position: int) -> Eta:
+    return Eta(earliest=at, latest=None if position else at, basis=basis + _queue(position), computed_at=now)
+
+
+def _opens(round_: Round, key: ClassKey, ask: Ask, gate: Reason) -> _Opens | str:
+    """When enough of those have ended who hold its licence or count towards its limit, or why nobody can say."""
+    if gate.remedy == "yours":
+        return gate.message
+    holding = [one for one in round_.cluster.holdings.values() if _counts(round_, key, ask, one)]
+    said = sorted((one.ends_at, one.job) for one in holding if one.ends_at is not None)
+    later, ended = Round(round_.cluster, round_.profile, round_.now), list[Holding]()
+    for at, job in said:
+        one = round_.cluster.holdings[job]
+        ended.append(one)
+        for name, count in one.licences:
+            later.licences[name] -= count
+        later.shares.take(one.account, Held(*(-held for held in one.held)))
+        # Whoever should have ended already tells nothing by itself.
+        if at > round_.now and later.gate(key, ask) is None:
+            who = "1 job ends" if len(ended) == 1 else f"{len(ended)} jobs end"
+            return _Opens(at, tuple(ended), f"{gate.message}; {who} by then, by the run times given")
+    silent, what = len(holding) - len(said), "licence" if gate.code == "INSUFFICIENT_LICENCE" else "limit"
+    if not silent:
+        return f"{gate.message}; no job that ends changes that"
+    return f"{gate.message}; {silent} of {len(holding)} jobs under that {what} do not say how long they run"
+
+
+def _counts(round_: Round, key: ClassKey, ask: Ask, one: Holding) -> bool:
+    """Whether it holds of a licence the job needs, or of what an account above both may not have more of."""
+    if any(name == needed for name, _ in one.licences for needed, _ in key.licences):
+        return True
+    shares, wanted = round_.profile.shares, asked(ask, 1)
+    return any(
+        path in shares and resource in shares[path].hard and held and needed
+        for path, same in zip(levels(one.account), levels(key.account), strict=True)
+        if path == same
+        for resource, held, needed in zip(RESOURCES, one.held, wanted, strict=True)
+    )
+
+
+def _fits(round_: Round, ask: Ask, ended: Sequence[Holding]) -> bool:
+    """Whether there is room once these have ended."""
+    checkpoint = round_.txn.checkpoint()
+    for one in ended:
+        _give_back(round_, one)
+    found = round_.place(ask)
+    round_.txn.rollback(checkpoint)
+    return found is not None
 
 
 def _queue(position: int) -> str:

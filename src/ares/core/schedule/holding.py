@@ -26,6 +26,8 @@ class Holding:
     preempted_at: float | None = None
     # When it will probably have ended, as far as it says.
     ends_at: float | None = None
+    # How long it may take to leave when it is preempted: saving a checkpoint, then the grace.
+    leave_s: float = 0.0
     # Of a running gang that may have more or fewer ranks: what each asks for, those it has, the next one's number.
     elastic: Ask | None = None
     ranks: tuple[Placement, ...] = ()
@@ -54,6 +56,7 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -
     since = state.bound_at or state.queued_at
     bound = state.phase in BOUND
     elastic = _elastic(state, spec)
+    saving = spec.preemption
     runs_s = spec.expected_runtime_s or spec.time_limit_s
     return Holding(
         job=state.id,
@@ -68,6 +71,7 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -
         preemptions=state.preemptions,
         preempted_at=state.preempted_at,
         ends_at=None if runs_s is None else since + runs_s,
+        leave_s=spec.grace_s + (0.0 if saving.checkpoint_signal is None else saving.wait_s),
         elastic=elastic,
         ranks=() if elastic is None else state.placements,
         next_rank=0 if elastic is None else next_rank(state),

@@ -25,13 +25,25 @@ class Offer(Record, frozen=True):
     placements: tuple[Placement, ...] = ()
 
 
-def offers(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> tuple[Offer, ...]:
-    """The job as it is, its alternatives, other GPU models and half the size, by start and then by price."""
+def offers(
+    cluster: Cluster, state: JobState, spec: JobSpec, now: float, evicts: Eviction | None = None
+) -> tuple[Offer, ...]:
+    """The job as it is, its alternatives, other GPU models and half the size, by start and then by price.
+
+    The one for which `evicts` makes room does not wait for others to end."""
     cluster.prepare()
     round_ = Round(cluster, cluster.profile, now)
+    variants = _variants(cluster, spec)
+    asked = (spec.resources, *spec.alternatives)
+    displaces = None if evicts is None else replace(spec, resources=asked[evicts.alternative], alternatives=())
     made = [
-        (n, _offer(round_, class_key(state, variant), words))
-        for n, (words, variant) in enumerate(_variants(cluster, spec))
+        (
+            n,
+            _displacing(round_, class_key(state, variant).asks[0], words, evicts)
+            if evicts is not None and variant == displaces
+            else _offer(round_, class_key(state, variant), words),
+        )
+        for n, (words, variant) in enumerate(variants)
     ]
     free = [one for one in made if one[1] is not None]
     ranked = sorted(free, key=lambda one: _sort_key(one[0], one[1]))
@@ -105,6 +117,20 @@ def _offer(round_: Round, key: ClassKey, words: str) -> Offer | None:
     round_.txn.rollback(checkpoint)
     starts = Eta(earliest=round_.now, latest=round_.now + 2.0, basis="it fits now", computed_at=round_.now)
     return Offer(asked=words, starts=starts, price_hour=round(price, 6), placements=placements)
+
+
+def _displacing(round_: Round, ask: Ask, words: str, evicts: Eviction) -> Offer:
+    """It starts when the last of those displaced has left, which may take them as long as they are given."""
+    cluster, now, count = round_.cluster, round_.now, len(evicts.victims)
+    leave_s = max(cluster.holdings[job].leave_s for job in evicts.victims)
+    who = "1 job is" if count == 1 else f"{count} jobs are"
+    basis = f"{who} displaced and given up to {leave_s:g} s to save and stop"
+    return Offer(
+        asked=f"{words}, displacing {count} job{'' if count == 1 else 's'}",
+        starts=Eta(earliest=now, latest=now + leave_s + 2.0, basis=basis, computed_at=now),
+        price_hour=round(sum(_price(cluster, ask, cluster.rows[one.node]) for one in evicts.hold), 6),
+        placements=evicts.hold,
+    )
 
 
 def _price(cluster: Cluster, ask: Ask, row: int) -> float:

@@ -14,7 +14,7 @@ from ares.core.schedule.explain import why_waiting
 from ares.core.schedule.offers import offers, would_evict
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.round import Round
-from ares.model.job import Gang, JobSpec
+from ares.model.job import Gang, JobSpec, Preemption
 from ares.model.profile import Pool, Profile, Share, Weight
 from tests.unit.core.world import NOW, cluster, node, nodes_of, placed, run, spec, state, wants
 
@@ -89,6 +89,35 @@ def test_idle_nodes_do_not_help_a_job_that_a_licence_or_a_limit_holds_back(block
     assert "fits now" not in told.basis
 
 
+def test_a_licence_is_free_when_enough_of_those_end_who_hold_it() -> None:
+    made = cluster(node("a", cpu=16), profile=Profile(licences={"x": 2}))
+    for at, runs in enumerate((600.0, 7200.0)):
+        run(made, f"r{at}", spec(licences={"x": 1}, expected_runtime_s=runs), placed("a"), since=NOW - 60)
+    run(made, "other", spec(expected_runtime_s=70.0), placed("a"), since=NOW - 60)
+    assert estimate(made, spec(licences={"x": 1})).latest == NOW + 540
+    assert estimate(made, spec(licences={"x": 2})).latest == NOW + 7140
+    behind = estimate(made, spec(licences={"x": 1}), ahead=3)
+    assert (behind.earliest, behind.latest) == (NOW + 540, None)
+
+
+def test_a_limit_is_free_when_its_own_jobs_end_and_a_place_is_needed_too() -> None:
+    made = cluster(node("a", cpu=4, gpus=1), profile=Profile(shares={"t": Share(hard={"cpu": 2000})}))
+    run(made, "mine", spec(cpu=2, expected_runtime_s=600.0), placed("a", cpu=2), since=NOW)
+    run(made, "else", spec(gpus=1, expected_runtime_s=900.0), placed("a", gpus=(0,)), since=NOW, tenant="u")
+    assert estimate(made, spec(cpu=2)).latest == NOW + 600
+    assert estimate(made, spec(cpu=2, gpus=1)).latest == NOW + 900
+
+
+def test_nobody_can_say_when_those_under_the_limit_do_not() -> None:
+    made = cluster(node("a"), profile=Profile(shares={"t": Share(hard={"cpu": 2000})}))
+    run(made, "mine", spec(cpu=2), placed("a", cpu=2))
+    run(made, "ends", spec(cpu=1, expected_runtime_s=60.0), placed("a"), since=NOW)
+    run(made, "else", spec(cpu=1), placed("a"), tenant="u")
+    told = estimate(made, spec(cpu=1))
+    assert told.latest is None
+    assert told.basis.endswith("1 of 2 jobs under that limit do not say how long they run")
+
+
 # ---- offers
 
 
@@ -126,6 +155,37 @@ def test_a_look_at_whom_a_job_would_displace_changes_nothing() -> None:
     assert found.victims == ("low",)
     assert (made.pending, made.table.gpu_left[0, 0]) == (0, 0)
     assert isinstance(would_evict(made, state("j"), spec(gpus=1, priority="LOW"), NOW), str)
+
+
+def test_a_job_that_displaces_others_starts_when_they_have_left_and_not_when_they_would_have_ended() -> None:
+    made = cluster(node("a", gpus=2), profile=Profile(pools={"default": Pool(gpu_hour=3.0)}))
+    for at, wait in enumerate((20.0, 60.0)):
+        low = spec(
+            gpus=1, priority="BEST_EFFORT", expected_runtime_s=1800.0, grace_s=10.0,
+            preemption=Preemption(checkpoint_signal="SIGUSR1", wait_s=wait),
+        )  # fmt: skip
+        run(made, f"low{at}", low, placed("a", gpus=(at,)), since=NOW - 900)
+    wanted = spec(gpus=2, priority="CRITICAL")
+    evicts = would_evict(made, state("j"), wanted, NOW)
+    assert isinstance(evicts, Eviction)
+    first, *others = offers(made, state("j"), wanted, NOW, evicts)
+    assert (first.asked, first.price_hour) == ("as asked, displacing 2 jobs", 6.0)
+    assert (first.starts.earliest, first.starts.latest) == (NOW, NOW + 72.0)
+    assert "70 s to save and stop" in first.starts.basis
+    assert "as asked" not in [one.asked for one in others]
+
+
+@pytest.mark.parametrize(
+    ("blocked", "said"),
+    [
+        ({"licences": {"x": 1}}, "a licence is not lifted by preemption"),
+        ({"cpu": 3}, "a limit is not lifted by preemption"),
+        ({"cpu": 3, "alternatives": (wants(gpus=2),)}, "nobody runs that matters so much less"),
+    ],
+)
+def test_preemption_lifts_no_limit(blocked: dict[str, Any], said: str) -> None:
+    made = cluster(node("a", gpus=1), profile=Profile(shares={"t": Share(hard={"cpu": 2000})}))
+    assert would_evict(made, state("j"), spec(**blocked), NOW) == said
 
 
 # ---- changes

@@ -57,6 +57,9 @@ def _worth_a_try(rule: Rule, round_: Round, job_class: JobClass) -> bool:
 
 def prospects(round_: Round, job: str, job_class: JobClass) -> Eviction | str:
     """Whom the job would displace, or why nobody. The round is left with the room made."""
+    gates = [round_.gate(job_class.key, ask) for ask in job_class.key.asks]
+    if gates[0] is not None and None not in gates:
+        return f"a {'licence' if gates[0].code.endswith('LICENCE') else 'limit'} is not lifted by preemption"
     why = "nobody runs that matters so much less"
     counted: Census | None = None
     for rule in ("reclaim", "priority"):
