@@ -35,7 +35,10 @@ def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int
 
     It may be a few more, and is fewer only when there is no room for more. All are taken.
     """
-    score = evaluations.of(ask).score
+    found, first = evaluations.best(ask)
+    if first < 0:
+        return []
+    score = found.score
     rows = np.flatnonzero(score != NO)
     order = rows[np.argsort(-score[rows], kind="stable")]
     fits = room(evaluations.rows(ask, order))
