@@ -19,7 +19,7 @@ from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.links.grpc import GrpcLink
 from ares.app import handover
 from ares.app.config import Config, ConfigError, NodeConfig
-from ares.app.processes import run
+from ares.app.processes import look_for_garbage_less_often, run
 from ares.edge.client.aio import AsyncClient
 from ares.edge.client.errors import AresError
 from ares.model.node import NodeInfo
@@ -68,6 +68,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         settings=Settings(environment=inherited(os.environ)),
     )
     stopping = asyncio.create_task(_stop_agent(stop, agent))
+    look_for_garbage_less_often()
     try:
         await agent.run()
     except LinkRefused as refusal:

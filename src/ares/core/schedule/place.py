@@ -7,6 +7,7 @@ import numpy as np
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.columns import Floats, Ints
 from ares.core.schedule.evaluate import NO, Evaluations, room
+from ares.core.schedule.filters import BUILT_IN
 from ares.core.schedule.transaction import Taken, Transaction, alike, fit, fit_each
 
 
@@ -42,6 +43,9 @@ def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int
     rows = np.flatnonzero(score != NO)
     order = rows[np.argsort(-score[rows], kind="stable")]
     fits = room(evaluations.rows(ask, order))
+    if len(order) == 1 and alike(ask) and frozenset(name for name, _ in evaluations.rules.filters) == BUILT_IN:
+        # Nothing to choose between: as many as there is room for.
+        return _on_one_row(evaluations, txn, ask, first, min(wanted, int(fits[0])))
     begin, end = 0, int(np.searchsorted(np.cumsum(fits), wanted)) + 1
     front = _Front(order[:0], score[:0])
     steps: list[_Step] = []
@@ -58,6 +62,16 @@ def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int
         # A row that was left before it was full might come before these.
         txn.give(step[3])
     return [step[3] for step in (steps[:wanted] if cut else steps)]
+
+
+def _on_one_row(evaluations: Evaluations, txn: Transaction, ask: Ask, row: int, count: int) -> list[Taken]:
+    found: list[Taken] = []
+    for _ in range(count):
+        taken = fit(evaluations.table, ask, row)
+        assert taken is not None, f"there was room for {count} on row {row}"
+        txn.take(taken)
+        found.append(taken)
+    return found
 
 
 class _Front(NamedTuple):

@@ -24,6 +24,8 @@ def place_of(world: WorldInfo, rank: int) -> int | None:
 def variables(world: WorldInfo, rank: int) -> dict[str, str]:
     """Names as `torch.distributed` and its launchers use them. To them every rank is a node of its own: it sees
     its own GPUs only, and programs take the one with the number of their local rank."""
+    if not world.peers:
+        return dict(_ALONE)
     world, place = _seen_by(world, rank)
     beside = [peer.rank for peer in world.peers if peer.node == world.peers[place].node]
     named: dict[str, int | str] = {
@@ -40,6 +42,12 @@ def variables(world: WorldInfo, rank: int) -> dict[str, str]:
     if world.master_port:
         named |= {"MASTER_ADDR": world.peers[0].address, "MASTER_PORT": world.master_port}
     return {name: str(value) for name, value in named.items()}
+
+
+_ALONE = {
+    "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0", "NODE_RANK": "0",
+    "ARES_RANK_ID": "0", "ARES_LOCAL_RANK": "0", "ARES_LOCAL_SIZE": "1",
+}  # fmt: skip
 
 
 def file_of(world: WorldInfo, rank: int) -> bytes:
