@@ -311,11 +311,12 @@ async def test_a_warden_that_cannot_be_started_again_is_tried_until_it_can(
     executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await run(executor, launch(tmp_path, "true"))
-    warden, popen, failures = executor._warden, executor._popen_warden, [1, 2]
+    warden, popen, refusing = executor._warden, executor._popen_warden, asyncio.Event()
     assert warden is not None
+    refusing.set()
 
     def flaky(theirs: socket.socket) -> "subprocess.Popen[bytes]":
-        if failures and failures.pop():
+        if refusing.is_set():
             raise BlockingIOError(11, "Resource temporarily unavailable")
         return popen(theirs)
 
@@ -325,6 +326,7 @@ async def test_a_warden_that_cannot_be_started_again_is_tried_until_it_can(
     refused = await asyncio.wait_for(executor.start(launch(tmp_path, "true")), TIMEOUT_S)
     assert isinstance(refused, CannotStart)
     assert "could not be started again" in refused.message
+    refusing.clear()
     await until(lambda: executor._control is not None)
     assert (await run(executor, launch(tmp_path, "true"))).code == 0
 
