@@ -323,7 +323,7 @@ async def test_a_warden_that_cannot_be_started_again_is_tried_until_it_can(
     monkeypatch.setattr(executor, "_popen_warden", flaky)
     os.kill(warden.pid, signal.SIGKILL)
     # Its slots end with it, each noticed for itself: until then one of them may still take a command.
-    await until(lambda: executor._control is None and not executor._idle and not executor._unready)
+    await until(lambda: executor._control is None and not executor._slots)
     refused = await asyncio.wait_for(executor.start(launch(tmp_path, "true")), TIMEOUT_S)
     assert isinstance(refused, CannotStart)
     assert "could not be started again" in refused.message
