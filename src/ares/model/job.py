@@ -33,6 +33,9 @@ RANKS_MAX = 4096
 # Any kind of device a node declares: "tpu-v4", "fpga", "mig-1g.10gb".
 DeviceKind = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$(?!\n)")]
 
+GpuModel = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9 ._-]+$(?!\n)")]
+Runtime = Annotated[float, Meta(ge=0.0, le=31_536_000.0)]
+
 
 class Resources(Record, frozen=True):
     """Integers only: shares are in thousandths, memory in MiB."""
@@ -40,7 +43,7 @@ class Resources(Record, frozen=True):
     cpu_milli: Annotated[int, Meta(ge=1, le=4_096_000)] = 1000
     memory_mib: Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)] = 256
     gpus: Annotated[int, Meta(ge=0, le=1024)] = 0
-    gpu_model: Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9 ._-]+$(?!\n)")] | None = None
+    gpu_model: GpuModel | None = None
     # The share of each GPU: below 1000 the GPU is shared with other jobs.
     gpu_milli: Annotated[int, Meta(ge=1, le=1000)] = 1000
     # The least memory each GPU must have.
@@ -153,7 +156,7 @@ class JobSpec(Record, frozen=True):
     grace_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
     # How long the control plane waits for a silent node before it takes the job away.
     lease_s: Annotated[float, Meta(ge=9.0, le=86_400.0)] = 9.0
-    expected_runtime_s: Annotated[float, Meta(ge=0.0, le=31_536_000.0)] | None = None
+    expected_runtime_s: Runtime | None = None
     labels: dict[LabelKey, LabelValue] = {}
     # Node labels that must be equal.
     selector: dict[LabelKey, LabelValue] = {}
@@ -178,3 +181,11 @@ class JobSpec(Record, frozen=True):
     # Wall-clock seconds since the epoch by which it should have ended.
     deadline_at: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None
     preemption: Preemption = Preemption()
+    # How long it runs on which GPU model, where that makes a difference.
+    expected_runtimes_s: Annotated[dict[GpuModel, Runtime], Meta(max_length=32)] = {}
+    # Makes use of a gap of at least this long, and is asked to leave when the gap ends.
+    window_min_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] | None = None
+    # The reservation whose room it uses.
+    reservation: Name | None = None
+    # A class of service that the profile defines: how soon it must start or end.
+    sla: Slug | None = None

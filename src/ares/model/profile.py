@@ -13,6 +13,7 @@ Seconds = Annotated[float, Meta(ge=0.0, le=31_536_000.0)]
 SharePath = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
 ShareResource = Literal["cpu", "memory", "gpu"]
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
+BackfillStrategy = Literal["greedy", "easy", "conservative", "aggressive", "deadline"]
 
 
 class Weight(Record, frozen=True):
@@ -58,6 +59,21 @@ class PreemptionPolicy(Record, frozen=True):
     cap: Annotated[int, Meta(ge=0, le=1000)] = 3
 
 
+class BackfillPolicy(Record, frozen=True):
+    """Who may start before a job that waits for room. Without the action "backfill" nobody may."""
+
+    # greedy: whoever fits. easy: whoever does not delay the first `reservations` that wait. conservative: whoever
+    # delays nobody. aggressive: as easy, but each may be delayed by `delay_max_s` in all. deadline: whoever delays
+    # neither the first that waits nor a job with a deadline beyond it.
+    strategy: BackfillStrategy = "easy"
+    reservations: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    # In which order those behind are tried: by rank, or the shortest first.
+    order: Literal["rank", "shortest"] = "rank"
+    # How many jobs behind the first that waits are looked at in one cycle; 0: all.
+    depth: Annotated[int, Meta(ge=0, le=1_000_000)] = 1000
+    delay_max_s: Seconds = 600.0
+
+
 class OrderPolicy(Record, frozen=True):
     """A job's rank is the sum of the primary factors; between equal ranks the sum of the secondary ones decides."""
 
@@ -99,6 +115,7 @@ class Profile(Record, frozen=True):
     actions: tuple[str, ...] = ("claim", "allocate", "shrink", "reclaim", "preempt", "grow")
     order: OrderPolicy = OrderPolicy()
     preemption: PreemptionPolicy = PreemptionPolicy()
+    backfill: BackfillPolicy = BackfillPolicy()
     shares: dict[SharePath, Share] = {}
     pools: dict[Name, Pool] = {}
     # Cluster-wide resources: how many there are.

@@ -8,19 +8,16 @@ import asyncio
 
 import structlog
 
-from ares.core.queue.order import account_of
 from ares.core.queue.position import position
-from ares.core.queue.usage import CPUS_PER_GPU, Usage, weighed
-from ares.core.run.ranks import held, holds
+from ares.core.queue.usage import Usage
 from ares.core.schedule.actions import ACTIONS
-from ares.core.schedule.cluster import Cluster, Reserved
+from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.explain import why_waiting
-from ares.core.schedule.holding import held_by, holding
+from ares.core.schedule.follow import count_use, follow, forget
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
 from ares.core.schedule.reasons import Reason
 from ares.model.profile import Profile
-from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 from ares.services.monitor import ready
 from ares.services.view import Delta, View
@@ -90,11 +87,9 @@ class Planner:
         # Every node renews all the time: only what that changes is news.
         readied = sum(self._set_ready(name) for name in delta.leases)
         for before, entry in delta.states:
-            self._put_state(before, entry.state)
+            follow(self.cluster, before, entry.state, self._view.spec(entry.state), self._clock.wall())
         for state in delta.removed:
-            self.cluster.dequeue(state.id)
-            self.cluster.release(state.id)
-            self.cluster.unreserve(state.id)
+            forget(self.cluster, state.id)
         if delta.profile and not delta.relisted:
             # After the states: use is counted anew from what the view holds, which is as of the end of the batch.
             self._configure()
@@ -118,7 +113,7 @@ class Planner:
         if profile.order.half_life_s != before.order.half_life_s:
             self.cluster.usage = Usage(profile.order.half_life_s)
             for entry in self._view.entries.values():
-                self._put_usage(None, entry.state)
+                count_use(self.cluster, None, entry.state, self._clock.wall())
 
     def _put_node(self, name: str) -> None:
         record = self._view.nodes.get(name)
@@ -140,50 +135,3 @@ class Planner:
         self._looked_at = now
         for name in self._view.nodes:
             self._set_ready(name)
-
-    def _put_state(self, before: JobState | None, state: JobState) -> None:
-        if state.phase == "PENDING":
-            self._put_waiting(before, state)
-        elif before is None or before.phase == "PENDING":
-            self.cluster.dequeue(state.id)
-        if holds(state):
-            spec = self._view.spec(state)
-            if spec is not None:
-                self.cluster.hold(holding(state, spec, held(state)))
-        else:
-            self.cluster.release(state.id)
-        # Also for a job that is still on its way out of its old place.
-        self.cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
-        if before is None or _metered(before) != _metered(state):
-            self._put_usage(before, state)
-
-    def _put_waiting(self, before: JobState | None, state: JobState) -> None:
-        # What lies between two states may never be seen here: it may have run in the meantime.
-        if before is None or before.phase != "PENDING" or before.queued_at != state.queued_at:
-            spec = self._view.spec(state)
-            if spec is not None:
-                self.cluster.enqueue(state, spec)
-
-    def _put_usage(self, before: JobState | None, state: JobState) -> None:
-        """Fair share counts what is over and what still runs, by the record: heard of late, it is the same."""
-        usage, whose, now = self.cluster.usage, account_of(state), self._clock.wall()
-        gpu_s, cpu_s = (0.0, 0.0) if before is None else (before.gpu_s, before.cpu_s)
-        gpu_s, cpu_s = state.gpu_s - gpu_s, state.cpu_s - cpu_s
-        if before is not None and before.phase in BOUND:
-            # It ended when it had used what the record says.
-            each_s = weighed(held_by(before.placements)) / 1000
-            usage.end(state.id, _since(before, now) + (CPUS_PER_GPU * gpu_s + cpu_s) / each_s)
-        elif gpu_s or cpu_s:
-            usage.charge(whose, gpu_s, cpu_s, state.ended_at or state.queued_at)
-        if state.phase in BOUND:
-            usage.begin(state.id, whose, held_by(state.placements), _since(state, now))
-
-
-def _metered(state: JobState) -> tuple[bool, int, int]:
-    """What a job uses changes with this."""
-    return state.phase in BOUND, state.attempt, state.generation
-
-
-def _since(state: JobState, now: float) -> float:
-    """From when on what a bound job uses is not in its record."""
-    return state.metered_at or state.bound_at or now
