@@ -1,0 +1,1 @@
+"""Simulation: the product's own code on a clock that jumps."""
