@@ -34,6 +34,8 @@ class Holding:
     next_rank: int = 0
     # On its way out: it frees what it holds soon, and cannot be taken twice.
     leaving: bool = False
+    # The reservation whose room it uses.
+    reservation: str | None = None
 
     @property
     def held(self) -> Held:
@@ -76,6 +78,7 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -
         ranks=() if elastic is None else state.placements,
         next_rank=0 if elastic is None else next_rank(state),
         leaving=not bound or bool(state.leaving),
+        reservation=spec.reservation,
     )
 
 
