@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from ares.core.queue.factors import rank
 from ares.core.queue.order import Place, facts_of
+from ares.core.queue.settled import Settled
 from ares.core.queue.shares import Shares
 from ares.core.queue.waiting import JobClass, Waiting
 from ares.model.profile import OrderPolicy
@@ -21,6 +22,8 @@ def position(waiting: Waiting, job: str, shares: Shares, order: OrderPolicy, now
     mine, place = waiting.class_of(job), waiting.place_of(job)
     if mine is None or place is None:
         return None
+    if waiting.settled is not None:
+        return _settled(waiting, waiting.settled, job, _tenant(mine))
     key = _key(mine, place, shares, order, now)
     tenant = _tenant(mine)
     ahead = ahead_in_tenant = 0
@@ -29,6 +32,11 @@ def position(waiting: Waiting, job: str, shares: Shares, order: OrderPolicy, now
         ahead += count
         ahead_in_tenant += count if _tenant(other) == tenant else 0
     return Position(ahead, ahead_in_tenant)
+
+
+def _settled(waiting: Waiting, settled: Settled, job: str, tenant: str) -> Position:
+    before = [waiting.class_of(place[3]) for _, _, place in settled.ahead(job)]
+    return Position(len(before), sum(one is not None and _tenant(one) == tenant for one in before))
 
 
 _Key = tuple[float, float, Place]

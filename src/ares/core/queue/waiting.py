@@ -1,13 +1,16 @@
 """All waiting jobs, gathered into classes so that scheduling costs per class, not per job."""
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
-from ares.core.queue.factors import latest_start
+from ares.core.queue.factors import Facts, latest_start
 from ares.core.queue.line import Line
-from ares.core.queue.order import LEVELS, Place, account_of, place
+from ares.core.queue.order import LEVELS, Place, account_of, facts_of, place
+from ares.core.queue.settled import Settled, is_settled
 from ares.core.schedule.ask import Ask, asks_of
 from ares.model.job import JobSpec
+from ares.model.profile import OrderPolicy
 from ares.model.state import JobState
 
 # Classes that ran empty are kept this long for the next job of their kind.
@@ -51,6 +54,10 @@ class Waiting:
         self._places: dict[str, Place] = {}
         # Of jobs that carry any.
         self._labels: dict[str, dict[str, str]] = {}
+        # How long each will run, of those of which anybody can say.
+        self._runs: dict[str, float] = {}
+        # All of them in one line, where the order allows for that.
+        self.settled: Settled | None = None
         self._by_key: dict[ClassKey, JobClass] = {}
         self._by_id: dict[int, JobClass] = {}
         # The class of the latest specification: bursts of like jobs share one.
@@ -65,7 +72,14 @@ class Waiting:
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._places
 
-    def add(self, state: JobState, spec: JobSpec) -> JobClass:
+    def settle(self, order: OrderPolicy) -> None:
+        """Goes by another order from now on."""
+        self.settled = settled = Settled(order) if is_settled(order) else None
+        if settled is not None:
+            for job_id, at in self._places.items():
+                settled.add(at, self.facts_of(job_id))
+
+    def add(self, state: JobState, spec: JobSpec, runs_s: float = inf) -> JobClass:
         """Queues a job, once: a job that is already there is put where it belongs now."""
         found = self._class_for(state, spec)
         at = place(state, latest_start(spec), found.id)
@@ -74,8 +88,12 @@ class Waiting:
             self._places[state.id] = at
             if spec.labels:
                 self._labels[state.id] = spec.labels
+            if runs_s < inf:
+                self._runs[state.id] = runs_s
             found.line.add(at)
             self.active[found.id] = found
+            if self.settled is not None:
+                self.settled.add(at, self.facts_of(state.id))
         return found
 
     def remove(self, job_id: str) -> bool:
@@ -83,6 +101,9 @@ class Waiting:
         if at is None:
             return False
         self._labels.pop(job_id, None)
+        self._runs.pop(job_id, None)
+        if self.settled is not None:
+            self.settled.remove(job_id)
         found = self._by_id[at[4]]
         found.line.remove(at)
         if not len(found.line):
@@ -94,6 +115,18 @@ class Waiting:
 
     def labels_of(self, job_id: str) -> dict[str, str] | None:
         return self._labels.get(job_id)
+
+    def runs_of(self, job_id: str) -> float:
+        """How long it will run; for ever when nobody can say."""
+        return self._runs.get(job_id, inf)
+
+    def facts_of(self, job_id: str) -> Facts:
+        """What the rank of a waiting job is made from."""
+        at = self._places[job_id]
+        key = self._by_id[at[4]].key
+        ask = key.asks[0]
+        width = (ask.gpus_milli or ask.cpu_milli) * ask.ranks / 1000
+        return facts_of(at, key.level, key.account, key.dated, self.runs_of(job_id), width)
 
     def class_of(self, job_id: str) -> JobClass | None:
         at = self._places.get(job_id)

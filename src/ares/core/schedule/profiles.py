@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from ares.core.queue.factors import BY_RUN_TIME, SETTLED
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.plugins import UnknownName, check
-from ares.model.profile import OrderPolicy, Pool, PreemptionPolicy, Profile, Share
+from ares.model.profile import BackfillPolicy, OrderPolicy, Pool, PreemptionPolicy, Profile, Share
 
 _PLACES_MAX = 3
 _LIMIT = re.compile(r"^(?P<path>.+?)(?:\.(?P<field>weight|(?:soft|hard)\.(?:cpu|memory|gpu)))?$")
@@ -16,7 +17,7 @@ _EXPECTED = re.compile(r"Expected `(?P<kind>float|int|bool)`(?: (?P<sign>[<>]=) 
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false"}
 _BOUNDS = {">=": "at least", "<=": "at most"}
 _KEYS = (
-    "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD",
+    "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD", "backfill.FIELD",
     "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu", "pools.POOL.FIELD", "licences.NAME",
     "filters", "actions", "max_placements_per_cycle",
 )  # fmt: skip
@@ -35,13 +36,23 @@ def wrong(profile: Profile) -> str:
         check(profile, dict(ACTIONS))
     except UnknownName as error:
         return str(error)
-    return _without_allocate(profile) or _twice(profile) or _shares(profile)
+    return _without_allocate(profile) or _twice(profile) or _unsettled(profile) or _shares(profile)
 
 
 def _without_allocate(profile: Profile) -> str:
     if "allocate" in profile.actions:
         return ""
     return "actions have no 'allocate': nothing would ever start; add it"
+
+
+def _unsettled(profile: Profile) -> str:
+    names = [one.name for one in (*profile.order.primary, *profile.order.secondary)]
+    by_run_time = next((name for name in names if name in BY_RUN_TIME), None)
+    moving = next((name for name in names if name not in SETTLED), None)
+    if by_run_time is None or moving is None:
+        return ""
+    known = ", ".join(sorted(SETTLED))
+    return f"the order factor {by_run_time!r} does not go with {moving!r}, which changes as jobs wait; with {known} it does"
 
 
 def _twice(profile: Profile) -> str:
@@ -160,6 +171,10 @@ def _preemption(plain: dict[str, Any], _profile: Profile, rest: str, value: str)
     _field(plain.setdefault("preemption", {}), PreemptionPolicy, "preemption", rest, value)
 
 
+def _backfill(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    _field(plain.setdefault("backfill", {}), BackfillPolicy, "backfill", rest, value)
+
+
 def _share(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
     found = _LIMIT.match(rest)
     path, field = (rest, None) if found is None else (found["path"], found["field"])
@@ -214,6 +229,7 @@ _HANDLERS: dict[str, Callable[[dict[str, Any], Profile, str, str], None]] = {
     "weight": _weight,
     "order": _order,
     "preemption": _preemption,
+    "backfill": _backfill,
     "shares": _share,
     "pools": _pool,
     "licences": _licence,

@@ -6,26 +6,36 @@ from typing import Literal
 from ares.core.queue.factors.age import age
 from ares.core.queue.factors.deadline import deadline, latest_start
 from ares.core.queue.factors.drf import drf
+from ares.core.queue.factors.f1 import f1
 from ares.core.queue.factors.factor import Factor, Facts
 from ares.core.queue.factors.fair_share import fair_share
 from ares.core.queue.factors.fifo import fifo
 from ares.core.queue.factors.priority import priority
+from ares.core.queue.factors.shortest import shortest
 from ares.core.queue.shares import Shares
 from ares.model.base import Record
 from ares.model.profile import OrderPolicy, Weight
 
-__all__ = ["FACTORS", "STATIC", "Factor", "FactorShown", "Facts", "explain", "latest_start", "rank"]
+__all__ = [
+    "BY_RUN_TIME", "FACTORS", "SETTLED", "STATIC", "Factor", "FactorShown", "Facts", "explain", "latest_start", "rank",
+]  # fmt: skip
 
 FACTORS: dict[str, Factor] = {
     "age": age,
     "deadline": deadline,
     "drf": drf,
+    "f1": f1,
     "fair-share": fair_share,
     "fifo": fifo,
     "priority": priority,
+    "shortest": shortest,
 }
 # They stay the same while a cycle places jobs.
 STATIC: frozenset[str] = frozenset(FACTORS) - {"drf"}
+# They stay the same as long as the job waits.
+SETTLED: frozenset[str] = frozenset({"fifo", "priority", "shortest", "f1"})
+# They differ between jobs of one class, so they go with settled ones only.
+BY_RUN_TIME: frozenset[str] = frozenset({"shortest", "f1"})
 
 
 class FactorShown(Record, frozen=True):

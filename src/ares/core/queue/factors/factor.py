@@ -1,6 +1,7 @@
 """What an order factor is: one reason why a job should come sooner."""
 
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from ares.core.queue.shares import Shares
@@ -17,6 +18,10 @@ class Facts(NamedTuple):
     latest_start: float | None
     # "tenant/team/user".
     account: str
+    # How long it will run, as far as anybody can say.
+    runs_s: float = inf
+    # How many GPUs it asks for in all, or CPUs where it asks for none.
+    width: float = 1.0
 
 
 # The last argument is the time. About 0 to 1, larger is sooner; what is taken must never raise it.

@@ -1,0 +1,50 @@
+"""All waiting jobs in one line, where neither time nor use changes who comes first: nothing is ranked twice."""
+
+from bisect import bisect_left, insort
+
+from ares.core.queue.drf import Held
+from ares.core.queue.factors import SETTLED, Facts, rank
+from ares.core.queue.order import Place
+from ares.core.queue.shares import Shares
+from ares.core.queue.usage import Usage
+from ares.model.profile import OrderPolicy
+
+# Settled factors look at neither; somebody has to be handed to them.
+_NO_SHARES = Shares(Held(0, 0, 0), {}, Usage(1.0), 0.0)
+
+# (minus primary rank, minus secondary rank, place in line): the smallest comes first.
+Rank = tuple[float, float, Place]
+
+
+def is_settled(order: OrderPolicy) -> bool:
+    return all(one.name in SETTLED for one in (*order.primary, *order.secondary))
+
+
+class Settled:
+    """Sorted once; a job is put in and taken out by bisection."""
+
+    __slots__ = ("_order", "_ranks", "line")
+
+    def __init__(self, order: OrderPolicy) -> None:
+        self._order = order
+        self._ranks: dict[str, Rank] = {}
+        self.line: list[Rank] = []
+
+    def add(self, place: Place, facts: Facts) -> None:
+        primary, secondary = rank(facts, _NO_SHARES, self._order, 0.0)
+        at = self._ranks[place[3]] = (-primary, -secondary, place)
+        if not self.line or at > self.line[-1]:
+            self.line.append(at)
+        else:
+            insort(self.line, at)
+
+    def remove(self, job_id: str) -> None:
+        at = self._ranks.pop(job_id)
+        if self.line[0] is at:
+            del self.line[0]
+        else:
+            del self.line[bisect_left(self.line, at)]
+
+    def ahead(self, job_id: str) -> list[Rank]:
+        """Everybody before a job that waits."""
+        return self.line[: bisect_left(self.line, self._ranks[job_id])]

@@ -1,0 +1,257 @@
+"""Chooses where to book room ahead: nodes and GPUs that nobody has booked and that will be free by then."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from ares.core.reserve.room import Room, ends_after, mask, rooms
+from ares.core.reserve.words import clock, count, span
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.columns import Columns
+from ares.core.topology.subset import best
+from ares.model.base import Record
+from ares.model.reservation import Reservation, RoomAsked
+from ares.model.state import Placement
+
+# Later starts that are tried for an offer.
+_LATER_MAX = 24
+_LENGTH_MAX_S = 366 * 86_400.0
+_AHEAD_MAX_S = 366 * 86_400.0
+_ALWAYS = float("inf")
+
+
+class NotBooked(Record, frozen=True):
+    """Why not, and the nearest that would do."""
+
+    code: Literal["reservation-invalid", "reservation-no-room"]
+    message: str
+    fix: str = ""
+    # So much could be had in the window asked for, and all of it from this moment on.
+    most: int = 0
+    nearest_start: float | None = None
+
+
+class _Unit(NamedTuple):
+    """What is booked so many times: a GPU, a CPU or a whole node, with what comes with each. 0: its part of its node."""
+
+    word: str
+    wanted: int
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+def book(
+    cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, start: float, until: float, now: float
+) -> tuple[Placement, ...] | NotBooked:
+    """One placement for each node, as few nodes as will do."""
+    wrong = _wrong(cluster, asked, start, until, now)
+    if wrong is not None:
+        return wrong
+    found = _book(cluster, reservations, asked, start, until, now)
+    return found or _no_room(cluster, reservations, asked, start, until, now)
+
+
+def extendable(
+    cluster: Cluster, reservations: Sequence[Reservation], one: Reservation, until: float
+) -> NotBooked | None:
+    """Why the reservation cannot last until then: somebody else has booked its room from its end on."""
+    others = [other for other in reservations if other.name != one.name and other.overlaps(one.until, until)]
+    for place in one.placements:
+        here = [(other, p) for other in others for p in other.placements if p.node == place.node]
+        row = cluster.rows.get(place.node)
+        cpu = place.cpu_milli + sum(p.cpu_milli for _, p in here)
+        memory = place.memory_mib + sum(p.memory_mib for _, p in here)
+        table = cluster.table
+        full = row is not None and (cpu > table.cpu.item(row) or memory > table.memory.item(row))
+        taken = [(other, p) for other, p in here if full or mask(p) & mask(place)]
+        if taken:
+            first = min(other.start for other, _ in taken)
+            message = f"its room on node {place.node} is booked by somebody else from {clock(first, one.until)} on"
+            fix = f"extend it until {clock(max(first, one.until), one.until)} at most, or book other room from then on"
+            return NotBooked(code="reservation-no-room", message=message, fix=fix, nearest_start=None)
+    return None
+
+
+# ---- what was asked
+
+
+def _wrong(cluster: Cluster, asked: RoomAsked, start: float, until: float, now: float) -> NotBooked | None:
+    """What no cluster of this size could ever do."""
+    records = [record for record in cluster.table.records if record is not None]
+    pools = sorted({record.info.pool for record in records})
+    unknown = sorted(set(asked.node_names) - {record.info.name for record in records})
+    checks: tuple[tuple[bool, str, str], ...] = (
+        (start < now, f"it would begin {span(now - start)} ago", "begin now or later"),
+        (until <= start, "it would end when it begins or before", "let it last for some time: --for 4h"),
+        (until - start > _LENGTH_MAX_S, f"it would last {span(until - start)}", "book at most a year"),
+        (start - now > _AHEAD_MAX_S, f"it would begin in {span(start - now)}", "book at most a year ahead"),
+        (
+            not (asked.gpus or asked.cpu_milli or asked.nodes or asked.node_names),
+            "it asks for no GPUs, CPUs or nodes",
+            "say how much to book: --gpus 8, --cpus 64 or --nodes 2",
+        ),
+        (
+            bool(asked.gpu_model) and not asked.gpus,
+            "it names a GPU model and asks for no GPUs",
+            "say how many: --gpus 8",
+        ),
+        (
+            asked.pool is not None and asked.pool not in pools,
+            f"there is no pool {asked.pool!r}",
+            f"there are {', '.join(pools[:8]) or 'none'}; `ares pools` lists them",
+        ),
+        (bool(unknown), f"there is no node {', '.join(unknown[:5])}", "`ares nodes` lists them"),
+        (
+            bool(asked.nodes and asked.node_names),
+            "it counts nodes and names them",
+            "give a number of nodes or their names, not both",
+        ),
+    )
+    for is_so, message, fix in checks:
+        if is_so:
+            return NotBooked(code="reservation-invalid", message=message, fix=fix)
+    return _uneven(asked)
+
+
+def _uneven(asked: RoomAsked) -> NotBooked | None:
+    unit = _unit(asked)
+    if not asked.nodes or unit.word == "node" or unit.wanted % asked.nodes == 0:
+        return None
+    message = f"{count(unit.wanted, unit.word)} cannot be the same on each of {asked.nodes} nodes"
+    fix = f"ask for {unit.wanted // asked.nodes * asked.nodes + asked.nodes} {unit.word}s, or leave the nodes open"
+    return NotBooked(code="reservation-invalid", message=message, fix=fix)
+
+
+def _unit(asked: RoomAsked) -> _Unit:
+    if asked.gpus:
+        return _Unit("GPU", asked.gpus, -(-asked.cpu_milli // asked.gpus), -(-asked.memory_mib // asked.gpus))
+    if asked.cpu_milli:
+        cpus = -(-asked.cpu_milli // 1000)
+        return _Unit("CPU", cpus, 1000, -(-asked.memory_mib // cpus))
+    return _Unit("node", asked.nodes or len(asked.node_names))
+
+
+# ---- choosing
+
+
+def _book(
+    cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, start: float, until: float, now: float
+) -> tuple[Placement, ...]:
+    unit, table = _unit(asked), cluster.table
+    fits = [(one, _fits(table, one, unit)) for one in rooms(cluster, reservations, asked, start, until, now)]
+    fits = [(one, number) for one, number in fits if number]
+    chosen = _evenly(fits, unit, asked.nodes) if asked.nodes else _packed(fits, unit.wanted)
+    return tuple(_placement(table, one, unit, number) for one, number in sorted(chosen, key=lambda it: it[0].row))
+
+
+def _fits(table: Columns, one: Room, unit: _Unit) -> int:
+    """How many units the node can give."""
+    if unit.word == "node":
+        return int(one.whole and one.free == one.gpus)
+    cpu, memory = _with_each(table, one, unit)
+    most = [one.free.bit_count()] if unit.word == "GPU" else []
+    most += [one.cpu_milli // cpu] if cpu else []
+    most += [one.memory_mib // memory] if memory else []
+    return min(most)
+
+
+def _with_each(table: Columns, one: Room, unit: _Unit) -> tuple[int, int]:
+    if unit.word == "CPU":
+        return unit.cpu_milli, unit.memory_mib
+    gpus = max(1, table.gpu_count.item(one.row))
+    cpu, memory = table.cpu.item(one.row), table.memory.item(one.row)
+    return unit.cpu_milli or cpu // gpus, unit.memory_mib or memory // gpus
+
+
+def _packed(fits: Sequence[tuple[Room, int]], wanted: int) -> list[tuple[Room, int]]:
+    """On few nodes: the roomiest first, and the tightest that will do for the rest."""
+    left, chosen, open_ = wanted, list[tuple[Room, int]](), list(fits)
+    while left and open_:
+        enough = [it for it in open_ if it[1] >= left]
+        it = min(enough or open_, key=lambda it: (it[1] if enough else -it[1], bool(it[0].later), it[0].row))
+        open_.remove(it)
+        chosen.append((it[0], min(left, it[1])))
+        left -= min(left, it[1])
+    return [] if left else chosen
+
+
+def _evenly(fits: Sequence[tuple[Room, int]], unit: _Unit, nodes: int) -> list[tuple[Room, int]]:
+    each = 1 if unit.word == "node" else unit.wanted // nodes
+    enough = sorted((it for it in fits if it[1] >= each), key=lambda it: (it[1], it[0].row))[:nodes]
+    return [(one, each) for one, _ in enough] if len(enough) == nodes else []
+
+
+def _placement(table: Columns, one: Room, unit: _Unit, number: int) -> Placement:
+    """No incarnation: what is booked stays booked when the node's agent starts anew."""
+    if unit.word == "node":
+        gpus = tuple(bit for bit in range(one.gpus.bit_length()) if one.gpus >> bit & 1)
+        return Placement(node=one.name, incarnation=0, cpu_milli=one.cpu_milli, memory_mib=one.memory_mib, gpus=gpus)
+    cpu, memory = _with_each(table, one, unit)
+    shape = table.machines[table.machine.item(one.row)]
+    gpus = best(shape, one.free, number).gpus if unit.word == "GPU" else ()
+    return Placement(
+        node=one.name, incarnation=0, cpu_milli=number * cpu, memory_mib=number * memory, gpus=tuple(sorted(gpus))
+    )
+
+
+# ---- saying no
+
+
+def _no_room(
+    cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, start: float, until: float, now: float
+) -> NotBooked:
+    unit = _unit(asked)
+    there = rooms(cluster, reservations, asked, start, until, now)
+    most = _most(cluster.table, there, unit, asked)
+    ever = _most(cluster.table, _emptied(cluster, asked), unit, asked)
+    if ever < unit.wanted:
+        have = f"of that kind {ever} could be had" if ever else "none of that kind could be had"
+        message = f"{count(unit.wanted, unit.word)} are asked for, and {have} even if everything were free"
+        fix = f"book at most {ever}" if ever else "`ares nodes` and `ares pools` show what there is"
+        return NotBooked(code="reservation-invalid", message=message, fix=fix, most=most)
+    later = next(
+        (
+            at
+            for at in ends_after(cluster, reservations, start, now)[:_LATER_MAX]
+            if _book(cluster, reservations, asked, at, at + until - start, now)
+        ),
+        None,
+    )
+    window = f"from {clock(start, now)} until {clock(until, now)}"
+    message = f"of {count(unit.wanted, unit.word)} {most} can be had {window}{_why(there, unit)}"
+    offers = [] if later is None else [f"begin at {clock(later, now)}"]
+    offers += [f"book {count(most, unit.word)}"] if most else []
+    fix = " or ".join(offers) or "ask those who hold it to say how long they run, or drain a node in time"
+    return NotBooked(code="reservation-no-room", message=message, fix=fix, most=most, nearest_start=later)
+
+
+def _most(table: Columns, there: Sequence[Room], unit: _Unit, asked: RoomAsked) -> int:
+    fits = [_fits(table, one, unit) for one in there]
+    if not asked.nodes or unit.word == "node":
+        return min(sum(fits), unit.wanted)
+    # The same on each of so many nodes: what the scarcest of the best has.
+    best_ones = sorted(fits, reverse=True)[: asked.nodes]
+    return min(best_ones[-1] * asked.nodes, unit.wanted) if len(best_ones) == asked.nodes else 0
+
+
+def _emptied(cluster: Cluster, asked: RoomAsked) -> list[Room]:
+    """The nodes asked about as if nothing ran and nothing were booked."""
+    bare = Cluster(cluster.profile)
+    for record in cluster.table.records:
+        if record is not None and not record.cordoned:
+            bare.put_node(record)
+            bare.set_ready(record.info.name, True)
+    return rooms(bare, (), asked, 0.0, _ALWAYS, 0.0)
+
+
+def _why(there: Sequence[Room], unit: _Unit) -> str:
+    """Who has the rest."""
+    jobs = {job for one in there for job in one.silent_jobs}
+    silent, later, booked = (
+        sum(getattr(one, who).bit_count() for one in there) for who in ("silent", "later", "booked")
+    )
+    parts = [f"{len(jobs)} jobs there do not say how long they run"] if jobs else []
+    if unit.word == "GPU":
+        parts = [f"{silent} are held by {count(len(jobs), 'job')} that do not say how long they run"] if silent else []
+        parts += [f"{later} by jobs that end later"] if later else []
+        parts += [f"{booked} are booked already"] if booked else []
+    return "".join(f"; {part}" for part in parts)
