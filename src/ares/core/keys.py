@@ -22,6 +22,9 @@ LEADER = "/leader/"
 ARRAYS = "/arrays/"
 PROGRESS = "/progress/"
 PROFILES = "/profiles/"
+RESERVATIONS = "/reservations/"
+# Written with every booking: of two that are made at once, one looks again.
+BOOKINGS = "/bookings"
 EPOCH = "/epoch"
 
 
@@ -80,6 +83,10 @@ def progress(tenant: str, job_id: str) -> str:
 
 def profile(version: int) -> str:
     return f"{PROFILES}{version:010d}"
+
+
+def reservation(name: str) -> str:
+    return f"{RESERVATIONS}{name}"
 
 
 def kind_of(key: str) -> str:

@@ -8,6 +8,7 @@ Role = Literal["viewer", "submitter", "admin", "node"]
 Permission = Literal[
     "jobs:read", "jobs:submit", "jobs:cancel", "jobs:retry", "logs:read", "events:read",
     "nodes:read", "nodes:admit", "profile:admin", "tokens:admin", "metrics:read", "store:admin", "agent:link",
+    "reservations:admin",
 ]  # fmt: skip
 
 

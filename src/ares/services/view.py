@@ -19,6 +19,7 @@ from ares.model.access import TokenRecord
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord
 from ares.model.profile import Profile, ProfileRecord
+from ares.model.reservation import Reservation
 from ares.model.state import TERMINAL, ArrayRecord, JobState, LeaderRecord, Placement, ProgressRecord
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreBroken, StoreError, StoreUnavailable
@@ -60,6 +61,7 @@ class Delta:
     events: list[KV] = field(default_factory=list[KV])
     leader: bool = False
     profile: bool = False
+    reservations: set[str] = field(default_factory=set[str])
     relisted: bool = False
 
 
@@ -89,6 +91,7 @@ class View:
             keys.PROGRESS: self._apply_progress,
             keys.LEADER: self._apply_leader,
             keys.PROFILES: self._apply_profile,
+            keys.RESERVATIONS: self._apply_reservation,
         }
         self.connected = False
         self._clear()
@@ -115,6 +118,8 @@ class View:
         self.leader_revisions = (0, 0)
         # By version; the highest is in force.
         self.profiles: dict[int, ProfileRecord] = {}
+        # With the revision a compare-and-swap needs.
+        self.reservations: dict[str, tuple[Reservation, int]] = {}
 
     # ---- reading
 
@@ -372,6 +377,14 @@ class View:
             self.profiles.pop(version, None)
             return
         self.profiles[version] = msgspec.json.decode(change.kv.value, type=ProfileRecord)
+
+    def _apply_reservation(self, change: Change, delta: Delta) -> None:
+        name = change.kv.key.removeprefix(keys.RESERVATIONS)
+        delta.reservations.add(name)
+        if change.deleted:
+            self.reservations.pop(name, None)
+            return
+        self.reservations[name] = msgspec.json.decode(change.kv.value, type=Reservation), change.kv.mod_revision
 
 
 def _parted(before: NodeLease, after: NodeLease) -> bool:

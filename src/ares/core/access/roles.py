@@ -4,7 +4,9 @@ from ares.model.access import Permission, Role
 
 _READ: frozenset[Permission] = frozenset({"jobs:read", "logs:read", "events:read", "nodes:read", "metrics:read"})
 _WORK: frozenset[Permission] = frozenset({"jobs:submit", "jobs:cancel", "jobs:retry"})
-_RULE: frozenset[Permission] = frozenset({"nodes:admit", "profile:admin", "tokens:admin", "store:admin"})
+_RULE: frozenset[Permission] = frozenset(
+    {"nodes:admit", "profile:admin", "tokens:admin", "store:admin", "reservations:admin"}
+)
 
 PERMISSIONS: dict[Role, frozenset[Permission]] = {
     "viewer": _READ,

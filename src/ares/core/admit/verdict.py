@@ -9,7 +9,8 @@ RejectCode = Literal[
     "command-too-large", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
     "gang-not-elastic", "gang-spread-and-together", "gpu-memory-without-gpus", "gpu-model-without-gpus",
     "gpu-share-without-gpus", "job-affinity-empty", "labels-too-many", "not-utf8", "nvlink-without-gpus",
-    "unsafe-restart", "warn-after-limit", "workdir-dots",
+    "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",
+    "reservation-unknown", "unsafe-restart", "warn-after-limit", "workdir-dots",
 ]  # fmt: skip
 
 

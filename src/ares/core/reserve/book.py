@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ares.core.reserve.room import Room, ends_after, mask, rooms
+from ares.core.reserve.room import Room, emptied, ends_after, mask, rooms
 from ares.core.reserve.words import clock, count, span
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Columns
@@ -16,7 +16,6 @@ from ares.model.state import Placement
 _LATER_MAX = 24
 _LENGTH_MAX_S = 366 * 86_400.0
 _AHEAD_MAX_S = 366 * 86_400.0
-_ALWAYS = float("inf")
 
 
 class NotBooked(Record, frozen=True):
@@ -31,7 +30,7 @@ class NotBooked(Record, frozen=True):
 
 
 class _Unit(NamedTuple):
-    """What is booked so many times: a GPU, a CPU or a whole node, with what comes with each. 0: its part of its node."""
+    """What is booked so many times: a GPU, a CPU or a whole node, with what comes with each; 0 means its part."""
 
     word: str
     wanted: int
@@ -202,7 +201,7 @@ def _no_room(
     unit = _unit(asked)
     there = rooms(cluster, reservations, asked, start, until, now)
     most = _most(cluster.table, there, unit, asked)
-    ever = _most(cluster.table, _emptied(cluster, asked), unit, asked)
+    ever = _most(cluster.table, emptied(cluster, asked), unit, asked)
     if ever < unit.wanted:
         have = f"of that kind {ever} could be had" if ever else "none of that kind could be had"
         message = f"{count(unit.wanted, unit.word)} are asked for, and {have} even if everything were free"
@@ -231,16 +230,6 @@ def _most(table: Columns, there: Sequence[Room], unit: _Unit, asked: RoomAsked) 
     # The same on each of so many nodes: what the scarcest of the best has.
     best_ones = sorted(fits, reverse=True)[: asked.nodes]
     return min(best_ones[-1] * asked.nodes, unit.wanted) if len(best_ones) == asked.nodes else 0
-
-
-def _emptied(cluster: Cluster, asked: RoomAsked) -> list[Room]:
-    """The nodes asked about as if nothing ran and nothing were booked."""
-    bare = Cluster(cluster.profile)
-    for record in cluster.table.records:
-        if record is not None and not record.cordoned:
-            bare.put_node(record)
-            bare.set_ready(record.info.name, True)
-    return rooms(bare, (), asked, 0.0, _ALWAYS, 0.0)
 
 
 def _why(there: Sequence[Room], unit: _Unit) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.columns import Bools
 from ares.core.schedule.holding import Holding
 from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Placement
@@ -41,15 +42,32 @@ def rooms(
     booked = [one for one in reservations if one.overlaps(start, until)]
     # Their jobs are within what they have booked.
     inside = frozenset(one.name for one in booked)
-    return [_room(cluster, row, asked, booked, inside, start, now) for row in _rows(cluster, asked)]
+    return [
+        _room(cluster, row, asked, booked, inside, start, now) for row in _rows(cluster, cluster.table.healthy, asked)
+    ]
 
 
-def _rows(cluster: Cluster, asked: RoomAsked) -> Iterator[int]:
-    table = cluster.table
-    for row in np.flatnonzero(table.healthy).tolist():
-        info = table.records[row].info
-        if (asked.pool is None or info.pool == asked.pool) and (not asked.node_names or info.name in asked.node_names):
+def emptied(cluster: Cluster, asked: RoomAsked) -> list[Room]:
+    """The open nodes that are asked about as if nothing ran, nothing were booked and all were ready."""
+    return [_all_of(cluster, row, asked) for row in _rows(cluster, cluster.table.exists, asked)]
+
+
+def _rows(cluster: Cluster, of: Bools, asked: RoomAsked) -> Iterator[int]:
+    for row in np.flatnonzero(of).tolist():
+        record = cluster.table.records[row]
+        if record is None or record.cordoned:
+            continue
+        named = not asked.node_names or record.info.name in asked.node_names
+        if named and asked.pool in (None, record.info.pool):
             yield row
+
+
+def _all_of(cluster: Cluster, row: int, asked: RoomAsked) -> Room:
+    table = cluster.table
+    record = table.records[row]
+    assert record is not None, f"row {row} has no node"
+    gpus = int(table.answer_masks(asked.gpu_model, 0)[row])
+    return Room(row, record.info.name, record.info.cpu_milli, record.info.memory_mib, gpus)
 
 
 def _room(
@@ -61,13 +79,8 @@ def _room(
     start: float,
     now: float,
 ) -> Room:
-    table = cluster.table
-    record = table.records[row]
-    assert record is not None, f"row {row} is ready and has no node"
-    name = record.info.name
-    found = Room(
-        row, name, record.info.cpu_milli, record.info.memory_mib, int(table.answer_masks(asked.gpu_model, 0)[row])
-    )
+    found = _all_of(cluster, row, asked)
+    name = found.name
     here = [(one, place) for one in booked for place in one.placements if place.node == name]
     for _, place in here:
         found.booked |= mask(place)
