@@ -1,0 +1,1 @@
+"""What a simulation found: figures for programs, and one HTML file for people."""

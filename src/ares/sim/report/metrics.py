@@ -1,0 +1,100 @@
+"""The rows of the table that policies are compared by: what each figure means, its unit, and which way is better."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from ares.sim.traces.summary import Summary
+
+Kind = Literal["seconds", "share", "ratio", "count", "kwh", "money"]
+Better = Literal["low", "high", ""]
+
+
+class Metric(NamedTuple):
+    # The name of the field in Summary.
+    field: str
+    title: str
+    kind: Kind
+    better: Better
+    meaning: str
+    # Shown even when it is zero under every policy.
+    always: bool = True
+
+
+METRICS = (
+    Metric("mean_jct_s", "mean JCT", "seconds", "low", "from submission to the end"),
+    Metric("median_jct_s", "median JCT", "seconds", "low", "half of the jobs are done within this"),
+    Metric("p95_jct_s", "95 % JCT", "seconds", "low", "19 of 20 jobs are done within this"),
+    Metric("mean_wait_s", "mean wait", "seconds", "low", "from submission to the first start"),
+    Metric("median_wait_s", "median wait", "seconds", "low", "half of the jobs start within this"),
+    Metric("p95_wait_s", "95 % wait", "seconds", "low", "19 of 20 jobs start within this"),
+    Metric("bounded_slowdown", "bounded slowdown", "ratio", "low", "mean of max(1, JCT / max(run time, 10 s))"),
+    Metric("makespan_s", "makespan", "seconds", "low", "from the first submission to the last end"),
+    Metric("gpu_utilisation", "GPU utilisation", "share", "high", "GPU time used of the GPU time there was", False),
+    Metric("cpu_utilisation", "CPU utilisation", "share", "high", "CPU time used of the CPU time there was", False),
+    Metric("fragmentation", "fragmentation", "share", "low", "idle GPU that the typical job cannot use", False),
+    Metric("jain", "Jain index", "ratio", "high", "1: all tenants are slowed down alike; 1/n: one bears it all"),
+    Metric("deadline_misses", "deadline misses", "count", "low", "jobs not done by their deadline", False),
+    Metric("energy_kwh", "energy", "kwh", "low", "of all jobs", False),
+    Metric("cost", "cost", "money", "low", "of all jobs, in the currency of the pools' prices", False),
+    Metric("preemptions", "preemptions", "count", "low", "jobs that had to give way", False),
+    Metric("failed", "failed", "count", "low", "jobs that ended in failure", False),
+    Metric("unfinished", "unfinished", "count", "low", "jobs that never started or never ended", False),
+)
+_SIZES = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def shown(summaries: Sequence[Summary]) -> tuple[Metric, ...]:
+    """Those that say something about these replays."""
+    deadlines = any(one.deadlines for one in summaries)
+    return tuple(
+        metric
+        for metric in METRICS
+        if metric.always
+        or any(getattr(one, metric.field) for one in summaries)
+        or (metric.field == "deadline_misses" and deadlines)
+    )
+
+
+def value_of(summary: Summary, metric: Metric) -> float:
+    return float(getattr(summary, metric.field))
+
+
+def best(metric: Metric, values: Sequence[float]) -> frozenset[int]:
+    """Which values are the best, as far as people see; none when all look the same."""
+    words = [words_of(metric, one) for one in values]
+    if not metric.better or len(set(words)) < 2:
+        return frozenset()
+    top = words[values.index(min(values) if metric.better == "low" else max(values))]
+    return frozenset(index for index, one in enumerate(words) if one == top)
+
+
+def change(value: float, first: float) -> float | None:
+    """In percent of the first; None where that says nothing."""
+    return None if first == 0.0 else (value - first) / abs(first) * 100.0
+
+
+def words_of(metric: Metric, value: float) -> str:
+    """For people: 3.42 h, 71.3 %, 92.58, 1,204."""
+    if metric.kind == "seconds":
+        return time_words(value)
+    if metric.kind == "share":
+        return f"{value * 100:.1f} %"
+    if metric.kind == "count":
+        return f"{value:,.0f}"
+    if metric.kind == "ratio":
+        return f"{value:.3f}" if value < 10 else f"{value:,.2f}"
+    return f"{value:,.1f} kWh" if metric.kind == "kwh" else f"{value:,.2f}"
+
+
+def time_words(seconds: float) -> str:
+    """In the largest unit of which there is one."""
+    size, unit = next((one for one in _SIZES if seconds >= one[0]), (1.0, "s"))
+    found = seconds / size
+    return f"{found:.2f} {unit}" if found < 100 else f"{found:,.0f} {unit}"
+
+
+def change_words(percent: float | None) -> str:
+    """-12.3 %; nothing where there is no such thing."""
+    if percent is None or abs(percent) < 0.05:
+        return ""
+    return f"{percent:+.1f} %" if abs(percent) < 1000 else f"{percent:+,.0f} %"

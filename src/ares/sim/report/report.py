@@ -1,0 +1,126 @@
+"""The report about several policies on one trace."""
+
+from collections.abc import Sequence
+
+from ares.sim.report import charts, gantt, metrics, svg
+from ares.sim.report.figures import Figures, Run
+from ares.sim.report.page import cell, page, section, table
+from ares.sim.traces.outcome import Outcome
+
+# Drawings of nodes are large: only the first policies get theirs.
+GANTTS_MAX = 6
+
+
+def report(found: Figures, outcomes: Sequence[Outcome]) -> str:
+    """The whole HTML page. Figures and outcomes are of the same replays, in the same order."""
+    runs = found.runs
+    names = svg.legend([run.policy for run in runs])
+    parts = [
+        section("Policies side by side", comparison(runs), note=_table_note(runs)),
+        *_over_time(found, names),
+        *_distributions(runs, names),
+        *_gantts(outcomes),
+        *_warnings(runs),
+    ]
+    return page(f"Simulation of {found.trace}", lead(found), parts)
+
+
+def lead(found: Figures) -> list[str]:
+    """What was replayed on what, in sentences."""
+    there = f"{found.cpus:,g} CPUs" + (f" and {found.gpus:,g} GPUs" if found.gpus else "")
+    spent = ", ".join(f"{run.policy} {run.wall_s:.1f} s" for run in found.runs)
+    what_if = f"What if: {'; '.join(found.what_if)}." if found.what_if else ""
+    by = (
+        f"Run times known to the scheduler: {found.estimates}. Order of events: {found.event_order}. Seed {found.seed}."
+    )
+    return [
+        f"{found.jobs:,} jobs on {found.nodes:,} nodes with {there}. {by}",
+        what_if,
+        f"Time to compute: {spent}.",
+    ]
+
+
+def comparison(runs: Sequence[Run]) -> str:
+    """A row per figure, a column per policy."""
+    rows: list[list[str]] = []
+    for metric in metrics.shown([run.summary for run in runs]):
+        values = [metrics.value_of(run.summary, metric) for run in runs]
+        best = metrics.best(metric, values)
+        row = [cell(metric.title, title=metric.meaning)]
+        for index, value in enumerate(values):
+            small = metrics.change_words(metrics.change(value, values[0])) if index else ""
+            row.append(cell(metrics.words_of(metric, value), small=small, best=index in best, title=repr(value)))
+        rows.append(row)
+    return table(["", *(run.policy for run in runs)], rows)
+
+
+def _table_note(runs: Sequence[Run]) -> str:
+    if len(runs) < 2:
+        return "Hold the pointer over a figure for its exact value, over its name for its meaning."
+    return (
+        f"The best value of each row has a star; small figures are the difference to {runs[0].policy}. "
+        "Hold the pointer over a figure for its exact value, over its name for its meaning."
+    )
+
+
+def _over_time(found: Figures, names: str) -> list[str]:
+    every = metrics.time_words(found.runs[0].over_time.every_s)
+    note = f"Each point is the mean over {every}."
+    parts = (
+        [section("GPU utilisation over time", charts.utilisation(found.runs, "gpu"), names, note=note)]
+        if found.gpus
+        else []
+    )
+    if any(run.summary.cpu_utilisation for run in found.runs):
+        parts.append(section("CPU utilisation over time", charts.utilisation(found.runs, "cpu"), names, note=note))
+    depth = f"Each point is the most that waited at once within {every}."
+    return [*parts, section("Queue depth over time", charts.queue(found.runs), names, note=depth)]
+
+
+def _distributions(runs: Sequence[Run], names: str) -> list[str]:
+    note = (
+        "Up and to the left is better. Lines go through every half percent of the jobs, and through 99.9 %; "
+        f"what is below {charts.SHORTEST_S:g} is drawn at the left edge."
+    )
+    return [
+        section("Wait", charts.cdf(runs, "wait", "seconds", lambda one: one.wait_s), names, note=note),
+        section("Job completion time", charts.cdf(runs, "JCT", "seconds", lambda one: one.jct_s), names),
+        section(
+            "Bounded slowdown",
+            charts.cdf(runs, "bounded slowdown", "number", lambda one: one.bounded_slowdown),
+            names,
+        ),
+    ]
+
+
+def _gantts(outcomes: Sequence[Outcome]) -> list[str]:
+    drawn = outcomes[:GANTTS_MAX]
+    marks = gantt.MARKS_MAX // (2 * len(drawn))
+    window = gantt.whole(drawn)
+    pictures = [gantt.draw(one, window, marks) for one in drawn]
+    more = "" if len(drawn) == len(outcomes) else f" The first {len(drawn)} of {len(outcomes)} policies are shown."
+    note = f"A row per node, coloured by tenant. Hold the pointer over a job to see what it is.{more}"
+    parts = [section("What ran where", gantt.legend(drawn[0]), *_titled(drawn, pictures), note=note)]
+    if any(one.thinned for one in pictures):
+        close = gantt.fullest(drawn[0])
+        nearer = [gantt.draw(one, close, marks) for one in drawn]
+        note = f"The time around the deepest queue under {drawn[0].facts.policy}, under every policy."
+        parts.append(
+            section("A closer look at the fullest time", gantt.legend(drawn[0]), *_titled(drawn, nearer), note=note)
+        )
+    return parts
+
+
+def _titled(outcomes: Sequence[Outcome], pictures: Sequence[gantt.Drawn]) -> list[str]:
+    parts: list[str] = []
+    for outcome, one in zip(outcomes, pictures, strict=True):
+        said = f'<p class="dim">{svg.text(one.note)}.</p>' if one.note else ""
+        parts.append(f"<h3>{svg.text(outcome.facts.policy)}</h3>{said}{one.picture}")
+    return parts
+
+
+def _warnings(runs: Sequence[Run]) -> list[str]:
+    said = list(dict.fromkeys(words for run in runs for words in run.warnings))
+    if not said:
+        return []
+    return [section("Repaired in the trace", f"<ul>{''.join(f'<li>{svg.text(one)}</li>' for one in said)}</ul>")]
