@@ -19,6 +19,8 @@ _WHY: dict[str, str] = {
     "reclaim": "taken back by those who lent it",
     "consolidate": "moved so that room lies together",
     "drain": "moved because its node is being emptied",
+    "reservation-ends": "ended with the reservation it ran in",
+    "reserved": "moved because its place is booked by a reservation",
 }
 
 
