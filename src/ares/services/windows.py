@@ -1,0 +1,204 @@
+"""Moves reservations through their windows: begun, ended, given up when nobody uses them; and jobs out of the way.
+
+Leader only. Every change is written by compare-and-swap together with the leader's fence.
+"""
+
+import asyncio
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from ares.core import keys
+from ares.core.reserve.displace import outgoing, strangers
+from ares.core.reserve.use import due, turned
+from ares.core.reserve.words import clock as moment
+from ares.core.run.inputs import Preempt
+from ares.core.run.ranks import why_not_preemptible
+from ares.core.schedule.record import moved_record
+from ares.model.reservation import BOOKED, Reservation, Turn
+from ares.model.state import BOUND, TERMINAL, JobState
+from ares.ports.clock import Clock
+from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError
+from ares.ports.telemetry import Telemetry
+from ares.services.planner import Planner
+from ares.services.transitions import Change, Transitions, Written
+from ares.services.view import Delta, View
+from ares.services.waiting import happens
+
+log = structlog.get_logger()
+
+_LOOK_EVERY_S = 1.0
+# While a reservation is in use its record says so this often.
+_NOTE_USE_EVERY_S = 30.0
+_BY = "the platform"
+
+
+class Windows:
+    """`keep_s` counts from the end of a reservation to when its record is forgotten."""
+
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        planner: Planner,
+        transitions: Transitions,
+        clock: Clock,
+        telemetry: Telemetry,
+        keep_s: float,
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._planner = planner
+        self._transitions = transitions
+        self._clock = clock
+        self._telemetry = telemetry
+        self._keep_s = keep_s
+        self._asked = asyncio.Event()
+        # Jobs that have not ended, by the reservation they name; and the other way round.
+        self._jobs: dict[str, set[str]] = {}
+        self._names: dict[str, str] = {}
+        # Reservations that were in use at the last look.
+        self._in_use: set[str] = set()
+        view.subscribe(self._on_delta)
+
+    # ---- who uses what
+
+    def jobs(self, name: str) -> tuple[int, int]:
+        """How many of its jobs run, and how many are on their way to."""
+        states = [self._view.entries[job].state for job in self._jobs.get(name, ())]
+        running = sum(state.phase in BOUND for state in states)
+        return running, len(states) - running
+
+    def strangers(self, one: Reservation) -> tuple[str, ...]:
+        """Jobs that hold its room though its window has begun."""
+        if one.state != "active":
+            return ()
+        return strangers(self._planner.cluster, one, self._active())
+
+    def _active(self) -> set[str]:
+        return {one.name for one, _ in self._view.reservations.values() if one.state == "active"}
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.relisted:
+            self._jobs.clear()
+            self._names.clear()
+        for _, entry in delta.states:
+            self._index(entry.state)
+        for state in delta.removed:
+            self._drop(state.id)
+        if delta.reservations or delta.relisted:
+            self._asked.set()
+
+    def _index(self, state: JobState) -> None:
+        if state.phase in TERMINAL:
+            self._drop(state.id)
+        elif state.id not in self._names:
+            spec = self._view.spec(state)
+            if spec is not None and spec.reservation is not None:
+                self._names[state.id] = spec.reservation
+                self._jobs.setdefault(spec.reservation, set()).add(state.id)
+
+    def _drop(self, job: str) -> None:
+        name = self._names.pop(job, None)
+        if name is not None:
+            self._jobs[name].discard(job)
+            if not self._jobs[name]:
+                del self._jobs[name]
+
+    # ---- as time passes
+
+    async def run(self, guard: Compare) -> None:
+        """Until cancelled; `guard` ties every change to this leadership."""
+        while True:
+            try:
+                await self.look(guard)
+            except StoreError as error:
+                log.warning("reservations.delayed", error=str(error))
+            await happens(self._asked, self._clock, _LOOK_EVERY_S)
+            self._asked.clear()
+
+    async def look(self, guard: Compare) -> None:
+        """One look at every reservation."""
+        for one, revision in list(self._view.reservations.values()):
+            if one.state in BOOKED:
+                await self._pass(one, revision, guard)
+            elif self._clock.wall() - max(one.until, one.history[-1].at if one.history else 0.0) > self._keep_s:
+                await self._store.txn([guard, _unchanged(one, revision)], [Delete(keys.reservation(one.name))])
+        self._count()
+
+    async def _pass(self, one: Reservation, revision: int, guard: Compare) -> None:
+        now, in_use = self._clock.wall(), one.name in self._jobs
+        known = self._noted_use(one, now, in_use=in_use) if one.state == "active" else one
+        turn = due(known, now, in_use=in_use)
+        after = known if turn is None else turned(known, replace(turn, by=_BY))
+        if after != one and await self._write(after, revision, guard) and turn is not None:
+            self._told(after, turn)
+        if one.state == "active":
+            await self._clear(one, guard)
+
+    def _noted_use(self, one: Reservation, now: float, *, in_use: bool) -> Reservation:
+        """Says so when it was first used, now and then, and when the last of its jobs left."""
+        left = not in_use and one.name in self._in_use
+        (self._in_use.add if in_use else self._in_use.discard)(one.name)
+        late = in_use and (one.used_at is None or now - one.used_at >= _NOTE_USE_EVERY_S)
+        return replace(one, used_at=now) if left or late else one
+
+    async def _write(self, one: Reservation, revision: int, guard: Compare) -> bool:
+        ops: list[Op] = [Put(keys.reservation(one.name), msgspec.json.encode(one))]
+        written = await self._store.txn([guard, _unchanged(one, revision)], ops)
+        if not isinstance(written, Committed) or not written.succeeded:
+            return False
+        await self._view.reach(written.revision)
+        return True
+
+    def _told(self, one: Reservation, turn: Turn) -> None:
+        self._telemetry.count("ares_reservations_total", 1, turn.state)
+        log.info("reservation.changed", name=one.name, tenant=one.tenant, state=turn.state, why=turn.why, gpus=one.gpus)
+
+    def _count(self) -> None:
+        records = [one for one, _ in self._view.reservations.values()]
+        for state in sorted(BOOKED):
+            gpus = sum(one.gpus for one in records if one.state == state)
+            self._telemetry.gauge("ares_reserved_gpus", gpus, state)
+
+    # ---- who has to leave
+
+    async def _clear(self, one: Reservation, guard: Compare) -> None:
+        """Its own jobs when its window ends; strangers as soon as a job of its own waits for the room."""
+        now, until = self._clock.wall(), moment(one.until, self._clock.wall())
+        ending = f"reservation {one.name} ends at {until}"
+        changes = [
+            self._leave(job, "reservation-ends", one, ending, guard)
+            for job in outgoing(self._planner.cluster, one, now)
+        ]
+        if self.jobs(one.name)[1] and now < one.until:
+            changes += [
+                self._leave(job, "reserved", one, f"its place is booked by a reservation until {until}", guard)
+                for job in self.strangers(one)
+            ]
+        leaving = [change for change in changes if change is not None]
+        if not leaving:
+            return
+        outcomes = await self._transitions.apply(leaving)
+        gone = sum(isinstance(outcome, Written) for outcome in outcomes)
+        self._telemetry.count("ares_preemptions_total", gone, "reservation")
+        log.info("reservation.clearing", name=one.name, jobs=gone)
+
+    def _leave(self, job: str, rule: str, one: Reservation, reason: str, guard: Compare) -> Change | None:
+        state = self._view.entries[job].state
+        spec, holding = self._view.spec(state), self._planner.cluster.holdings[job]
+        if state.phase not in BOUND or spec is None or why_not_preemptible(spec):
+            return None
+        mine = state.tenant == one.tenant
+        what = Preempt(
+            fence=state.fence,
+            by=f"reservation {one.name}" if mine else "a reservation of another tenant",
+            reason=reason,
+            record=moved_record(rule, one.created_by if mine else "", holding, self._clock.wall()),
+        )
+        return Change(job, state.tenant, (what,), (guard,))
+
+
+def _unchanged(one: Reservation, revision: int) -> Compare:
+    return Compare(keys.reservation(one.name), "mod_revision", revision)
