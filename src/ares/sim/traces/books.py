@@ -1,0 +1,152 @@
+"""Keeps the books of a replay: what every job went through, who was where, and how full the cluster was."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ares.core.schedule.cluster import Cluster
+from ares.model.job import JobSpec
+from ares.model.state import TERMINAL, JobState, Placement
+from ares.sim.traces.fragmentation import common_shapes, fragmentation
+from ares.sim.traces.outcome import Floats, Intervals, Jobs, Series
+from ares.sim.traces.trace import Trace
+
+# Moments that are kept of the series: when twice as many are, every second one goes.
+_MOMENTS = 1024
+_NAN = float("nan")
+
+
+class Books:
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        count = len(trace.jobs)
+        self._nodes = {node.name: at for at, node in enumerate(trace.nodes)}
+        self._shapes = common_shapes(job.spec for job in trace.jobs) if any(node.gpus for node in trace.nodes) else ()
+        self.first_start = [_NAN] * count
+        self.last_start = [_NAN] * count
+        self.end = [_NAN] * count
+        self.first_node = [-1] * count
+        # Of every rank of every attempt: job, node, begin, end, GPU and CPU thousandths.
+        self._job: list[int] = []
+        self._node: list[int] = []
+        self._begin: list[float] = []
+        self._end: list[float] = []
+        self._gpu: list[int] = []
+        self._cpu: list[int] = []
+        # Those under way, by job: rank and entry.
+        self._open: dict[int, dict[int, int]] = {}
+        self._cpu_now = self._gpu_now = 0
+        self._moments: list[tuple[float, int, int, int, float]] = []
+        self._every, self._seen = 1, 0
+
+    # ---- where jobs are
+
+    def start(self, job: int, now: float, places: Sequence[Placement]) -> None:
+        if self.first_node[job] < 0:
+            self.first_start[job] = now
+            self.first_node[job] = self._nodes[places[0].node]
+        self.last_start[job] = now
+        self.enter(job, now, places)
+
+    def enter(self, job: int, now: float, places: Sequence[Placement]) -> None:
+        """These ranks run from now on."""
+        ranks = self._open.setdefault(job, {})
+        for place in places:
+            ranks[place.rank] = len(self._job)
+            gpu = len(place.gpus) * place.gpu_milli
+            self._job.append(job)
+            self._node.append(self._nodes[place.node])
+            self._begin.append(now)
+            self._end.append(_NAN)
+            self._gpu.append(gpu)
+            self._cpu.append(place.cpu_milli)
+            self._cpu_now += place.cpu_milli
+            self._gpu_now += gpu
+
+    def leave(self, job: int, now: float, ranks: Sequence[int] | None = None) -> None:
+        """These ranks are gone; all of them when none are named."""
+        entries = self._open.get(job, {})
+        for rank in list(entries) if ranks is None else ranks:
+            entry = entries.pop(rank)
+            self._end[entry] = now
+            self._cpu_now -= self._cpu[entry]
+            self._gpu_now -= self._gpu[entry]
+        if not entries:
+            self._open.pop(job, None)
+
+    # ---- over time
+
+    def moment(self, now: float, cluster: Cluster) -> None:
+        self._seen += 1
+        if self._seen % self._every:
+            return
+        stranded = fragmentation(cluster.table, self._shapes) if self._shapes else 0.0
+        moment = (now, self._cpu_now, self._gpu_now, cluster.pending, stranded)
+        if self._moments and self._moments[-1][0] == now:
+            self._moments[-1] = moment
+            return
+        self._moments.append(moment)
+        if len(self._moments) >= 2 * _MOMENTS:
+            self._moments = self._moments[::2]
+            self._every *= 2
+
+    # ---- in the end
+
+    def intervals(self, until: float) -> Intervals:
+        """What still runs is cut off at `until`."""
+        end = np.array(self._end, np.float64)
+        return Intervals(
+            job=np.array(self._job, np.int64),
+            node=np.array(self._node, np.int64),
+            begin=np.array(self._begin, np.float64),
+            end=np.where(np.isnan(end), until, end),
+            gpu_milli=np.array(self._gpu, np.int64),
+            cpu_milli=np.array(self._cpu, np.int64),
+        )
+
+    def series(self) -> Series:
+        time, cpu, gpu, queued, stranded = zip(*self._moments, strict=True) if self._moments else ((),) * 5
+        return Series(
+            time=np.array(time, np.float64),
+            cpu_milli=np.array(cpu, np.int64),
+            gpu_milli=np.array(gpu, np.int64),
+            queued=np.array(queued, np.int64),
+            fragmentation=np.array(stranded, np.float64),
+        )
+
+    def jobs(self, states: Sequence[JobState | None], energy_j: Floats, cost: Floats) -> Jobs:
+        """A job without a state never got into the queue."""
+        jobs = self._trace.jobs
+        end, last = np.array(self.end, np.float64), np.array(self.last_start, np.float64)
+        due = np.array([_NAN if job.spec.deadline_at is None else job.spec.deadline_at for job in jobs], np.float64)
+        sizes = [size(job.spec) for job in jobs]
+        phases = ["REFUSED" if state is None else state.phase for state in states]
+        over = np.array([phase in TERMINAL for phase in phases], np.bool_)
+        end = np.where(over, end, _NAN)
+        return Jobs(
+            id=np.array([job.id for job in jobs], np.str_),
+            name=np.array([job.spec.name for job in jobs], np.str_),
+            tenant=np.array([job.tenant for job in jobs], np.str_),
+            submit=np.array([job.submit for job in jobs], np.float64),
+            first_start=np.array(self.first_start, np.float64),
+            last_start=last,
+            end=end,
+            run=end - last,
+            cpus=np.array([cpu / 1000 for cpu, _, _ in sizes], np.float64),
+            gpus=np.array([gpu / 1000 for _, gpu, _ in sizes], np.float64),
+            ranks=np.array([ranks for _, _, ranks in sizes], np.int64),
+            deadline=due,
+            late=~np.isnan(due) & ~(end <= due),
+            energy_j=energy_j,
+            cost=cost,
+            attempts=np.array([0 if state is None else state.attempt for state in states], np.int64),
+            preemptions=np.array([0 if state is None else state.preemptions for state in states], np.int64),
+            phase=np.array(phases, np.str_),
+            first_node=np.array(self.first_node, np.int64),
+        )
+
+
+def size(spec: JobSpec) -> tuple[int, int, int]:
+    """Thousandths of CPUs and GPUs of all ranks together, and how many ranks that is."""
+    ranks, wants = (1 if spec.gang is None else spec.gang.ranks), spec.resources
+    return ranks * wants.cpu_milli, ranks * wants.gpus * wants.gpu_milli, ranks

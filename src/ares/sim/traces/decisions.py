@@ -1,0 +1,50 @@
+"""What was decided when, for whoever wants to check it without the scheduler's own arithmetic.
+
+Jobs are named by their place in `Trace.jobs`.
+"""
+
+from collections.abc import Callable
+
+from ares.model.base import Record
+from ares.model.state import Placement
+
+
+class Started(Record, frozen=True):
+    """An attempt began now. By what the scheduler was told or learnt it ends at `estimated_end`."""
+
+    job: int
+    estimated_end: float | None
+    placements: tuple[Placement, ...]
+
+
+class Promised(Record, frozen=True):
+    """Room that a waiting job has from `start` on, until it is expected to have ended."""
+
+    job: int
+    start: float
+    until: float | None
+    placements: tuple[Placement, ...]
+
+
+class Ended(Record, frozen=True):
+    """An attempt let go of all it held: it ended, or was taken away."""
+
+    job: int
+    at: float
+
+
+class Decision(Record, frozen=True):
+    """One cycle, and what had happened since the one before: in this order submitted, ended, down, up, then decided."""
+
+    time: float
+    submitted: tuple[int, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    down: tuple[str, ...] = ()
+    up: tuple[str, ...] = ()
+    started: tuple[Started, ...] = ()
+    promises: tuple[Promised, ...] = ()
+    # Running jobs whose estimate was corrected since: what they are thought to end at now.
+    corrected: tuple[tuple[int, float], ...] = ()
+
+
+Log = Callable[[Decision], None]

@@ -1,0 +1,259 @@
+"""Replays a trace: one event after the other, and a real scheduling cycle whenever something changed."""
+
+import heapq
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from ares.core.schedule.cycle import cycle
+from ares.model.job import JobSpec
+from ares.sim.traces.decisions import Decision, Log, Started
+from ares.sim.traces.failures import Failure
+from ares.sim.traces.outcome import Facts, Outcome
+from ares.sim.traces.policies import Policy
+from ares.sim.traces.trace import Trace, TraceJob
+from ares.sim.traces.world import DOWN, END, LOOK, RETRY, UP, Event, World
+
+Estimates = Literal["user", "exact", "predicted"]
+# instant: all that happens at one moment, then cycles until nothing more comes of it. reference: one event at a time,
+# submissions first; a submission has a cycle only if the job itself fits now; what was to end by now has ended.
+EventOrder = Literal["instant", "reference"]
+# Of how many submitted jobs how many are over.
+Progress = Callable[[int, int], None]
+
+_PROGRESS_EVERY = 512
+# One instant never takes this many cycles: then two parts of the scheduler undo each other's work.
+_CYCLES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to replay. `log` gets every decision as it is made, and nothing of them is kept here."""
+
+    seed: int = 0
+    estimates: Estimates | None = None
+    event_order: EventOrder = "instant"
+    failures: tuple[Failure, ...] = ()
+    log: Log | None = None
+    progress: Progress | None = None
+
+
+def replay(trace: Trace, policy: Policy, options: Options = Options()) -> Outcome:  # noqa: B008 - frozen
+    """The same trace, policy and options give the same outcome. Estimates are the policy's unless options say more."""
+    return _Replay(trace, policy, options).run()
+
+
+class _Since(NamedTuple):
+    """What happened since the latest decision, for the log."""
+
+    submitted: list[int]
+    down: list[str]
+    up: list[str]
+
+
+class _Replay:
+    def __init__(self, trace: Trace, policy: Policy, options: Options) -> None:
+        self._trace = trace
+        self._policy = policy
+        self._options = options
+        self._estimates: Estimates = options.estimates or policy.estimates
+        specs = [_spec(job, self._estimates) for job in trace.jobs]
+        self._world = World(trace, policy.profile, specs, options.seed)
+        self._next = 0
+        self._since = _Since([], [], [])
+        self._cycles = self._events = 0
+        self._fail_at(options.failures)
+
+    def _fail_at(self, failures: Iterable[Failure]) -> None:
+        rows = {node.name: at for at, node in enumerate(self._trace.nodes)}
+        for one in failures:
+            if one.node not in rows:
+                raise ValueError(f"a failure names node {one.node!r}, which is not in the trace {self._trace.name}")
+            heapq.heappush(self._world.events, (one.at, DOWN, rows[one.node], one.lasts_s))
+
+    def run(self) -> Outcome:
+        began = time.perf_counter()
+        loop = self._instants if self._options.event_order == "instant" else self._one_by_one
+        loop()
+        return self._outcome(time.perf_counter() - began)
+
+    # ---- all that happens at one instant, then cycles
+
+    def _instants(self) -> None:
+        world = self._world
+        jobs, events, count = self._trace.jobs, world.events, len(self._trace.jobs)
+        while self._next < count or (events and self._alive()):
+            now = world.now = min(
+                jobs[self._next].submit if self._next < count else events[0][0],
+                events[0][0] if events else float("inf"),
+            )
+            changed = False
+            while events and events[0][0] <= now:
+                changed |= self._happen(heapq.heappop(events))
+            while self._next < count and jobs[self._next].submit <= now:
+                changed |= self._submit()
+            if changed:
+                self._settle()
+                world.books.moment(now, world.cluster)
+
+    def _settle(self) -> None:
+        cluster = self._world.cluster
+        for _ in range(_CYCLES_MAX):
+            if not cluster.pending and not cluster.may_grow:
+                self._note((), ())
+                return
+            if not self._cycle():
+                return
+        raise RuntimeError(f"{_CYCLES_MAX} cycles at {self._world.now:g} s and no end: the profile goes in circles")
+
+    # ---- one event at a time
+
+    def _one_by_one(self) -> None:
+        world = self._world
+        jobs, events, count = self._trace.jobs, world.events, len(self._trace.jobs)
+        while self._next < count or (events and self._alive()):
+            if self._next < count and (not events or jobs[self._next].submit <= events[0][0]):
+                now = world.now = jobs[self._next].submit
+                self._end_as_estimated(now)
+                job, queued = self._next, self._submit()
+                changed = queued and world.fits(job)
+            else:
+                event = heapq.heappop(events)
+                now = world.now = event[0]
+                self._end_as_estimated(now)
+                changed = self._happen(event) or event[1] == END
+            if changed:
+                self._cycle()
+                world.books.moment(now, world.cluster)
+
+    def _end_as_estimated(self, now: float) -> None:
+        """Whoever ends at this moment, as was expected, has let go of its place; its own turn still comes."""
+        events, world = self._world.events, self._world
+        due: list[Event] = []
+        while events and events[0][0] <= now:
+            due.append(heapq.heappop(events))
+        for event in due:
+            if event[1] == END and world.runs(event[2], event[3]) and world.expected_by(event[2], now):
+                self._ended(event[2])
+            heapq.heappush(events, event)
+
+    # ---- events
+
+    def _submit(self) -> bool:
+        job = self._next
+        self._next += 1
+        self._events += 1
+        self._since.submitted.append(job)
+        return self._world.submit(job)
+
+    def _happen(self, event: Event) -> bool:
+        """Whether anything came of it."""
+        _, kind, whom, detail = event
+        world = self._world
+        self._events += 1
+        if kind == END:
+            if not world.runs(whom, detail):
+                return False
+            self._ended(whom)
+        elif kind == LOOK:
+            return world.runs(whom, detail)
+        elif kind == RETRY:
+            world.retry(whom, detail)
+        elif kind == DOWN:
+            world.fail(whom, detail)
+            self._since.down.append(self._trace.nodes[whom].name)
+        elif kind == UP:
+            if not world.repair(whom):
+                return False
+            self._since.up.append(self._trace.nodes[whom].name)
+        return True
+
+    def _ended(self, job: int) -> None:
+        self._world.end(job)
+        progress, over = self._options.progress, self._world.over
+        if progress is not None and over % _PROGRESS_EVERY == 0:
+            progress(over, len(self._trace.jobs))
+
+    def _alive(self) -> bool:
+        """Whether anything is left to happen to a job: nodes fail for ever."""
+        return self._world.over < len(self._trace.jobs)
+
+    # ---- deciding
+
+    def _cycle(self) -> bool:
+        """Whether another one at once may come to more."""
+        world = self._world
+        plan = cycle(world.cluster, self._policy.profile, world.now)
+        self._cycles += 1
+        started = world.apply(plan)
+        self._note(started, ())
+        return bool(plan.more or plan.evictions or plan.resized or plan.unheld)
+
+    def _note(self, started: Iterable[Started], promises: tuple[()]) -> None:
+        """Hands one decision to whoever keeps a log."""
+        world, since, log = self._world, self._since, self._options.log
+        if log is not None:
+            log(
+                Decision(
+                    time=world.now,
+                    submitted=tuple(since.submitted),
+                    ended=tuple(world.ended),
+                    down=tuple(since.down),
+                    up=tuple(since.up),
+                    started=tuple(started),
+                    promises=promises,
+                )
+            )
+        for happened in (*since, world.ended):
+            happened.clear()
+
+    # ---- in the end
+
+    def _outcome(self, wall_s: float) -> Outcome:
+        trace, world, books = self._trace, self._world, self._world.books
+        jobs = trace.jobs
+        ends = [end for end in books.end if end == end]
+        began = jobs[0].submit if jobs else 0.0
+        ended = max(ends, default=began)
+        energy, cost = np.zeros(len(jobs)), np.zeros(len(jobs))
+        facts = Facts(
+            policy=self._policy.name,
+            trace=trace.name,
+            seed=self._options.seed,
+            nodes=tuple(node.name for node in trace.nodes),
+            node_gpus=tuple(len(node.gpus) for node in trace.nodes),
+            cpu_milli=sum(node.cpu_milli for node in trace.nodes),
+            gpu_milli=1000 * sum(len(node.gpus) for node in trace.nodes),
+            began=began,
+            ended=ended,
+            cycles=self._cycles,
+            events=self._events,
+            wall_s=wall_s,
+            estimates=self._estimates,
+            event_order=self._options.event_order,
+            cut=world.cut,
+            node_failures=world.failures,
+            warnings=(*trace.warnings, *self._warnings()),
+        )
+        return Outcome(books.jobs(world.states, energy, cost), books.intervals(ended), books.series(), facts)
+
+    def _warnings(self) -> list[str]:
+        world = self._world
+        waiting = len(self._trace.jobs) - world.over
+        said = {
+            f"{world.refused} jobs that these nodes could never take: refused": world.refused,
+            f"{world.cut} jobs ended at their time limit": world.cut,
+            f"{waiting} jobs never ended: nothing more happened that could have started them": waiting,
+        }
+        return [words for words, count in said.items() if count]
+
+
+def _spec(job: TraceJob, estimates: Estimates) -> JobSpec:
+    """What the scheduler is told of the job."""
+    if estimates != "exact":
+        return job.spec
+    return replace(job.spec, expected_runtime_s=job.run_s, expected_runtimes_s=job.runs_s)

@@ -1,0 +1,326 @@
+"""The jobs of a replay and the cluster they run on. Every change of a job is a step of the real lifecycle."""
+
+import heapq
+import random
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from ares.core.run.fences import revoked_fence
+from ares.core.run.inputs import (
+    Bind,
+    Context,
+    Exit,
+    Input,
+    LeaseLost,
+    Nominate,
+    Preempt,
+    Refused,
+    Release,
+    Resize,
+    RetryDue,
+    Start,
+)
+from ares.core.run.lifecycle import begin, step
+from ares.core.schedule.ask import Ask, asks_of
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.cycle import DISRUPTIVE
+from ares.core.schedule.follow import follow
+from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
+from ares.core.schedule.round import Round
+from ares.model.job import JobSpec
+from ares.model.node import NodeRecord
+from ares.model.profile import Profile
+from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement
+from ares.sim.traces.books import Books
+from ares.sim.traces.decisions import Ended, Started
+from ares.sim.traces.trace import Trace, TraceJob
+
+# What is to happen, and in which order at one instant.
+END, UP, DOWN, RETRY, SUBMIT, LOOK = range(6)
+# Time, kind, whom it is about, and which attempt of it or for how long.
+Event = tuple[float, int, int, float]
+
+_WELL = ExitInfo(code=0)
+_UNHELD = "the room kept for it cannot be had any more; it waits for any"
+
+
+class World:
+    """`now` is set by the engine. What happens by itself later is put into `events`."""
+
+    def __init__(self, trace: Trace, profile: Profile, specs: list[JobSpec], seed: int) -> None:
+        self.trace = trace
+        self.now = 0.0
+        self.events: list[Event] = []
+        self.cluster = cluster = _machine(trace, profile)
+        self._empty = _machine(trace, profile)
+        self._possible: dict[tuple[Ask, ...], bool] = {}
+        self.specs = specs
+        self.states: list[JobState | None] = [None] * len(trace.jobs)
+        self.books = Books(trace)
+        self._chance = random.Random(seed)
+        self._records = {name: record for name in cluster.rows if (record := cluster.table.records[cluster.rows[name]])}
+        self._names = tuple(node.name for node in trace.nodes)
+        # Of jobs that run: how much is left of their run when all ranks work on it, since when, and how fast.
+        self._left_s: list[float] = [job.run_s for job in trace.jobs]
+        self._since = [0.0] * len(trace.jobs)
+        self._rate = [1.0] * len(trace.jobs)
+        self._resumed = [False] * len(trace.jobs)
+        # When room may be taken that could not be taken before, somebody must look.
+        self._disruptive = bool(DISRUPTIVE.intersection(profile.actions))
+        self.down: dict[int, float] = {}
+        self.cut = self.refused = self.failures = self.over = 0
+        # Since the latest decision, for the log.
+        self.ended: list[Ended] = []
+
+    # ---- coming
+
+    def submit(self, job: int) -> bool:
+        """Whether it got into the queue: what could never run here is refused, as admission would."""
+        one, spec = self.trace.jobs[job], self.specs[job]
+        asks = asks_of(spec, one.tenant)
+        possible = self._possible.get(asks)
+        if possible is None:
+            round_ = Round(self._empty, self._empty.profile, self.now)
+            possible = self._possible[asks] = any(round_.place(ask) is not None for ask in asks)
+            round_.close()
+        if not possible:
+            self.refused += 1
+            self.over += 1
+            return False
+        stepped = begin(
+            id=f"{job:08d}", tenant=one.tenant, spec=spec, name=spec.name, submitted_by=one.user or one.tenant,
+            context=Context(now=self.now, jitter=0.0),
+        )  # fmt: skip
+        self.states[job] = stepped.state
+        follow(self.cluster, None, stepped.state, spec, self.now)
+        return True
+
+    def fits(self, job: int) -> bool:
+        """Whether there is room for it now."""
+        cluster, one = self.cluster, self.trace.jobs[job]
+        round_ = Round(cluster, cluster.profile, self.now)
+        found = any(round_.place(ask) is not None for ask in asks_of(self.specs[job], one.tenant))
+        round_.close()
+        return found
+
+    # ---- what a cycle decided
+
+    def apply(self, plan: Plan) -> list[Started]:
+        """As the scheduling service does, in the same order."""
+        started = [self._start(one) for one in plan.placed]
+        for job in plan.unheld:
+            self._change(int(job), Nominate(hold=(), evicting=(), reason=_UNHELD))
+        shrunk = {job for eviction in plan.evictions for job in eviction.shrunk}
+        for one in plan.resized:
+            if one.job not in shrunk:
+                self._resize(one)
+        for eviction in plan.evictions:
+            self._evict(eviction, [one for one in plan.resized if one.job in eviction.shrunk])
+        return started
+
+    def _start(self, placed: Placed) -> Started:
+        job, now = int(placed.job), self.now
+        spec, before, context = self.specs[job], self._state(job), Context(now=self.now, jitter=0.0)
+        places = placed.placements
+        state = self._stepped(spec, before, Bind(placements=places, alternative=placed.alternative), context)
+        for place in places:
+            state = self._stepped(spec, state, Start(fence=state.fence, rank=place.rank, at=now), context)
+        self.states[job] = state
+        follow(self.cluster, before, state, spec, now)
+        self.books.start(job, now, places)
+        self._run(job, state)
+        ends_at = self.cluster.holdings[placed.job].ends_at
+        if self._disruptive:
+            policy = self.cluster.profile.preemption
+            self._push(now + policy.min_runtime_s, LOOK, job, _attempt(state))
+            if state.preempted_at is not None:
+                self._push(max(now, state.preempted_at + policy.cooldown_s), LOOK, job, _attempt(state))
+        return Started(job=job, estimated_end=ends_at, placements=places)
+
+    def _run(self, job: int, state: JobState) -> None:
+        """It runs from now on, with the ranks it has: when it will end by itself, and when it was thought to."""
+        one, now, spec = self.trace.jobs[job], self.now, self.specs[job]
+        if not self._resumed[job]:
+            self._left_s[job] = self.true_run(one, state.placements)
+        gang = spec.gang
+        self._since[job] = now
+        self._rate[job] = rate = 1.0 if gang is None or gang.min_ranks is None else len(state.placements) / gang.ranks
+        ends = now + self._left_s[job] / rate
+        limit = None if spec.time_limit_s is None else (state.started_at or now) + spec.time_limit_s
+        self._push(ends if limit is None else min(ends, limit), END, job, _attempt(state))
+        self.expect(job, ends)
+
+    def expect(self, job: int, ends: float) -> None:
+        """Should it outlive what the scheduler thinks, that is worth a look then."""
+        ends_at = self.cluster.holdings[f"{job:08d}"].ends_at
+        if ends_at is not None and self.now < ends_at < ends:
+            self._push(ends_at, LOOK, job, _attempt(self._state(job)))
+
+    def true_run(self, one: TraceJob, places: Iterable[Placement]) -> float:
+        """The slowest rank decides."""
+        if not one.runs_s:
+            return one.run_s
+        models = {self._records[place.node].info.gpus[place.gpus[0]].model for place in places if place.gpus}
+        return max((one.runs_s.get(model, one.run_s) for model in models), default=one.run_s)
+
+    # ---- ending
+
+    def runs(self, job: int, attempt: float) -> bool:
+        """Whether that is still so: an attempt that was taken away does not end by itself."""
+        state = self.states[job]
+        return state is not None and state.phase == "RUNNING" and _attempt(state) == attempt
+
+    def expected_by(self, job: int, now: float) -> bool:
+        """Whether the scheduler thought that it would have ended by now."""
+        ends_at = self.cluster.holdings[f"{job:08d}"].ends_at
+        return ends_at is not None and ends_at <= now
+
+    def end(self, job: int) -> None:
+        """It ended by itself, with its own result, or at its time limit."""
+        one, spec, before = self.trace.jobs[job], self.specs[job], self._state(job)
+        done = self.now - self._since[job]
+        code, limit = one.fails, spec.time_limit_s
+        if limit is not None and self._left_s[job] / self._rate[job] > done:
+            self.cut += 1
+            how = ExitInfo(failure="time-limit")
+        else:
+            how = _WELL if not code else ExitInfo(code=code, failure="exit")
+        context, state = Context(now=self.now, jitter=self._chance.random() if how.failure else 0.0), before
+        ranks = [place.rank for place in before.placements if place.rank not in before.ended_ranks]
+        for rank in ranks[:1] if how.failure else ranks:
+            state = self._stepped(spec, state, Exit(fence=before.fence, exit=how, rank=rank), context)
+        self._resumed[job] = False
+        self._gone(job, before, state)
+
+    def _gone(self, job: int, before: JobState, state: JobState) -> None:
+        """The attempt is over: what is left of it is gone at once."""
+        if state.lingering:
+            context = Context(now=self.now, jitter=0.0)
+            state = self._stepped(self.specs[job], state, Release(fence=revoked_fence(state)), context)
+        self.states[job] = state
+        follow(self.cluster, before, state, self.specs[job], self.now)
+        self.books.leave(job, self.now)
+        self.ended.append(Ended(job=job, at=self.now))
+        if state.phase in TERMINAL:
+            self.books.end[job] = self.now
+            self.over += 1
+        elif state.phase == "RETRYING":
+            self._push(self.now + state.retry_delay_s, RETRY, job, state.seq)
+
+    def retry(self, job: int, seq: float) -> None:
+        state = self._state(job)
+        if state.phase == "RETRYING" and state.seq == seq:
+            self._change(job, RetryDue(seq=state.seq))
+
+    # ---- taking away
+
+    def _evict(self, eviction: Eviction, shrinks: list[Resized]) -> None:
+        evicting = (*eviction.victims, *eviction.shrunk)
+        nominate = Nominate(
+            hold=eviction.hold, evicting=evicting, reason=eviction.reason, alternative=eviction.alternative
+        )
+        self._change(int(eviction.job), nominate)
+        for one in shrinks:
+            self._resize(one)
+        for victim in eviction.victims:
+            self._preempt(int(victim), eviction)
+
+    def _preempt(self, job: int, eviction: Eviction) -> None:
+        """Who saves a checkpoint goes on from there; others begin anew."""
+        spec, before = self.specs[job], self._state(job)
+        what = Preempt(fence=before.fence, by=f"job {eviction.job}", reason=eviction.reason)
+        state = self._stepped(spec, before, what, Context(now=self.now, jitter=0.0))
+        self._resumed[job] = spec.preemption.checkpoint_signal is not None
+        self._left_s[job] -= (self.now - self._since[job]) * self._rate[job]
+        self._gone(job, before, state)
+
+    def _resize(self, one: Resized) -> None:
+        """Ranks that are let go are gone at once, new ones run at once."""
+        job, context = int(one.job), Context(now=self.now, jitter=0.0)
+        spec, before = self.specs[job], self._state(job)
+        what = Resize(fence=before.fence, placements=one.placements, reason=one.reason)
+        state = self._stepped(spec, before, what, context)
+        if state.leaving:
+            state = self._stepped(spec, state, Release(fence=state.fence), context)
+        for place in state.placements:
+            if place.rank not in state.started_ranks:
+                state = self._stepped(spec, state, Start(fence=state.fence, rank=place.rank, at=self.now), context)
+        self._resized(job, before, state)
+
+    def _resized(self, job: int, before: JobState, state: JobState) -> None:
+        self.states[job] = state
+        follow(self.cluster, before, state, self.specs[job], self.now)
+        old, new = ({place.rank: place for place in each.placements} for each in (before, state))
+        self.books.leave(job, self.now, [rank for rank in old if rank not in new])
+        self.books.enter(job, self.now, [place for rank, place in new.items() if rank not in old])
+        self._left_s[job] -= (self.now - self._since[job]) * self._rate[job]
+        self._resumed[job] = True
+        self._run(job, state)
+
+    # ---- nodes
+
+    def fail(self, node: int, lasts_s: float) -> None:
+        """The node is gone, and what ran on it: nothing of that is saved."""
+        self.failures += 1
+        name, until = self._names[node], self.now + lasts_s
+        self.down[node] = max(until, self.down.get(node, 0.0))
+        self._push(until, UP, node, 0)
+        self.cluster.set_ready(name, False)
+        for job in sorted(self.cluster.on_node.get(name, ())):
+            self._lose(int(job), name)
+
+    def _lose(self, job: int, name: str) -> None:
+        before = self._state(job)
+        ranks = tuple(place.rank for place in before.placements if place.node == name)
+        what = LeaseLost(fence=before.fence, reason=f"node {name} failed", ranks=ranks)
+        state = self._stepped(self.specs[job], before, what, Context(now=self.now, jitter=self._chance.random()))
+        if state.phase == "RUNNING":
+            self._resized(job, before, state)
+            return
+        self._resumed[job] = False
+        self._gone(job, before, state)
+
+    def repair(self, node: int) -> bool:
+        """Whether it is back: of two failures at once the longer one counts."""
+        if self.down.get(node, 0.0) > self.now:
+            return False
+        self.down.pop(node, None)
+        name = self._names[node]
+        record = self._records[name] = replace(self._records[name], incarnation=self._records[name].incarnation + 1)
+        self.cluster.put_node(record)
+        return self.cluster.set_ready(name, True)
+
+    # ---- inside
+
+    def _change(self, job: int, what: Input) -> None:
+        before = self._state(job)
+        state = self.states[job] = self._stepped(self.specs[job], before, what, Context(now=self.now, jitter=0.0))
+        follow(self.cluster, before, state, self.specs[job], self.now)
+
+    def _stepped(self, spec: JobSpec, state: JobState, what: Input, context: Context) -> JobState:
+        stepped = step(Job(spec=spec, state=state), what, context)
+        if isinstance(stepped, Refused):
+            raise RuntimeError(f"the replay is broken: {stepped.message}")
+        return stepped.state
+
+    def _state(self, job: int) -> JobState:
+        state = self.states[job]
+        assert state is not None, f"job {job} was submitted"
+        return state
+
+    def _push(self, at: float, kind: int, whom: int, attempt: float) -> None:
+        heapq.heappush(self.events, (at, kind, whom, attempt))
+
+
+def _attempt(state: JobState) -> int:
+    """Tells attempts apart, and what a gang is before and after it changed."""
+    return (state.attempt << 20) + state.generation
+
+
+def _machine(trace: Trace, profile: Profile) -> Cluster:
+    cluster = Cluster(profile)
+    for info in trace.nodes:
+        cluster.put_node(NodeRecord(info=info, incarnation=1, registered_at=0.0))
+        cluster.set_ready(info.name, True)
+    return cluster
