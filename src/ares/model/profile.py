@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ares.model.base import Name, Note, Record
+from ares.model.job import GpuModel
 
 Ratio = Annotated[float, Meta(ge=1.0, le=100.0)]
 Price = Annotated[float, Meta(ge=0.0, le=1e6)]
@@ -12,6 +13,7 @@ Seconds = Annotated[float, Meta(ge=0.0, le=31_536_000.0)]
 # "tenant", "tenant/team" or "tenant/team/user".
 SharePath = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
 ShareResource = Literal["cpu", "memory", "gpu"]
+Watts = Annotated[float, Meta(ge=0.0, le=10_000.0)]
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
 BackfillStrategy = Literal["greedy", "easy", "conservative", "aggressive", "deadline"]
 
@@ -42,9 +44,26 @@ class Pool(Record, frozen=True):
     # In any one currency.
     gpu_hour: Price = 0.0
     cpu_hour: Price = 0.0
-    # Cheaper because it may be taken away.
+    memory_gib_hour: Price = 0.0
+    # Cheaper because it may be taken away: only for jobs that may be preempted. The factor is what of the price is due.
     spot: bool = False
-    gpu_watts: Annotated[float, Meta(ge=0.0, le=10_000.0)] = 0.0
+    spot_factor: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0
+    # What one GPU draws at full load; 0: what its model is known for.
+    gpu_watts: Watts = 0.0
+    gpu_idle_watts: Watts | None = None
+    # Of one CPU in use; None: as `energy.cpu_watts` says.
+    cpu_watts: Watts | None = None
+    # All its nodes together never draw more through what the scheduler places; 0: no limit.
+    power_cap_watts: Annotated[float, Meta(ge=0.0, le=1e9)] = 0.0
+
+
+class EnergyPolicy(Record, frozen=True):
+    """What machines draw where their pool does not say: an estimate, as nothing is measured."""
+
+    # Of one logical CPU in use.
+    cpu_watts: Watts = 3.0
+    # Of one GPU at full load, by words of its model: "A100", "A100 PCIe". The most specific counts.
+    gpu_watts: dict[GpuModel, Watts] = {}
 
 
 class PreemptionPolicy(Record, frozen=True):
@@ -110,6 +129,7 @@ class Profile(Record, frozen=True):
         Weight(name="fragmentation", weight=100.0),
         Weight(name="bandwidth", weight=5.0),
         Weight(name="energy", weight=0.0),
+        Weight(name="speed", weight=200.0),
     )
     # Least disruptive first.
     actions: tuple[str, ...] = ("claim", "allocate", "shrink", "reclaim", "preempt", "grow")
@@ -118,6 +138,7 @@ class Profile(Record, frozen=True):
     backfill: BackfillPolicy = BackfillPolicy()
     shares: dict[SharePath, Share] = {}
     pools: dict[Name, Pool] = {}
+    energy: EnergyPolicy = EnergyPolicy()
     # Cluster-wide resources: how many there are.
     licences: dict[Name, Annotated[int, Meta(ge=0, le=1_000_000)]] = {}
     # Keeps one cycle short, so that the loop around it stays responsive.

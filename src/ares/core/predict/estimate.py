@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ares.core.predict.by_model import runs_by_model, runs_on
 from ares.model.job import JobSpec
 
 
@@ -17,8 +18,10 @@ class Estimate(NamedTuple):
 def stated(spec: JobSpec, gpu_model: str | None = None) -> Estimate | None:
     """What the job itself says: its run time on that GPU model, its run time, else its limit."""
     runs, basis = spec.expected_runtime_s, "the run time it states"
-    if gpu_model is not None and gpu_model in spec.expected_runtimes_s:
-        runs, basis = spec.expected_runtimes_s[gpu_model], f"the run time it states for {gpu_model}"
+    if gpu_model is not None and spec.expected_runtimes_s:
+        runs, basis = runs_on(runs_by_model(spec), gpu_model), f"the run time it states for {gpu_model}"
+    elif runs is None and spec.expected_runtimes_s:
+        runs, basis = max(spec.expected_runtimes_s.values()), "the longest of the run times it states"
     if runs is None:
         runs, basis = spec.time_limit_s, "its time limit"
     elif spec.time_limit_s is not None:

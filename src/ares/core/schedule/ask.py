@@ -5,6 +5,7 @@ Jobs with equal asks are placed alike, so everything computed for one of them se
 
 from typing import NamedTuple
 
+from ares.core.predict.by_model import Runs, runs_by_model
 from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel
 
 Pairs = tuple[tuple[str, str], ...]
@@ -46,6 +47,10 @@ class Ask(NamedTuple):
     tolerations: tuple[tuple[str, str | None], ...] = ()
     residency: tuple[str, ...] = ()
     inputs: tuple[tuple[str, int], ...] = ()
+    # How long it runs on which GPU model, where that makes a difference.
+    runs: Runs = ()
+    # The reservation whose room it uses: that and no other.
+    reservation: str = ""
 
     @property
     def gpus_milli(self) -> int:
@@ -56,7 +61,10 @@ class Ask(NamedTuple):
 def asks_of(spec: JobSpec, tenant: str) -> tuple[Ask, ...]:
     """One for each alternative, in the job's order of preference."""
     first = _ask(spec, spec.resources, tenant)
-    return (first, *(_with(first, wants) for wants in spec.alternatives)) if spec.alternatives else (first,)
+    if not spec.alternatives:
+        return (first,)
+    runs = runs_by_model(spec)
+    return (first, *(_with(first, wants, runs) for wants in spec.alternatives))
 
 
 def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
@@ -83,10 +91,12 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         tuple((one.key, one.value) for one in spec.tolerations) if spec.tolerations else (),
         tuple(sorted(spec.residency)) if spec.residency else (),
         tuple(sorted((one.name, one.size_mib) for one in spec.inputs)) if spec.inputs else (),
+        runs_by_model(spec) if wants.gpus else (),
+        spec.reservation or "",
     )
 
 
-def _with(first: Ask, wants: Resources) -> Ask:
+def _with(first: Ask, wants: Resources, runs: Runs) -> Ask:
     return first._replace(
         cpu_milli=wants.cpu_milli,
         memory_mib=wants.memory_mib,
@@ -95,6 +105,7 @@ def _with(first: Ask, wants: Resources) -> Ask:
         gpu_model=wants.gpu_model,
         gpu_memory_mib=wants.gpu_memory_mib,
         devices=tuple(sorted(wants.devices.items())),
+        runs=runs if wants.gpus else (),
     )
 
 

@@ -97,6 +97,7 @@ _ASKS = st.builds(
     tolerations=st.sampled_from([(), (("k", None),)]),
     residency=st.sampled_from([(), (), ("p",), ("p", "z")]),
     inputs=st.sampled_from([(), (("d", 3),), (("d", 1), ("e", 7), ("f", 2))]),
+    runs=st.sampled_from([(), (("A100", 10.0), ("H100", 0.0)), (("", 60.0), ("A100 80GB", 30.0))]),
 )
 
 

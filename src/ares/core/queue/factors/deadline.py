@@ -1,5 +1,6 @@
 """How little slack is left before the deadline: 0 until the horizon, 1 from when the job must start at once."""
 
+from ares.core.predict.by_model import fastest, runs_by_model
 from ares.core.queue.factors.factor import Facts
 from ares.core.queue.shares import Shares
 from ares.model.job import JobSpec
@@ -7,9 +8,12 @@ from ares.model.profile import OrderPolicy
 
 
 def latest_start(spec: JobSpec) -> float | None:
-    """When a job must start to meet its deadline: by its expected run time, else its limit, else as if it took none."""
+    """When a job must start to meet its deadline: by its expected run time, on its best GPU model where it names some,
+    else its limit, else as if it took none."""
     if spec.deadline_at is None:
         return None
+    if spec.expected_runtimes_s:
+        return spec.deadline_at - fastest(runs_by_model(spec))
     runs = spec.expected_runtime_s if spec.expected_runtime_s is not None else spec.time_limit_s
     return spec.deadline_at - (runs or 0.0)
 

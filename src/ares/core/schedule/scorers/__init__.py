@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ares.core.schedule.columns import Floats
 from ares.core.schedule.rows import Rows
-from ares.core.schedule.scorers import affinity, balance, bandwidth, cost, energy, fit, fragmentation, locality
+from ares.core.schedule.scorers import affinity, balance, bandwidth, cost, energy, fit, fragmentation, locality, speed
 
 # About 0..1 for rows that can take the ask, larger is better; None when it makes no difference between any rows.
 # What it says about a row must depend on that row, the ask and `Rows.facts` only; `locality` also on what other nodes
@@ -20,4 +20,5 @@ SCORERS: dict[str, Scorer] = {
     "fragmentation": fragmentation.score,
     "bandwidth": bandwidth.score,
     "energy": energy.score,
+    "speed": speed.score,
 }

@@ -1,0 +1,32 @@
+"""Speed of the GPUs: nodes on which the job, by what it says itself, runs shorter are better."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from ares.core.predict.by_model import Runs, runs_on
+from ares.core.schedule.columns import Floats
+from ares.core.schedule.rows import Rows
+from ares.model.node import NodeRecord
+
+
+def score(rows: Rows) -> Floats | None:
+    """1 where it runs shortest, 1/2 where it takes twice as long. None when the job does not tell models apart."""
+    runs = rows.ask.runs
+    if not runs:
+        return None
+    records = (
+        rows.table.records[rows.at] if isinstance(rows.at, slice) else [rows.table.records[row] for row in rows.at]
+    )
+    times = np.array([_runs_there(runs, record) for record in records])
+    return max(1e-3, min(seconds for _, seconds in runs)) / np.maximum(1e-3, times)
+
+
+def _runs_there(runs: Runs, record: NodeRecord | None) -> float:
+    return np.inf if record is None else _slowest(runs, tuple(gpu.model for gpu in record.info.gpus if not gpu.mig))
+
+
+@lru_cache(4096)
+def _slowest(runs: Runs, models: tuple[str, ...]) -> float:
+    """On a machine with several models nobody can say which one the job gets."""
+    return max((runs_on(runs, model) for model in set(models)), default=np.inf)
