@@ -42,6 +42,30 @@ class Placement(Record, frozen=True):
     numa: int | None = None
 
 
+class Rate(Record, frozen=True):
+    """What one rank draws and costs while it holds its place, as of the grant."""
+
+    pool: str = ""
+    # Empty without GPUs.
+    gpu_model: str = ""
+    watts: float = 0.0
+    # In the currency of the profile.
+    per_hour: float = 0.0
+
+
+class Spent(Record, frozen=True):
+    """What a job used in one pool on one GPU model."""
+
+    pool: str = ""
+    gpu_model: str = ""
+    gpu_s: float = 0.0
+    cpu_s: float = 0.0
+    energy_j: float = 0.0
+    cost: float = 0.0
+    # "lost": by attempts that failed or were taken away. "open": by the attempt that still runs, before it was resized.
+    fate: Literal["kept", "lost", "open"] = "kept"
+
+
 class ExitInfo(Record, frozen=True):
     """How an attempt ended. `failure` is None for success."""
 
@@ -91,6 +115,10 @@ class JobState(Record, frozen=True):
     cpu_s: float = 0.0
     # From when on what it holds is not in them yet: since the grant, or since the gang last changed.
     metered_at: float | None = None
+    # Of the current attempt: one for each placement in their order, or a single one when all are alike.
+    rates: tuple[Rate, ...] = ()
+    # As `gpu_s` and `cpu_s`, by where it was used; without what was used before rates were known.
+    spent: tuple[Spent, ...] = ()
     reason: str = ""
     exit: ExitInfo | None = None
     retries: dict[FailureClass, int] = {}

@@ -1,13 +1,12 @@
 """Nodes as columns: one array per quantity, kept up to date row by row."""
 
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ares.core.topology.cards import words
 from ares.core.topology.subset import MachineShape, machine_shape
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import Pool
@@ -305,9 +304,3 @@ def _answering(record: NodeRecord | None, model: str | None, memory_mib: int, wi
 
 def _mask(gpus: Bools) -> Any:
     return gpus @ (1 << np.arange(gpus.shape[-1], dtype=np.int64))
-
-
-@lru_cache(4096)
-def words(name: str) -> frozenset[str]:
-    # By whole words, so that "A10" does not get an A100.
-    return frozenset(re.findall(r"[a-z0-9]+", name.casefold()))

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ares.core.topology.links import UNKNOWN
@@ -16,6 +17,12 @@ def canonical_bus(address: str) -> str:
         return ""
     domain, bus, device, function = match.groups()
     return f"{int(domain, 16):04x}:{bus}:{device}.{function}"
+
+
+@lru_cache(4096)
+def words(model: str) -> frozenset[str]:
+    """Models are compared by whole words, so that "A10" does not get an A100."""
+    return frozenset(re.findall(r"[a-z0-9]+", model.casefold()))
 
 
 def mig_kind(profile: str) -> str:

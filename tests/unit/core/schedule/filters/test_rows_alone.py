@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.core.schedule.ask import Ask, Near
-from ares.core.schedule.columns import words
 from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.filters.filter import Miss
 from ares.core.schedule.reasons import ReasonCode
+from ares.core.topology.cards import words
 from ares.model.job import NodeTerm
 from tests.unit.core.schedule.nodes import Node
 from tests.unit.core.schedule.worlds import World, worlds
