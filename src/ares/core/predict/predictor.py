@@ -1,5 +1,6 @@
 """The one place that says how long a job will run. Learns from jobs that ended."""
 
+from ares.core.predict.correct import corrected
 from ares.core.predict.estimate import Estimate, stated
 from ares.model.job import JobSpec
 
@@ -13,3 +14,7 @@ class Predictor:
 
     def learn(self, spec: JobSpec, tenant: str, ran_s: float) -> None:
         """A job ended by itself after running this long."""
+
+    def corrected(self, estimate_s: float, ran_s: float, limit_s: float | None) -> float:
+        """What to plan by once a job has run longer than its estimate."""
+        return corrected(estimate_s, ran_s, limit_s)

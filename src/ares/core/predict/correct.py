@@ -1,0 +1,16 @@
+"""What to plan by once a job has run longer than it was to: a little more each time, in ever larger steps."""
+
+_MINUTE, _HOUR = 60.0, 3600.0
+# As in Tsafrir, Etsion and Feitelson (TPDS 2007), each added to the first estimate.
+STEPS = (
+    _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 2 * _HOUR, 5 * _HOUR, 10 * _HOUR, 20 * _HOUR, 50 * _HOUR,
+    100 * _HOUR,
+)  # fmt: skip
+
+
+def corrected(estimate_s: float, ran_s: float, limit_s: float | None = None) -> float:
+    """The run time to plan by, longer than `ran_s`: the next step, or the limit where that comes first."""
+    step = next((estimate_s + step for step in STEPS if estimate_s + step > ran_s), None)
+    longer = 2.0 * ran_s if step is None else step
+    # Whoever is beyond his limit is about to be ended.
+    return longer if limit_s is None or limit_s >= longer else max(limit_s, ran_s + 1.0)
