@@ -15,10 +15,9 @@ def score(rows: Rows) -> Floats | None:
     runs = rows.ask.runs
     if not runs:
         return None
-    records = (
-        rows.table.records[rows.at] if isinstance(rows.at, slice) else [rows.table.records[row] for row in rows.at]
-    )
-    times = np.array([_runs_there(runs, record) for record in records])
+    table = rows.table
+    at = np.arange(table.rows)[rows.at]
+    times = np.array([_runs_there(runs, table.records[int(row)]) for row in at])
     return max(1e-3, min(seconds for _, seconds in runs)) / np.maximum(1e-3, times)
 
 
