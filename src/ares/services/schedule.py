@@ -7,6 +7,7 @@ fence, and what was refused is simply seen again in the next cycle.
 import structlog
 
 from ares.core import keys
+from ares.core.energy.model import rates_of
 from ares.core.run.inputs import Bind, Input, Nominate, Preempt, Resize
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
@@ -143,7 +144,10 @@ class Schedule:
 
     def _binding(self, item: Placed, decision: str, ports: dict[str, set[int]]) -> Bind:
         port = self._free_port(item.placements[0].node, ports) if len(item.placements) > 1 else 0
-        return Bind(placements=item.placements, alternative=item.alternative, master_port=port, decision=decision)
+        rates = rates_of(self._view.nodes, self._planner.cluster.profile, item.placements)
+        return Bind(
+            placements=item.placements, alternative=item.alternative, master_port=port, decision=decision, rates=rates
+        )
 
     def _free_port(self, node: str, ports: dict[str, set[int]]) -> int:
         taken = ports.get(node)
@@ -169,7 +173,8 @@ class Schedule:
 
     def _resize(self, one: Resized, guards: tuple[Compare, ...]) -> Change:
         state = self._view.entries[one.job].state
-        what = Resize(fence=state.fence, placements=one.placements, reason=one.reason)
+        rates = rates_of(self._view.nodes, self._planner.cluster.profile, one.placements)
+        what = Resize(fence=state.fence, placements=one.placements, reason=one.reason, rates=rates)
         return Change(state.id, state.tenant, (what,), guards)
 
     async def _evict(self, eviction: Eviction, shrinks: list[Resized], guard: Compare) -> None:

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from ares.core.schedule.columns import words
+from ares.core.topology.cards import words
 from ares.model.job import JobSpec
 
 # (model, seconds); the model "" stands for all that are not named.

@@ -8,11 +8,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ares.core.energy.meter import Fate, kept_rates
 from ares.core.run import fences, retry
 from ares.core.run.handlers import assembled
 from ares.core.run.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Refused, Release, Stepped
 from ares.core.run.ledger import Entry, agent, commit, grants, nodes_of, where
-from ares.core.run.ranks import held, numbered, place_of, size_limits, used, why_not_preemptible
+from ares.core.run.ranks import held, metered, numbered, place_of, settled, size_limits, why_not_preemptible
 from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement, Result
 
 # A program that ran this long is not one that exits at once: its next restart is as prompt as the first.
@@ -54,7 +55,7 @@ def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
         return _after_failure(job, exit_info, context, gone, (), entry)
     if job.spec.restart == "always" and job.spec.effects != "unsafe":
         return _restart(job, what, context, place, rank)
-    over = _over(job, gone, context)
+    over = _over(job, gone, context, "kept")
     result = _result(state, what.exit, context, what.value)
     entry = Entry("succeeded", "", agent(place), {**rank, **_exit_data(state.placements, what.exit)}, state.fence)
     return commit(
@@ -108,7 +109,7 @@ def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refused
         return commit(
             state, context.now, (entry, Entry("unknown", reason, "controller")),
             phase="UNKNOWN", fence=fences.revoked(state.fence), reason=reason, exit=exit_info,
-            ended_at=context.now, **_over(job, ranks, context),
+            ended_at=context.now, **_over(job, ranks, context, "lost"),
         )  # fmt: skip
     failed = Entry("failed", by="controller", data=_exit_data(lost, exit_info))
     return _after_failure(job, exit_info, context, ranks, (entry,), failed)
@@ -127,7 +128,6 @@ def _shrink(
     state: JobState, what: LeaseLost, context: Context, gone: tuple[Placement, ...], lost: tuple[Placement, ...]
 ) -> Stepped:
     left = tuple(place for place in state.placements if place not in lost)
-    gpu_s, cpu_s = used(state, context.now)
     generation = state.generation + 1
     losses = [{"rank": place.rank, "node": place.node} for place in gone]
     data = {"generation": generation, "ranks": len(left), "lost": losses}
@@ -136,7 +136,8 @@ def _shrink(
         state, context.now, (Entry("resized", reason, "controller", data),),
         placements=left, leaving=tuple(place for place in state.leaving if place not in gone),
         ended_ranks=(*state.ended_ranks, *(place.rank for place in gone)),
-        generation=generation, metered_at=context.now, gpu_s=gpu_s, cpu_s=cpu_s,
+        generation=generation, metered_at=context.now, rates=kept_rates(state, left),
+        **metered(state, context.now, "open"),
     )  # fmt: skip
 
 
@@ -157,13 +158,12 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
     if why_not:
         return Refused(code="not-allowed", message=f"job {state.id} cannot be preempted: {why_not}")
     data = {**where(held(state)), **what.record, **({"hold": grants(what.hold)} if what.hold else {})}
-    gpu_s, cpu_s = used(state, context.now)
     entry = Entry("preempted", what.reason, what.by, data, state.fence)
     return commit(
         state, context.now, (entry,),
         phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True, value=None,
         preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold,
-        gpu_s=gpu_s, cpu_s=cpu_s,
+        **settled(state, context.now, "lost"),
     )  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def _restart(job: Job, what: Exit, context: Context, place: Placement, rank: dic
     delay_s = context.jitter * retry.restart_ceiling_s(job.spec, quick)
     reason = f"{retry.describe(what.exit)}; its restart policy is always: restart {restarts} in {delay_s:.1f} s"
     data = {**rank, **_exit_data(state.placements, what.exit), "delayS": round(delay_s, 3)}
-    over = _over(job, (place.rank,), context)
+    over = _over(job, (place.rank,), context, "kept")
     return commit(
         state, context.now, (Entry("restarted", reason, agent(place), data, state.fence),),
         phase="RETRYING", fence=fences.revoked(state.fence), placements=state.placements if over["lingering"] else (),
@@ -233,7 +233,7 @@ def _after_failure(
     """Repeats the attempt or ends the job; `failed` is the entry for the end, without its reason."""
     state = job.state
     verdict = retry.decide(job.spec, state, exit_info, context.jitter)
-    over = _over(job, gone, context)
+    over = _over(job, gone, context, "lost")
     # What may still be alive loses its fence even when the job ends.
     revoke = bool(before) or over["lingering"] or isinstance(verdict, retry.Again)
     fence = fences.revoked(state.fence) if revoke else state.fence
@@ -257,12 +257,12 @@ def _after_failure(
 # ---- parts of what is written
 
 
-def _over(job: Job, gone: tuple[int, ...], context: Context) -> dict[str, Any]:
+def _over(job: Job, gone: tuple[int, ...], context: Context, fate: Fate) -> dict[str, Any]:
     """What an attempt that is over leaves behind. What it used is counted; what it gave is committed or void."""
-    gpu_s, cpu_s = used(job.state, context.now)
+    use = settled(job.state, context.now, fate)
     if job.spec.gang is None:
-        return {"lingering": False, "gpu_s": gpu_s, "cpu_s": cpu_s}
-    return {**_rest(job.state, gone), "gpu_s": gpu_s, "cpu_s": cpu_s, "value": None}
+        return {"lingering": False, **use}
+    return {**_rest(job.state, gone), **use, "value": None}
 
 
 def _rest(state: JobState, gone: tuple[int, ...]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ares.core.run.inputs import (
     Stepped,
 )
 from ares.core.run.ledger import Entry, agent, commit, grants, nodes_of, ranked, where
-from ares.core.run.ranks import held, next_rank, numbered, place_of, size_limits, used
+from ares.core.run.ranks import held, metered, next_rank, numbered, place_of, settled, size_limits
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, Job, JobState, Placement
 
@@ -39,7 +39,7 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refused:
     return commit(
         state, context.now, (entry,),
         phase="STAGING", attempt=attempt, fence=fences.granted(state.fence, context.epoch), placements=places,
-        exit=None, bound_at=context.now, started_at=None, ended_at=None, metered_at=None,
+        exit=None, bound_at=context.now, started_at=None, ended_at=None, metered_at=None, rates=what.rates,
         alternative=what.alternative, master_port=what.master_port, hold=(), evicting=(),
         started_ranks=(), ended_ranks=(), generation=0,
     )  # fmt: skip
@@ -125,11 +125,10 @@ def resize(job: Job, what: Resize, context: Context) -> Stepped | Refused:
     data: dict[str, Any] = {"generation": generation, "ranks": len(what.placements)}
     data |= {"added": ranked(added)} if added else {}
     data |= {"dropped": [{"rank": place.rank, "node": place.node} for place in dropped]} if dropped else {}
-    gpu_s, cpu_s = used(state, now)
     return commit(
         state, now, (Entry("resized", what.reason, what.by, data),),
         placements=what.placements, leaving=(*state.leaving, *dropped), generation=generation,
-        gpu_s=gpu_s, cpu_s=cpu_s, metered_at=now,
+        rates=what.rates, metered_at=now, **metered(state, now, "open"),
     )  # fmt: skip
 
 
@@ -162,11 +161,10 @@ def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refused:
     # An attempt that was taken away before keeps the fence by which its end is told.
     fence = state.fence if state.lingering else fences.revoked(state.fence)
     reason = what.reason or f"cancelled by {what.by}"
-    gpu_s, cpu_s = used(state, context.now)
     return commit(
         state, context.now, (Entry("cancelled", reason, what.by, where(held(state))),),
         phase="CANCELLED", fence=fence, lingering=lingering, reason=reason, ended_at=context.now,
-        retry_delay_s=0.0, retry_at=None, hold=(), evicting=(), value=None, gpu_s=gpu_s, cpu_s=cpu_s,
+        retry_delay_s=0.0, retry_at=None, hold=(), evicting=(), value=None, **settled(state, context.now, "kept"),
     )  # fmt: skip
 
 

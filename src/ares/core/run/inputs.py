@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
-from ares.model.state import ExitInfo, Fence, JobState, Placement, Result
+from ares.model.state import ExitInfo, Fence, JobState, Placement, Rate, Result
 
 
 class Context(Record, frozen=True):
@@ -24,6 +24,8 @@ class Bind(Record, frozen=True, tag="bind"):
     master_port: int = 0
     # The decision it comes from, for `ares replay`.
     decision: str = ""
+    # What the placements draw and cost now, as `JobState.rates` has them.
+    rates: tuple[Rate, ...] = ()
 
 
 class Start(Record, frozen=True, tag="start"):
@@ -86,6 +88,8 @@ class Resize(Record, frozen=True, tag="resize"):
     placements: tuple[Placement, ...]
     reason: str
     by: str = "scheduler"
+    # Of all its placements.
+    rates: tuple[Rate, ...] = ()
 
 
 class Cancel(Record, frozen=True, tag="cancel"):

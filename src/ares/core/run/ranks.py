@@ -1,7 +1,9 @@
 """What an attempt's ranks hold: where their processes may be, what they have used, which number comes next."""
 
 from collections.abc import Iterable
+from typing import Any
 
+from ares.core.energy.meter import Fate, spent_by
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, JobState, Placement
 
@@ -51,6 +53,17 @@ def used(state: JobState, now: float) -> tuple[float, float]:
         gpu_milli += len(place.gpus) * place.gpu_milli
         cpu_milli += place.cpu_milli
     return state.gpu_s + elapsed_s * gpu_milli / 1000, state.cpu_s + elapsed_s * cpu_milli / 1000
+
+
+def metered(state: JobState, now: float, fate: Fate) -> dict[str, Any]:
+    """What the record says of its use from now on; `fate` is that of what the current attempt used."""
+    gpu_s, cpu_s = used(state, now)
+    return {"gpu_s": gpu_s, "cpu_s": cpu_s, "spent": spent_by(state, now, fate)}
+
+
+def settled(state: JobState, now: float, fate: Fate) -> dict[str, Any]:
+    """The same of an attempt that is over."""
+    return {**metered(state, now, fate), "rates": ()}
 
 
 def why_not_preemptible(spec: JobSpec) -> str:
