@@ -240,9 +240,8 @@ class LocalExecutor:
                 self._answered_at = asyncio.get_running_loop().time()
             self._launching += 1
             if not slot.launch(launch, weight, answer):
-                # It died while idle and its end was not heard of yet: another one takes the command.
-                self._launching -= 1
-                self._waiting.appendleft((launch, answer))
+                # It died while idle and its end was not heard of yet.
+                self.slot_unheard(launch, answer)
                 self._forget(slot)
                 slot.close()
         while self._control is not None and self._may_open() and self._ask_for_slot(self._control):
@@ -312,6 +311,10 @@ class LocalExecutor:
         self._launching = max(0, self._launching - 1)
         self._answered_at = asyncio.get_running_loop().time()
         self._dispatch()
+
+    def slot_unheard(self, launch: Launch, answer: Answer) -> None:
+        self._launching = max(0, self._launching - 1)
+        self._waiting.appendleft((launch, answer))
 
     def slot_idle(self, slot: Slot, *, retire: bool = False) -> None:
         if self._waiting:

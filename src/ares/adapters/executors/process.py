@@ -70,6 +70,10 @@ class Pool(Protocol):
 
     def slot_idle(self, slot: "Slot", *, retire: bool = False) -> None: ...
 
+    def slot_unheard(self, launch: Launch, answer: Answer) -> None:
+        """The slot ended before it read the command: another one may take it."""
+        ...
+
     def slot_gone(self, slot: "Slot", why: str) -> None: ...
 
 
@@ -83,7 +87,8 @@ class Slot:
         self.idle_since = 0.0
         self._sock = sock
         self._pool = pool
-        self._answer: Answer | None = None
+        self._asked: tuple[Launch, Answer] | None = None
+        self._unread = False
         self._process: Process | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock.fileno(), self._readable)
@@ -98,11 +103,11 @@ class Slot:
             list(launch.argv), dict(launch.env), launch.cwd, launch.log_path, limits, launch.deadline,
             launch.oom_score_adj, (launch.pin.node, launch.pin.cpus, launch.pin.required) if launch.pin else None,
         )  # fmt: skip
-        self._answer = answer
+        self._asked = (launch, answer)
         try:
             self._sock.send(b"L" + marshal.dumps(request))
         except (BrokenPipeError, ConnectionResetError):
-            self._answer = None
+            self._asked = None
             return False
         except OSError as error:
             self._answered(CannotStart(f"cannot hand the command to its slot: {error.strerror}"))
@@ -123,11 +128,11 @@ class Slot:
         self._ended(LOST)
 
     def _answered(self, outcome: "Process | CannotStart") -> None:
-        answer, self._answer = self._answer, None
-        if answer is None:
+        asked, self._asked = self._asked, None
+        if asked is None:
             return
-        if not answer.done():
-            answer.set_result(outcome)
+        if not asked[1].done():
+            asked[1].set_result(outcome)
         self._pool.slot_answered()
 
     def _ended(self, finished: Finished) -> None:
@@ -139,6 +144,10 @@ class Slot:
         try:
             data, ancillary, _, _ = self._sock.recvmsg(8192, _ANCILLARY_BYTES)
         except BlockingIOError:
+            return
+        except ConnectionResetError:
+            # It ended with a message of ours unread. What it said before that can still be read.
+            self._unread = True
             return
         except OSError:
             data, ancillary = b"", []
@@ -189,6 +198,10 @@ class Slot:
         """The slot is gone: killed, or its warden is."""
         self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
+        if self._unread and self._asked is not None:
+            # A command is the last thing said until it is answered, so it is among the unread.
+            asked, self._asked = self._asked, None
+            self._pool.slot_unheard(*asked)
         self._answered(CannotStart("the slot ended and did not say whether the process had started", uncertain=True))
         self._ended(LOST)
         self._pool.slot_gone(self, data[1:].decode(errors="replace"))

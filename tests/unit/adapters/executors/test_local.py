@@ -77,12 +77,30 @@ def contain(request: pytest.FixtureRequest) -> Contain:
     return request.param
 
 
+@contextlib.asynccontextmanager
+async def opened(folder: Path, contain: Contain = "best") -> AsyncIterator[LocalExecutor]:
+    """Closed also when the test fails or is left out: its sockets would be the next test's failure."""
+    executor = LocalExecutor(folder / "state", contain=contain)
+    await executor.open()
+    try:
+        yield executor
+    finally:
+        await executor.close()
+
+
 @pytest.fixture
 async def executor(tmp_path: Path, contain: Contain) -> AsyncIterator[LocalExecutor]:
-    executor = LocalExecutor(tmp_path / "state", contain=contain)
-    await executor.open()
-    yield executor
-    await executor.close()
+    async with opened(tmp_path, contain) as executor:
+        yield executor
+
+
+async def kill_warden(executor: LocalExecutor) -> None:
+    """With it end its slots, each by itself: a command that one of them takes until then is lost with it."""
+    warden, slots = executor._warden, list(executor._slots.values())
+    assert warden is not None
+    os.kill(warden.pid, signal.SIGKILL)
+    await until(lambda: executor._warden is not warden and executor._control is not None)
+    await until(lambda: not any(slot in slots for slot in executor._slots.values()))
 
 
 async def test_output_exit_code_and_usage(executor: LocalExecutor, tmp_path: Path) -> None:
@@ -197,9 +215,7 @@ async def test_a_handler_is_seen_once_it_is_set(executor: LocalExecutor, tmp_pat
 
 
 async def test_a_fork_bomb_stays_within_its_limit(tmp_path: Path) -> None:
-    executor = LocalExecutor(tmp_path / "state")
-    await executor.open()
-    try:
+    async with opened(tmp_path) as executor:
         if executor.isolation()[1] == "none":
             pytest.skip("no cgroups here: processes are limited per user only")
         script = """
@@ -218,14 +234,10 @@ print(born)
         assert finished.code == 0
         assert (tmp_path / "log").read_text() == "19\n"
         assert (await run(executor, launch(tmp_path, "true"))).code == 0
-    finally:
-        await executor.close()
 
 
 async def test_too_much_memory_is_recognised(tmp_path: Path) -> None:
-    executor = LocalExecutor(tmp_path / "state")
-    await executor.open()
-    try:
+    async with opened(tmp_path) as executor:
         if executor.isolation()[1] == "none":
             pytest.skip("no cgroups here: memory is not limited")
         hungry = launch(tmp_path, sys.executable, "-I", "-S", "-c", "x = bytearray(300 << 20)", memory_mib=32)
@@ -236,8 +248,6 @@ async def test_too_much_memory_is_recognised(tmp_path: Path) -> None:
         finished = await run(executor, enough)
         assert not finished.oom
         assert finished.code == 0
-    finally:
-        await executor.close()
 
 
 async def test_a_file_that_grows_too_large_ends_the_job(executor: LocalExecutor, tmp_path: Path) -> None:
@@ -276,10 +286,8 @@ async def test_attempts_run_side_by_side_and_slots_are_reused(executor: LocalExe
 
 
 async def test_close_kills_everything(tmp_path: Path, contain: Contain) -> None:
-    executor = LocalExecutor(tmp_path / "state", contain=contain)
-    await executor.open()
-    running, finished = await started(executor, launch(tmp_path, "sh", "-c", "trap '' TERM; sleep 1000"))
-    await executor.close()
+    async with opened(tmp_path, contain) as executor:
+        running, finished = await started(executor, launch(tmp_path, "sh", "-c", "trap '' TERM; sleep 1000"))
     assert (await finished).signal == signal.SIGKILL
     assert not lives(running.pid)
     assert not sleeping_in(tmp_path)
@@ -287,9 +295,7 @@ async def test_close_kills_everything(tmp_path: Path, contain: Contain) -> None:
 
 async def test_a_dead_warden_takes_its_jobs_along_and_is_replaced(executor: LocalExecutor, tmp_path: Path) -> None:
     running, finished = await started(executor, launch(tmp_path, "sleep", "1000"))
-    warden = executor._warden
-    assert warden is not None
-    os.kill(warden.pid, signal.SIGKILL)
+    await kill_warden(executor)
     assert (await asyncio.wait_for(finished, TIMEOUT_S)).signal == signal.SIGKILL
     await until(lambda: not lives(running.pid))
     assert (await run(executor, launch(tmp_path, "true"))).code == 0
@@ -305,6 +311,51 @@ async def test_starts_while_the_warden_dies_are_answered(executor: LocalExecutor
     answers = [executor.start(launch(tmp_path, "true")) for _ in range(20)]
     assert len(await asyncio.wait_for(asyncio.gather(*answers), TIMEOUT_S)) == 20
     assert (await run(executor, launch(tmp_path, "true"))).code == 0
+
+
+async def test_a_command_its_slot_never_read_goes_to_another_slot(executor: LocalExecutor, tmp_path: Path) -> None:
+    await run(executor, launch(tmp_path, "true"))
+    frozen = [slot.pid for slot in executor._idle]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    answer = executor.start(launch(tmp_path, "echo", "ran"))
+    for pid in frozen:
+        os.kill(pid, signal.SIGKILL)
+    running = await asyncio.wait_for(answer, TIMEOUT_S)
+    assert not isinstance(running, CannotStart), running.message
+    assert await log_has(tmp_path, 1) == ["ran"]
+    assert executor._launching == 0
+
+
+async def test_a_command_its_slot_has_read_is_not_started_twice(executor: LocalExecutor, tmp_path: Path) -> None:
+    await run(executor, launch(tmp_path, "true"))
+    # Opening it takes until somebody reads it.
+    os.mkfifo(tmp_path / "pipe")
+    answer = executor.start(launch(tmp_path, "true", log_path=str(tmp_path / "pipe")))
+    await until(lambda: bool(sleeping_in(tmp_path)))
+    for pid in sleeping_in(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+    outcome = await asyncio.wait_for(answer, TIMEOUT_S)
+    assert isinstance(outcome, CannotStart)
+    assert outcome.uncertain
+
+
+ORPHAN = """
+import os, socket
+from ares.adapters.executors.warden.limits import Limits
+from ares.adapters.executors.warden.slot import Slot
+
+agent, slot = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+agent.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+life, alive = os.pipe()
+os.close(alive)
+Slot(slot, life, False, Limits({})).serve()
+"""
+
+
+def test_a_slot_ends_also_when_its_warden_ended_before_it_was_ready() -> None:
+    """The kernel then tells it nothing: it would serve an agent whose new warden knows nothing of it."""
+    assert subprocess.run([sys.executable, "-c", ORPHAN], timeout=TIMEOUT_S, check=False).returncode == 0
 
 
 async def test_a_warden_that_cannot_be_started_again_is_tried_until_it_can(
@@ -402,10 +453,8 @@ async def test_killing_the_agent_leaves_nothing_alive(tmp_path: Path, contain: C
         process.kill()
         await until(lambda: not any(lives(pid) for pid in pids))
         await until(lambda: not sleeping_in(tmp_path))
-    executor = LocalExecutor(tmp_path / "state", contain=contain)
-    await executor.open()
-    assert (await run(executor, launch(tmp_path, "true"))).code == 0
-    await executor.close()
+    async with opened(tmp_path, contain) as executor:
+        assert (await run(executor, launch(tmp_path, "true"))).code == 0
 
 
 @pytest.mark.chaos
@@ -426,10 +475,8 @@ async def test_even_without_agent_warden_and_slots_a_new_agent_cleans_up(tmp_pat
         process.kill()
         await asyncio.to_thread(process.wait)
         assert lives(job)
-        executor = LocalExecutor(tmp_path / "state")
-        await executor.open()
-        assert not any(lives(pid) for pid in (job, warden, *slots))
-        await executor.close()
+        async with opened(tmp_path):
+            assert not any(lives(pid) for pid in (job, warden, *slots))
 
 
 def sleeping_in(folder: Path) -> list[int]:
@@ -462,15 +509,11 @@ def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
 
 
 async def test_no_cgroups_are_left(tmp_path: Path) -> None:
-    executor = LocalExecutor(tmp_path / "state")
-    await executor.open()
-    if executor.isolation()[1] == "none":
-        pytest.skip("no cgroups here")
-    assert executor._warden is not None
-    os.kill(executor._warden.pid, signal.SIGKILL)
-    await run(executor, launch(tmp_path, "true"))
-    assert executor._cgroups is not None
-    bases = list(executor._cgroups._bases.values())
-    assert all((base / "slot-0").is_dir() for base in bases)
-    await executor.close()
+    async with opened(tmp_path) as executor:
+        if executor._cgroups is None:
+            pytest.skip("no cgroups here")
+        await kill_warden(executor)
+        await run(executor, launch(tmp_path, "true"))
+        bases = list(executor._cgroups._bases.values())
+        assert all((base / "slot-0").is_dir() for base in bases)
     assert not any(base.exists() for base in bases)

@@ -34,6 +34,8 @@ class Warden:
         self._signals = kernel.signal_fd([signal.SIGCHLD])
         self._slots: set[int] = set()
         self._cgroups = cgroups
+        # Only the warden holds the writing end, so its slots see by the other one that it ended.
+        self._life, self._alive = os.pipe()
 
     def serve(self) -> None:
         poll = select.poll()
@@ -83,8 +85,9 @@ class Warden:
             other.close()
             self._agent.close()
             os.close(self._signals)
+            os.close(self._alive)
             prepare_slot(self._namespaced)
-            slot = Slot(agent, self._namespaced, Limits(paths))
+            slot = Slot(agent, self._life, self._namespaced, Limits(paths))
             try:
                 slot.serve()
             finally:
@@ -139,7 +142,8 @@ def prepare_slot(namespaced: bool) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
     if not namespaced:
-        # Told to end rather than killed: it must first end what it holds.
+        # Told to end rather than killed: it must first end what it holds. Nobody tells it if its warden ended
+        # before this line; it then sees the end of the pipe.
         kernel.die_with_parent(signal.SIGTERM)
         kernel.adopt_orphans()
         return

@@ -32,8 +32,10 @@ Numbers = tuple[int, int, int, int, int, int]
 class Slot:
     """Runs one attempt at a time and leaves nothing behind."""
 
-    def __init__(self, agent: socket.socket, namespaced: bool, limits: Limits) -> None:
+    def __init__(self, agent: socket.socket, warden: int, namespaced: bool, limits: Limits) -> None:
+        """`warden` is a pipe that ends with the warden."""
         self._agent = agent
+        self._warden = warden
         self._namespaced = namespaced and os.getpid() == 1
         self._limits = limits
         self._null = os.open(os.devnull, os.O_RDWR)
@@ -41,6 +43,7 @@ class Slot:
         self._poll = select.poll()
         self._poll.register(agent, select.POLLIN)
         self._poll.register(self._signals, select.POLLIN)
+        self._poll.register(warden, 0)
         self._poll_signals = select.poll()
         self._poll_signals.register(self._signals, select.POLLIN)
         self._owner = (os.getuid(), os.getgid())
@@ -61,11 +64,14 @@ class Slot:
     def _receive(self) -> bytes:
         """The next message while idle; the warden's death counts as the end."""
         while True:
-            for fd, _ in self._poll.poll():
-                if fd == self._signals:
-                    self._read_signals()
-                else:
-                    return receive(self._agent)
+            ready = {fd for fd, _ in self._poll.poll()}
+            # First: a slot that must end leaves the command unread, so that the agent knows it never started.
+            if self._warden in ready:
+                self.end()
+            if self._signals in ready:
+                self._read_signals()
+            if self._agent.fileno() in ready:
+                return receive(self._agent)
 
     def _read_signals(self) -> None:
         try:
@@ -159,6 +165,8 @@ class Slot:
                 if fd == self._signals:
                     self._read_signals()
                     self._reap(os.WNOHANG)
+                elif fd == self._warden:
+                    self.end()
                 else:
                     deadline = self._command(receive(self._agent), deadline)
         return expired
