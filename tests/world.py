@@ -55,6 +55,7 @@ from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
 from ares.services.requeue import Requeue
+from ares.services.reservations import Reservations
 from ares.services.retention import Retention
 from ares.services.schedule import Schedule
 from ares.services.sessions import Sessions
@@ -64,6 +65,7 @@ from ares.services.tokens import Tokens
 from ares.services.transitions import Change as JobChange
 from ares.services.transitions import Outcome, Transitions, Written
 from ares.services.view import View
+from ares.services.windows import Windows
 from tests.agents import ScriptedAgent
 from tests.audit import Audit
 from tests.clocks import ManualClock, SeededRng, settle
@@ -205,6 +207,8 @@ class Replica:
         self.profiles = Profiles(store, self.view, clock, self.telemetry)
         self.drain = Drain(self.view, self.planner, self.transitions, clock, self.telemetry)
         self.consolidate = Consolidate(self.view, self.planner, self.transitions, clock, self.telemetry)
+        self.windows = Windows(store, self.view, self.planner, self.transitions, clock, self.telemetry, KEEP_S)
+        self.reservations = Reservations(store, self.view, self.planner, self.windows, clock, rng, self.telemetry)
         self.explain = Explain(store, self.view, self.planner, self.decisions, clock)
         self.arrays = Arrays(self.view, self.submit, clock)
         self.retention = Retention(store, self.view, world.logs, clock, KEEP_S)
@@ -223,6 +227,7 @@ class Replica:
             if self._scheduling:
                 loops.create_task(self.schedule.run(guard))
             loops.create_task(self.drain.run(guard))
+            loops.create_task(self.windows.run(guard))
             loops.create_task(self.monitor.run())
             loops.create_task(self.requeue.run())
             loops.create_task(self.arrays.run())

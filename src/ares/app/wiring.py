@@ -45,6 +45,7 @@ from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
 from ares.services.requeue import Requeue
+from ares.services.reservations import Reservations
 from ares.services.retention import Retention
 from ares.services.schedule import Schedule
 from ares.services.sessions import Sessions
@@ -54,6 +55,7 @@ from ares.services.tally import Tally
 from ares.services.tokens import Tokens
 from ares.services.transitions import Transitions
 from ares.services.view import View
+from ares.services.windows import Windows
 
 log = structlog.get_logger()
 
@@ -81,6 +83,8 @@ class Services:
     plugins: Plugins
     drain: Drain
     consolidate: Consolidate
+    windows: Windows
+    reservations: Reservations
     kept: FileDecisions
     explain: Explain
     tally: Tally
@@ -108,6 +112,8 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     reports = Reports(transitions, telemetry)
     progress = ProgressBoard(store, view, clock)
     enrolment = Enrolment(store, clock, replica)
+    keep_s = config.limits.keep_days * 86_400
+    windows = Windows(store, view, planner, transitions, clock, telemetry, keep_s)
     exclusive = not config.store_url.startswith("etcd:")
     leader = Leader(store, view, clock, cluster=config.cluster, replica=replica, exclusive=exclusive)
     return Services(
@@ -138,11 +144,13 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         plugins=Plugins(view, loaded),
         drain=Drain(view, planner, transitions, clock, telemetry),
         consolidate=Consolidate(view, planner, transitions, clock, telemetry),
+        windows=windows,
+        reservations=Reservations(store, view, planner, windows, clock, rng, telemetry),
         kept=kept,
         tally=Tally(planner, clock, telemetry),
         explain=Explain(store, view, planner, decisions, clock),
         arrays=Arrays(view, submit, clock),
-        retention=Retention(store, view, logs, clock, config.limits.keep_days * 86_400),
+        retention=Retention(store, view, logs, clock, keep_s),
         progress=progress,
         telemetry=telemetry,
     )
@@ -190,6 +198,7 @@ class ControlPlane:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(services.schedule.run(guard))
                 loops.create_task(services.drain.run(guard))
+                loops.create_task(services.windows.run(guard))
                 loops.create_task(services.monitor.run())
                 loops.create_task(services.requeue.run())
                 loops.create_task(services.tally.run())
@@ -220,6 +229,7 @@ class ControlPlane:
             plugins=services.plugins,
             drain=services.drain,
             consolidate=services.consolidate,
+            reservations=services.reservations,
             tokens=services.tokens,
             health=services.health,
             metrics=services.telemetry.render,

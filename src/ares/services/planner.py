@@ -18,6 +18,7 @@ from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
 from ares.core.schedule.reasons import Reason
 from ares.model.profile import Profile
+from ares.model.reservation import BOOKED
 from ares.ports.clock import Clock
 from ares.services.monitor import ready
 from ares.services.view import Delta, View
@@ -90,10 +91,12 @@ class Planner:
             follow(self.cluster, before, entry.state, self._view.spec(entry.state), self._clock.wall())
         for state in delta.removed:
             forget(self.cluster, state.id)
+        for name in sorted(delta.reservations):
+            self._put_reservation(name)
         if delta.profile and not delta.relisted:
             # After the states: use is counted anew from what the view holds, which is as of the end of the batch.
             self._configure()
-        if delta.states or delta.nodes or readied or delta.relisted or delta.profile:
+        if delta.states or delta.nodes or readied or delta.relisted or delta.profile or delta.reservations:
             self.news += 1 + len(delta.states)
             self.changed.set()
 
@@ -114,6 +117,15 @@ class Planner:
             self.cluster.usage = Usage(profile.order.half_life_s)
             for entry in self._view.entries.values():
                 count_use(self.cluster, None, entry.state, self._clock.wall())
+
+    def _put_reservation(self, name: str) -> None:
+        record, _ = self._view.reservations.get(name, (None, 0))
+        if record is not None and record.state in BOOKED:
+            self.cluster.book(record)
+        else:
+            self.cluster.unbook(name)
+        # Some of them are about room that was booked.
+        self._reasons.clear()
 
     def _put_node(self, name: str) -> None:
         record = self._view.nodes.get(name)

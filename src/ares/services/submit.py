@@ -15,6 +15,7 @@ from ares.core.admit.arrays import indices
 from ares.core.admit.decide import decide, too_late
 from ares.core.admit.dedup import Conflict, New, Replayed, payload_sha256, resolve
 from ares.core.admit.verdict import Rejected as NotAdmitted
+from ares.core.reserve.use import Submitter, refusal
 from ares.core.run.inputs import Context, Stepped
 from ares.core.run.lifecycle import begin
 from ares.model.access import Principal
@@ -131,6 +132,9 @@ class Submit:
         drafts: list[tuple[int, _Draft]] = []
         repeats: list[int] = []
         seen: set[str] = set()
+        if any(one.spec.reservation not in (None, *self._view.reservations) for one in requests):
+            # It may have been booked through another replica a moment ago.
+            await self._view.catch_up()
         room = self._queue_max - len(self._view.entries)
         for place, request in enumerate(requests):
             if request.request_id is not None and request.request_id in seen:
@@ -141,7 +145,7 @@ class Submit:
             drafted = self._draft(who, request)
             if isinstance(drafted, Rejected):
                 outcomes[place] = drafted
-            elif (no := self._no_new(drafted, room)) is not None:
+            elif (no := self._no_new(who, drafted, room)) is not None:
                 outcomes[place] = await self._unless_seen(drafted, no)
             else:
                 room -= drafted.tasks
@@ -195,9 +199,9 @@ class Submit:
         )
         return _Draft(request, digest, new_id, (*request_ops, spec_op, *self._begin_ops(begun)), compares)
 
-    def _no_new(self, draft: _Draft, room: int) -> Rejected | None:
+    def _no_new(self, who: Principal, draft: _Draft, room: int) -> Rejected | None:
         """Why the job would be refused if it is new, though nothing is wrong with it."""
-        late = too_late(draft.request.spec, self._clock.wall())
+        late = too_late(draft.request.spec, self._clock.wall()) or self._not_in(who, draft.request.spec)
         if late is not None:
             return Rejected(code=late.code, message=late.message, fix=late.fix)
         if draft.tasks <= room:
@@ -208,6 +212,13 @@ class Submit:
             fix="wait until finished jobs are removed by retention, or raise limits.jobs_max",
             retry_after_s=5.0,
         )
+
+    def _not_in(self, who: Principal, spec: JobSpec) -> NotAdmitted | None:
+        """Why it may not run in the reservation it names."""
+        if spec.reservation is None:
+            return None
+        one, _ = self._view.reservations.get(spec.reservation, (None, 0))
+        return refusal(one, spec, Submitter(who.tenant, who.token_id, who.name), self._clock.wall())
 
     async def _unless_seen(self, draft: _Draft, no: Rejected) -> Submitted | Rejected:
         """What was taken in before is still known when nothing new would be."""

@@ -32,12 +32,14 @@ from ares.services.nodes import Nodes
 from ares.services.planner import Planner
 from ares.services.plugins import Loaded, Plugins
 from ares.services.profiles import Profiles
+from ares.services.reservations import Reservations
 from ares.services.schedule import Schedule
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tokens import Tokens
 from ares.services.transitions import Change, Transitions, Written
 from ares.services.view import View
+from ares.services.windows import Windows
 
 ROOT = Principal(token_id="root", tenant="acme", role="admin")
 JOB: dict[str, Any] = {"command": ["python", "train.py"], "name": "train"}
@@ -98,6 +100,7 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     logs = FileLogs(folder / "logs")
     leader = Leader(store, view, clock, cluster="local", replica="r1", exclusive=True)
     planner, decisions = Planner(view, clock), Decisions(clock, rng)
+    windows = Windows(store, view, planner, transitions, clock, telemetry, 86_400.0)
     services = ApiServices(
         submit=submit,
         jobs=Jobs(store, view, transitions, submit, planner, Cursors(b"k" * 32)),
@@ -109,6 +112,7 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
         plugins=Plugins(view, Loaded({})),
         drain=Drain(view, planner, transitions, clock, telemetry),
         consolidate=Consolidate(view, planner, transitions, clock, telemetry),
+        reservations=Reservations(store, view, planner, windows, clock, rng, telemetry),
         tokens=Tokens(store, view, clock, rng),
         health=Health(view, leader),
         metrics=telemetry.render,

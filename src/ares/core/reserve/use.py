@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from ares.core.admit.verdict import Rejected
 from ares.core.predict.estimate import stated
 from ares.core.reserve.words import clock, span
+from ares.core.run.ranks import why_not_preemptible
 from ares.model.job import JobSpec
 from ares.model.reservation import BOOKED, Reservation, ReservationState, Turn
 
@@ -41,6 +42,11 @@ def refusal(one: Reservation | None, spec: JobSpec, who: Submitter, now: float) 
 
 def _too_long(one: Reservation, spec: JobSpec, now: float) -> Rejected | None:
     runs, left_s = stated(spec), one.until - max(one.start, now)
+    stays = why_not_preemptible(spec)
+    if stays and spec.time_limit_s is None:
+        message = f"{stays}, and it has no time limit: nothing would end it when reservation {one.name} does"
+        fix = f"give it a time limit of at most {span(left_s)}, or let it be preempted"
+        return Rejected(code="reservation-too-short", message=message, fix=fix)
     if runs is None or runs.seconds <= left_s:
         return None
     message = f"it runs {span(runs.seconds)} by {runs.basis}, and reservation {one.name} has {span(left_s)}"

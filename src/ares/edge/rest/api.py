@@ -15,6 +15,7 @@ from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
 from ares.services.plugins import Plugins
 from ares.services.profiles import Profiles
+from ares.services.reservations import Reservations
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tokens import Tokens
@@ -36,6 +37,7 @@ class ApiServices:
     plugins: Plugins
     drain: Drain
     consolidate: Consolidate
+    reservations: Reservations
     tokens: Tokens
     health: Health
     metrics: Callable[[], bytes]

@@ -43,6 +43,14 @@ _EXAMPLES: dict[str, Any] = {
     "NoteBody": {"note": "it was better before"},
     "Taint": {"key": "maintenance", "value": "disk", "effect": "no-schedule"},
     "ConsolidationBody": {"gpus": 8, "nodes": 2},
+    "ReservationBody": {
+        "asked": {"gpus": 64, "gpuModel": "H100"},
+        "start": 1_795_010_400.0,
+        "lengthS": 14_400,
+        "tenant": "alpha",
+        "name": "demo",
+    },
+    "ExtendBody": {"moreS": 3600},
 }
 _DESCRIPTION = """Ares runs jobs to exactly one committed result.
 

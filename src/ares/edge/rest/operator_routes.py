@@ -1,17 +1,19 @@
 """Routes for those who run the platform."""
 
-from ares.edge.rest import machines, profiles
+from ares.edge.rest import machines, profiles, reservations
 from ares.edge.rest.answers import JSON
-from ares.edge.rest.bodies import NoQuery, ReasonBody
+from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery
 from ares.edge.rest.machines import ConsolidationBody, TaintQuery
 from ares.edge.rest.operation import Body, Operation
 from ares.edge.rest.profiles import NoteBody, ProfileBody, ProfileList, SettingsBody
+from ares.edge.rest.reservations import ExtendBody, ReservationBody, ReservationList, ReservationsQuery
 from ares.model.node import Taint
 from ares.model.profile import ProfileRecord
 from ares.services.consolidate import ConsolidationView
 from ares.services.drain import DrainStatus
 from ares.services.nodes import NodeView
 from ares.services.plugins import PluginList
+from ares.services.reservations import ReservationView
 
 _CHANGE = ("profile-invalid", "profile-conflict")
 
@@ -61,6 +63,29 @@ OPERATOR_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "untaintNode", "DELETE", "/nodes/{name}/taints", "nodes:admit", "Take away the taints of a key.",
         machines.untaint_node, {200: (JSON, NodeView)}, TaintQuery, tag="nodes",
+    ),
+    Operation(
+        "listReservations", "GET", "/reservations", "nodes:read", "Room that is booked ahead, by start.",
+        reservations.list_reservations, {200: (JSON, ReservationList)}, ReservationsQuery, tag="reservations",
+    ),
+    Operation(
+        "createReservation", "POST", "/reservations", "reservations:admin", "Book room ahead.",
+        reservations.create_reservation, {201: (JSON, ReservationView)}, NoQuery, Body(ReservationBody),
+        ("reservation-invalid", "reservation-no-room", "reservation-conflict"), tag="reservations",
+    ),
+    Operation(
+        "getReservation", "GET", "/reservations/{name}", "nodes:read", "One reservation of the tenant.",
+        reservations.get_reservation, {200: (JSON, ReservationView)}, NoQuery, tag="reservations",
+    ),
+    Operation(
+        "extendReservation", "POST", "/reservations/{name}/extend", "reservations:admin", "Let it last longer.",
+        reservations.extend_reservation, {200: (JSON, ReservationView)}, NoQuery, Body(ExtendBody),
+        ("reservation-no-room", "reservation-conflict"), tag="reservations",
+    ),
+    Operation(
+        "cancelReservation", "DELETE", "/reservations/{name}", "reservations:admin",
+        "Give its room back. What runs in it goes on.", reservations.cancel_reservation,
+        {200: (JSON, ReservationView)}, ReasonQuery, problems=("reservation-conflict",), tag="reservations",
     ),
     Operation(
         "consolidate", "POST", "/consolidations", "nodes:admit",

@@ -49,6 +49,12 @@ KINDS: dict[str, Kind] = {
     "profile-conflict": Kind(
         409, "The profile was changed meanwhile", "Look at the version in force and make the change again."
     ),
+    "reservation-no-room": Kind(
+        409, "The room cannot be had in that time", "Book less, or at another time, as the detail says."
+    ),
+    "reservation-conflict": Kind(
+        409, "The reservation is not in a state for this", "Look at it: `ares reservation show NAME`."
+    ),
     "too-large": Kind(413, "The body is too large", "Send less, or split the batch."),
     "unsupported-media-type": Kind(
         415, "The body has the wrong type", "Send 'Content-Type: application/json' without a content encoding."
@@ -65,6 +71,7 @@ KINDS: dict[str, Kind] = {
         "Scheduling cannot go by this profile",
         "Correct what the detail names; `ares profile show` has what is in force.",
     ),
+    "reservation-invalid": Kind(422, "This cannot be booked", "Change the reservation as the detail says."),
     "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
     "too-many-streams": Kind(429, "Too many open streams", "Close some streams, or wait."),
     "internal": Kind(500, "Something broke on our side", "Try again; if it stays, tell the operator the error id."),
