@@ -42,6 +42,18 @@ class Slot(NamedTuple):
     late: bool
 
 
+class Paced(NamedTuple):
+    """What is best for a job that says how long it runs on which GPU model: this model, from then on."""
+
+    model: str
+    start: float
+    end: float
+    # It ends after its deadline.
+    late: bool
+    # A model that it could have now and does without, and how long it would run there.
+    instead: tuple[str, float] | None
+
+
 class _Put(NamedTuple):
     runner: Runner
     # Nobody is to wait so that it ends in time: it cannot.
