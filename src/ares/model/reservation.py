@@ -21,7 +21,7 @@ class RoomAsked(Record, frozen=True):
 
     gpus: Annotated[int, Meta(ge=0, le=100_000)] = 0
     gpu_model: GpuModel | None = None
-    # Beside GPUs these are shared out among them; left out, every GPU comes with its part of its node.
+    # Beside GPUs these are shared out among them. Left out, every GPU, or CPU, comes with its part of its node.
     cpu_milli: Annotated[int, Meta(ge=0, le=10**9)] = 0
     memory_mib: Annotated[int, Meta(ge=0, le=10**12)] = 0
     # On exactly so many nodes, the same on each.

@@ -160,8 +160,9 @@ class Reservations:
     def _made(self, who: Principal, name: str, wish: ReservationWish) -> Reservation | ReservationRefused:
         now = self._clock.wall()
         start = now if wish.start is None or 0 < now - wish.start <= _JUST_NOW_S else wish.start
-        if wish.tenant not in self._tenants():
-            known = ", ".join(sorted(self._tenants())[:8])
+        tenants = self._tenants() | {who.tenant}
+        if wish.tenant not in tenants:
+            known = ", ".join(sorted(tenants)[:8])
             message = f"nobody has heard of tenant {wish.tenant!r}"
             fix = f"there are {known}; a tenant begins with its first token or share"
             return ReservationRefused(code="reservation-invalid", message=message, fix=fix)

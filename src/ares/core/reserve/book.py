@@ -154,10 +154,10 @@ def _fits(table: Columns, one: Room, unit: _Unit) -> int:
 
 
 def _with_each(table: Columns, one: Room, unit: _Unit) -> tuple[int, int]:
-    if unit.word == "CPU":
-        return unit.cpu_milli, unit.memory_mib
-    gpus = max(1, table.gpu_count.item(one.row))
     cpu, memory = table.cpu.item(one.row), table.memory.item(one.row)
+    if unit.word == "CPU":
+        return unit.cpu_milli, unit.memory_mib or memory * unit.cpu_milli // cpu
+    gpus = max(1, table.gpu_count.item(one.row))
     return unit.cpu_milli or cpu // gpus, unit.memory_mib or memory // gpus
 
 

@@ -29,7 +29,7 @@ _KEYS = {
     "checkpoint_signal": "checkpointSignal", "checkpoint_wait": "checkpointWait", "preempt": "preempt",
     "priority": "priority", "time": "time", "signal": "signal", "grace": "grace", "retries": "retries",
     "restart": "restart", "effects": "effects", "array": "array", "selector": "selector", "lease": "lease",
-    "label": "labels", "env": "env",
+    "label": "labels", "env": "env", "reservation": "reservation",
 }  # fmt: skip
 
 
@@ -87,6 +87,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     # When, and who gives way to whom.
     click.option("--priority", type=click.Choice(PRIORITIES, case_sensitive=False), help="[default: NORMAL]"),
     click.option("--team", help="The team whose share it counts for."),
+    click.option("--reservation", metavar="NAME", help="In the room of this reservation; see `ares reservations`."),
     _text("--deadline", "TIME", "Should have ended by then: 2h from now, or 2026-12-01T18:00."),
     _text("--runtime", "TIME", "How long you expect it to run; others learn when its place is free."),
     click.option(

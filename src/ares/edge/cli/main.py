@@ -19,7 +19,8 @@ COMMANDS = {
     "up": "up", "down": "up", "submit": "submit", "jobs": "jobs", "show": "show", "logs": "logs", "wait": "wait",
     "cancel": "change", "retry": "change", "explain": "explain", "plan": "plan", "prio": "prio",
     "why-preempted": "preempted", "replay": "replay", "events": "events", "nodes": "nodes", "node": "nodes",
-    "pools": "nodes", "lease": "nodes", "consolidate": "drain", "profile": "profile", "plugins": "profile",
+    "pools": "nodes", "lease": "nodes", "reserve": "reserve", "reservations": "reserve", "reservation": "reserve",
+    "consolidate": "drain", "profile": "profile", "plugins": "profile",
     "token": "token", "server": "serve", "agent": "serve", "store": "serve", "version": "about", "completion": "about",
 }  # fmt: skip
 

@@ -64,6 +64,7 @@ class Ask(TypedDict, total=False):
     qos: Qos
     licences: Mapping[str, int]
     team: str
+    reservation: str
     tolerate: str | Sequence[str]
     require: str | Sequence[str]
     prefer: str | Sequence[str]

@@ -8,9 +8,11 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx2
 
 from ares.edge.client import answers, calls, decisions
+from ares.edge.client import booking as booking_calls
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.answers import JobDetail, JobRef, NewToken, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.ask import Ask
+from ares.edge.client.booking import Booking, ReservationView
 from ares.edge.client.calls import Call, Reply
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
@@ -141,6 +143,28 @@ class Client:
     def replay(self, decision: str, weights: Mapping[str, float]) -> decisions.ReplayAnswer:
         """A decision, by its name or the job's, made again with some weights changed. Changes nothing."""
         return self.send(calls.replay(decision, weights))
+
+    # ---- room booked ahead
+
+    def reserve(self, **booking: Unpack[Booking]) -> ReservationView:
+        """Books room: gpus=64, start="+2h", length="4h", tenant="alpha"."""
+        return self.send(booking_calls.reserve(**booking))
+
+    def reservations(self, *, over: bool = False) -> tuple[ReservationView, ...]:
+        """Room that is booked, by start; with `over` also what is past."""
+        return self.send(booking_calls.reservations(over=over))
+
+    def reservation(self, name: str) -> ReservationView:
+        """One reservation."""
+        return self.send(booking_calls.reservation(name))
+
+    def extend_reservation(self, name: str, more: str | float) -> ReservationView:
+        """Lets it last longer: more="2h"."""
+        return self.send(booking_calls.extend(name, more))
+
+    def cancel_reservation(self, name: str, reason: str = "") -> ReservationView:
+        """Gives its room back."""
+        return self.send(booking_calls.cancel(name, reason))
 
     # ---- machines and access
 
