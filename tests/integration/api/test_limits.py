@@ -1,6 +1,7 @@
 """Bad, odd and huge requests get a clear answer, and nothing else suffers."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -105,30 +106,41 @@ async def test_a_large_body_is_refused_before_it_is_read(world: World) -> None:
         assert answer.status_code == 201
 
 
-async def test_an_endless_body_is_cut_off(world: World) -> None:
-    """N36: chunked, without a declared length."""
-    token = await world.token()
+async def chunked(world: World) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A request whose body has no declared length; its head is sent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", world.server.port)
     head = (
         "POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
-        f"content-type: application/json\r\nauthorization: Bearer {token}\r\n\r\n"
+        f"content-type: application/json\r\nauthorization: Bearer {await world.token()}\r\n\r\n"
     )
     writer.write(head.encode())
-    sent = 0
+    return reader, writer
+
+
+async def test_a_body_of_no_declared_length_is_refused_once_it_is_too_long(world: World) -> None:
+    reader, writer = await chunked(world)
+    # To the byte: what a server has not read when it closes may cost the client the answer.
+    writer.write(b"100001\r\n" + b" " * 0x100001)
+    assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 413")
+    writer.close()
+
+
+async def test_an_endless_body_is_cut_off(world: World) -> None:
+    """N36: chunked, without a declared length."""
+    reader, writer = await chunked(world)
 
     async def flood() -> None:
-        nonlocal sent
-        while True:
+        for _ in range(1024):
             writer.write(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
-            sent += 0x10000
             await writer.drain()
 
     flooding = asyncio.create_task(flood())
-    status = await asyncio.wait_for(reader.readline(), 20)
-    assert status.startswith(b"HTTP/1.1 413")
+    # A client still sending may find the connection reset before it has read the answer: TCP promises no more.
+    with contextlib.suppress(ConnectionResetError):
+        status = await asyncio.wait_for(reader.readline(), 20)
+        assert not status or status.startswith(b"HTTP/1.1 413")
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(flooding, 20)
-    assert sent < 64 * 1024 * 1024
     writer.close()
 
 
