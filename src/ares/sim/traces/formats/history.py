@@ -1,0 +1,86 @@
+"""Ares' own history: JSON lines, one {"spec", "state"} for every job and one {"node"} for every node."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from ares.model.base import Record
+from ares.model.job import JobSpec
+from ares.model.node import NodeInfo
+from ares.model.state import Job, JobState
+from ares.sim.traces.formats.reading import Repairs, lines, trace
+from ares.sim.traces.trace import BadTrace, Trace, TraceJob
+
+
+class _Line(Record, frozen=True):
+    spec: JobSpec | None = None
+    state: JobState | None = None
+    node: NodeInfo | None = None
+
+
+def dump(nodes: Iterable[NodeInfo], jobs: Iterable[Job]) -> Iterable[bytes]:
+    """The lines of an export."""
+    for info in nodes:
+        yield msgspec.json.encode({"node": info}) + b"\n"
+    for job in jobs:
+        yield msgspec.json.encode(job) + b"\n"
+
+
+def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
+    """Jobs that ended by themselves, each with the run time of its last attempt."""
+    repairs = Repairs()
+    there: dict[str, NodeInfo] = {}
+    jobs: list[TraceJob] = []
+    for line in _lines(path):
+        if line.node is not None:
+            there[line.node.name] = line.node
+        elif line.spec is not None and line.state is not None:
+            job = _job(line.spec, line.state, repairs)
+            jobs += [] if job is None else [job]
+    if nodes is None and not there:
+        raise BadTrace(path.name, 0, "a history without nodes", "give --nodes, such as 8x96x8xA100")
+    return trace(path, jobs, nodes or tuple(there.values()), repairs)
+
+
+def load_nodes(path: Path) -> tuple[NodeInfo, ...]:
+    """Only the nodes of an export, for another trace."""
+    found = {line.node.name: line.node for line in _lines(path) if line.node is not None}
+    if not found:
+        raise BadTrace(path.name, 0, "no line with a node", 'write one {"node": {"name": ...}} for each')
+    return tuple(found.values())
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    decoder = msgspec.json.Decoder(_Line)
+    for at, text in lines(path):
+        if not text.strip():
+            continue
+        try:
+            line = decoder.decode(text)
+        except msgspec.MsgspecError as error:
+            raise BadTrace(path.name, at, f"not a line of a history: {error}", "export it again") from None
+        if line.node is None and (line.spec is None or line.state is None):
+            raise BadTrace(path.name, at, "neither spec and state of a job nor a node", "export it again")
+        yield line
+
+
+def _job(spec: JobSpec, state: JobState, repairs: Repairs) -> TraceJob | None:
+    if state.phase not in ("SUCCEEDED", "FAILED") or state.ended_at is None or state.started_at is None:
+        repairs.add("jobs without an end of their own", "left out")
+        return None
+    run_s = state.ended_at - state.started_at
+    if run_s < 0:
+        repairs.add("jobs with negative run time", "left out")
+        return None
+    how = state.exit
+    fails = how.code or 1 if how is not None and how.failure not in (None, "time-limit", "node-lost") else None
+    return TraceJob(
+        id=state.id,
+        submit=state.submitted_at,
+        run_s=run_s,
+        spec=spec,
+        tenant=state.tenant,
+        user=state.submitted_by,
+        fails=fails,
+    )

@@ -1,0 +1,36 @@
+"""Jobs that ask for a number of processors: on one large machine, or as gangs on nodes of a size."""
+
+from functools import lru_cache
+from math import ceil
+
+from ares.model.job import Gang, JobSpec, Resources
+from ares.model.node import NodeInfo
+from ares.sim.traces.formats.reading import Repairs
+from ares.sim.traces.trace import fleet
+
+COMMAND = ("true",)
+
+
+class Machine:
+    """Processors are interchangeable: one node, unless the nodes are told."""
+
+    def __init__(self, nodes: tuple[NodeInfo, ...] | None, processors: int) -> None:
+        self.nodes = nodes or fleet(1, processors)
+        self.processors = sum(node.cpu_milli for node in self.nodes) // 1000
+        self._widest = max(node.cpu_milli for node in self.nodes) // 1000
+
+    def spec(self, wanted: int, runs_s: float | None, name: str, repairs: Repairs) -> JobSpec | None:
+        """None for a job that the machine is too small for; it is counted."""
+        if wanted > self.processors:
+            repairs.add(f"jobs wider than the machine of {self.processors} processors", "left out")
+            return None
+        return _spec(wanted, self._widest, runs_s, name)
+
+
+@lru_cache(maxsize=65_536)
+def _spec(wanted: int, widest: int, runs_s: float | None, name: str) -> JobSpec:
+    """Equal jobs share one. What is wider than a node becomes a gang of as few equal ranks as it takes."""
+    ranks = ceil(wanted / widest)
+    resources = Resources(cpu_milli=ceil(1000 * wanted / ranks), memory_mib=1)
+    gang = None if ranks == 1 else Gang(ranks=ranks)
+    return JobSpec(command=COMMAND, name=name, resources=resources, gang=gang, expected_runtime_s=runs_s)

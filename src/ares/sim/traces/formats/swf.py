@@ -1,0 +1,86 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line, comments after a semicolon."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from ares.model.node import NodeInfo
+from ares.sim.traces.formats.processors import Machine
+from ares.sim.traces.formats.reading import Repairs, lines, number, trace
+from ares.sim.traces.trace import BadTrace, Trace, TraceJob
+
+_FIELDS = 18
+_ID, _SUBMIT, _RUN, _GIVEN, _ASKED, _LIMIT, _USER, _PROGRAM = 0, 1, 3, 4, 7, 8, 11, 13
+_NAMES = {
+    _ID: "job number", _SUBMIT: "submit time", _RUN: "run time", _GIVEN: "number of allocated processors",
+    _ASKED: "requested number of processors", _LIMIT: "requested time", _USER: "user", _PROGRAM: "executable",
+}  # fmt: skip
+_HEADER = re.compile(r"^;\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)", re.IGNORECASE)
+
+
+class _Line(NamedTuple):
+    id: str
+    submit: float
+    run_s: float
+    processors: int
+    runs_s: float | None
+    user: str
+    program: str
+
+
+def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
+    """Requested times are estimates: what ran longer in the log did so, and does so again."""
+    repairs = Repairs()
+    sizes: dict[str, int] = {}
+    found: list[_Line] = []
+    for at, text in lines(path, repairs, comment=";"):
+        if text.lstrip().startswith(";"):
+            if (match := _HEADER.match(text.lstrip())) is not None:
+                sizes[match[1].lower()] = int(match[2])
+        elif text.strip():
+            one = _line(path.name, at, text, repairs)
+            if one is not None:
+                found.append(one)
+    machine = Machine(nodes, _size(sizes, found, repairs, told=nodes is not None))
+    jobs: list[TraceJob] = []
+    for one in found:
+        spec = machine.spec(one.processors, one.runs_s, one.program, repairs)
+        if spec is not None:
+            job = TraceJob(id=one.id, submit=one.submit, run_s=one.run_s, spec=spec, tenant=one.user, user=one.user)
+            jobs.append(job)
+    return trace(path, jobs, machine.nodes, repairs)
+
+
+def _size(sizes: dict[str, int], found: list[_Line], repairs: Repairs, told: bool) -> int:
+    size = sizes.get("maxprocs") or sizes.get("maxnodes")
+    if size is None:
+        size = max((one.processors for one in found), default=1)
+        if not told:
+            repairs.say(f"the header names no MaxProcs: taken as {size}, the width of the widest job")
+    return size
+
+
+def _line(file: str, at: int, text: str, repairs: Repairs) -> _Line | None:
+    cells = text.split()
+    if len(cells) != _FIELDS:
+        do = "the file may be cut off: fetch it again" if len(cells) < _FIELDS else "correct the line"
+        raise BadTrace(file, at, f"{len(cells)} of {_FIELDS} fields", do)
+    # -1 stands for what is not known.
+    read = {field: number(file, at, name, cells[field]) for field, name in _NAMES.items()}
+    wanted = read[_ASKED] if read[_ASKED] > 0 else read[_GIVEN]
+    for field in (_SUBMIT, _RUN):
+        if not 0 <= read[field] < float("inf"):
+            repairs.add(f"jobs of unknown {_NAMES[field]}", "left out")
+            return None
+    if not 0 < wanted < float("inf"):
+        repairs.add("jobs without processors", "left out")
+        return None
+    return _Line(
+        cells[_ID],
+        read[_SUBMIT],
+        read[_RUN],
+        int(wanted),
+        read[_LIMIT] if read[_LIMIT] > 0 else None,
+        f"u{cells[_USER]}" if read[_USER] >= 0 else "nobody",
+        f"app-{cells[_PROGRAM]}" if read[_PROGRAM] >= 0 else "job",
+    )
