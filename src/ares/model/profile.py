@@ -132,7 +132,7 @@ class Profile(Record, frozen=True):
         Weight(name="speed", weight=200.0),
     )
     # Least disruptive first.
-    actions: tuple[str, ...] = ("claim", "allocate", "shrink", "reclaim", "preempt", "grow")
+    actions: tuple[str, ...] = ("claim", "allocate", "backfill", "shrink", "reclaim", "preempt", "grow")
     order: OrderPolicy = OrderPolicy()
     preemption: PreemptionPolicy = PreemptionPolicy()
     backfill: BackfillPolicy = BackfillPolicy()

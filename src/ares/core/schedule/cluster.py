@@ -5,22 +5,31 @@ The service keeps it up to date from what it sees in the store; every operation 
 
 import heapq
 from collections import Counter
+from collections.abc import Iterable
 from copy import deepcopy
+from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
+from ares.core.predict.predictor import Predictor
+from ares.core.queue.order import account_of
 from ares.core.queue.shares import Held, Shares
 from ares.core.queue.usage import Usage
 from ares.core.queue.waiting import JobClass, Waiting
 from ares.core.schedule.columns import WHOLE, Columns
 from ares.core.schedule.evaluate import Evaluations
+from ares.core.schedule.future import Future
 from ares.core.schedule.holding import Holding
+from ares.core.schedule.opened import Opened
 from ares.core.schedule.plugins import rules_of
+from ares.core.schedule.promise import Promise
 from ares.core.schedule.rows import Facts, Matching
 from ares.core.schedule.typical import Typicals
 from ares.core.schedule.used import Used
 from ares.model.job import JobSpec, Qos
 from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile, ShareResource
+from ares.model.reservation import Reservation
 from ares.model.state import JobState, Placement
 
 
@@ -69,6 +78,14 @@ class Cluster:
         self.leaving: set[str] = set()
         # How many running jobs may be evicted, by priority level.
         self.preemptible: Counter[int] = Counter()
+        self.predictor = Predictor()
+        self.future = Future()
+        self.opened = Opened()
+        # Starts that the latest plan promised to waiting jobs, and room that is booked ahead.
+        self.promises: dict[str, Promise] = {}
+        # The future's slack when they were made.
+        self.promised_at = 0
+        self.bookings: dict[str, Reservation] = {}
         self._facts_stale = True
         self.profile = profile
         self.configure(profile)
@@ -77,6 +94,7 @@ class Cluster:
         """Goes by another profile from now on."""
         self.profile = profile
         self.evaluations.rules = rules_of(profile)
+        self.waiting.settle(profile.order)
         for record in [record for record in self.table.records if record is not None]:
             self.put_node(record)
         self._facts_stale = True
@@ -92,6 +110,7 @@ class Cluster:
             self._match_on(name)
         before, shapes = self.table.records[row], len(self.table.machines)
         self.table.put(row, record, self.profile.pools.get(record.info.pool, _PLAIN))
+        self._shift(row)
         self._set_healthy(name)
         self._set_free(name)
         if before is None or before.info != record.info or before.taints != record.taints:
@@ -127,6 +146,7 @@ class Cluster:
         for kind in self.table.devices_taken:
             self.table.devices_taken[kind][row] = 0
         self.evaluations.touch(row)
+        self.future.touch(row)
         self.evaluations.forget_possible()
         self._facts_stale = True
 
@@ -153,11 +173,13 @@ class Cluster:
         if old is not None and old.placements == holding.placements:
             self.preemptible[old.level] -= old.preemptible
             self.preemptible[holding.level] += holding.preemptible
-            self._put_holding(holding)
+            # It was corrected while it ran.
+            self._put_holding(holding if old.since != holding.since else replace(holding, ends_at=old.ends_at))
             return
         self.release(holding.job)
         self.unreserve(holding.job)
         self._put_holding(holding)
+        self.future.hold(holding.job, holding.placements, _at(holding))
         self.preemptible[holding.level] += holding.preemptible
         self._change(holding.placements, +1)
         for place in holding.placements:
@@ -188,6 +210,8 @@ class Cluster:
         self.elastic.discard(job_id)
         self.leaving.discard(job_id)
         self.preemptible[holding.level] -= holding.preemptible
+        self.future.release(job_id, holding.placements)
+        self.future.slack += 1
         self._change(holding.placements, -1)
         for place in holding.placements:
             self.on_node[place.node].pop(job_id, None)
@@ -238,12 +262,45 @@ class Cluster:
     # ---- who waits
 
     def enqueue(self, state: JobState, spec: JobSpec) -> JobClass:
-        found = self.waiting.add(state, spec)
+        estimate = self.predictor.estimate(spec, account_of(state))
+        found = self.waiting.add(state, spec, inf if estimate is None else estimate.seconds)
         self._facts_stale |= self._typicals.count(found.key.asks[0])
         return found
 
     def dequeue(self, job_id: str) -> None:
         self.waiting.remove(job_id)
+        if self.promises.pop(job_id, None) is not None:
+            self.future.slack += 1
+
+    # ---- what is to come
+
+    def promise(self, promises: Iterable[Promise]) -> None:
+        """What the latest plan promised, instead of what earlier ones did."""
+        self.promises = {one.job: one for one in promises if one.job in self.waiting}
+        self.promised_at = self.future.slack
+
+    def book(self, reservation: Reservation) -> None:
+        self.bookings[reservation.name] = reservation
+
+    def unbook(self, name: str) -> None:
+        if self.bookings.pop(name, None) is not None:
+            self.future.slack += 1
+
+    def outlive(self, job_id: str, now: float) -> None:
+        """The job runs beyond its estimate: plans go by another from now on."""
+        one = self.holdings[job_id]
+        if one.runs_s is None:
+            return
+        planned_s = self.predictor.corrected(one.runs_s, now - one.since, one.limit_s)
+        self.holdings[job_id] = later = replace(one, ends_at=one.since + planned_s)
+        self.future.release(job_id, one.placements)
+        self.future.hold(job_id, later.placements, _at(later))
+        for place in one.placements:
+            self._shift(self.rows.get(place.node))
+
+    def _shift(self, row: int | None) -> None:
+        if row is not None:
+            self.future.touch(row)
 
     @property
     def pending(self) -> int:
@@ -290,6 +347,11 @@ class Cluster:
 
     # ---- inside
 
+    def advance(self, now: float) -> None:
+        """Before a cycle: whoever runs beyond his estimate gets another."""
+        for job_id in self.future.overdue(now):
+            self.outlive(job_id, now)
+
     def prepare(self) -> None:
         """Before a cycle: what is true of the cluster as a whole."""
         if not self._facts_stale:
@@ -323,6 +385,7 @@ class Cluster:
             record = self.table.records[row]
             self.table.healthy[row] = name in self._ready and record is not None and not record.cordoned
             self.evaluations.touch(row)
+            self._shift(row)
 
     def _set_free(self, name: str) -> None:
         row = self.rows.get(name)
@@ -359,6 +422,7 @@ class Cluster:
         record = None if row is None else self.table.records[row]
         if row is None or record is None:
             return
+        self.future.touch(row)
         table, info = self.table, record.info
         table.cpu_free[row] = info.cpu_milli - used.cpu_milli
         table.memory_free[row] = info.memory_mib - used.memory_mib
@@ -369,6 +433,10 @@ class Cluster:
         if place.numa is not None or place.devices:
             self._set_free(place.node)
         self.evaluations.touch(row)
+
+
+def _at(holding: Holding) -> float:
+    return inf if holding.ends_at is None else holding.ends_at
 
 
 _PLAIN = Pool()

@@ -15,9 +15,10 @@ def cycle(cluster: Cluster, profile: Profile, now: float, *, keep: int = 0, gent
 
     `keep` decisions are kept whole. A `gentle` cycle takes nothing away from anybody.
     """
-    if cluster.profile != profile:
+    if cluster.profile is not profile and cluster.profile != profile:
         cluster.configure(profile)
     cluster.prepare()
+    cluster.advance(now)
     round_ = Round(cluster, profile, now, keep)
     for name in profile.actions:
         if gentle and name in DISRUPTIVE:

@@ -1,16 +1,19 @@
 """Keeps the picture of the cluster in step with the records of jobs: the service and the simulator both go by this."""
 
+from math import inf
+
 from ares.core.queue.order import account_of
 from ares.core.queue.usage import CPUS_PER_GPU, weighed
 from ares.core.run.ranks import held, holds
 from ares.core.schedule.cluster import Cluster, Reserved
 from ares.core.schedule.holding import held_by, holding
 from ares.model.job import JobSpec
-from ares.model.state import BOUND, JobState
+from ares.model.state import BOUND, JobState, Placement
 
 
 def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: JobSpec | None, now: float) -> None:
     """The job's record was `before` when the picture last heard of it. Without its specification it is not placed."""
+    planned_s = cluster.waiting.runs_of(state.id)
     if state.phase == "PENDING":
         # What lies between two states may never be seen here: it may have run in the meantime.
         if spec is not None and (before is None or before.phase != "PENDING" or before.queued_at != state.queued_at):
@@ -20,11 +23,32 @@ def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: Job
     if not holds(state):
         cluster.release(state.id)
     elif spec is not None:
-        cluster.hold(holding(state, spec, held(state)))
+        cluster.hold(holding(state, spec, held(state), _runs_s(cluster, state, spec, planned_s)))
     # Also for a job that is still on its way out of its old place.
     cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
     if before is None or _metered(before) != _metered(state):
         count_use(cluster, before, state, now)
+
+
+def _runs_s(cluster: Cluster, state: JobState, spec: JobSpec, planned_s: float) -> float | None:
+    """Settled when the job was queued, unless it depends on what it got: what was learned since is about others."""
+    before = cluster.holdings.get(state.id)
+    if before is not None and before.since == state.bound_at:
+        return before.runs_s
+    if planned_s < inf and not spec.expected_runtimes_s:
+        return planned_s
+    estimate = cluster.predictor.estimate(spec, account_of(state), _gpu_model(cluster, held(state)))
+    return None if estimate is None else estimate.seconds
+
+
+def _gpu_model(cluster: Cluster, placements: tuple[Placement, ...]) -> str | None:
+    """Of the first GPU it got."""
+    place = next((one for one in placements if one.gpus), None)
+    row = None if place is None else cluster.rows.get(place.node)
+    record = None if row is None else cluster.table.records[row]
+    if place is None or record is None:
+        return None
+    return next((gpu.model for gpu in record.info.gpus if gpu.index == place.gpus[0]), None)
 
 
 def forget(cluster: Cluster, job_id: str) -> None:

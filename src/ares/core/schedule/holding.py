@@ -24,8 +24,10 @@ class Holding:
     preemptible: bool = False
     preemptions: int = 0
     preempted_at: float | None = None
-    # When it will probably have ended, as far as it says.
+    # When it will probably have ended, as far as anybody can say; how long it was to run at first, and may at most.
     ends_at: float | None = None
+    runs_s: float | None = None
+    limit_s: float | None = None
     # How long it may take to leave when it is preempted: saving a checkpoint, then the grace.
     leave_s: float = 0.0
     # Of a running gang that may have more or fewer ranks: what each asks for, those it has, the next one's number.
@@ -53,13 +55,12 @@ def held_by(placements: tuple[Placement, ...]) -> Held:
     )
 
 
-def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -> Holding:
+def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], runs_s: float | None = None) -> Holding:
     """`placements` are those that are still in use."""
     since = state.bound_at or state.queued_at
     bound = state.phase in BOUND
     elastic = _elastic(state, spec)
     saving = spec.preemption
-    runs_s = spec.expected_runtime_s or spec.time_limit_s
     return Holding(
         job=state.id,
         tenant=state.tenant,
@@ -73,6 +74,8 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -
         preemptions=state.preemptions,
         preempted_at=state.preempted_at,
         ends_at=None if runs_s is None else since + runs_s,
+        runs_s=runs_s,
+        limit_s=spec.time_limit_s,
         leave_s=spec.grace_s + (0.0 if saving.checkpoint_signal is None else saving.wait_s),
         elastic=elastic,
         ranks=() if elastic is None else state.placements,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ares.core.schedule.considered import Considered
+from ares.core.schedule.promise import Promise
 from ares.model.base import Record
 from ares.model.state import Placement
 
@@ -14,6 +15,8 @@ class Placed(Record, frozen=True):
     placements: tuple[Placement, ...]
     alternative: int = 0
     class_id: int = 0
+    # It makes use of a gap, and is asked to leave by then.
+    leaves_at: float | None = None
 
 
 class LeftOut(Record, frozen=True):
@@ -55,6 +58,8 @@ class Plan(Record, frozen=True):
     at: float
     placed: tuple[Placed, ...] = ()
     left: tuple[LeftOut, ...] = ()
+    # Starts to come: until then the room is held for these jobs.
+    promises: tuple[Promise, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     resized: tuple[Resized, ...] = ()
     # Jobs whose kept room turned out to be of no use to them.

@@ -17,9 +17,9 @@ _EXPECTED = re.compile(r"Expected `(?P<kind>float|int|bool)`(?: (?P<sign>[<>]=) 
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false"}
 _BOUNDS = {">=": "at least", "<=": "at most"}
 _KEYS = (
-    "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD", "backfill.FIELD",
-    "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu", "pools.POOL.FIELD", "licences.NAME",
-    "filters", "actions", "max_placements_per_cycle",
+    "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD",
+    "backfill.FIELD", "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu", "pools.POOL.FIELD",
+    "licences.NAME", "filters", "actions", "max_placements_per_cycle",
 )  # fmt: skip
 
 
@@ -51,8 +51,8 @@ def _unsettled(profile: Profile) -> str:
     moving = next((name for name in names if name not in SETTLED), None)
     if by_run_time is None or moving is None:
         return ""
-    known = ", ".join(sorted(SETTLED))
-    return f"the order factor {by_run_time!r} does not go with {moving!r}, which changes as jobs wait; with {known} it does"
+    known, why = ", ".join(sorted(SETTLED)), "which changes as jobs wait"
+    return f"the order factor {by_run_time!r} does not go with {moving!r}, {why}; with {known} it does"
 
 
 def _twice(profile: Profile) -> str:

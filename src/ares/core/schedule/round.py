@@ -1,22 +1,27 @@
 """One cycle under way: the transaction everything is tried in, and what was decided so far."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ares.core.queue.shares import Held
-from ares.core.queue.waiting import ClassKey
+from ares.core.queue.shares import Held, Shares
+from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.ask import Ask
+from ares.core.schedule.bookings import claims_of
+from ares.core.schedule.claims import Claims
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Ints
 from ares.core.schedule.considered import Considered, consider
 from ares.core.schedule.gang import place_gang
 from ares.core.schedule.gates import no_licence, over_limit
 from ares.core.schedule.holding import held_by
+from ares.core.schedule.pace import Paced
 from ares.core.schedule.place import place_one
 from ares.core.schedule.plan import Eviction, LeftOut, Placed, Plan, Resized
+from ares.core.schedule.promise import Promise
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.transaction import Taken, Transaction, placement
 from ares.model.job import RANKS_MAX
@@ -25,6 +30,12 @@ from ares.model.state import Placement
 
 # Filters that say no because of what others hold.
 HELD_BACK = frozenset({"gpus", "devices", "cpu", "memory", "numa"})
+
+
+class Behind(Protocol):
+    """Goes through jobs of which some may start before others that wait."""
+
+    def run(self, rest: Iterable[tuple[str, JobClass]]) -> None: ...
 
 
 class Found(NamedTuple):
@@ -51,16 +62,29 @@ class Round:
         self.now = now
         self.evaluations = cluster.evaluations
         self.txn = Transaction(cluster.evaluations)
-        self.shares = cluster.shares(now)
+        # Room that is spoken for later, to begin with: what is booked.
+        self.claims = Claims(cluster, self.txn, now)
+        for claim in claims_of(cluster, now):
+            self.claims.add(claim)
+        self._shares: Shares | None = None
+        self._spent: list[tuple[str, Held]] = []
         self.licences: Counter[str] = cluster.licences_used.copy()
         self.placed: list[Placed] = []
         self.left: dict[int, LeftOut] = {}
+        # Classes that would fit, but what is free is held for somebody else.
+        self.held_back: dict[int, LeftOut] = {}
+        # Starts to come, by job.
+        self.promises: dict[str, Promise] = {}
+        # What is left to do from the first job that waits for room.
+        self.behind: tuple[Behind, Iterator[tuple[str, JobClass]]] | None = None
         self.evictions: list[Eviction] = []
         self.resized: list[Resized] = []
         self.unheld: list[str] = []
         # Jobs for which somebody is asked to leave in this cycle.
         self.making_room: set[str] = set()
         self.more = False
+        # By job, where `pace` decided.
+        self.paced: dict[str, Paced] = {}
         # Placed jobs that others must be near to or away from.
         self._matched: list[str] = []
         self._near: bool | None = None
@@ -70,6 +94,22 @@ class Round:
         self.txn.rollback(0)
         for job in self._matched:
             self.cluster.matching.drop(job)
+
+    @property
+    def shares(self) -> Shares:
+        """Made when somebody asks: not every order and profile does."""
+        if self._shares is None:
+            self._shares = self.cluster.shares(self.now)
+            for account, held in self._spent:
+                self._shares.take(account, held)
+        return self._shares
+
+    def spend(self, account: str, held: Held) -> None:
+        """Something was given to the account."""
+        if self._shares is None:
+            self._spent.append((account, held))
+        else:
+            self._shares.take(account, held)
 
     @property
     def full(self) -> bool:
@@ -89,11 +129,14 @@ class Round:
                 return over_limit(limit)
         return None
 
-    def find(self, key: ClassKey) -> Found | None:
-        """The best place for one job of a class, in the order of its alternatives."""
+    def find(self, key: ClassKey, runs_s: float = inf) -> Found | None:
+        """The best place for one job of a class, in the order of its alternatives. It may not outlast what is left
+        of room that is spoken for."""
         for number, ask in enumerate(key.asks):
             if (key.licences or self.profile.shares) and self.gate(key, ask) is not None:
                 continue
+            if self.claims:
+                self.claims.hide(self.now + runs_s, ask.reservation)
             considered = consider(self.evaluations, ask) if len(self.considered) < self.keep else None
             taken = self.place(ask, self.most_ranks(key.account, ask))
             if taken is not None:
@@ -127,7 +170,7 @@ class Round:
         self.placed.append(Placed(job=job, placements=placements, alternative=found.alternative, class_id=class_id))
         if found.considered is not None:
             self.considered[job] = found.considered
-        self.shares.take(key.account, held_by(placements))
+        self.spend(key.account, held_by(placements))
         for name, count in key.licences:
             self.licences[name] += count
         labels = self.cluster.waiting.labels_of(job)
@@ -149,7 +192,7 @@ class Round:
             Placed(job=job, placements=(placement(table, one, 0),), class_id=class_id)
             for job, one in zip(jobs, taken, strict=True)
         ]
-        self.shares.take(key.account, asked(ask, len(jobs)))
+        self.spend(key.account, asked(ask, len(jobs)))
 
     def note_eviction(self, eviction: Eviction) -> None:
         self.evictions.append(eviction)
@@ -167,7 +210,8 @@ class Round:
         return Plan(
             at=self.now,
             placed=tuple(self.placed),
-            left=tuple(self.left.values()),
+            left=(*self.left.values(), *self.held_back.values()),
+            promises=tuple(self.promises.values()),
             evictions=tuple(self.evictions),
             resized=tuple(self.resized),
             # Whoever found another place gives up the room with it.

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from ares.core.schedule.actions.allocate import allocate
+from ares.core.schedule.actions.backfill import backfill
 from ares.core.schedule.actions.claim import claim
 from ares.core.schedule.actions.evict import preempt, reclaim
+from ares.core.schedule.actions.pace import paces
 from ares.core.schedule.actions.resize import grow, shrink
 from ares.core.schedule.round import Round
 
@@ -12,8 +14,10 @@ Action = Callable[[Round], None]
 
 ACTIONS: dict[str, Action] = {
     "allocate": allocate,
+    "backfill": backfill,
     "claim": claim,
     "grow": grow,
+    "pace": paces,
     "preempt": preempt,
     "reclaim": reclaim,
     "shrink": shrink,

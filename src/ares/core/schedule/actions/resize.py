@@ -123,7 +123,7 @@ def grow(round_: Round) -> None:
         if taken:
             table = round_.cluster.table
             added = tuple(placement(table, each, one.next_rank + n) for n, each in enumerate(taken))
-            round_.shares.take(one.account, held_by(added))
+            round_.spend(one.account, held_by(added))
             count = f"{len(added)} rank{'' if len(added) == 1 else 's'}"
             reason = f"grows by {count}: nobody else needs the room"
             round_.resized.append(Resized(job=one.job, placements=(*one.ranks, *added), reason=reason))

@@ -1,0 +1,256 @@
+"""Backfill: who may start before a job that waits for room. The strategies differ in who is promised a start.
+
+A promise is a claim on the future: whoever comes after may have the room only as long as the promise is kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf
+from typing import Literal
+
+from ares.core.queue.waiting import JobClass
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.claims import Claim
+from ares.core.schedule.evaluate import room
+from ares.core.schedule.openings import Opening, earliest
+from ares.core.schedule.plan import LeftOut
+from ares.core.schedule.promise import Promise
+from ares.core.schedule.round import Found, Round
+from ares.core.schedule.transaction import taken_by
+from ares.model.profile import BackfillStrategy, Profile
+
+Strategy = BackfillStrategy | Literal["strict"]
+Candidate = tuple[str, JobClass]
+
+
+def strategy_of(profile: Profile) -> Strategy:
+    """Without the action nobody may pass."""
+    return profile.backfill.strategy if "backfill" in profile.actions else "strict"
+
+
+def backfill(round_: Round) -> None:
+    if round_.behind is not None:
+        behind, rest = round_.behind
+        behind.run(rest)
+
+
+class Behind:
+    """Goes through the jobs that allocate left, from the first that waits for room."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self._cluster = round_.cluster
+        self._waiting = round_.cluster.waiting
+        self._policy = round_.profile.backfill
+        self._strategy = strategy_of(round_.profile)
+        self._kept = round_.cluster.promises
+        # What was promised holds as long as nothing got better.
+        self._slack = round_.cluster.future.slack != round_.cluster.promised_at
+        self._counted = 0
+        # By asks: the shortest run time that found no place; whoever runs as long need not try.
+        self._refused: dict[tuple[Ask, ...], float] = {}
+        # The most of CPU, memory and GPU that any row has, by what is hidden; until something is placed.
+        self._most: dict[tuple[float, str], tuple[int, int, int]] = {}
+        if self._strategy == "conservative":
+            self._claim_kept()
+
+    @property
+    def from_the_start(self) -> bool:
+        """Whether something is spoken for already, so that even the first in line must look out for it."""
+        return self._strategy == "conservative" or bool(self._round.claims)
+
+    def waits(self, job: str, one: JobClass) -> bool:
+        """The job found no place. Whether others may not simply pass it."""
+        if self._strategy == "greedy":
+            return False
+        if self._strategy == "strict":
+            return self._could_ever(one)
+        self._begin_placed()
+        return self._promise(job, one)
+
+    # ---- those behind
+
+    def run(self, rest: Iterable[Candidate]) -> None:
+        round_ = self._round
+        self._begin_placed()
+        for job, one in self._in_order(rest):
+            if round_.full:
+                round_.more = True
+                break
+            if job in round_.promises:
+                self._leave(job, one)
+            elif self._strategy == "conservative" and self._stands(job):
+                self._keep(job)
+                self._leave(job, one)
+            elif not self._start(job, one):
+                if self._entitled(one):
+                    self._promise(job, one)
+                self._leave(job, one)
+                if self._strategy == "strict" and self._could_ever(one):
+                    break
+        round_.claims.lift()
+
+    def _in_order(self, rest: Iterable[Candidate]) -> Iterator[Candidate]:
+        depth = self._policy.depth
+        if depth:
+            rest = islice(rest, depth)
+        if self._policy.order == "rank" or self._strategy in ("conservative", "strict", "greedy"):
+            yield from rest
+            return
+        rest = iter(rest)
+        while len(self._round.promises) < self._policy.reservations:
+            # The first that wait are promised a start in the order of ranks.
+            candidate = next(rest, None)
+            if candidate is None:
+                return
+            yield candidate
+        yield from sorted(rest, key=lambda candidate: self._waiting.runs_of(candidate[0]))
+
+    def _start(self, job: str, one: JobClass) -> bool:
+        """Gives the job a place now, if it may have one."""
+        asks, runs_s = one.key.asks, self._waiting.runs_of(job)
+        if runs_s >= self._refused.get(asks, inf) or not any(self._may_fit(ask, runs_s) for ask in asks):
+            return False
+        self._round.claims.drop(job)
+        found = self._round.find(one.key, runs_s)
+        if found is None:
+            self._refused[asks] = runs_s
+            return False
+        self._place(job, one, found, runs_s)
+        return True
+
+    def _place(self, job: str, one: JobClass, found: Found, runs_s: float) -> None:
+        self._round.note_placed(job, one.key, one.id, found)
+        for taken in found.taken:
+            self._round.claims.begin(taken, self._round.now + runs_s)
+        self._counted += 1
+        self._most.clear()
+
+    def _may_fit(self, ask: Ask, runs_s: float) -> bool:
+        """A quick look: no row has enough of something."""
+        claims = self._round.claims
+        key = claims.hidden_from(self._round.now + runs_s, ask.reservation)
+        most = self._most.get(key)
+        if most is None:
+            claims.hide(self._round.now + runs_s, ask.reservation)
+            table, used = self._cluster.table, slice(0, self._cluster.table.used)
+            most = self._most[key] = (
+                int(table.cpu_free[used].max(initial=0)),
+                int(table.memory_free[used].max(initial=0)),
+                int(table.gpu_idle[used].max(initial=0)),
+            )
+        cpu, memory, gpu = most
+        fits = ask.cpu_milli <= cpu and ask.memory_mib <= memory
+        return ask.gpus_milli <= gpu and (fits or ask.qos != "guaranteed")
+
+    # ---- promises
+
+    def _entitled(self, one: JobClass) -> bool:
+        if self._strategy in ("greedy", "strict"):
+            return False
+        if self._strategy == "conservative":
+            return True
+        if self._strategy == "deadline" and one.key.dated:
+            return True
+        return len(self._round.promises) < self._policy.reservations
+
+    def _promise(self, job: str, one: JobClass) -> bool:
+        """Promises the job the earliest start there is; whether anybody can say when that is."""
+        round_, runs_s = self._round, self._waiting.runs_of(job)
+        found, kept = self._opening(one, runs_s), self._kept.get(job)
+        if self._strategy == "conservative" and kept is not None and kept.start > round_.now:
+            if found is None or kept.start <= found.start:
+                self._keep(job)
+                return True
+            self._slack = True
+        if found is None:
+            return False
+        start = found.start
+        first = start if kept is None else kept.first_start
+        if self._strategy == "aggressive":
+            start = max(start, first + self._policy.delay_max_s)
+        round_.claims.add(Claim(job, start, start + runs_s, found.taken))
+        round_.promises[job] = Promise(
+            job=job,
+            start=found.start,
+            until=None if runs_s == inf else found.start + runs_s,
+            placements=round_.placements(found.taken),
+            first_start=first,
+        )
+        self._most.clear()
+        return True
+
+    def _opening(self, one: JobClass, runs_s: float) -> Opening | None:
+        """Of its alternatives the one that opens first."""
+        round_ = self._round
+        best: Opening | None = None
+        for ask in one.key.asks:
+            if (one.key.licences or round_.profile.shares) and round_.gate(one.key, ask) is not None:
+                continue
+            found = earliest(self._cluster, round_.txn, round_.claims, ask, round_.now, runs_s)
+            if found is not None and (best is None or found.start < best.start):
+                best = found
+        return best
+
+    def _could_ever(self, one: JobClass) -> bool:
+        """Whether it waits for room, and not for something that may never come."""
+        for ask in one.key.asks:
+            if self._round.gate(one.key, ask) is None:
+                rows = self._cluster.evaluations.possible(ask).nonzero()[0]
+                if ask.ranks == 1 and len(rows):
+                    return True
+                seen = self._cluster.evaluations.rows(ask, rows, emptied=True)
+                if len(rows) and int(room(seen).sum()) >= ask.min_ranks:
+                    return True
+        return False
+
+    # ---- conservative: what was promised stays promised
+
+    def _claim_kept(self) -> None:
+        table, claims = self._cluster.table, self._round.claims
+        for job, kept in self._kept.items():
+            rows = [self._cluster.rows.get(place.node) for place in kept.placements]
+            taken = [
+                taken_by(table, row, place)
+                for row, place in zip(rows, kept.placements, strict=True)
+                if row is not None and table.healthy[row]
+            ]
+            if len(taken) == len(rows):
+                until = inf if kept.until is None else kept.until
+                claims.add(Claim(job, kept.start, until, tuple(taken)))
+
+    def _stands(self, job: str) -> bool:
+        """Whether a job can only start when it was promised to: nothing got better since."""
+        kept = self._kept.get(job)
+        return kept is not None and not self._slack and kept.start > self._round.now and job in self._round.claims.of
+
+    def _keep(self, job: str) -> None:
+        kept, round_ = self._kept[job], self._round
+        if job not in round_.claims.of:
+            rows = [self._cluster.rows[place.node] for place in kept.placements]
+            taken = [
+                taken_by(self._cluster.table, row, place) for row, place in zip(rows, kept.placements, strict=True)
+            ]
+            round_.claims.add(Claim(job, kept.start, inf if kept.until is None else kept.until, tuple(taken)))
+            self._most.clear()
+        round_.promises[job] = kept
+
+    # ---- what others are told
+
+    def _begin_placed(self) -> None:
+        """What was placed before gives its room back some time, too."""
+        round_ = self._round
+        for one in round_.placed[self._counted :]:
+            ends_at = round_.now + self._waiting.runs_of(one.job)
+            for place in one.placements:
+                round_.claims.begin(taken_by(self._cluster.table, self._cluster.rows[place.node], place), ends_at)
+        self._counted = len(round_.placed)
+
+    def _leave(self, job: str, one: JobClass) -> None:
+        """Whoever would fit is held back; the others lack room."""
+        round_ = self._round
+        if one.id in round_.left or one.id in round_.held_back:
+            return
+        left = LeftOut(class_id=one.id, jobs=len(one.line), first_job=job)
+        lacks = job in round_.promises or not any(self._may_fit(ask, 0.0) for ask in one.key.asks)
+        (round_.left if lacks else round_.held_back)[one.id] = left

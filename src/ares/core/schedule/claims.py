@@ -1,0 +1,192 @@
+"""Room that is spoken for later: who runs beyond the time it begins may not take it now.
+
+A claim is for a waiting job that was promised a start, or for a reservation. Until it begins, whoever will have ended
+by then may use the room. What counts is the room that nobody gives back in time: what is claimed at some time less
+what has been released until then.
+"""
+
+from collections.abc import Iterator
+from math import inf
+from typing import NamedTuple
+
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.columns import Columns
+from ares.core.schedule.level import Shift, Use
+from ares.core.schedule.transaction import Taken, Transaction
+
+
+class Claim(NamedTuple):
+    """What is taken of each row from `start` until `until`, by a job or a reservation."""
+
+    owner: str
+    start: float
+    until: float
+    taken: tuple[Taken, ...]
+    reservation: bool = False
+
+
+class _Part(NamedTuple):
+    """A claim on one row."""
+
+    start: float
+    until: float
+    taken: Taken
+    owner: str
+
+
+class Claims:
+    """Of one cycle. Blocks are kept out of sight of whoever may not have them, one set of them at a time."""
+
+    def __init__(self, cluster: Cluster, txn: Transaction, now: float) -> None:
+        self._cluster = cluster
+        self._txn = txn
+        self._now = now
+        self.of: dict[str, Claim] = {}
+        self._by_row: dict[int, list[_Part]] = {}
+        # What began in this cycle, by row: when each ends.
+        self._begun: dict[int, list[tuple[float, Taken]]] = {}
+        self._blocks: dict[tuple[float, str], tuple[Taken, ...]] = {}
+        self._applied: tuple[Taken, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.of)
+
+    def add(self, claim: Claim) -> None:
+        self.lift()
+        self.of[claim.owner] = claim
+        for taken in claim.taken:
+            self._by_row.setdefault(taken.row, []).append(_Part(claim.start, claim.until, taken, claim.owner))
+        self._blocks.clear()
+
+    def drop(self, owner: str) -> None:
+        claim = self.of.pop(owner, None)
+        if claim is None:
+            return
+        self.lift()
+        for row in {taken.row for taken in claim.taken}:
+            left = [part for part in self._by_row[row] if part.owner != owner]
+            if left:
+                self._by_row[row] = left
+            else:
+                del self._by_row[row]
+        self._blocks.clear()
+
+    def begin(self, taken: Taken, ends_at: float) -> None:
+        """Something was taken in this cycle, and will be given back then."""
+        self._begun.setdefault(taken.row, []).append((ends_at, taken))
+        if taken.row in self._by_row:
+            self._blocks.clear()
+
+    # ---- what cannot be had by whoever ends at some time
+
+    def hidden_from(self, ends_at: float, reservation: str = "") -> tuple[float, str]:
+        """Those from whom the same is hidden have this in common."""
+        latest = -inf
+        for claim in self.of.values():
+            if latest < claim.start < ends_at and claim.owner != reservation:
+                latest = claim.start
+        return latest, reservation
+
+    def hide(self, ends_at: float, reservation: str = "") -> None:
+        """Hides from the columns what somebody who ends then may not have. His own reservation is open to him."""
+        key = self.hidden_from(ends_at, reservation)
+        if key not in self._blocks:
+            # What is hidden now must not be taken for held.
+            self.lift()
+            self._blocks[key] = tuple(self._blocked(ends_at, reservation)) if key[0] > -inf else ()
+        wanted = self._blocks[key]
+        if wanted is not self._applied:
+            self.lift()
+            for taken in wanted:
+                self._txn.take(taken)
+            self._applied = wanted
+
+    def lift(self) -> None:
+        """Everything is to be seen again."""
+        for taken in reversed(self._applied):
+            self._txn.give(taken)
+        self._applied = ()
+
+    def _blocked(self, ends_at: float, reservation: str) -> Iterator[Taken]:
+        for row, parts in self._by_row.items():
+            relevant = [part for part in parts if part.start < ends_at and part.owner != reservation]
+            if relevant:
+                need = _Need()
+                for at in sorted({part.start for part in relevant}):
+                    uses = [part.taken for part in relevant if part.start <= at < part.until]
+                    need.at_once(uses, [use for end, use in self._ends(row) if end <= at])
+                yield from need.within(self._cluster.table, row)
+
+    # ---- how a row goes on
+
+    def rows(self) -> set[int]:
+        """Rows that are not as the cluster has them: something is claimed on them or was begun."""
+        return self._by_row.keys() | self._begun.keys()
+
+    def shifts(self, row: int) -> list[Shift]:
+        """All that begins and ends on the row, in the order of time."""
+        found = [Shift(at, +1, use) for at, use in self._ends(row)]
+        parts = [part for part in self._by_row.get(row, ()) if part.until > self._now]
+        if parts or row in self._begun:
+            found += [Shift(part.start, -1, part.taken) for part in parts]
+            found += [Shift(part.until, +1, part.taken) for part in parts if part.until < inf]
+            found.sort(key=_by_time)
+        return found
+
+    def overlapping(self, row: int, start: float, until: float) -> list[Taken]:
+        """What is claimed of the row at any time between."""
+        return [part.taken for part in self._by_row.get(row, ()) if part.start < until and part.until > start]
+
+    def released(self, row: int, by: float) -> list[Use]:
+        """What is given back on the row until then."""
+        return [use for at, use in self._ends(row) if at <= by]
+
+    def _ends(self, row: int) -> Iterator[tuple[float, Use]]:
+        record = self._cluster.table.records[row]
+        if record is not None:
+            for end in self._cluster.future.ends_on(record.info.name):
+                yield end.at, end.place
+        yield from self._begun.get(row, ())
+
+
+def _by_time(shift: Shift) -> float:
+    return shift.at
+
+
+class _Need:
+    """The most that is claimed of one row at any time and not given back by then."""
+
+    def __init__(self) -> None:
+        self.cpu = self.memory = 0
+        self.gpus: dict[int, int] = {}
+        self.devices: dict[str, int] = {}
+
+    def at_once(self, uses: list[Taken], released: list[Use]) -> None:
+        self.cpu = max(self.cpu, sum(one.cpu_milli for one in uses) - sum(one.cpu_milli for one in released))
+        self.memory = max(self.memory, sum(one.memory_mib for one in uses) - sum(one.memory_mib for one in released))
+        gpus: dict[int, int] = {}
+        for use in uses:
+            for gpu in use.gpus:
+                gpus[gpu] = gpus.get(gpu, 0) + use.gpu_milli
+            for kind, bits in use.devices:
+                self.devices[kind] = self.devices.get(kind, 0) | bits
+        for use in released if gpus else ():
+            for gpu in use.gpus:
+                if gpu in gpus:
+                    gpus[gpu] -= use.gpu_milli
+        for gpu, milli in gpus.items():
+            self.gpus[gpu] = max(self.gpus.get(gpu, 0), milli)
+
+    def within(self, table: Columns, row: int) -> Iterator[Taken]:
+        """As far as it is free now: what others hold cannot be had anyway."""
+        cpu = max(0, min(self.cpu, table.cpu_free.item(row)))
+        memory = max(0, min(self.memory, table.memory_free.item(row)))
+        devices: list[tuple[str, int]] = []
+        for kind, bits in self.devices.items():
+            table.free_devices(kind)
+            devices.append((kind, bits & ~table.devices_taken[kind][row]))
+        yield Taken(row, cpu, memory, (), 1000, tuple(devices), None)
+        for gpu, milli in self.gpus.items():
+            left = min(milli, table.gpu_left.item(row, gpu))
+            if left > 0:
+                yield Taken(row, 0, 0, (gpu,), left, (), None)

@@ -1,0 +1,138 @@
+"""When there will be room: the earliest start of an ask, by the estimates of those who run and around what is claimed.
+
+For asks of one rank the answer of every row is kept, and found again only for rows that changed. A gang's is found by
+going through the ends of all that run, until enough of them have ended. Whatever is found is tried with the very
+functions that place jobs.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from ares.core.schedule.ask import Ask
+from ares.core.schedule.claims import Claims
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.columns import Floats, Ints
+from ares.core.schedule.gang import place_gang
+from ares.core.schedule.level import Level, Shift, opening
+from ares.core.schedule.transaction import Taken, Transaction, fit, taken_by
+from ares.model.state import Placement
+
+# Rows or times that are tried before nobody can say.
+_TRIES = 16
+
+
+class Opening(NamedTuple):
+    """From when on there is room, and which."""
+
+    start: float
+    taken: tuple[Taken, ...]
+
+
+def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: float, runs_s: float) -> Opening | None:
+    """The first time from which the ask has room for as long as it runs; None when nobody can say."""
+    if ask.near:
+        # Who runs around it by then is another question.
+        return None
+    claims.lift()
+    rows = np.flatnonzero(cluster.evaluations.possible(ask) & cluster.table.healthy)
+    if ask.ranks > 1:
+        return _gang(cluster, txn, claims, ask, rows, now, runs_s)
+    if not len(rows):
+        return None
+    times = _of_rows(cluster, claims, ask, rows, now, runs_s)
+    for at in np.argsort(times, kind="stable")[:_TRIES].tolist() if len(rows) > 1 else (0,):
+        start = max(now, float(times[at]))
+        if start == inf:
+            return None
+        taken = _tried(cluster, txn, claims, ask, int(rows[at]), start, start + runs_s)
+        if taken is not None:
+            return Opening(start, (taken,))
+    return None
+
+
+def _of_rows(cluster: Cluster, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float) -> Floats:
+    special = claims.rows()
+    if len(special) >= len(rows):
+        return np.array([_of_row(cluster, claims, ask, row, now, runs_s) for row in rows.tolist()])
+    times = cluster.opened.of(cluster.table, cluster.future, ask)[rows]
+    for at in np.flatnonzero(np.isin(rows, list(special))).tolist() if special else ():
+        times[at] = _of_row(cluster, claims, ask, int(rows[at]), now, runs_s)
+    return times
+
+
+def _of_row(cluster: Cluster, claims: Claims, ask: Ask, row: int, now: float, runs_s: float) -> float:
+    return opening(Level(cluster.table, row, ask), claims.shifts(row), now, runs_s)
+
+
+def _tried(
+    cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, row: int, start: float, until: float
+) -> Taken | None:
+    """What the ask would get of the row at that time."""
+    if not ask.gpus and not ask.devices and ask.numa == "none":
+        return Taken(row, ask.cpu_milli, ask.memory_mib, (), ask.gpu_milli, (), None)
+    checkpoint = txn.checkpoint()
+    _at(cluster, txn, claims, row, start, until)
+    taken = fit(cluster.table, ask, row)
+    txn.rollback(checkpoint)
+    return taken
+
+
+def _at(cluster: Cluster, txn: Transaction, claims: Claims, row: int, start: float, until: float) -> None:
+    """The columns of a row as they will be then."""
+    table = cluster.table
+    for use in claims.released(row, start):
+        txn.give(taken_by(table, row, use) if isinstance(use, Placement) else use)
+    for taken in claims.overlapping(row, start, until):
+        gpus = tuple(gpu for gpu in taken.gpus if table.gpu_left.item(row, gpu) >= taken.gpu_milli)
+        txn.take(taken._replace(gpus=gpus))
+
+
+def _gang(
+    cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float
+) -> Opening | None:
+    levels = {row: Level(cluster.table, row, ask) for row in rows.tolist()}
+    ends: list[tuple[float, int, Shift]] = []
+    for row, level in levels.items():
+        for taken in claims.overlapping(row, now, inf):
+            level.shift(-1, taken)
+        ends += [(shift.at, row, shift) for shift in claims.shifts(row) if shift.sign > 0 and shift.at < inf]
+    ends.sort(key=lambda end: end[:2])
+    room = {row: level.ranks() for row, level in levels.items()}
+    total, tries, at = sum(room.values()), 0, 0
+    while tries < _TRIES:
+        start = now if at == 0 else max(now, ends[at - 1][0])
+        while at < len(ends) and ends[at][0] <= start:
+            total += _ended(levels, room, ends[at])
+            at += 1
+        if total >= ask.min_ranks:
+            tries += 1
+            taken = _gang_tried(cluster, txn, claims, ask, rows, start, start + runs_s)
+            if taken is not None:
+                return Opening(start, tuple(taken))
+        if at == len(ends):
+            return None
+        total += _ended(levels, room, ends[at])
+        at += 1
+    return None
+
+
+def _ended(levels: dict[int, Level], room: dict[int, int], end: tuple[float, int, Shift]) -> int:
+    """How many more ranks there is room for once somebody has ended."""
+    _, row, shift = end
+    levels[row].shift(shift.sign, shift.use)
+    before, room[row] = room[row], levels[row].ranks()
+    return room[row] - before
+
+
+def _gang_tried(
+    cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, start: float, until: float
+) -> Sequence[Taken] | None:
+    checkpoint = txn.checkpoint()
+    for row in rows.tolist():
+        _at(cluster, txn, claims, row, start, until)
+    taken = place_gang(cluster.evaluations, txn, ask)
+    txn.rollback(checkpoint)
+    return taken
