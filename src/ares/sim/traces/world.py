@@ -42,6 +42,8 @@ END, UP, DOWN, RETRY, SUBMIT, LOOK = range(6)
 Event = tuple[float, int, int, float]
 
 _WELL = ExitInfo(code=0)
+# Times are sums: what is left may differ from what was done by their rounding.
+_ROUNDING_S = 1e-3
 _UNHELD = "the room kept for it cannot be had any more; it waits for any"
 
 
@@ -181,7 +183,7 @@ class World:
         one, spec, before = self.trace.jobs[job], self.specs[job], self._state(job)
         done = self.now - self._since[job]
         code, limit = one.fails, spec.time_limit_s
-        if limit is not None and self._left_s[job] / self._rate[job] > done:
+        if limit is not None and self._left_s[job] / self._rate[job] > done + _ROUNDING_S:
             self.cut += 1
             how = ExitInfo(failure="time-limit")
         else:
