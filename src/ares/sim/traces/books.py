@@ -1,6 +1,7 @@
 """Keeps the books of a replay: what every job went through, who was where, and how full the cluster was."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -114,7 +115,7 @@ class Books:
             fragmentation=np.array(stranded, np.float64),
         )
 
-    def jobs(self, states: Sequence[JobState | None], energy_j: Floats, cost: Floats) -> Jobs:
+    def jobs(self, states: Sequence[JobState | None]) -> Jobs:
         """A job without a state never got into the queue."""
         jobs = self._trace.jobs
         end, last = np.array(self.end, np.float64), np.array(self.last_start, np.float64)
@@ -137,13 +138,18 @@ class Books:
             ranks=np.array([ranks for _, _, ranks in sizes], np.int64),
             deadline=due,
             late=~np.isnan(due) & ~(end <= due),
-            energy_j=energy_j,
-            cost=cost,
+            energy_j=_spent(states, "energy_j"),
+            cost=_spent(states, "cost"),
             attempts=np.array([0 if state is None else state.attempt for state in states], np.int64),
             preemptions=np.array([0 if state is None else state.preemptions for state in states], np.int64),
             phase=np.array(phases, np.str_),
             first_node=np.array(self.first_node, np.int64),
         )
+
+
+def _spent(states: Sequence[JobState | None], what: Literal["energy_j", "cost"]) -> Floats:
+    """By what the records say, of all attempts."""
+    return np.array([0.0 if one is None else sum(getattr(part, what) for part in one.spent) for one in states])
 
 
 def size(spec: JobSpec) -> tuple[int, int, int]:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import numpy as np
 from msgspec.structs import replace
 
 from ares.core.schedule.cycle import cycle
+from ares.core.schedule.promise import Promise
 from ares.model.job import JobSpec
-from ares.sim.traces.decisions import Decision, Log, Started
+from ares.sim.traces.decisions import Decision, Log, Promised, Started
 from ares.sim.traces.failures import Failure
 from ares.sim.traces.outcome import Facts, Outcome
 from ares.sim.traces.policies import Policy
@@ -160,7 +160,7 @@ class _Replay:
                 return False
             self._ended(whom)
         elif kind == LOOK:
-            return world.runs(whom, detail)
+            return world.look(whom, detail)
         elif kind == RETRY:
             world.retry(whom, detail)
         elif kind == DOWN:
@@ -190,10 +190,12 @@ class _Replay:
         plan = cycle(world.cluster, self._policy.profile, world.now)
         self._cycles += 1
         started = world.apply(plan)
-        self._note(started, ())
+        world.cluster.promise(plan.promises)
+        world.planned()
+        self._note(started, plan.promises)
         return bool(plan.more or plan.evictions or plan.resized or plan.unheld)
 
-    def _note(self, started: Iterable[Started], promises: tuple[()]) -> None:
+    def _note(self, started: Iterable[Started], promises: Iterable[Promise]) -> None:
         """Hands one decision to whoever keeps a log."""
         world, since, log = self._world, self._since, self._options.log
         if log is not None:
@@ -205,10 +207,11 @@ class _Replay:
                     down=tuple(since.down),
                     up=tuple(since.up),
                     started=tuple(started),
-                    promises=promises,
+                    promises=tuple(_promised(one) for one in promises),
+                    corrected=tuple(world.corrected),
                 )
             )
-        for happened in (*since, world.ended):
+        for happened in (*since, world.ended, world.corrected):
             happened.clear()
 
     # ---- in the end
@@ -219,7 +222,6 @@ class _Replay:
         ends = [end for end in books.end if end == end]
         began = jobs[0].submit if jobs else 0.0
         ended = max(ends, default=began)
-        energy, cost = np.zeros(len(jobs)), np.zeros(len(jobs))
         facts = Facts(
             policy=self._policy.name,
             trace=trace.name,
@@ -239,7 +241,7 @@ class _Replay:
             node_failures=world.failures,
             warnings=(*trace.warnings, *self._warnings()),
         )
-        return Outcome(books.jobs(world.states, energy, cost), books.intervals(ended), books.series(), facts)
+        return Outcome(books.jobs(world.states), books.intervals(ended), books.series(), facts)
 
     def _warnings(self) -> list[str]:
         world = self._world
@@ -250,6 +252,10 @@ class _Replay:
             f"{waiting} jobs never ended: nothing more happened that could have started them": waiting,
         }
         return [words for words, count in said.items() if count]
+
+
+def _promised(one: Promise) -> Promised:
+    return Promised(job=int(one.job), start=one.start, until=one.until, placements=one.placements)
 
 
 def _spec(job: TraceJob, estimates: Estimates) -> JobSpec:

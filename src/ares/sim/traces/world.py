@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from ares.core.energy.model import rates_of
 from ares.core.run.fences import revoked_fence
 from ares.core.run.inputs import (
     Bind,
@@ -31,7 +32,7 @@ from ares.core.schedule.round import Round
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
 from ares.model.profile import Profile
-from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement
+from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement, Rate
 from ares.sim.traces.books import Books
 from ares.sim.traces.decisions import Ended, Started
 from ares.sim.traces.trace import Trace, TraceJob
@@ -41,6 +42,8 @@ END, UP, DOWN, RETRY, SUBMIT, LOOK = range(6)
 # Time, kind, whom it is about, and which attempt of it or for how long.
 Event = tuple[float, int, int, float]
 
+# What placements draw and cost is looked up, up to this many kinds of them.
+_RATES_MAX = 65_536
 _WELL = ExitInfo(code=0)
 # Times are sums: what is left may differ from what was done by their rounding.
 _ROUNDING_S = 1e-3
@@ -61,6 +64,9 @@ class World:
         self.states: list[JobState | None] = [None] * len(trace.jobs)
         self.books = Books(trace)
         self._chance = random.Random(seed)
+        self._rates: dict[tuple[object, ...], tuple[Rate, ...]] = {}
+        # Jobs that run although they were thought to have ended: the next cycle thinks of another end.
+        self._overdue: set[int] = set()
         self._records = {name: record for name in cluster.rows if (record := cluster.table.records[cluster.rows[name]])}
         self._names = tuple(node.name for node in trace.nodes)
         # Of jobs that run: how much is left of their run when all ranks work on it, since when, and how fast.
@@ -74,6 +80,7 @@ class World:
         self.cut = self.refused = self.failures = self.over = 0
         # Since the latest decision, for the log.
         self.ended: list[Ended] = []
+        self.corrected: list[tuple[int, float]] = []
 
     # ---- coming
 
@@ -125,7 +132,8 @@ class World:
         job, now = int(placed.job), self.now
         spec, before, context = self.specs[job], self._state(job), Context(now=self.now, jitter=0.0)
         places = placed.placements
-        state = self._stepped(spec, before, Bind(placements=places, alternative=placed.alternative), context)
+        bind = Bind(placements=places, alternative=placed.alternative, rates=self._rates_of(places))
+        state = self._stepped(spec, before, bind, context)
         for place in places:
             state = self._stepped(spec, state, Start(fence=state.fence, rank=place.rank, at=now), context)
         self.states[job] = state
@@ -151,13 +159,42 @@ class World:
         ends = now + self._left_s[job] / rate
         limit = None if spec.time_limit_s is None else (state.started_at or now) + spec.time_limit_s
         self._push(ends if limit is None else min(ends, limit), END, job, _attempt(state))
-        self.expect(job, ends)
+        self._expect(job, ends)
 
-    def expect(self, job: int, ends: float) -> None:
+    def _expect(self, job: int, ends: float) -> None:
         """Should it outlive what the scheduler thinks, that is worth a look then."""
         ends_at = self.cluster.holdings[f"{job:08d}"].ends_at
-        if ends_at is not None and self.now < ends_at < ends:
-            self._push(ends_at, LOOK, job, _attempt(self._state(job)))
+        if ends_at is not None and ends_at < ends:
+            self._push(max(ends_at, self.now), LOOK, job, _attempt(self._state(job)))
+
+    def look(self, job: int, attempt: float) -> bool:
+        """Whether it still runs; if so and it was to have ended by now, the next cycle thinks of another end."""
+        if not self.runs(job, attempt):
+            return False
+        if self.expected_by(job, self.now):
+            self._overdue.add(job)
+        return True
+
+    def planned(self) -> None:
+        """A cycle was run: who was overdue has another estimate."""
+        for job in sorted(self._overdue):
+            state = self._state(job)
+            ends_at = None if state.phase != "RUNNING" else self.cluster.holdings[state.id].ends_at
+            if ends_at is None or ends_at > self.now:
+                self._overdue.discard(job)
+            if ends_at is not None and ends_at > self.now:
+                self.corrected.append((job, ends_at))
+                if ends_at < self._since[job] + self._left_s[job] / self._rate[job]:
+                    self._push(ends_at, LOOK, job, _attempt(state))
+
+    def _rates_of(self, places: tuple[Placement, ...]) -> tuple[Rate, ...]:
+        key = tuple((one.node, one.cpu_milli, one.memory_mib, one.gpus, one.gpu_milli) for one in places)
+        found = self._rates.get(key)
+        if found is None:
+            if len(self._rates) >= _RATES_MAX:
+                self._rates.clear()
+            found = self._rates[key] = rates_of(self._records, self.cluster.profile, places)
+        return found
 
     def true_run(self, one: TraceJob, places: Iterable[Placement]) -> float:
         """The slowest rank decides."""
@@ -241,7 +278,8 @@ class World:
         """Ranks that are let go are gone at once, new ones run at once."""
         job, context = int(one.job), Context(now=self.now, jitter=0.0)
         spec, before = self.specs[job], self._state(job)
-        what = Resize(fence=before.fence, placements=one.placements, reason=one.reason)
+        rates = self._rates_of(one.placements)
+        what = Resize(fence=before.fence, placements=one.placements, reason=one.reason, rates=rates)
         state = self._stepped(spec, before, what, context)
         if state.leaving:
             state = self._stepped(spec, state, Release(fence=state.fence), context)
