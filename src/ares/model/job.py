@@ -189,3 +189,7 @@ class JobSpec(Record, frozen=True):
     reservation: Name | None = None
     # A class of service that the profile defines: how soon it must start or end.
     sla: Slug | None = None
+    # Wall-clock seconds since the epoch by which it should have started: what such a class makes of it.
+    start_by_at: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None
+    # Refused when it is submitted, if by the estimates it would miss its deadline.
+    deadline_strict: bool = False

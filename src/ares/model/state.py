@@ -136,6 +136,12 @@ class JobState(Record, frozen=True):
     # The part of the tenant its use is counted for.
     team: str | None = None
     trace: str = ""
+    # When it should have ended or started, and the class of service that says so.
+    deadline_at: float | None = None
+    start_by_at: float | None = None
+    sla: str | None = None
+    # Of a job that should have started by some time: when it first did.
+    first_started_at: float | None = None
     # Wall-clock seconds since the epoch: shown to people, never used to decide.
     submitted_at: float = 0.0
     queued_at: float = 0.0

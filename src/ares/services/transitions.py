@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ares.core import keys
+from ares.core.run.deadlines import outcome
 from ares.core.run.inputs import Context, Input, Refused, Stepped
 from ares.core.run.lifecycle import step
 from ares.model.job import JobSpec
@@ -165,6 +166,9 @@ class Transitions:
         for draft in drafts:
             if draft.state.phase != draft.entry.state.phase:
                 self._telemetry.count("ares_jobs_total", 1, draft.state.phase)
+            kept = outcome(draft.state)
+            if kept is not None and outcome(draft.entry.state) is None:
+                self._telemetry.count(f"ares_deadlines_{kept}_total", 1, draft.state.sla or "own")
 
     async def _apply_alone(self, change: Change, tried: _Draft | None = None, unknown: bool = False) -> Outcome:
         """Reads the truth, steps again and writes, until the change lands or is refused."""

@@ -28,6 +28,8 @@ METRICS: dict[str, Metric] = {
     "ares_preemptions_total": Metric("counter", "Attempts taken away for others or to be moved, by rule.", "rule"),
     "ares_reservations_total": Metric("counter", "Changes of reservations, by the state they entered.", "state"),
     "ares_reserved_gpus": Metric("gauge", "GPUs booked by reservations, by their state.", "state"),
+    "ares_deadlines_met_total": Metric("counter", "Jobs that met their deadline, by class of service.", "sla"),
+    "ares_deadlines_missed_total": Metric("counter", "Jobs that missed their deadline, by class of service.", "sla"),
     "ares_decisions_dropped_total": Metric("counter", "Decisions that could not be kept on disk."),
     "ares_log_bytes_total": Metric("counter", "Bytes of job output kept."),
     "ares_http_requests_total": Metric("counter", "HTTP answers by status.", "status"),

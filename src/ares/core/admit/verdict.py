@@ -6,11 +6,11 @@ from ares.model.base import Record
 
 RejectCode = Literal[
     "affinity-not-a-number", "affinity-values", "array-syntax", "array-too-large", "command-empty",
-    "command-too-large", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
+    "command-too-large", "deadline-not-met", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
     "gang-not-elastic", "gang-spread-and-together", "gpu-memory-without-gpus", "gpu-model-without-gpus",
     "gpu-share-without-gpus", "job-affinity-empty", "labels-too-many", "not-utf8", "nvlink-without-gpus",
     "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",
-    "reservation-unknown", "unsafe-restart", "warn-after-limit", "workdir-dots",
+    "reservation-unknown", "sla-and-deadline", "sla-unknown", "unsafe-restart", "warn-after-limit", "workdir-dots",
 ]  # fmt: skip
 
 

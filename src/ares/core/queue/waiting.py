@@ -34,7 +34,7 @@ def class_key(state: JobState, spec: JobSpec) -> ClassKey:
         LEVELS[spec.priority],
         account_of(state),
         tuple(sorted(spec.licences.items())) if spec.licences else (),
-        spec.deadline_at is not None,
+        spec.deadline_at is not None or spec.start_by_at is not None,
     )
 
 
@@ -82,7 +82,7 @@ class Waiting:
     def add(self, state: JobState, spec: JobSpec, runs_s: float = inf) -> JobClass:
         """Queues a job, once: a job that is already there is put where it belongs now."""
         found = self._class_for(state, spec)
-        at = place(state, latest_start(spec), found.id)
+        at = place(state, latest_start(spec, runs_s), found.id)
         if self._places.get(state.id) != at:
             self.remove(state.id)
             self._places[state.id] = at

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ares.core.run import fences
+from ares.core.run.deadlines import first_start
 from ares.core.run.inputs import (
     Bind,
     Cancel,
@@ -78,7 +79,7 @@ def start(job: Job, what: Start, context: Context) -> Stepped | Refused:
     if state.phase != "STAGING":
         return Refused(code="not-allowed", message=f"job {state.id} is {state.phase}; start does not apply to it")
     entry = Entry("started", by=agent(state.placements[0]))
-    return commit(state, context.now, (entry,), phase="RUNNING", started_at=at)
+    return commit(state, context.now, (entry,), phase="RUNNING", started_at=at, **first_start(state, at))
 
 
 def _rank_started(state: JobState, rank: int, at: float, context: Context) -> Stepped | Refused:
@@ -97,7 +98,7 @@ def assembled(state: JobState, started: tuple[int, ...], at: float) -> tuple[dic
     if state.phase != "STAGING" or {place.rank for place in state.placements} - set(started):
         return changes, ()
     entry = Entry("started", f"all {len(state.placements)} ranks have started", "controller")
-    return {**changes, "phase": "RUNNING", "started_at": at}, (entry,)
+    return {**changes, "phase": "RUNNING", "started_at": at, **first_start(state, at)}, (entry,)
 
 
 def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refused:

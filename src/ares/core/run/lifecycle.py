@@ -102,7 +102,7 @@ def begin(
     unborn = JobState(
         id=id, tenant=tenant, name=name, fence=Fence(epoch=context.epoch), array=array, index=index,
         retry_of=retry_of, manual_retries=manual_retries, request_id=request_id, submitted_by=submitted_by,
-        team=spec.team, trace=trace,
+        team=spec.team, trace=trace, deadline_at=spec.deadline_at, start_by_at=spec.start_by_at, sla=spec.sla,
         submitted_at=context.now, queued_at=context.now,
     )  # fmt: skip
     reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", note) if part)

@@ -1,5 +1,7 @@
 """How little slack is left before the deadline: 0 until the horizon, 1 from when the job must start at once."""
 
+from math import inf
+
 from ares.core.predict.by_model import fastest, runs_by_model
 from ares.core.queue.factors.factor import Facts
 from ares.core.queue.shares import Shares
@@ -7,15 +9,21 @@ from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
 
 
-def latest_start(spec: JobSpec) -> float | None:
-    """When a job must start to meet its deadline: by its expected run time, on its best GPU model where it names some,
-    else its limit, else as if it took none."""
-    if spec.deadline_at is None:
-        return None
+def latest_start(spec: JobSpec, runs_s: float = inf) -> float | None:
+    """When a job must start to meet its deadline: by the run time it states, on its best GPU model where it names some;
+    else by what is known of its kind, else its limit, else as if it took none."""
+    starts = [] if spec.start_by_at is None else [spec.start_by_at]
+    if spec.deadline_at is not None:
+        starts.append(spec.deadline_at - _least_s(spec, runs_s))
+    return min(starts, default=None)
+
+
+def _least_s(spec: JobSpec, runs_s: float) -> float:
     if spec.expected_runtimes_s:
-        return spec.deadline_at - fastest(runs_by_model(spec))
-    runs = spec.expected_runtime_s if spec.expected_runtime_s is not None else spec.time_limit_s
-    return spec.deadline_at - (runs or 0.0)
+        return fastest(runs_by_model(spec))
+    if spec.expected_runtime_s is not None:
+        return spec.expected_runtime_s
+    return runs_s if runs_s < inf else spec.time_limit_s or 0.0
 
 
 def deadline(facts: Facts, _shares: Shares, order: OrderPolicy, now: float) -> float:

@@ -1,0 +1,35 @@
+"""Whether a job with a deadline met it."""
+
+from typing import Any, Literal
+
+from ares.model.state import TERMINAL, JobState
+
+Outcome = Literal["met", "missed"]
+
+
+def first_start(state: JobState, at: float) -> dict[str, Any]:
+    """What to note when an attempt starts: only of jobs that should have started by some time, and only once."""
+    return {"first_started_at": at} if state.start_by_at is not None and state.first_started_at is None else {}
+
+
+def outcome(state: JobState) -> Outcome | None:
+    """None without a deadline, while it is open, and of a job that somebody cancelled before it was decided."""
+    parts = [
+        one(state) for wanted, one in ((state.start_by_at, _start), (state.deadline_at, _end)) if wanted is not None
+    ]
+    if "missed" in parts:
+        return "missed"
+    return "met" if parts and None not in parts else None
+
+
+def _start(state: JobState) -> Outcome | None:
+    if state.first_started_at is not None:
+        return "met" if state.first_started_at <= (state.start_by_at or 0.0) else "missed"
+    return None if state.phase == "CANCELLED" or state.phase not in TERMINAL else "missed"
+
+
+def _end(state: JobState) -> Outcome | None:
+    if state.phase == "CANCELLED" or state.phase not in TERMINAL:
+        return None
+    in_time = state.ended_at is not None and state.ended_at <= (state.deadline_at or 0.0)
+    return "met" if state.phase == "SUCCEEDED" and in_time else "missed"
