@@ -10,16 +10,19 @@ from ares.model.profile import Profile
 DISRUPTIVE = frozenset({"shrink", "reclaim", "preempt"})
 
 
-def cycle(cluster: Cluster, profile: Profile, now: float, *, keep: int = 0, gentle: bool = False) -> Plan:
+def cycle(
+    cluster: Cluster, profile: Profile, now: float, *, keep: int = 0, gentle: bool = False, tells: bool = True
+) -> Plan:
     """The same inputs give the same plan, and the cluster is left as it was.
 
-    `keep` decisions are kept whole. A `gentle` cycle takes nothing away from anybody.
+    `keep` decisions are kept whole. A `gentle` cycle takes nothing away from anybody. Without `tells`, and where no
+    action needs it, those behind the first that waits are not in the plan's `left`.
     """
     if cluster.profile is not profile and cluster.profile != profile:
         cluster.configure(profile)
     cluster.prepare()
     cluster.advance(now)
-    round_ = Round(cluster, profile, now, keep)
+    round_ = Round(cluster, profile, now, keep, tells or not DISRUPTIVE.isdisjoint(profile.actions))
     for name in profile.actions:
         if gentle and name in DISRUPTIVE:
             continue

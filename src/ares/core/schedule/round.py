@@ -53,7 +53,9 @@ def asked(ask: Ask, ranks: int) -> Held:
 class Round:
     """Actions change it one after the other; the cluster is left as it was."""
 
-    def __init__(self, cluster: Cluster, profile: Profile, now: float, keep: int = 0) -> None:
+    def __init__(self, cluster: Cluster, profile: Profile, now: float, keep: int = 0, tells: bool = True) -> None:
+        # Whether somebody wants to know who was left out.
+        self.tells = tells
         # How many decisions to keep whole, so that they can be made again.
         self.keep = keep
         self.considered: dict[str, Considered] = {}

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 
 from ares.core.queue.order import job_of
 from ares.core.queue.settled import Settled
@@ -163,7 +164,8 @@ class _ByJob(_Allocation):
                 break
             one = round_.cluster.waiting.class_of(job)
             assert one is not None, f"{job} waits"
-            found = self._next(one.key)
+            # In most cycles the first in line still has no room: a quick look saves the long one.
+            found = self._next(one.key) if round_.placed or self._behind.may_fit(one, inf) else None
             if found is not None:
                 round_.note_placed(job, one.key, one.id, found)
             elif self._waits(job, one):

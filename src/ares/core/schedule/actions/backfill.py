@@ -9,7 +9,6 @@ from math import inf
 from typing import Literal
 
 from ares.core.queue.waiting import JobClass
-from ares.core.schedule.ask import Ask
 from ares.core.schedule.claims import Claim
 from ares.core.schedule.evaluate import room
 from ares.core.schedule.openings import Opening, earliest
@@ -47,8 +46,8 @@ class Behind:
         # What was promised holds as long as nothing got better.
         self._slack = round_.cluster.future.slack != round_.cluster.promised_at
         self._counted = 0
-        # By asks: the shortest run time that found no place; whoever runs as long need not try.
-        self._refused: dict[tuple[Ask, ...], float] = {}
+        # By class: the shortest run time that found no place; whoever runs as long need not try.
+        self._refused: dict[int, float] = {}
         # The most of CPU, memory and GPU that any row has, by what is hidden; until something is placed.
         self._most: dict[tuple[float, str], tuple[int, int, int]] = {}
         if self._strategy == "conservative":
@@ -108,13 +107,13 @@ class Behind:
 
     def _start(self, job: str, one: JobClass) -> bool:
         """Gives the job a place now, if it may have one."""
-        asks, runs_s = one.key.asks, self._waiting.runs_of(job)
-        if runs_s >= self._refused.get(asks, inf) or not any(self._may_fit(ask, runs_s) for ask in asks):
+        runs_s = self._waiting.runs_of(job)
+        if runs_s >= self._refused.get(one.id, inf) or not self.may_fit(one, runs_s):
             return False
         self._round.claims.drop(job)
         found = self._round.find(one.key, runs_s)
         if found is None:
-            self._refused[asks] = runs_s
+            self._refused[one.id] = runs_s
             return False
         self._place(job, one, found, runs_s)
         return True
@@ -126,22 +125,27 @@ class Behind:
         self._counted += 1
         self._most.clear()
 
-    def _may_fit(self, ask: Ask, runs_s: float) -> bool:
-        """A quick look: no row has enough of something."""
+    def may_fit(self, one: JobClass, runs_s: float) -> bool:
+        """A quick look at whether any row has as much of everything as some alternative asks for."""
+        for ask in one.key.asks:
+            cpu, memory, gpu = self._most_free(self._round.now + runs_s, ask.reservation)
+            if ask.gpus_milli <= gpu and (
+                ask.qos != "guaranteed" or (ask.cpu_milli <= cpu and ask.memory_mib <= memory)
+            ):
+                return True
+        return False
+
+    def _most_free(self, ends_at: float, reservation: str) -> tuple[int, int, int]:
         claims = self._round.claims
-        key = claims.hidden_from(self._round.now + runs_s, ask.reservation)
+        key = claims.hidden_from(ends_at, reservation)
         most = self._most.get(key)
         if most is None:
-            claims.hide(self._round.now + runs_s, ask.reservation)
-            table, used = self._cluster.table, slice(0, self._cluster.table.used)
-            most = self._most[key] = (
-                int(table.cpu_free[used].max(initial=0)),
-                int(table.memory_free[used].max(initial=0)),
-                int(table.gpu_idle[used].max(initial=0)),
-            )
-        cpu, memory, gpu = most
-        fits = ask.cpu_milli <= cpu and ask.memory_mib <= memory
-        return ask.gpus_milli <= gpu and (fits or ask.qos != "guaranteed")
+            claims.hide(ends_at, reservation)
+            table, used = self._cluster.table, self._cluster.table.used
+            free = (table.cpu_free, table.memory_free, table.gpu_idle)
+            cpu, memory, gpu = (int(column[:used].max(initial=0)) for column in free)
+            most = self._most[key] = (cpu, memory, gpu)
+        return most
 
     # ---- promises
 
@@ -249,8 +253,8 @@ class Behind:
     def _leave(self, job: str, one: JobClass) -> None:
         """Whoever would fit is held back; the others lack room."""
         round_ = self._round
-        if one.id in round_.left or one.id in round_.held_back:
+        if not round_.tells or one.id in round_.left or one.id in round_.held_back:
             return
         left = LeftOut(class_id=one.id, jobs=len(one.line), first_job=job)
-        lacks = job in round_.promises or not any(self._may_fit(ask, 0.0) for ask in one.key.asks)
+        lacks = job in round_.promises or not self.may_fit(one, 0.0)
         (round_.left if lacks else round_.held_back)[one.id] = left

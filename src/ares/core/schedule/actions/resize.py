@@ -13,7 +13,7 @@ from ares.core.schedule.evict.holders import Asker, Freed, Holder
 from ares.core.schedule.evict.screen import census, screen
 from ares.core.schedule.evict.search import UNBOUND
 from ares.core.schedule.evict.victims import NoVictims, choose
-from ares.core.schedule.gang import domains_of, place_ranks, places_of, widest_allowed
+from ares.core.schedule.gang import below_caps, domains_of, place_ranks, places_of, widest_allowed
 from ares.core.schedule.holding import Holding, held_by
 from ares.core.schedule.plan import Eviction, Resized
 from ares.core.schedule.record import eviction_record
@@ -175,7 +175,8 @@ def _in_its_domain(round_: Round, one: Holding, ask: Ask, wanted: int) -> list[T
     inside = next((domain for domain in domains_of(table, row) if domain & mine), 0)
     found = round_.evaluations.of(ask)
     assert found.room is not None, "a gang's evaluation counts ranks"
-    most = min(wanted, int(found.room[row]), (ask.per_node or ask.ranks) - len(one.ranks))
+    room = below_caps(round_.evaluations, ask, "node", np.array([row]), found.room[[row]])
+    most = min(wanted, int(room[0]), (ask.per_node or ask.ranks) - len(one.ranks))
     taken: list[Taken] = []
     while len(taken) < most and (more := fit(table, ask, row, inside)) is not None:
         round_.txn.take(more)
