@@ -6,6 +6,7 @@ Jobs with equal asks are placed alike, so everything computed for one of them se
 from typing import NamedTuple
 
 from ares.core.predict.by_model import Runs, runs_by_model
+from ares.core.run.ranks import why_not_preemptible
 from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel
 
 Pairs = tuple[tuple[str, str], ...]
@@ -51,6 +52,8 @@ class Ask(NamedTuple):
     runs: Runs = ()
     # The reservation whose room it uses: that and no other.
     reservation: str = ""
+    # May not be taken away: not for nodes that may be.
+    firm: bool = False
 
     @property
     def gpus_milli(self) -> int:
@@ -93,6 +96,7 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         tuple(sorted((one.name, one.size_mib) for one in spec.inputs)) if spec.inputs else (),
         runs_by_model(spec) if wants.gpus else (),
         spec.reservation or "",
+        bool(why_not_preemptible(spec)),
     )
 
 

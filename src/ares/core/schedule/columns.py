@@ -1,15 +1,19 @@
 """Nodes as columns: one array per quantity, kept up to date row by row."""
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ares.core.energy.model import NodePower, Power, node_power
 from ares.core.topology.cards import words
 from ares.core.topology.subset import MachineShape, machine_shape
 from ares.model.node import Gpu, NodeInfo, NodeRecord
-from ares.model.profile import Pool
+from ares.model.profile import EnergyPolicy, Pool
+
+if TYPE_CHECKING:
+    from ares.core.schedule.power import PoolPower
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -74,13 +78,17 @@ class Columns:
     PLAIN: dict[str, int] = {
         "cpu": 1, "cpu_free": 0, "memory": 1, "memory_free": 0, "cpu_extra": 0, "memory_extra": 0,
         "rack": 0, "zone": 0, "region": 0, "machine": 0, "gpu_count": 0, "gpu_idle": 0, "gpu_whole": 0,
+        "pool": 0, "spot": 0, "cpu_mw": 0, "idle_uw": 0,
     }  # fmt: skip
-    REAL = ("network_gbps", "gpu_hour", "cpu_hour", "gpu_watts")
-    BY_GPU: dict[str, int] = {"gpu_left": -1, "gpu_numa": -1}
+    REAL = ("network_gbps", "gpu_hour", "cpu_hour", "memory_gib_hour", "gpu_watts")
+    BY_GPU: dict[str, int] = {"gpu_left": -1, "gpu_numa": -1, "gpu_mw": 0, "gpu_idle_mw": 0}
     BY_NUMA = ("numa_cpu", "numa_memory", "numa_cpu_free", "numa_memory_free")
 
     def __init__(self) -> None:
         self.records: list[NodeRecord | None] = [None] * _ROWS
+        # What machines draw where their pool does not say, and what pools may; None without any cap.
+        self.policy = EnergyPolicy()
+        self.power: PoolPower | None = None
         # No row from here on has ever had a node.
         self.used = 0
         self.exists: Bools = np.zeros(_ROWS, np.bool_)
@@ -90,19 +98,30 @@ class Columns:
         self.rack = self.zone = self.region = self.machine = self.gpu_count = np.zeros(_ROWS, np.int64)
         # Thousandths left on all GPUs of a row together, and the bits of those that are wholly free.
         self.gpu_idle = self.gpu_whole = np.zeros(_ROWS, np.int64)
+        # The pool's number, milliwatts of a CPU in use, and microwatts of the whole row when nothing runs.
+        self.pool = self.spot = self.cpu_mw = self.idle_uw = np.zeros(_ROWS, np.int64)
         for name, nothing in self.PLAIN.items():
             setattr(self, name, np.full(_ROWS, nothing, np.int64))
-        self.network_gbps = self.gpu_hour = self.cpu_hour = self.gpu_watts = np.zeros(_ROWS)
+        # What an hour costs, with the discount of spot pools.
+        self.network_gbps = self.gpu_hour = self.cpu_hour = self.memory_gib_hour = np.zeros(_ROWS)
+        # Of the row's thirstiest GPU.
+        self.gpu_watts = np.zeros(_ROWS)
         for name in self.REAL:
             setattr(self, name, np.zeros(_ROWS))
         self.gpu_left: Ints = np.full((_ROWS, _GPUS), -1, np.int64)
         self.gpu_numa: Ints = np.full((_ROWS, _GPUS), -1, np.int64)
+        # Milliwatts of each GPU at full load, and of those when idle.
+        self.gpu_mw: Ints = np.zeros((_ROWS, _GPUS), np.int64)
+        self.gpu_idle_mw: Ints = np.zeros((_ROWS, _GPUS), np.int64)
+        # Microwatts of slices of GPUs by kind, for rows that have some.
+        self.slices: dict[int, dict[str, Power]] = {}
         self.numa_cpu: Ints = np.zeros((_ROWS, _NUMA), np.int64)
         self.numa_memory: Ints = np.zeros((_ROWS, _NUMA), np.int64)
         self.numa_cpu_free: Ints = np.zeros((_ROWS, _NUMA), np.int64)
         self.numa_memory_free: Ints = np.zeros((_ROWS, _NUMA), np.int64)
         self.values = Codes()
         self.domains = Codes()
+        self.pools = Codes()
         self.machines: list[MachineShape] = [machine_shape(NodeInfo(name="", cpu_milli=1, memory_mib=1))]
         self._machine_of: dict[MachineShape, int] = {self.machines[0]: 0}
         self.labels = OnDemand[str](self, lambda r, key: self.values.of(r.info.labels.get(key)), 0, np.int64)
@@ -143,7 +162,10 @@ class Columns:
         self.cpu_extra[row] = int(info.cpu_milli * (pool.overcommit_cpu - 1.0))
         self.memory_extra[row] = int(info.memory_mib * (pool.overcommit_memory - 1.0))
         self.network_gbps[row] = info.network_gbps
-        self.gpu_hour[row], self.cpu_hour[row], self.gpu_watts[row] = pool.gpu_hour, pool.cpu_hour, pool.gpu_watts
+        self.pool[row], self.spot[row] = self.pools.of(info.pool), pool.spot
+        due = pool.spot_factor if pool.spot else 1.0
+        self.gpu_hour[row], self.cpu_hour[row] = due * pool.gpu_hour, due * pool.cpu_hour
+        self.memory_gib_hour[row] = due * pool.memory_gib_hour
         # A rack belongs to its zone and a zone to its region: equal names elsewhere are others.
         self.region[row] = self.domains.of(info.region or None)
         self.zone[row] = self.domains.of(f"{info.region}\n{info.zone}" if info.zone else None)
@@ -153,14 +175,27 @@ class Columns:
         self.gpu_idle[row] = self.gpu_whole[row] = 0
         for gpu in gpus:
             self.gpu_numa[row, gpu.index] = _numa_place(info, gpu)
+        self._put_power(row, node_power(info, pool, self.policy))
         self.numa_cpu[row] = self.numa_memory[row] = 0
         for place, numa in enumerate(info.numa):
             self.numa_cpu[row, place], self.numa_memory[row, place] = 1000 * len(numa.cpus), numa.memory_mib
         self.machine[row] = self._machine(info)
         self._put_on_demand(row, record)
 
+    def _put_power(self, row: int, power: NodePower) -> None:
+        self.cpu_mw[row], self.idle_uw[row] = power.cpu, power.idle
+        self.gpu_mw[row] = self.gpu_idle_mw[row] = 0
+        for index, one in power.gpus.items():
+            if index < GPUS_MAX:
+                self.gpu_mw[row, index], self.gpu_idle_mw[row, index] = one
+        self.gpu_watts[row] = self.gpu_mw[row].max() / 1000
+        self.slices.pop(row, None)
+        if power.devices:
+            self.slices[row] = power.devices
+
     def drop(self, row: int) -> None:
         self.records[row] = None
+        self.slices.pop(row, None)
         self.exists[row] = self.healthy[row] = False
         for name, nothing in self.PLAIN.items():
             getattr(self, name)[row] = nothing

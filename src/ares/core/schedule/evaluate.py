@@ -4,7 +4,7 @@ Computed once for all nodes, then only for rows that changed: each row knows whe
 how far it has caught up. What is kept is a pure function of the columns, so keeping it changes nothing but the time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +13,10 @@ import numpy.typing as npt
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.columns import Bools, Columns, Floats, Ints
 from ares.core.schedule.filters.filter import Filter
+from ares.core.schedule.power import PoolPower, needed
 from ares.core.schedule.rows import Facts, Matching, Rows
 from ares.core.schedule.scorers import Scorer
+from ares.model.profile import EnergyPolicy
 
 NO = -np.inf
 _ALL = slice(None)
@@ -31,12 +33,15 @@ class Rules(NamedTuple):
 
     filters: Sequence[tuple[str, Filter]]
     scorers: Sequence[tuple[str, float, Scorer]]
+    policy: EnergyPolicy = EnergyPolicy()
+    # Watts that pools may draw, those with a cap.
+    caps: Mapping[str, float] = {}
 
 
 class Evaluation:
     """Of one ask. `stage` is the number of the filter that refuses a row, or the number of filters if none does."""
 
-    __slots__ = ("ask", "best", "caught_up", "passing", "room", "score", "stage")
+    __slots__ = ("ask", "best", "caught_up", "passing", "power", "room", "score", "stage")
 
     def __init__(self, ask: Ask, rows: int) -> None:
         self.ask = ask
@@ -48,6 +53,8 @@ class Evaluation:
         # The best row, or -1 when none passes; -2 when not known.
         self.best = -2
         self.passing = 0
+        # Of each pool with a cap, what was left of it, and the least and the most that a rank needs there.
+        self.power: dict[int, tuple[int, int, int]] = {}
 
 
 class Evaluations:
@@ -57,7 +64,7 @@ class Evaluations:
         self.table = table
         self.matching = matching
         self.facts = Facts()
-        self.rules = Rules((), ())
+        self._rules = Rules((), ())
         self._kept: dict[Ask, Evaluation] = {}
         # Rows that could take an ask if they were empty and ready; it changes with the nodes themselves only.
         self._possible: dict[Ask, Bools] = {}
@@ -65,14 +72,30 @@ class Evaluations:
         self._touches = 0
         self._touched: Ints = np.zeros(table.rows, np.int64)
 
+    @property
+    def rules(self) -> Rules:
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        """Everything is computed anew. Of the nodes, what they draw is to be put again."""
+        self._rules = rules
+        self.table.policy = rules.policy
+        self.table.power = PoolPower(self.table, rules.caps) if rules.caps else None
+        self.forget()
+
     def touch(self, row: int) -> None:
         """The row's columns changed."""
         self._touches += 1
         self._touched[row] = self._touches
+        if self.table.power is not None:
+            self.table.power.touch((row,))
 
     def touch_each(self, rows: Ints) -> None:
         self._touches += 1
         self._touched[rows] = self._touches
+        if self.table.power is not None:
+            self.table.power.touch(rows.tolist())
 
     def forget(self) -> None:
         """Everything changed: another profile, other facts, more rows."""
@@ -91,6 +114,8 @@ class Evaluations:
         if found.caught_up != self._touches or ask.near:
             self._repair(found)
             found.caught_up = self._touches
+        if self.table.power is not None:
+            self._follow_power(found, self.table.power)
         return found
 
     def forget_possible(self) -> None:
@@ -145,8 +170,30 @@ class Evaluations:
         behind = np.flatnonzero(self._touched > found.caught_up)
         self._fill(found, everything if len(behind) * _PICK_SHARE > self.table.used else behind)
 
+    def _follow_power(self, found: Evaluation, power: PoolPower) -> None:
+        """Rows of a pool that was not touched itself pass or not by what the pool may still draw."""
+        lefts = power.left()
+        for pool, (seen, least, most) in list(found.power.items()):
+            left = int(lefts[pool])
+            if left == seen:
+                continue
+            found.power[pool] = (left, least, most)
+            if min(left, seen) < most and max(left, seen) >= least:
+                self._fill(found, np.flatnonzero(self.table.pool[: self.table.used] == pool))
+
+    def _note_power(self, found: Evaluation, rows: Rows, power: PoolPower) -> None:
+        pools, need, lefts = rows.table.pool[rows.at], needed(rows), power.left()
+        for pool in power.capped:
+            here = need[pools == pool]
+            if len(here):
+                # Rows that are not filled now were by what was left then.
+                seen, least, most = found.power.get(pool, (int(lefts[pool]), int(here[0]), int(here[0])))
+                found.power[pool] = (seen, min(least, int(here.min())), max(most, int(here.max())))
+
     def _fill(self, found: Evaluation, at: Ints | slice) -> None:
         rows = self.rows(found.ask, at)
+        if self.table.power is not None:
+            self._note_power(found, rows, self.table.power)
         stage = self.stages(rows)
         passes: Bools = (stage == len(self.rules.filters)) & rows.exists
         found.stage[at] = stage

@@ -13,7 +13,8 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Ints
 from ares.core.schedule.evaluate import Evaluations, room
 from ares.core.schedule.filters.filter import Miss
-from ares.core.schedule.gang import by_domain, free_by_domain, place_gang, widest_allowed
+from ares.core.schedule.filters.power import gang_too_thirsty
+from ares.core.schedule.gang import below_caps, by_domain, free_by_domain, place_gang, widest_allowed
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.round import Round
 from ares.core.schedule.rows import Rows
@@ -169,9 +170,12 @@ def _gang_never(evaluations: Evaluations, ask: Ask, passing: Ints) -> Reason | N
     level = widest_allowed(ask)
     if ask.level == "nvlink" and ask.level_required:
         level = "node"
-    best = int(fits.sum()) if level == "cluster" else max(by_domain(evaluations.table, level, passing, fits), default=0)
+    best = _roomiest(evaluations, level, passing, fits)
     if best >= ask.min_ranks:
-        return None
+        capped = below_caps(evaluations, ask, level, passing, fits, emptied=True)
+        if _roomiest(evaluations, level, passing, capped) >= ask.min_ranks:
+            return None
+        return gang_too_thirsty(Miss(evaluations.rows(ask, emptied=True), passing, True))
     return _gang_reason(ask, level, best, int(fits.sum()), ever=True, parts=[])
 
 
@@ -186,9 +190,19 @@ def _gang_not_now(evaluations: Evaluations, ask: Ask) -> Reason | None:
     level, total = widest_allowed(ask), int(found.room.sum())
     if ask.level == "nvlink" and ask.level_required:
         level = "node"
+    if evaluations.table.power is not None:
+        # Rows that nothing but a cap refuses, and those that nothing does.
+        rows = np.flatnonzero((found.stage >= len(evaluations.rules.filters) - 1) & evaluations.table.exists)
+        if _roomiest(evaluations, level, rows, room(evaluations.rows(ask, rows))) >= ask.min_ranks:
+            return gang_too_thirsty(Miss(evaluations.rows(ask), rows, False))
     parts = [] if level == "cluster" else free_by_domain(evaluations, found, level)
     best = total if level == "cluster" else max(parts, default=0)
     return _gang_reason(ask, level, min(best, ask.min_ranks - 1), total, ever=False, parts=parts)
+
+
+def _roomiest(evaluations: Evaluations, level: str, rows: Ints, ranks: Ints) -> int:
+    """Ranks in the domain that has most of them."""
+    return int(ranks.sum()) if level == "cluster" else max(by_domain(evaluations.table, level, rows, ranks), default=0)
 
 
 def _gang_reason(ask: Ask, level: str, best: int, total: int, *, ever: bool, parts: list[int]) -> Reason:

@@ -7,6 +7,7 @@ import numpy as np
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.columns import Columns, Floats, Ints
 from ares.core.schedule.evaluate import NO, Evaluation, Evaluations
+from ares.core.schedule.power import needed
 from ares.core.schedule.transaction import Taken, Transaction, fit
 from ares.model.job import RANKS_MAX
 
@@ -20,6 +21,8 @@ class Domain(NamedTuple):
     level: str
     rows: Ints
     room: int
+    # Ranks that fit on each of the rows.
+    each: Ints
 
 
 def place_gang(evaluations: Evaluations, txn: Transaction, ask: Ask, most: int = RANKS_MAX) -> list[Taken] | None:
@@ -46,7 +49,7 @@ def _sizes(evaluations: Evaluations, found: Evaluation, ask: Ask, most: int) -> 
     if ask.ranks == ask.min_ranks:
         return [ask.ranks]
     widest = widest_allowed(ask)
-    total = int(found.room.sum()) if widest == "cluster" else max(free_by_domain(evaluations, found, widest), default=0)
+    total = max(free_by_domain(evaluations, found, widest), default=0)
     return [min(ask.ranks, most, total)] if min(most, total) >= ask.min_ranks else []
 
 
@@ -71,9 +74,10 @@ def tightest(evaluations: Evaluations, found: Evaluation, ask: Ask, ranks: int) 
 def _domain_at(
     evaluations: Evaluations, found: Evaluation, level: str, rows: Ints, room: Ints, ranks: int
 ) -> Domain | None:
+    room = below_caps(evaluations, found.ask, level, rows, room)
     if level == "cluster":
         total = int(room.sum())
-        return Domain(level, rows, total) if total >= ranks else None
+        return Domain(level, rows, total, room) if total >= ranks else None
     if level == "node":
         fits = np.flatnonzero(room >= ranks)
         if not len(fits):
@@ -81,7 +85,7 @@ def _domain_at(
         # Least room left over, then the best score, then the lowest row.
         tight = fits[room[fits] == room[fits].min()]
         row = tight[int(found.score[rows[tight]].argmax())]
-        return Domain(level, rows[row : row + 1], int(room[row]))
+        return Domain(level, rows[row : row + 1], int(room[row]), room[row : row + 1])
     numbers = getattr(evaluations.table, level)[rows]
     sums = np.bincount(numbers, weights=room).astype(np.int64)
     # Number 0 is for nodes that do not say where they are.
@@ -93,7 +97,31 @@ def _domain_at(
     np.maximum.at(speed, numbers, evaluations.table.network_gbps[rows])
     # The fastest network, then the least room left over, then the first.
     chosen = fits[np.lexsort((fits, sums[fits], -speed[fits]))[0]]
-    return Domain(level, rows[numbers == chosen], int(sums[chosen]))
+    return Domain(level, rows[numbers == chosen], int(sums[chosen]), room[numbers == chosen])
+
+
+def below_caps(
+    evaluations: Evaluations, ask: Ask, level: str, rows: Ints, room: Ints, *, emptied: bool = False
+) -> Ints:
+    """Of the ranks that fit on each row, those that the caps of pools allow on all rows of one domain together."""
+    power = evaluations.table.power
+    if power is None or not len(rows):
+        return room
+    seen, pools, lefts = evaluations.rows(ask, rows), evaluations.table.pool[rows], power.left(emptied=emptied)
+    need, room = needed(seen), room.copy()
+    places = places_of(evaluations.table, level, rows) if level != "cluster" else np.zeros(len(rows), np.int64)
+    for pool in power.capped:
+        here = np.flatnonzero((pools == pool) & (need > 0))
+        left = max(0, int(lefts[pool]))
+        if not len(here) or int((room[here] * need[here]).sum()) <= left:
+            continue
+        # The least thirsty rows first, then those with the most room.
+        at = here[np.lexsort((rows[here], -room[here], need[here]))]
+        spare = dict.fromkeys(places[at].tolist(), left)
+        for one, place in zip(at.tolist(), places[at].tolist(), strict=True):
+            room[one] = min(int(room[one]), spare[place] // int(need[one]))
+            spare[place] -= int(room[one] * need[one])
+    return room
 
 
 def pick_nodes(rows: Ints, room: Ints, score: Floats, ranks: int) -> list[tuple[int, int]]:
@@ -122,7 +150,7 @@ def _fill(
     assert found.room is not None, "a gang's evaluation counts ranks"
     checkpoint = txn.checkpoint()
     taken: list[Taken] = []
-    for row, count in pick_nodes(domain.rows, found.room[domain.rows], found.score[domain.rows], ranks):
+    for row, count in pick_nodes(domain.rows, domain.each, found.score[domain.rows], ranks):
         for _ in range(count):
             one = fit(evaluations.table, found.ask, row)
             if one is None:
@@ -137,12 +165,14 @@ def _in_nvlink_domain(evaluations: Evaluations, txn: Transaction, found: Evaluat
     """All GPUs of all ranks in one NVLink domain of one node: as many ranks as any domain takes, the tightest first."""
     assert found.room is not None, "a gang's evaluation counts ranks"
     ask, best = found.ask, list[Taken]()
-    rows = np.flatnonzero(found.room >= ask.min_ranks)
-    for at in np.lexsort((rows, -found.score[rows], found.room[rows])).tolist():
+    rows = np.flatnonzero(found.room > 0)
+    room = below_caps(evaluations, ask, "node", rows, found.room[rows])
+    rows, room = rows[room >= ask.min_ranks], room[room >= ask.min_ranks]
+    for at in np.lexsort((rows, -found.score[rows], room)).tolist():
         row = int(rows[at])
         for domain in domains_of(evaluations.table, row):
             checkpoint, taken = txn.checkpoint(), list[Taken]()
-            while len(taken) < min(most, int(found.room[row])):
+            while len(taken) < min(most, int(room[at])):
                 one = fit(evaluations.table, ask, row, domain)
                 if one is None:
                     break
@@ -182,7 +212,9 @@ def by_domain(table: Columns, level: str, rows: Ints, ranks: Ints) -> list[int]:
 
 
 def free_by_domain(evaluations: Evaluations, found: Evaluation, level: str) -> list[int]:
-    """Ranks that fit into each domain of a level that has room for any, most first."""
+    """Ranks that fit into each domain of a level that has room for any, most first. The cluster is one domain."""
     assert found.room is not None, "a gang's evaluation counts ranks"
+    level = "node" if level == "nvlink" else level
     rows = np.flatnonzero((found.room > 0) & (found.score != NO))
-    return by_domain(evaluations.table, "node" if level == "nvlink" else level, rows, found.room[rows])
+    room = below_caps(evaluations, found.ask, level, rows, found.room[rows])
+    return [int(room.sum())] if level == "cluster" else by_domain(evaluations.table, level, rows, room)

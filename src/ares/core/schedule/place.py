@@ -8,6 +8,7 @@ from ares.core.schedule.ask import Ask
 from ares.core.schedule.columns import Floats, Ints
 from ares.core.schedule.evaluate import NO, Evaluations, room
 from ares.core.schedule.filters import BUILT_IN
+from ares.core.schedule.power import PoolPower
 from ares.core.schedule.transaction import Taken, Transaction, alike, fit, fit_each
 
 
@@ -34,8 +35,35 @@ _Step = tuple[float, int, int, Taken]
 def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Taken]:
     """What `place_one` would give `wanted` times in a row, in that order, computed for many rows at once.
 
-    It may be a few more, and is fewer only when there is no room for more. All are taken.
+    It may be a few more, and is fewer only when there is no room for more, or when a cap on power may be near: then
+    it is at least one if there is room for one. All are taken.
     """
+    power = evaluations.table.power
+    if power is None:
+        return _together(evaluations, txn, ask, wanted)
+    safe = _below_caps(evaluations, power, ask, wanted)
+    if safe <= 1:
+        alone = place_one(evaluations, txn, ask)
+        return [] if alone is None else [alone]
+    # So many stay below every cap wherever they go: caps are in nobody's way.
+    power.paused = True
+    try:
+        taken = _together(evaluations, txn, ask, safe)
+    finally:
+        power.paused = False
+    for extra in reversed(taken[safe:]):
+        txn.give(extra)
+    return taken[:safe]
+
+
+def _below_caps(evaluations: Evaluations, power: PoolPower, ask: Ask, wanted: int) -> int:
+    """How many of them any pool could take that takes one, as far as caps go."""
+    seen, lefts = evaluations.of(ask).power, power.left()
+    fits = [int(lefts[pool]) // most for pool, (_, least, most) in seen.items() if most > 0 and least <= lefts[pool]]
+    return min([wanted, *fits])
+
+
+def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Taken]:
     found, first = evaluations.best(ask)
     if first < 0:
         return []

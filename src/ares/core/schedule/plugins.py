@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ares.core.queue.factors import FACTORS
 from ares.core.schedule.columns import Bools
 from ares.core.schedule.evaluate import Rules
-from ares.core.schedule.filters import FILTERS
+from ares.core.schedule.filters import FILTERS, power, spot
 from ares.core.schedule.filters.filter import Filter, Miss
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.rows import Rows
@@ -25,9 +25,16 @@ class UnknownName(ValueError):
 
 def rules_of(profile: Profile) -> Rules:
     """A filter that is not installed here refuses every node: what it was to keep out must not come in."""
+    pools = profile.pools
+    caps = {name: pool.power_cap_watts for name, pool in pools.items() if pool.power_cap_watts}
+    # What pools say holds under every profile, whatever filters it names.
+    before = (("spot", spot.FILTER),) if any(pool.spot for pool in pools.values()) else ()
+    after = (("power", power.FILTER),) if caps else ()
     return Rules(
-        tuple((name, FILTERS.get(name) or _missing(name)) for name in profile.filters),
+        (*before, *((name, FILTERS.get(name) or _missing(name)) for name in profile.filters), *after),
         tuple((one.name, one.weight, SCORERS[one.name]) for one in profile.scorers if one.name in SCORERS),
+        profile.energy,
+        caps,
     )
 
 
