@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Columns
 from ares.core.schedule.level import Shift, Use
@@ -49,7 +51,7 @@ class Claims:
         self._applied: tuple[Taken, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.of)
+        return bool(self.of) or bool(self._cluster.bookings)
 
     def add(self, claim: Claim) -> None:
         self.lift()
@@ -81,19 +83,21 @@ class Claims:
 
     def hidden_from(self, ends_at: float, reservation: str = "") -> tuple[float, str]:
         """Those from whom the same is hidden have this in common."""
+        if self._cluster.booked(reservation, self._now) is not None:
+            return inf, reservation
         latest = -inf
         for claim in self.of.values():
-            if latest < claim.start < ends_at and claim.owner != reservation:
+            if latest < claim.start < ends_at:
                 latest = claim.start
-        return latest, reservation
+        return latest, ""
 
     def hide(self, ends_at: float, reservation: str = "") -> None:
-        """Hides from the columns what somebody who ends then may not have. His own reservation is open to him."""
+        """Hides from the columns what somebody who ends then may not have; for his own reservation, all else."""
         key = self.hidden_from(ends_at, reservation)
         if key not in self._blocks:
             # What is hidden now must not be taken for held.
             self.lift()
-            self._blocks[key] = tuple(self._blocked(ends_at, reservation)) if key[0] > -inf else ()
+            self._blocks[key] = tuple(self._hidden(key[0], ends_at, reservation))
         wanted = self._blocks[key]
         if wanted is not self._applied:
             self.lift()
@@ -107,9 +111,42 @@ class Claims:
             self._txn.give(taken)
         self._applied = ()
 
-    def _blocked(self, ends_at: float, reservation: str) -> Iterator[Taken]:
+    def use(self, reservation: str, taken: Taken) -> None:
+        """Somebody took some of what is booked for him: so much less is kept."""
+        claim = self.of.get(reservation)
+        if claim is not None:
+            self.drop(reservation)
+            left = tuple(_without(one, taken) if one.row == taken.row else one for one in claim.taken)
+            self.add(claim._replace(taken=left))
+
+    def keep_booked(self) -> None:
+        """Only reservations count from now on, and what they may want is hidden from everybody."""
+        for owner in [claim.owner for claim in self.of.values() if not claim.reservation]:
+            self.drop(owner)
+        self.hide(inf)
+
+    def _hidden(self, latest: float, ends_at: float, reservation: str) -> Iterator[Taken]:
+        if latest == inf:
+            return self._outside(self.of.get(reservation))
+        return self._blocked(ends_at) if latest > -inf else iter(())
+
+    def _outside(self, claim: Claim | None) -> Iterator[Taken]:
+        """All that is free, but what is booked and whose time has come."""
+        table = self._cluster.table
+        begun = () if claim is None or claim.start > self._now else claim.taken
+        mine = {taken.row: taken for taken in begun}
+        for row in np.flatnonzero(table.exists).tolist():
+            own = mine.get(row)
+            cpu, memory, gpus = (0, 0, ()) if own is None else (own.cpu_milli, own.memory_mib, own.gpus)
+            free = max(0, table.cpu_free.item(row) - cpu), max(0, table.memory_free.item(row) - memory)
+            yield Taken(row, *free, (), 1000, (), None)
+            for gpu, left in enumerate(table.gpu_left[row].tolist()):
+                if left > 0 and gpu not in gpus:
+                    yield Taken(row, 0, 0, (gpu,), left, (), None)
+
+    def _blocked(self, ends_at: float) -> Iterator[Taken]:
         for row, parts in self._by_row.items():
-            relevant = [part for part in parts if part.start < ends_at and part.owner != reservation]
+            relevant = [part for part in parts if part.start < ends_at]
             if relevant:
                 need = _Need()
                 for at in sorted({part.start for part in relevant}):
@@ -147,6 +184,14 @@ class Claims:
             for end in self._cluster.future.ends_on(record.info.name):
                 yield end.at, end.place
         yield from self._begun.get(row, ())
+
+
+def _without(booked: Taken, used: Taken) -> Taken:
+    return booked._replace(
+        cpu_milli=max(0, booked.cpu_milli - used.cpu_milli),
+        memory_mib=max(0, booked.memory_mib - used.memory_mib),
+        gpus=tuple(gpu for gpu in booked.gpus if gpu not in used.gpus),
+    )
 
 
 def _by_time(shift: Shift) -> float:

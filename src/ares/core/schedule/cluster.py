@@ -179,7 +179,7 @@ class Cluster:
         self.release(holding.job)
         self.unreserve(holding.job)
         self._put_holding(holding)
-        self.future.hold(holding.job, holding.placements, _at(holding))
+        self.future.hold(holding.job, holding.placements, self._end_of(holding))
         self.preemptible[holding.level] += holding.preemptible
         self._change(holding.placements, +1)
         for place in holding.placements:
@@ -281,10 +281,27 @@ class Cluster:
 
     def book(self, reservation: Reservation) -> None:
         self.bookings[reservation.name] = reservation
+        self._end_with(reservation.name)
 
     def unbook(self, name: str) -> None:
         if self.bookings.pop(name, None) is not None:
             self.future.slack += 1
+            self._end_with(name)
+
+    def booked(self, name: str | None, now: float) -> Reservation | None:
+        """The reservation that binds those who name it: one that is over binds nobody."""
+        one = self.bookings.get(name) if name else None
+        return one if one is not None and one.until > now else None
+
+    def _end_with(self, name: str) -> None:
+        """Its jobs end when it does."""
+        for one in [one for one in self.holdings.values() if one.reservation == name]:
+            self.future.release(one.job, one.placements)
+            self.future.hold(one.job, one.placements, self._end_of(one))
+
+    def _end_of(self, one: Holding) -> float:
+        booked = self.bookings.get(one.reservation) if one.reservation else None
+        return _at(one) if booked is None else min(_at(one), booked.until)
 
     def outlive(self, job_id: str, now: float) -> None:
         """The job runs beyond its estimate: plans go by another from now on."""
@@ -294,7 +311,7 @@ class Cluster:
         planned_s = self.predictor.corrected(one.runs_s, now - one.since, one.limit_s)
         self.holdings[job_id] = later = replace(one, ends_at=one.since + planned_s)
         self.future.release(job_id, one.placements)
-        self.future.hold(job_id, later.placements, _at(later))
+        self.future.hold(job_id, later.placements, self._end_of(later))
         for place in one.placements:
             self._shift(self.rows.get(place.node))
 

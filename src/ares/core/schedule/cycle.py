@@ -26,6 +26,8 @@ def cycle(
     for name in profile.actions:
         if gentle and name in DISRUPTIVE:
             continue
+        if name in DISRUPTIVE and cluster.bookings:
+            round_.claims.keep_booked()
         ACTIONS[name](round_)
     round_.close()
     return round_.plan()

@@ -7,6 +7,7 @@ import numpy as np
 
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.ask import Ask
+from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Ints
 from ares.core.schedule.evict.eligible import Rule
 from ares.core.schedule.evict.holders import Asker, Freed, Holder, Request, Rooms
@@ -34,6 +35,8 @@ def evict(rule: Rule, round_: Round) -> None:
         job_class = round_.cluster.waiting.class_of(left.first_job)
         served = left.first_job in round_.cluster.reserved or left.first_job in round_.making_room
         if job_class is None or served or not _worth_a_try(rule, round_, job_class):
+            continue
+        if round_.cluster.booked(job_class.key.asks[0].reservation, round_.now) is not None:
             continue
         counted = counted or census(holders(round_, going))
         found = find_victims(rule, round_, left.first_job, job_class, counted)
@@ -87,7 +90,7 @@ def holders(round_: Round, going: set[str]) -> Iterator[Holder]:
     # Some of their ranks were given back already.
     shrunk = {one.job for one in round_.resized}
     for one in round_.cluster.holdings.values():
-        if one.leaving or one.job in going or one.job in shrunk:
+        if one.leaving or one.job in going or one.job in shrunk or on_booked(round_.cluster, one, round_.now):
             continue
         at = tuple((rows[place.node], _freed(one, n)) for n, place in enumerate(one.placements) if place.node in rows)
         ran_s = max(0.0, round_.now - one.since)
@@ -97,6 +100,21 @@ def holders(round_: Round, going: set[str]) -> Iterator[Holder]:
             one.job, one.level, one.account, held.gpu_milli, held.cpu_milli, ran_s, ran_s,
             one.preemptions, ago, one.preemptible, at,
         )  # fmt: skip
+
+
+def on_booked(cluster: Cluster, one: Holding, now: float) -> bool:
+    """Whether it runs in a reservation or on GPUs that are booked: for others there is nothing to gain there."""
+    if not cluster.bookings:
+        return False
+    if cluster.booked(one.reservation, now) is not None:
+        return True
+    mine = {(place.node, gpu) for place in one.placements for gpu in place.gpus}
+    return any(
+        (place.node, gpu) in mine
+        for other in cluster.bookings.values()
+        for place in other.placements
+        for gpu in place.gpus
+    )
 
 
 def _freed(one: Holding, number: int) -> Freed:

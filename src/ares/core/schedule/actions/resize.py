@@ -3,6 +3,7 @@
 from collections import Counter
 from copy import copy
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -46,6 +47,8 @@ def _spare(one: Holding) -> int:
 
 def _shrink_for(round_: Round, job: str, job_class: JobClass, spare: list[Holding]) -> bool:
     key = job_class.key
+    if round_.cluster.booked(key.asks[0].reservation, round_.now) is not None:
+        return False
     ranks = {f"{one.job}#{place.rank}": (one, place) for one in spare if one.level >= key.level for place in _last(one)}
     if not ranks:
         return False
@@ -119,6 +122,8 @@ def grow(round_: Round) -> None:
         if one.elastic is not None and not one.leaving and len(one.ranks) < one.elastic.ranks
     ]
     for one in sorted(wishing, key=lambda one: (one.level, one.job)):
+        if round_.claims and one.elastic is not None:
+            round_.claims.hide(inf, one.elastic.reservation)
         taken = _more_ranks(round_, one)
         if taken:
             table = round_.cluster.table
