@@ -60,7 +60,7 @@ class Behind:
 
     def waits(self, job: str, one: JobClass) -> bool:
         """The job found no place. Whether others may not simply pass it."""
-        if self._strategy == "greedy":
+        if self._strategy == "greedy" or self._has_its_own(one):
             return False
         if self._strategy == "strict":
             return self._could_ever(one)
@@ -85,7 +85,7 @@ class Behind:
                 if self._entitled(one):
                     self._promise(job, one)
                 self._leave(job, one)
-                if self._strategy == "strict" and self._could_ever(one):
+                if self._strategy == "strict" and not self._has_its_own(one) and self._could_ever(one):
                     break
         round_.claims.lift()
 
@@ -108,10 +108,15 @@ class Behind:
     def _start(self, job: str, one: JobClass) -> bool:
         """Gives the job a place now, if it may have one."""
         runs_s = self._waiting.runs_of(job)
-        if runs_s >= self._refused.get(one.id, inf) or not self.may_fit(one, runs_s):
+        if job in self._round.claims.of:
+            # What is held for it is not in its way.
+            self._round.claims.drop(job)
+            self._most.clear()
+        elif runs_s >= self._refused.get(one.id, inf):
             return False
-        self._round.claims.drop(job)
-        found = self._round.find(one.key, runs_s)
+        if not self.may_fit(one, runs_s):
+            return False
+        found = self._round.find(self._round.key_of(job, one.key), runs_s)
         if found is None:
             self._refused[one.id] = runs_s
             return False
@@ -120,8 +125,13 @@ class Behind:
 
     def _place(self, job: str, one: JobClass, found: Found, runs_s: float) -> None:
         self._round.note_placed(job, one.key, one.id, found)
+        own = self._cluster.booked(one.key.asks[0].reservation, self._round.now)
+        ends_at = self._round.now + runs_s
         for taken in found.taken:
-            self._round.claims.begin(taken, self._round.now + runs_s)
+            if own is not None:
+                self._round.claims.use(own.name, taken)
+                ends_at = min(ends_at, own.until)
+            self._round.claims.begin(taken, ends_at)
         self._counted += 1
         self._most.clear()
 
@@ -149,7 +159,13 @@ class Behind:
 
     # ---- promises
 
+    def _has_its_own(self, one: JobClass) -> bool:
+        """Room is booked for it: nobody else's is held for it."""
+        return self._cluster.booked(one.key.asks[0].reservation, self._round.now) is not None
+
     def _entitled(self, one: JobClass) -> bool:
+        if self._has_its_own(one):
+            return False
         if self._strategy in ("greedy", "strict"):
             return False
         if self._strategy == "conservative":
