@@ -335,3 +335,32 @@ def beyond_licences(profile: Profile, specs: list[JobSpec]) -> str:
     for spec in specs:
         used.update(spec.licences)
     return next((f"{n} of {name} in use" for name, n in used.items() if n > profile.licences.get(name, 0)), "")
+
+
+# ---- what pools draw
+
+
+def drawn(world: World, pool: str, places: list[Placement]) -> int:
+    """Thousandths of watts by the profile's own figures: idle GPUs, CPUs in use, and GPUs as far as they are held."""
+    says = world.profile.pools[pool]
+    full, idle, cpu = says.gpu_watts, says.gpu_idle_watts or 0.0, says.cpu_watts or 0.0
+    total = 0.0
+    for record in world.nodes:
+        info = record.info
+        here = [place for place in places if place.node == info.name]
+        if info.pool != pool:
+            continue
+        total += idle * len(info.gpus) + cpu * sum(place.cpu_milli for place in here) / 1000
+        for gpu in info.gpus:
+            held = min(1000, sum(place.gpu_milli for place in here if gpu.index in place.gpus))
+            total += (full - idle) * held / 1000
+        if any(gpu.mig for gpu in info.gpus):
+            slices = {
+                name
+                for place in here
+                for kind in place.devices
+                if kind == "mig-1g.10gb"
+                for name in place.devices[kind]
+            }
+            total += (full - idle) / 7 * len(slices)
+    return round(1000 * total)
