@@ -42,6 +42,11 @@ class Run(Record, frozen=True):
     """One policy."""
 
     policy: str
+    # Where it takes the run times of jobs from.
+    estimates: str
+    nodes: int
+    cpus: float
+    gpus: float
     summary: Summary
     # Against the first policy, in percent; none where the first has 0.
     change_percent: dict[str, float | None]
@@ -59,18 +64,12 @@ class Figures(Record, frozen=True):
     schema: str
     trace: str
     seed: int
-    estimates: str
     event_order: str
     jobs: int
-    nodes: int
-    cpus: float
-    gpus: float
-    # What was changed against the trace: more GPUs, other load.
-    what_if: tuple[str, ...]
     runs: tuple[Run, ...]
 
 
-def figures(outcomes: Sequence[Outcome], what_if: Sequence[str] = ()) -> Figures:
+def figures(outcomes: Sequence[Outcome]) -> Figures:
     """Of at least one outcome; the others are compared with the first."""
     facts = outcomes[0].facts
     summaries = [summary(one) for one in outcomes]
@@ -81,13 +80,8 @@ def figures(outcomes: Sequence[Outcome], what_if: Sequence[str] = ()) -> Figures
         schema=SCHEMA,
         trace=facts.trace,
         seed=facts.seed,
-        estimates=facts.estimates,
         event_order=facts.event_order,
         jobs=len(outcomes[0].jobs.id),
-        nodes=len(facts.nodes),
-        cpus=facts.cpu_milli / 1000,
-        gpus=facts.gpu_milli / 1000,
-        what_if=tuple(what_if),
         runs=tuple(runs),
     )
 
@@ -102,6 +96,10 @@ def _run(outcome: Outcome, own: Summary, first: Summary, begin: float, end: floa
     pairs = ((one.field, metrics.value_of(own, one), metrics.value_of(first, one)) for one in metrics.METRICS)
     return Run(
         policy=facts.policy,
+        estimates=facts.estimates,
+        nodes=len(facts.nodes),
+        cpus=facts.cpu_milli / 1000,
+        gpus=facts.gpu_milli / 1000,
         summary=own,
         change_percent={_camel(field): metrics.change(mine, its) for field, mine, its in pairs},
         over_time=_over_time(outcome, begin, end),

@@ -27,17 +27,22 @@ def report(found: Figures, outcomes: Sequence[Outcome]) -> str:
 
 def lead(found: Figures) -> list[str]:
     """What was replayed on what, in sentences."""
-    there = f"{found.cpus:,g} CPUs" + (f" and {found.gpus:,g} GPUs" if found.gpus else "")
+    first = found.runs[0]
+    others = [f"{run.policy}: {_there(run)}" for run in found.runs if _there(run) != _there(first)]
+    estimates = dict.fromkeys(run.estimates for run in found.runs)
     spent = ", ".join(f"{run.policy} {run.wall_s:.1f} s" for run in found.runs)
-    what_if = f"What if: {'; '.join(found.what_if)}." if found.what_if else ""
-    by = (
-        f"Run times known to the scheduler: {found.estimates}. Order of events: {found.event_order}. Seed {found.seed}."
-    )
     return [
-        f"{found.jobs:,} jobs on {found.nodes:,} nodes with {there}. {by}",
-        what_if,
+        f"{found.jobs:,} jobs on {_there(first)}.",
+        f"Otherwise: {'; '.join(others)}." if others else "",
+        f"Run times known to the scheduler: {', '.join(estimates)}.",
+        f"Order of events: {found.event_order}. Seed {found.seed}.",
         f"Time to compute: {spent}.",
     ]
+
+
+def _there(run: Run) -> str:
+    gpus = f" and {run.gpus:,g} GPUs" if run.gpus else ""
+    return f"{run.nodes:,} nodes with {run.cpus:,g} CPUs{gpus}"
 
 
 def comparison(runs: Sequence[Run]) -> str:
@@ -65,15 +70,16 @@ def _table_note(runs: Sequence[Run]) -> str:
 
 def _over_time(found: Figures, names: str) -> list[str]:
     every = metrics.time_words(found.runs[0].over_time.every_s)
-    note = f"Each point is the mean over {every}."
-    parts = (
-        [section("GPU utilisation over time", charts.utilisation(found.runs, "gpu"), names, note=note)]
-        if found.gpus
-        else []
-    )
-    if any(run.summary.cpu_utilisation for run in found.runs):
-        parts.append(section("CPU utilisation over time", charts.utilisation(found.runs, "cpu"), names, note=note))
-    depth = f"Each point is the most that waited at once within {every}."
+    note, depth = f"Each point is the mean over {every}.", f"Each point is the most that waited at once within {every}."
+    used = {
+        "gpu": any(run.gpus for run in found.runs),
+        "cpu": any(run.summary.cpu_utilisation for run in found.runs),
+    }
+    parts = [
+        section(f"{name.upper()} utilisation over time", charts.utilisation(found.runs, name), names, note=note)
+        for name, there in used.items()
+        if there
+    ]
     return [*parts, section("Queue depth over time", charts.queue(found.runs), names, note=depth)]
 
 

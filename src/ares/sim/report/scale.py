@@ -16,6 +16,8 @@ _STEPS_S = (
 )  # fmt: skip
 _LOG_S = (0.1, 1, 10, _MINUTE, 10 * _MINUTE, _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY, 365 * _DAY, 3650 * _DAY)
 _TICKS = 6
+# What differs by less is drawn as one value.
+_LEAST = 1e-9
 
 
 class Tick(NamedTuple):
@@ -41,7 +43,8 @@ class Scale(NamedTuple):
 
 def linear(low: float, high: float, unit: Unit = "number") -> Scale:
     """Ends on the values themselves: a time axis ends when the simulation does."""
-    high = high if high > low else low + 1.0
+    if high - low <= _LEAST * max(1.0, abs(low)):
+        high = low + max(1.0, abs(low) / 1000)
     step = _step(high - low, unit)
     # Multiples are computed, not added up: sums of 0.1 look like 0.30000000000000004.
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -50,7 +53,7 @@ def linear(low: float, high: float, unit: Unit = "number") -> Scale:
 
 def from_zero(high: float, unit: Unit = "number") -> Scale:
     """Zero to the first tick above the highest value."""
-    high = high if high > 0.0 else 1.0
+    high = high if high > _LEAST else 1.0
     step = _step(high, unit)
     return linear(0.0, math.ceil(high / step - 1e-9) * step, unit)
 
@@ -91,7 +94,7 @@ def _step(span: float, unit: Unit) -> float:
 def _round(span: float) -> float:
     """1, 2 or 5 times a power of ten, so that there are about six ticks."""
     power = 10.0 ** math.floor(math.log10(span / _TICKS))
-    return next(power * one for one in (1.0, 2.0, 5.0, 10.0) if span / (power * one) <= _TICKS)
+    return next(power * one for one in (1.0, 2.0, 5.0, 10.0, 20.0) if span / (power * one) <= _TICKS)
 
 
 def _powers(low: float, high: float) -> list[float]:

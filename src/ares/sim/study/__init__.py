@@ -1,0 +1,1 @@
+"""A study: one trace, several policies and questions of the kind "what if"."""

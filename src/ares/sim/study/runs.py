@@ -1,0 +1,130 @@
+"""Replays one after the other, or on several cores at once; the outcomes are the same."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
+
+from ares.sim.study.parts import beginning
+from ares.sim.traces.engine import Options, replay
+from ares.sim.traces.outcome import Outcome
+from ares.sim.traces.policies import Policy
+from ares.sim.traces.summary import Summary, summary
+from ares.sim.traces.trace import Trace
+
+T = TypeVar("T")
+# Which task, how many of its jobs are over, of how many.
+Progress = Callable[[int, int, int], None]
+
+_LOOK_EVERY_S = 0.2
+# What Ctrl-C ends a program with.
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One replay: of a trace by its place in the runner's list, or of its beginning."""
+
+    trace: int
+    policy: Policy
+    options: Options
+    part: float = 1.0
+
+
+def cores() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class Runner:
+    """Other processes get the traces once, when they start. They are ended with the runner."""
+
+    def __init__(self, traces: Sequence[Trace], workers: int = 1, tasks_max: int = 1024) -> None:
+        self._traces = tuple(traces)
+        self._workers = workers
+        self._pool: ProcessPoolExecutor | None = None
+        # A new interpreter per process: a copy of this one could hold locks of threads it does not have.
+        self._context = multiprocessing.get_context("spawn")
+        self._counts: Any = [0] * tasks_max
+
+    def __enter__(self) -> Self:
+        if self._workers > 1:
+            self._counts = self._context.Array("q", len(self._counts), lock=False)
+            self._pool = ProcessPoolExecutor(
+                self._workers, self._context, initializer=_begin, initargs=(self._traces, self._counts)
+            )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._pool is None:
+            return
+        if error is not None:
+            for process in multiprocessing.active_children():
+                process.terminate()
+        self._pool.shutdown(cancel_futures=True)
+
+    def outcomes(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[Outcome]:
+        return self._all(_outcome, tasks, progress)
+
+    def summaries(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[Summary]:
+        """Only the figures: less to carry from one process to the other."""
+        return self._all(_summary, tasks, progress)
+
+    def _all(self, work: Callable[[int, Task], T], tasks: Sequence[Task], progress: Progress | None) -> list[T]:
+        if self._pool is None:
+            _HERE.update(traces=self._traces, counts=self._counts, progress=progress)
+            return [work(at, task) for at, task in enumerate(tasks)]
+        for at in range(len(tasks)):
+            self._counts[at] = 0
+        futures = [self._pool.submit(work, at, task) for at, task in enumerate(tasks)]
+        self._watch(futures, tasks, progress)
+        return [future.result() for future in futures]
+
+    def _watch(self, futures: Sequence[Future[Any]], tasks: Sequence[Task], progress: Progress | None) -> None:
+        totals = [round(len(self._traces[task.trace].jobs) * task.part) for task in tasks]
+        left: set[Future[Any]] = set(futures)
+        while left:
+            done, left = wait(left, _LOOK_EVERY_S)
+            for future in done:
+                # An error is heard at once, not when all others are over.
+                future.result()
+            for at, total in enumerate(totals):
+                if progress is not None:
+                    progress(at, total if futures[at].done() else int(self._counts[at]), total)
+
+
+# ---- in the process that replays
+
+_HERE: dict[str, Any] = {}
+
+
+def _begin(traces: tuple[Trace, ...], counts: Any) -> None:
+    signal.signal(signal.SIGINT, _interrupted)
+    _HERE.update(traces=traces, counts=counts, progress=None)
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    # Whoever started this one says so, once.
+    os._exit(_INTERRUPTED)
+
+
+def _outcome(at: int, task: Task) -> Outcome:
+    trace = beginning(_HERE["traces"][task.trace], task.part)
+    counts, progress = _HERE["counts"], _HERE["progress"]
+
+    def count(over: int, total: int) -> None:
+        counts[at] = over
+        if progress is not None:
+            progress(at, over, total)
+
+    found = replay(trace, task.policy, replace(task.options, progress=count))
+    count(len(trace.jobs), len(trace.jobs))
+    return found
+
+
+def _summary(at: int, task: Task) -> Summary:
+    return summary(_outcome(at, task))

@@ -1,0 +1,106 @@
+"""From a trace, policies and a question to outcomes and figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ares.sim.report.figures import Figures, figures
+from ares.sim.study.parts import cut
+from ares.sim.study.runs import Progress, Runner, Task
+from ares.sim.study.whatif import WhatIf, failures_of
+from ares.sim.traces.engine import Estimates, EventOrder, Options
+from ares.sim.traces.formats import read
+from ares.sim.traces.formats.nodes import nodes_of
+from ares.sim.traces.outcome import Outcome
+from ares.sim.traces.policies import Policy
+from ares.sim.traces.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the jobs and the nodes come from, and which part of them is wanted."""
+
+    path: Path
+    format: str | None = None
+    nodes: str | None = None
+    since_s: float = 0.0
+    until_s: float | None = None
+    first: int | None = None
+
+    def trace(self) -> Trace:
+        """Raises BadTrace, or NoJobs."""
+        nodes = None if self.nodes is None else nodes_of(self.nodes)
+        found = read(self.path, self.format, nodes)
+        return cut(found, since_s=self.since_s, until_s=self.until_s, first=self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What holds for every replay of a study."""
+
+    seed: int = 0
+    estimates: Estimates | None = None
+    event_order: EventOrder = "instant"
+    # A file, or the text that the means were read from.
+    failures: str | None = None
+    failure_means_s: tuple[float, ...] | None = None
+
+    def options(self, trace: Trace) -> Options:
+        failures = () if self.failures is None else failures_of(self.failures, trace, self.seed, self.failure_means_s)
+        return Options(seed=self.seed, estimates=self.estimates, event_order=self.event_order, failures=failures)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    traces: tuple[Trace, ...]
+    tasks: tuple[Task, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [task.policy.name for task in self.tasks]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    outcomes: tuple[Outcome, ...]
+    figures: Figures
+
+
+def study(
+    trace: Trace,
+    policies: Sequence[Policy],
+    world: World,
+    what_if: WhatIf,
+    *,
+    baseline: bool = True,
+) -> Study:
+    """Every policy as it is, then the same with what the question changes; without `baseline` only the latter."""
+    asked = bool(what_if.words)
+    traces = (trace, what_if.trace(trace)) if asked else (trace,)
+    options = [world.options(one) for one in traces]
+    tasks: list[Task] = []
+    for policy in policies:
+        if baseline or not asked:
+            tasks.append(Task(0, policy, options[0]))
+        if asked:
+            tasks.append(Task(1, what_if.policy(policy), options[1]))
+    return Study(traces, tuple(tasks))
+
+
+def run(asked: Study, workers: int, progress: Progress | None = None) -> Done:
+    """On as many cores as there are replays, at most `workers`."""
+    with Runner(asked.traces, min(workers, len(asked.tasks)), len(asked.tasks)) as runner:
+        outcomes = tuple(runner.outcomes(asked.tasks, progress))
+    return Done(outcomes, figures(outcomes))
+
+
+def renamed(policies: Sequence[Policy]) -> list[Policy]:
+    """Two files of one name are told apart by a number."""
+    seen: dict[str, int] = {}
+    found: list[Policy] = []
+    for one in policies:
+        seen[one.name] = seen.get(one.name, 0) + 1
+        found.append(one if seen[one.name] == 1 else replace(one, name=f"{one.name} ({seen[one.name]})"))
+    return found

@@ -1,0 +1,101 @@
+"""Questions of the kind "what if": the same trace and policies in a world that differs in one respect."""
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ares.core.queue.factors import BY_RUN_TIME
+from ares.model.profile import Profile, Weight
+from ares.sim.traces.failures import Failure, drawn
+from ares.sim.traces.policies import Policy
+from ares.sim.traces.trace import BadTrace, Trace, scaled
+
+FAIR_SHARE = "fair-share"
+_REPAIR_S = 4 * 3600.0
+_COLUMNS = ("at", "node", "lasts_s")
+
+
+class DoesNotGo(ValueError):
+    """The question makes no sense for a policy."""
+
+    fix = "leave that policy out, or ask without --fair-share"
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """1.2 GPUs: 20 % more nodes of every kind. A load of 1.2: jobs come in 1/1.2 of the time."""
+
+    gpus: float = 1.0
+    load: float = 1.0
+    fair_share: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        found = [
+            (self.gpus != 1.0, f"{_percent(self.gpus)} GPUs"),
+            (self.load != 1.0, f"{_percent(self.load)} load"),
+            (self.fair_share, "fair share"),
+        ]
+        return tuple(words for asked, words in found if asked)
+
+    def trace(self, trace: Trace) -> Trace:
+        return scaled(trace, gpus=self.gpus, load=self.load)
+
+    def policy(self, policy: Policy) -> Policy:
+        """Named so that it can be told from the one it comes from."""
+        profile = shared(policy) if self.fair_share else policy.profile
+        return replace(policy, name=f"{policy.name}, {', '.join(self.words)}", profile=profile)
+
+
+def shared(policy: Policy) -> Profile:
+    """The profile with fair share before everything else that orders jobs; as it is if that already counts."""
+    profile = policy.profile
+    order = profile.order
+    if any(one.name == FAIR_SHARE and one.weight for one in order.primary):
+        return profile
+    names = [one.name for one in (*order.primary, *order.secondary) if one.name in BY_RUN_TIME]
+    if names:
+        raise DoesNotGo(f"{policy.name} orders jobs by {names[0]}, which does not go with fair share")
+    by_share = (Weight(name=FAIR_SHARE, weight=1.0),)
+    return replace(profile, order=replace(order, primary=by_share, secondary=order.primary))
+
+
+def failures_of(text: str, trace: Trace, seed: int, seconds: Sequence[float] | None) -> tuple[Failure, ...]:
+    """From a file (at,node,lasts_s), or drawn: `seconds` are the means between failures of a node and to repair."""
+    if seconds is None:
+        return _told(Path(text))
+    first, last = trace.jobs[0].submit, trace.jobs[-1].submit
+    repair_s = seconds[1] if len(seconds) > 1 else _REPAIR_S
+    # How long the replay lasts is not known before; after the last submission there is as much again.
+    until = last + max(last - first, 30 * 86_400.0)
+    names = [node.name for node in trace.nodes]
+    return drawn(names, first, until, mtbf_s=seconds[0], mttr_s=repair_s, seed=seed)
+
+
+def _told(path: Path) -> tuple[Failure, ...]:
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        missing = [name for name in _COLUMNS if name not in (rows.fieldnames or ())]
+        if missing:
+            what = f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing"
+            raise BadTrace(path.name, 1, what, f"a list of failures has the columns {', '.join(_COLUMNS)}")
+        return tuple(_failure(path.name, rows.line_num, row) for row in rows)
+
+
+def _failure(file: str, line: int, row: dict[str, str | None]) -> Failure:
+    try:
+        at, lasts_s = float(row["at"] or "nan"), float(row["lasts_s"] or "nan")
+    except ValueError as error:
+        raise BadTrace(file, line, str(error), "write times in seconds") from None
+    if not (math.isfinite(at) and math.isfinite(lasts_s) and lasts_s > 0 and row["node"]):
+        raise BadTrace(file, line, "a failure needs a time, a node, and more than 0 seconds", "correct the line")
+    return Failure(at=at, node=row["node"], lasts_s=lasts_s)
+
+
+def _percent(factor: float) -> str:
+    change = (factor - 1.0) * 100
+    return f"{abs(change):.3g} % {'more' if change > 0 else 'less'}"
