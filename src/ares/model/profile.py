@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ares.model.base import Name, Note, Record
+from ares.model.base import Name, Note, Record, Slug
 from ares.model.job import GpuModel
 
 Ratio = Annotated[float, Meta(ge=1.0, le=100.0)]
@@ -93,6 +93,25 @@ class BackfillPolicy(Record, frozen=True):
     delay_max_s: Seconds = 600.0
 
 
+class Sla(Record, frozen=True):
+    """A class of service: how soon after its submission a job that names it should have started or ended."""
+
+    start_within_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] | None = None
+    end_within_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] | None = None
+
+
+class PredictionPolicy(Record, frozen=True):
+    """How long jobs are taken to run."""
+
+    # stated: what the job says, else its time limit. history: what like jobs took. best: what the job says, until the
+    # history of its account has proven nearer to the truth; in place of a bare time limit, history at once.
+    source: Literal["best", "stated", "history"] = "best"
+    # How many runs of a kind it takes to go by them.
+    min_samples: Annotated[int, Meta(ge=1, le=16)] = 1
+    # A job that outlives its estimate is planned by its time limit, or in steps: a minute more, then five, and so on.
+    correction: Literal["limit", "steps"] = "limit"
+
+
 class OrderPolicy(Record, frozen=True):
     """A job's rank is the sum of the primary factors; between equal ranks the sum of the secondary ones decides."""
 
@@ -132,13 +151,15 @@ class Profile(Record, frozen=True):
         Weight(name="speed", weight=200.0),
     )
     # Least disruptive first.
-    actions: tuple[str, ...] = ("claim", "allocate", "backfill", "shrink", "reclaim", "preempt", "grow")
+    actions: tuple[str, ...] = ("claim", "pace", "allocate", "backfill", "shrink", "reclaim", "preempt", "grow")
     order: OrderPolicy = OrderPolicy()
     preemption: PreemptionPolicy = PreemptionPolicy()
     backfill: BackfillPolicy = BackfillPolicy()
+    prediction: PredictionPolicy = PredictionPolicy()
     shares: dict[SharePath, Share] = {}
     pools: dict[Name, Pool] = {}
     energy: EnergyPolicy = EnergyPolicy()
+    slas: dict[Slug, Sla] = {}
     # Cluster-wide resources: how many there are.
     licences: dict[Name, Annotated[int, Meta(ge=0, le=1_000_000)]] = {}
     # Keeps one cycle short, so that the loop around it stays responsive.

@@ -1,0 +1,85 @@
+"""What jobs have to have in common to tell anything about each other's run time, from most to least."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ares.model.job import JobSpec
+
+# Neither a name nor an account contains it.
+_PART = "\x1f"
+# What others than the account itself did tells little: it takes more of it.
+OTHERS_MIN = 8
+
+
+class Kind(NamedTuple):
+    """`account` is "tenant/team/user"; `gpu_model` is what it got, None while it waits."""
+
+    account: str
+    name: str
+    shape: str
+    limit_s: float | None
+    gpu_model: str | None = None
+
+
+class Level(NamedTuple):
+    """What jobs have in common. `others`: not only the account's own."""
+
+    words: str
+    others: bool = False
+
+
+# The first that has enough to tell is asked.
+LEVELS = (
+    Level("of that name, shape and time limit"),
+    Level("of that name and time limit"),
+    Level("of that name and shape"),
+    Level("of that name"),
+    Level("of that user, shape and time limit"),
+    Level("of that user and time limit"),
+    Level("of that user"),
+    Level("of that tenant, shape and time limit", others=True),
+    Level("of that tenant and time limit", others=True),
+    Level("of that tenant", others=True),
+    Level("of that shape and time limit", others=True),
+    Level("of all kinds", others=True),
+)
+
+
+def kind_of(spec: JobSpec, account: str, gpu_model: str | None = None) -> Kind:
+    asks, gang = spec.resources, spec.gang
+    ranks = 1 if gang is None else gang.ranks
+    devices = "".join(f"+{count}{kind}" for kind, count in sorted(asks.devices.items())) if asks.devices else ""
+    shape = f"{ranks}x{asks.cpu_milli}c{asks.memory_mib}m{asks.gpus}g{asks.gpu_milli}{devices}"
+    return Kind(account, spec.name, shape, spec.time_limit_s, gpu_model)
+
+
+@lru_cache(maxsize=4096)
+def keys_of(kind: Kind) -> tuple[str, ...]:
+    """One for each level."""
+    account, name, shape, limit_s, _ = kind
+    limit = "" if limit_s is None else f"{limit_s:g}"
+    tenant = account.split("/", 1)[0]
+    return (
+        _key("a", account, name, shape, limit),
+        _key("b", account, name, limit),
+        _key("c", account, name, shape),
+        _key("d", account, name),
+        _key("e", account, shape, limit),
+        _key("f", account, limit),
+        _key("g", account),
+        _key("h", tenant, shape, limit),
+        _key("i", tenant, limit),
+        _key("j", tenant),
+        _key("k", shape, limit),
+        _key("l"),
+    )
+
+
+def on_model(kind: Kind, gpu_model: str) -> str:
+    """The key of jobs alike in everything, on one GPU model."""
+    limit = "" if kind.limit_s is None else f"{kind.limit_s:g}"
+    return _key("m", gpu_model, kind.account, kind.name, kind.shape, limit)
+
+
+def _key(*parts: str) -> str:
+    return _PART.join(parts)
