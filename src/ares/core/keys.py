@@ -17,6 +17,7 @@ RESULTS = "/results/"
 RETRY = "/retry/"
 NODES = "/nodes/"
 LEASES = "/leases/"
+REMOVED_NODES = "/removed-nodes/"
 TOKENS = "/tokens/"
 LEADER = "/leader/"
 ARRAYS = "/arrays/"
@@ -63,6 +64,10 @@ def node(name: str) -> str:
 
 def lease(node_name: str) -> str:
     return f"{LEASES}{node_name}"
+
+
+def removed_node(name: str) -> str:
+    return f"{REMOVED_NODES}{name}"
 
 
 def token(token_id: str) -> str:

@@ -86,6 +86,15 @@ class NodeRecord(Record, frozen=True):
     drain_jobs: int = 0
 
 
+class RemovedNode(Record, frozen=True):
+    """What is kept of a node that was removed, so that one that comes back gets no incarnation it had before."""
+
+    incarnation: int
+    boot: int = 0
+    removed_at: float = 0.0
+    removed_by: str = ""
+
+
 class NodeLease(Record, frozen=True):
     """The one record both sides judge by: the agent trusts a renewal only once this was written."""
 

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from ares.core import keys
 from ares.model.link import Hello
-from ares.model.node import NodeLease, NodeRecord
+from ares.model.node import NodeLease, NodeRecord, RemovedNode
 from ares.ports.clock import Clock
-from ares.ports.store import KV, Committed, Compare, Put, Store, StoreUnavailable
+from ares.ports.store import KV, Committed, Compare, Delete, Put, Store, StoreUnavailable
 
 log = structlog.get_logger()
 
@@ -38,28 +38,18 @@ class Enrolment:
         for _ in range(_TRIES):
             node_kv = await self._store.get(keys.node(hello.info.name))
             lease_kv = await self._store.get(keys.lease(hello.info.name))
-            enrolled = await self._try(hello, node_kv, lease_kv)
+            removed_kv = None if node_kv is not None else await self._store.get(keys.removed_node(hello.info.name))
+            enrolled = await self._try(hello, node_kv, lease_kv, removed_kv)
             if enrolled is not None:
                 return enrolled
         raise StoreUnavailable(f"could not register node {hello.info.name}: the store kept changing; try again")
 
-    async def _try(self, hello: Hello, node_kv: KV | None, lease_kv: KV | None) -> Enrolled | None:
+    async def _try(
+        self, hello: Hello, node_kv: KV | None, lease_kv: KV | None, removed_kv: KV | None
+    ) -> Enrolled | None:
         record = None if node_kv is None else msgspec.json.decode(node_kv.value, type=NodeRecord)
-        known = 0 if record is None else record.incarnation
-        if hello.incarnation not in (0, known):
-            raise SessionRefused(
-                f"incarnation {hello.incarnation} of node {hello.info.name} was superseded by {known}; "
-                "stop everything and register anew"
-            )
-        booted = 0 if record is None else record.boot
-        if hello.boot < booted:
-            raise SessionRefused(
-                f"a later agent of node {hello.info.name} has registered (boot {booted}, this is {hello.boot}); "
-                "end this one"
-            )
-        # The same process asking again, its welcome lost, is no new one: what it was granted is still its own.
-        same = 0 < hello.incarnation == known or 0 < hello.boot == booted
-        incarnation = known if same else known + 1
+        removed = None if removed_kv is None else msgspec.json.decode(removed_kv.value, type=RemovedNode)
+        incarnation = _incarnation(hello, record, removed)
         # What operators said of the node stays said.
         fresh = replace(
             record or NodeRecord(info=hello.info, incarnation=incarnation, registered_at=0.0),
@@ -69,13 +59,14 @@ class Enrolment:
             boot=hello.boot,
         )
         lease = self._lease(hello.info.name, incarnation)
-        written = await self._store.txn(
-            [_unchanged(keys.node(hello.info.name), node_kv), _unchanged(keys.lease(hello.info.name), lease_kv)],
-            [
-                Put(keys.node(hello.info.name), msgspec.json.encode(fresh)),
-                Put(keys.lease(hello.info.name), msgspec.json.encode(lease)),
-            ],
-        )
+        node, leased, tombstone = (of(hello.info.name) for of in (keys.node, keys.lease, keys.removed_node))
+        compares = [_unchanged(node, node_kv), _unchanged(leased, lease_kv)]
+        writes: list[Put | Delete] = [Put(node, msgspec.json.encode(fresh)), Put(leased, msgspec.json.encode(lease))]
+        if record is None:
+            compares.append(_unchanged(tombstone, removed_kv))
+            # From here on the record keeps the count.
+            writes.append(Delete(tombstone))
+        written = await self._store.txn(compares, writes)
         if isinstance(written, Committed) and written.succeeded:
             return Enrolled(hello.info.name, incarnation, written.revision)
         return None
@@ -110,6 +101,27 @@ class Enrolment:
                 return None
             lease_revision = kv.mod_revision
         return None
+
+
+def _incarnation(hello: Hello, record: NodeRecord | None, removed: RemovedNode | None) -> int:
+    """Under which number the agent is registered. Raises SessionRefused when it may not be."""
+    last = record or removed
+    known, booted = (0, 0) if last is None else (last.incarnation, last.boot)
+    if record is None and removed is not None and hello.incarnation:
+        raise SessionRefused(f"node {hello.info.name} was removed; stop everything and register anew")
+    if hello.incarnation not in (0, known):
+        raise SessionRefused(
+            f"incarnation {hello.incarnation} of node {hello.info.name} was superseded by {known}; "
+            "stop everything and register anew"
+        )
+    if hello.boot < booted:
+        raise SessionRefused(
+            f"a later agent of node {hello.info.name} has registered (boot {booted}, this is {hello.boot}); "
+            "end this one"
+        )
+    # The same process asking again, its welcome lost, is no new one: what it was granted is still its own.
+    same = record is not None and (0 < hello.incarnation == known or 0 < hello.boot == booted)
+    return known if same else known + 1
 
 
 def _unchanged(key: str, kv: KV | None) -> Compare:

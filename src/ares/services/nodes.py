@@ -9,10 +9,10 @@ from ares.core import keys
 from ares.core.run.ranks import holds
 from ares.model.access import Principal
 from ares.model.base import Record
-from ares.model.node import NodeInfo, NodeRecord, Taint
+from ares.model.node import NodeInfo, NodeRecord, RemovedNode, Taint
 from ares.model.state import BOUND, JobState, Phase
 from ares.ports.clock import Clock
-from ares.ports.store import Committed, Compare, Put, Store
+from ares.ports.store import Committed, Compare, Delete, Put, Store
 from ares.services.monitor import DEAD_AFTER_S, ready
 from ares.services.view import View
 
@@ -77,6 +77,13 @@ class LeaseView(Record, frozen=True):
     phase: Phase
     held_s: float
     expires_in_s: float | None
+
+
+class NodeInUse(Record, frozen=True):
+    """Why a node is not removed."""
+
+    message: str
+    fix: str
 
 
 class Nodes:
@@ -197,6 +204,53 @@ class Nodes:
     async def untaint(self, who: Principal, name: str, key: str) -> NodeView | None:
         """Takes away what operators set under the key; what the agent declares stays."""
         return await self._change(name, lambda record: replace(record, taints=_others(record, key)))
+
+    async def remove(self, who: Principal, name: str) -> NodeView | NodeInUse | None:
+        """Forgets a node that is gone for good; the answer is what it last was. None when there is none."""
+        while True:
+            await self._view.catch_up()
+            kv = await self._store.get(keys.node(name))
+            if kv is None:
+                return None
+            if (refusal := self._in_use(name)) is not None:
+                return refusal
+            record = msgspec.json.decode(kv.value, type=NodeRecord)
+            last, lease = self._node(name, record), self._view.leases.get(name)
+            tombstone = RemovedNode(
+                incarnation=record.incarnation,
+                boot=record.boot,
+                removed_at=self._clock.wall(),
+                removed_by=who.name or who.token_id,
+            )
+            written = await self._store.txn(
+                [
+                    Compare(kv.key, "mod_revision", kv.mod_revision),
+                    # A sign of life that lands first wins.
+                    Compare(keys.lease(name), "mod_revision", 0 if lease is None else lease.mod_revision),
+                ],
+                [
+                    Delete(kv.key),
+                    Delete(keys.lease(name)),
+                    Put(keys.removed_node(name), msgspec.json.encode(tombstone)),
+                ],
+            )
+            if isinstance(written, Committed) and written.succeeded:
+                await self._view.reach(written.revision)
+                return last
+
+    def _in_use(self, name: str) -> NodeInUse | None:
+        age = self._view.lease_age_s(name)
+        if age is not None and age < DEAD_AFTER_S:
+            return NodeInUse(
+                message=f"the agent of node {name} was heard of {age:.0f} s ago",
+                fix=f"Stop the agent there, and try again {DEAD_AFTER_S:.0f} s later.",
+            )
+        if held := len(self._view.by_node.get(name, {})):
+            return NodeInUse(
+                message=f"{held} job{' still holds' if held == 1 else 's still hold'} something on node {name}",
+                fix=f"They lose it when their leases are over: try again then. `ares list --node {name}` has them.",
+            )
+        return None
 
     async def _change(self, name: str, change: Callable[[NodeRecord], NodeRecord]) -> NodeView | None:
         while True:

@@ -7,8 +7,8 @@ import pytest
 from msgspec.json import encode
 
 from ares.core import keys
-from ares.model.node import NodeInfo, NodeRecord
-from ares.ports.store import Put
+from ares.model.node import NodeInfo, NodeLease, NodeRecord
+from ares.ports.store import Delete, Put
 from ares.services.profiles import VERSIONS_KEPT
 from tests.integration.api.world import World
 
@@ -71,6 +71,7 @@ async def test_only_administrators_change_the_profile_and_machines(world: World)
             await submitter.post("/v1/profiles/0/revert"),
             await submitter.post("/v1/nodes/n1/drain"),
             await submitter.post("/v1/nodes/n1/taints", json={"key": "a"}),
+            await submitter.delete("/v1/nodes/n1"),
             await submitter.post("/v1/consolidations", json={"gpus": 1}),
         ):
             assert code(answer) == (403, "forbidden")
@@ -101,6 +102,20 @@ async def test_a_node_is_drained_tainted_and_let_back(world: World) -> None:
         back = (await admin.post("/v1/nodes/n1/undrain")).json()
         assert (back["drainedBy"], back["cordoned"]) == ("", False)
         assert code(await admin.post("/v1/nodes/nobody/drain")) == (404, "not-found")
+
+
+async def test_a_node_that_is_gone_is_removed(world: World) -> None:
+    await add_node(world)
+    alive = NodeLease(node="n1", incarnation=1)
+    await world.store.txn([], [Put(keys.lease("n1"), encode(alive))])
+    async with world.client("admin") as admin:
+        refused = await admin.delete("/v1/nodes/n1")
+        assert code(refused) == (409, "node-in-use")
+        assert "was heard of" in refused.json()["detail"]
+        await world.store.txn([], [Delete(keys.lease("n1"))])
+        assert (await admin.delete("/v1/nodes/n1")).json()["name"] == "n1"
+        assert code(await admin.get("/v1/nodes/n1")) == (404, "not-found")
+        assert code(await admin.delete("/v1/nodes/n1")) == (404, "not-found")
 
 
 async def test_a_plan_is_carried_out_only_by_its_name(world: World) -> None:

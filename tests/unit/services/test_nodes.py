@@ -2,6 +2,7 @@
 
 import pytest
 
+from ares.services.nodes import NodeInUse
 from tests.world import ADMIN, ALICE, World
 
 
@@ -62,3 +63,25 @@ async def test_a_lease_counts_down_from_its_last_renewal() -> None:
         await world.one.jobs.cancel(ALICE, job)
         (lease,) = await world.one.nodes.leases(ALICE, job)
         assert (lease.phase, lease.expires_in_s) == ("CANCELLED", None)
+
+
+async def test_a_node_is_removed_once_it_is_silent_and_nothing_is_held_there() -> None:
+    async with World() as world:
+        agent, job = await world.running(lease_s=20.0)
+        remove = world.one.nodes.remove
+        alive = await remove(ADMIN, "n1")
+        assert isinstance(alive, NodeInUse)
+        assert alive.message.startswith("the agent of node n1 was heard of")
+        await agent.silent()
+        await world.advance(12)
+        held = await remove(ADMIN, "n1")
+        assert isinstance(held, NodeInUse)
+        assert held.message == "1 job still holds something on node n1"
+        assert world.state(job).phase == "RUNNING"
+        await world.advance(10)
+        gone = await remove(ADMIN, "n1")
+        assert gone is not None
+        assert not isinstance(gone, NodeInUse)
+        assert (gone.name, gone.ready, gone.running) == ("n1", False, 0)
+        assert await world.one.nodes.nodes(ADMIN) == ()
+        assert await remove(ADMIN, "n1") is None

@@ -1,6 +1,7 @@
-"""`ares node drain`, `undrain`, `taint`, `untaint`, and `ares consolidate`."""
+"""`ares node drain`, `undrain`, `taint`, `untaint`, `rm`, and `ares consolidate`."""
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +10,8 @@ from ares.edge.cli.connect import connect
 from ares.edge.cli.output import output_option, print_objects
 
 if TYPE_CHECKING:
+    from ares.edge.client.answers import NodeView
+    from ares.edge.client.calls import Call
     from ares.edge.client.operator import ConsolidationView, DrainStatus
 
 MOVE_HEADER = ("JOB", "NAME", "TENANT", "GPUS", "FROM", "TO", "LOST GPU-S")
@@ -52,22 +55,32 @@ def _say(status: "DrainStatus", said: str, output: str) -> str:
     return status.message
 
 
+def change_node(ctx: click.Context, call: "Call[NodeView]", output: str, said: "Callable[[NodeView], str]") -> None:
+    """Sends it and shows the node as it then is."""
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda node: [node["name"]]):
+        click.echo(said(call.read(raw)))
+
+
 @click.command()
 @click.argument("name", metavar="NODE")
+@output_option("table", "json", "yaml", "name")
 @click.pass_context
-def undrain(ctx: click.Context, name: str) -> None:
+def undrain(ctx: click.Context, name: str, output: str) -> None:
     """Lets jobs on a drained machine again. What was moved away stays where it is."""
     from ares.edge.client import operator
 
-    node = connect(ctx).send(operator.undrain(name))
-    click.echo(f"{node.name} takes jobs again; {node.running} running")
+    change_node(
+        ctx, operator.undrain(name), output, lambda node: f"{node.name} takes jobs again; {node.running} running"
+    )
 
 
 @click.command()
 @click.argument("name", metavar="NODE")
 @click.argument("taint", metavar="KEY[=VALUE][:EFFECT]")
+@output_option("table", "json", "yaml", "name")
 @click.pass_context
-def taint(ctx: click.Context, name: str, taint: str) -> None:
+def taint(ctx: click.Context, name: str, taint: str, output: str) -> None:
     """Keeps jobs away that do not tolerate it.
 
     EFFECT is no-schedule, which they cannot pass, or prefer-not, which they avoid.
@@ -78,20 +91,40 @@ def taint(ctx: click.Context, name: str, taint: str) -> None:
     key, _, value = pair.partition("=")
     if effect and effect not in _TAINT_EFFECTS:
         raise click.UsageError(f"there is no effect {effect!r}; it is {' or '.join(_TAINT_EFFECTS)}", ctx)
-    node = connect(ctx).send(operator.taint(name, key, value, effect or "no-schedule"))
-    click.echo(f"{node.name} tainted {pair}:{effect or 'no-schedule'}; {node.running} running")
+    effect = effect or "no-schedule"
+    change_node(
+        ctx,
+        operator.taint(name, key, value, effect),
+        output,
+        lambda node: f"{node.name} tainted {pair}:{effect}; {node.running} running",
+    )
 
 
 @click.command()
 @click.argument("name", metavar="NODE")
 @click.argument("key")
+@output_option("table", "json", "yaml", "name")
 @click.pass_context
-def untaint(ctx: click.Context, name: str, key: str) -> None:
+def untaint(ctx: click.Context, name: str, key: str, output: str) -> None:
     """Takes away the taints of a KEY that were set by `ares node taint`."""
     from ares.edge.client import operator
 
-    node = connect(ctx).send(operator.untaint(name, key))
-    click.echo(f"{node.name} has no taint {key} of ours")
+    change_node(ctx, operator.untaint(name, key), output, lambda node: f"{node.name} has no taint {key} of ours")
+
+
+@click.command()
+@click.argument("name", metavar="NODE")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def rm(ctx: click.Context, name: str, output: str) -> None:
+    """Forgets a machine that is gone for good.
+
+    Refused while its agent is alive or a job holds something there. One of that name that joins
+    later is a new one: not drained, not tainted.
+    """
+    from ares.edge.client import operator
+
+    change_node(ctx, operator.remove_node(name), output, lambda node: f"{node.name} removed")
 
 
 @click.command()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ares.edge.cli.connect import connect, find_job, job_argument
-from ares.edge.cli.drain import drain, taint, undrain, untaint
+from ares.edge.cli.drain import change_node, drain, rm, taint, undrain, untaint
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.text import cpus, duration, memory
 
@@ -40,23 +40,27 @@ def nodes(ctx: click.Context, output: str) -> None:
 
 @nodes.command()
 @click.argument("name")
+@output_option("table", "json", "yaml", "name")
 @click.pass_context
-def cordon(ctx: click.Context, name: str) -> None:
+def cordon(ctx: click.Context, name: str, output: str) -> None:
     """Keeps new jobs off a machine. What runs there goes on."""
-    node = connect(ctx).cordon(name)
-    click.echo(f"{node.name} cordoned; {node.running} running")
+    from ares.edge.client import calls
+
+    change_node(ctx, calls.cordon(name, on=True), output, lambda node: f"{node.name} cordoned; {node.running} running")
 
 
 @nodes.command()
 @click.argument("name")
+@output_option("table", "json", "yaml", "name")
 @click.pass_context
-def uncordon(ctx: click.Context, name: str) -> None:
+def uncordon(ctx: click.Context, name: str, output: str) -> None:
     """Lets new jobs on a machine again."""
-    node = connect(ctx).cordon(name, on=False)
-    click.echo(f"{node.name} uncordoned")
+    from ares.edge.client import calls
+
+    change_node(ctx, calls.cordon(name, on=False), output, lambda node: f"{node.name} uncordoned")
 
 
-for command in (drain, undrain, taint, untaint):
+for command in (drain, undrain, taint, untaint, rm):
     nodes.add_command(command)
 # The same for one: `ares node drain gpu-07` reads better.
 node = nodes

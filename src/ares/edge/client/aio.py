@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
-from ares.edge.client import answers, calls, decisions
+from ares.edge.client import answers, calls, decisions, operator
 from ares.edge.client import booking as booking_calls
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.answers import JobDetail, JobRef, NewToken, Refusal, StreamEvent, Submitted, job_id
@@ -180,6 +180,10 @@ class AsyncClient:
     async def cordon(self, node: str, on: bool = True) -> answers.NodeView:
         """Keeps new jobs off a machine, or lets them on again."""
         return await self.send(calls.cordon(node, on))
+
+    async def remove_node(self, node: str) -> answers.NodeView:
+        """Forgets a machine that is gone for good; the answer is what it last was."""
+        return await self.send(operator.remove_node(node))
 
     async def pools(self) -> tuple[answers.PoolView, ...]:
         """The pools of machines."""

@@ -134,6 +134,10 @@ def untaint(node: str, key: str) -> Call[NodeView]:
     return Call(Request("DELETE", f"/v1/nodes/{_part(node)}/taints", (("key", key),)), NodeView)
 
 
+def remove_node(node: str) -> Call[NodeView]:
+    return Call(Request("DELETE", f"/v1/nodes/{_part(node)}", repeatable=False), NodeView)
+
+
 def consolidate(gpus: int, nodes: int, revision: str = "") -> Call[ConsolidationView]:
     """With a revision the plan of that name is carried out."""
     body = {"gpus": gpus, "nodes": nodes, "apply": bool(revision), "revision": revision}

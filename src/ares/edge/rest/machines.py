@@ -11,6 +11,7 @@ from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NO_NODE, Problem
 from ares.model.base import LabelKey, Record
 from ares.model.node import Taint
+from ares.services.nodes import NodeInUse
 
 
 class TaintQuery(Record, frozen=True):
@@ -62,6 +63,15 @@ async def untaint_node(call: Call[TaintQuery, None]) -> ASGIApp:
     node = await call.edge.services.nodes.untaint(call.who, call.path["name"], call.query.key)
     if node is None:
         raise NO_NODE
+    return answer(node)
+
+
+async def remove_node(call: Call[NoQuery, None]) -> ASGIApp:
+    node = await call.edge.services.nodes.remove(call.who, call.path["name"])
+    if node is None:
+        raise NO_NODE
+    if isinstance(node, NodeInUse):
+        raise Problem("node-in-use", detail=node.message, fix=node.fix)
     return answer(node)
 
 

@@ -65,6 +65,10 @@ OPERATOR_OPERATIONS: tuple[Operation, ...] = (
         machines.untaint_node, {200: (JSON, NodeView)}, TaintQuery, tag="nodes",
     ),
     Operation(
+        "removeNode", "DELETE", "/nodes/{name}", "nodes:admit", "Forget a node that is gone for good.",
+        machines.remove_node, {200: (JSON, NodeView)}, NoQuery, problems=("node-in-use",), tag="nodes",
+    ),
+    Operation(
         "listReservations", "GET", "/reservations", "nodes:read", "Room that is booked ahead, by start.",
         reservations.list_reservations, {200: (JSON, ReservationList)}, ReservationsQuery, tag="reservations",
     ),

@@ -46,6 +46,7 @@ KINDS: dict[str, Kind] = {
     "job-finished": Kind(409, "The job has ended", "Nothing is left to change; retry it to run it again."),
     "not-allowed": Kind(409, "The job's state does not allow this", "Look at the job's phase and events."),
     "retry-budget-exhausted": Kind(409, "The manual retries are used up", "Submit a new job."),
+    "node-in-use": Kind(409, "The node is in use", "Stop its agent, and wait until nothing is held on it."),
     "profile-conflict": Kind(
         409, "The profile was changed meanwhile", "Look at the version in force and make the change again."
     ),

@@ -221,10 +221,23 @@ def test_nodes_pools_and_leases(stub: Stub, ares: Ares) -> None:
     assert json.loads(ares("lease", "-o", "json").out)["leases"][0]["job"] == JOB
 
 
-def test_cordon(stub: Stub, ares: Ares) -> None:
-    view = {"name": "n", "info": {"name": "n", "cpuMilli": 1, "memoryMib": 1}, "cordoned": True, "running": 3}
-    stub.on("POST", "/v1/nodes/n/cordon", view)
-    assert ares("nodes", "cordon", "n").out == "n cordoned; 3 running\n"
+@pytest.mark.parametrize(
+    ("words", "method", "path", "said"),
+    [
+        (("cordon", "n"), "POST", "/cordon", "n cordoned; 3 running\n"),
+        (("uncordon", "n"), "POST", "/uncordon", "n uncordoned\n"),
+        (("undrain", "n"), "POST", "/undrain", "n takes jobs again; 3 running\n"),
+        (("taint", "n", "disk=old"), "POST", "/taints", "n tainted disk=old:no-schedule; 3 running\n"),
+        (("untaint", "n", "disk"), "DELETE", "/taints", "n has no taint disk of ours\n"),
+        (("rm", "n"), "DELETE", "", "n removed\n"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_node_is_changed(stub: Stub, ares: Ares, words: tuple[str, ...], method: str, path: str, said: str) -> None:
+    view = {"name": "n", "info": {"name": "n", "cpuMilli": 1, "memoryMib": 1}, "running": 3}
+    stub.on(method, f"/v1/nodes/n{path}", view)
+    assert ares("node", *words).out == said
+    assert json.loads(ares("node", *words, "-o", "json").out) == view
     assert stub.requests("GET", "/v1/nodes") == []
 
 

@@ -227,7 +227,9 @@ def test_everything_else(stub: Stub, ask: Ask) -> None:
     stub.on("POST", "/v1/tokens", Say({"token": "ares_tok_secret", "record": record}, 201))
     stub.on("GET", "/v1/tokens", {"tokens": [record]})
     stub.on("DELETE", "/v1/tokens/tok", Say(status=204))
-    stub.on("POST", "/v1/nodes/n/uncordon", {"name": "n", "info": {"name": "n", "cpuMilli": 1, "memoryMib": 1}})
+    node = {"name": "n", "info": {"name": "n", "cpuMilli": 1, "memoryMib": 1}}
+    stub.on("POST", "/v1/nodes/n/uncordon", node)
+    stub.on("DELETE", "/v1/nodes/n", node)
 
     found = ask(lambda c: c.get(JobState(id=JOB, tenant="default", name="train")))
     assert found.state.fence == Fence(epoch=2, counter=7)
@@ -245,3 +247,4 @@ def test_everything_else(stub: Stub, ask: Ask) -> None:
     assert ask(lambda c: c.tokens())[0].id == "tok"
     assert ask(lambda c: c.revoke_token("tok")) is None
     assert ask(lambda c: c.cordon("n", on=False)).cordoned is False
+    assert ask(lambda c: c.remove_node("n")).name == "n"
