@@ -9,7 +9,7 @@ import msgspec
 from ares.core.queue.factors import BY_RUN_TIME, SETTLED
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.plugins import UnknownName, check
-from ares.model.profile import BackfillPolicy, OrderPolicy, Pool, PreemptionPolicy, Profile, Share
+from ares.model.profile import BackfillPolicy, OrderPolicy, Pool, PreemptionPolicy, Profile, Share, Sla
 
 _PLACES_MAX = 3
 _LIMIT = re.compile(r"^(?P<path>.+?)(?:\.(?P<field>weight|(?:soft|hard)\.(?:cpu|memory|gpu)))?$")
@@ -19,7 +19,7 @@ _BOUNDS = {">=": "at least", "<=": "at most"}
 _KEYS = (
     "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD",
     "backfill.FIELD", "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu", "pools.POOL.FIELD",
-    "licences.NAME", "filters", "actions", "max_placements_per_cycle",
+    "slas.NAME.FIELD", "licences.NAME", "filters", "actions", "max_placements_per_cycle",
 )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def wrong(profile: Profile) -> str:
         check(profile, dict(ACTIONS))
     except UnknownName as error:
         return str(error)
-    return _without_allocate(profile) or _twice(profile) or _unsettled(profile) or _shares(profile)
+    return _without_allocate(profile) or _twice(profile) or _unsettled(profile) or _shares(profile) or _slas(profile)
 
 
 def _without_allocate(profile: Profile) -> str:
@@ -81,6 +81,13 @@ def _shares(profile: Profile) -> str:
             if hard is not None and hard < soft:
                 return f"{path}: the hard limit of {resource} is {hard}, below its soft limit {soft}"
     return ""
+
+
+def _slas(profile: Profile) -> str:
+    empty = next((name for name, one in profile.slas.items() if one == Sla()), None)
+    if empty is None:
+        return ""
+    return f"the class of service {empty!r} asks for nothing; set slas.{empty}.end_within_s or start_within_s"
 
 
 # ---- single settings
@@ -201,6 +208,15 @@ def _pool(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> No
     _field(pools.setdefault(name, {}) if name else {}, Pool, f"pools.{name or rest}", field if name else "", value)
 
 
+def _sla(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    name, _, field = rest.partition(".")
+    slas: dict[str, Any] = plain.setdefault("slas", {})
+    if not field and not value:
+        slas.pop(name, None)
+        return
+    _field(slas.setdefault(name, {}), Sla, f"slas.{name}", field, value)
+
+
 def _licence(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
     _entry(plain.setdefault("licences", {}), rest, value)
 
@@ -232,6 +248,7 @@ _HANDLERS: dict[str, Callable[[dict[str, Any], Profile, str, str], None]] = {
     "backfill": _backfill,
     "shares": _share,
     "pools": _pool,
+    "slas": _sla,
     "licences": _licence,
     "filters": _names("filters"),
     "actions": _names("actions"),

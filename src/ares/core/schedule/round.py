@@ -29,7 +29,7 @@ from ares.model.profile import Profile
 from ares.model.state import Placement
 
 # Filters that say no because of what others hold.
-HELD_BACK = frozenset({"gpus", "devices", "cpu", "memory", "numa"})
+HELD_BACK = frozenset({"gpus", "devices", "cpu", "memory", "numa", "power"})
 
 
 class Behind(Protocol):
@@ -112,6 +112,16 @@ class Round:
             self._spent.append((account, held))
         else:
             self._shares.take(account, held)
+
+    @property
+    def dealt_with(self) -> set[str]:
+        """Jobs that have a place, or that wait for a better GPU than they could have now."""
+        return {one.job for one in self.placed} | {job for job, one in self.paced.items() if one.start > self.now}
+
+    def key_of(self, job: str, key: ClassKey) -> ClassKey:
+        """Of a job that is to run on one GPU model: as if it had asked for that. Like jobs share what is computed."""
+        paced = self.paced.get(job)
+        return key if paced is None else key._replace(asks=(key.asks[0]._replace(gpu_model=paced.model, runs=()),))
 
     @property
     def full(self) -> bool:

@@ -37,8 +37,8 @@ class Turns:
 
     def __init__(self, round_: Round) -> None:
         self._round = round_
-        # Some got the room that was kept for them.
-        self._placed = {one.job for one in round_.placed}
+        # Some got the room that was kept for them, some wait for a better GPU.
+        self._placed = round_.dealt_with
         self._order = order = round_.profile.order
         sums = (order.primary, order.secondary)
         self._lasting = [[(one.weight, FACTORS[one.name]) for one in each if one.name in STATIC] for each in sums]

@@ -8,7 +8,7 @@ from math import inf
 from ares.core.queue.order import job_of
 from ares.core.queue.settled import Settled
 from ares.core.queue.waiting import ClassKey, JobClass
-from ares.core.schedule.actions.backfill import Behind
+from ares.core.schedule.actions.backfill import Behind, strategy_of
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.place import place_many
 from ares.core.schedule.plan import LeftOut
@@ -74,6 +74,13 @@ class _Allocation:
                 self._round.txn.give(taken)
             self._run = None
 
+    def _hand_over(self, rest: Iterator[tuple[str, JobClass]]) -> None:
+        """Everybody must look out for what is spoken for; without backfill as well."""
+        if strategy_of(self._round.profile) == "strict":
+            self._behind.run(rest)
+        else:
+            self._round.behind = (self._behind, rest)
+
     def _waits(self, job: str, job_class: JobClass) -> bool:
         """Whether nobody, or not everybody, may pass a job that found no place."""
         self._end_run()
@@ -90,7 +97,7 @@ class _ByClass(_Allocation):
     def run(self) -> None:
         round_, turns = self._round, self._turns
         if self._behind.from_the_start:
-            round_.behind = (self._behind, turns.rest())
+            self._hand_over(turns.rest())
             return
         while len(turns) and not round_.full:
             turn = turns.first()
@@ -108,7 +115,7 @@ class _ByClass(_Allocation):
     def _step(self, turn: Turn) -> bool:
         """Places the next job of the class, if it can be."""
         one = turn.job_class
-        found = self._next(one.key)
+        found = self._next(self._round.key_of(turn.job, one.key))
         if found is None:
             return False
         self._round.note_placed(turn.job, one.key, one.id, found)
@@ -118,7 +125,7 @@ class _ByClass(_Allocation):
     def _rush(self, turn: Turn) -> bool:
         """Nobody else can come in between: all that are left of a class, together. Whether they found a place."""
         one, round_ = turn.job_class, self._round
-        if not _simple(one.key) or round_.profile.shares or self._turns.passed_over:
+        if not _simple(one.key) or one.key.asks[0].runs or round_.profile.shares or self._turns.passed_over:
             return True
         while not round_.full and turn.done < len(one.line):
             wanted = min(round_.profile.max_placements_per_cycle - len(round_.placed), len(one.line) - turn.done)
@@ -147,12 +154,12 @@ class _ByJob(_Allocation):
     def __init__(self, round_: Round, settled: Settled) -> None:
         super().__init__(round_)
         self._line = settled.line
-        self._placed = {one.job for one in round_.placed}
+        self._placed = round_.dealt_with
 
     def run(self) -> None:
         round_ = self._round
         if self._behind.from_the_start:
-            round_.behind = (self._behind, self._rest(0))
+            self._hand_over(self._rest(0))
             return
         through: set[int] = set()
         for at, (_, _, place) in enumerate(self._line):
@@ -165,7 +172,8 @@ class _ByJob(_Allocation):
             one = round_.cluster.waiting.class_of(job)
             assert one is not None, f"{job} waits"
             # In most cycles the first in line still has no room: a quick look saves the long one.
-            found = self._next(one.key) if round_.placed or self._behind.may_fit(one, inf) else None
+            key = round_.key_of(job, one.key)
+            found = self._next(key) if round_.placed or self._behind.may_fit(one, inf) else None
             if found is not None:
                 round_.note_placed(job, one.key, one.id, found)
             elif self._waits(job, one):

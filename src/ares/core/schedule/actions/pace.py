@@ -4,6 +4,7 @@ Decides only; `allocate` places those whose time has come, in the order of their
 """
 
 import heapq
+from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.columns import WHOLE, Floats, Ints
 from ares.core.schedule.pace import Gpus, Paced, Runner, Slot, pace
+from ares.core.schedule.plan import LeftOut
 from ares.core.schedule.round import Round
 
 # Jobs that are planned together, the first by rank; those behind take what is left, as jobs without run times do.
@@ -35,6 +37,13 @@ class _Lines(NamedTuple):
 
 def paces(round_: Round) -> None:
     round_.paced = paced(round_)
+    waiting: dict[int, list[str]] = {}
+    for job, one in round_.paced.items():
+        # Whoever could have nothing now lacks room like any other; room may be made for it.
+        if one.start > round_.now and one.instead is None:
+            waiting.setdefault(_class_of(round_, job), []).append(job)
+    for number, jobs in waiting.items():
+        round_.left[number] = LeftOut(class_id=number, jobs=len(jobs), first_job=min(jobs, key=_place(round_)))
 
 
 def paced(round_: Round) -> dict[str, Paced]:
@@ -56,6 +65,15 @@ def _planned(round_: Round, key: ClassKey) -> bool:
     ask = key.asks[0]
     alone = len(key.asks) == 1 and ask.ranks == 1 and ask.gpus == 1 and ask.gpu_milli == WHOLE and not ask.near
     return bool(ask.runs) and alone and round_.gate(key, ask) is None
+
+
+def _place(round_: Round) -> Callable[[str], Place]:
+    def of(job: str) -> Place:
+        place = round_.cluster.waiting.place_of(job)
+        assert place is not None, f"{job} waits"
+        return place
+
+    return of
 
 
 def _class_of(round_: Round, job: str) -> int:
