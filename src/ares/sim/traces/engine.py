@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.promise import Promise
 from ares.model.job import JobSpec
+from ares.model.profile import PredictionPolicy, Profile
 from ares.sim.traces.decisions import Decision, Log, Promised, Started
 from ares.sim.traces.failures import Failure
 from ares.sim.traces.outcome import Facts, Outcome
@@ -62,7 +63,8 @@ class _Replay:
         self._options = options
         self._estimates: Estimates = options.estimates or policy.estimates
         specs = [_spec(job, self._estimates) for job in trace.jobs]
-        self._world = World(trace, policy.profile, specs, options.seed)
+        self._profile = _profile(policy.profile, self._estimates)
+        self._world = World(trace, self._profile, specs, options.seed)
         self._next = 0
         self._since = _Since([], [], [])
         self._cycles = self._events = 0
@@ -187,7 +189,7 @@ class _Replay:
     def _cycle(self) -> bool:
         """Whether another one at once may come to more."""
         world = self._world
-        plan = cycle(world.cluster, self._policy.profile, world.now)
+        plan = cycle(world.cluster, self._profile, world.now)
         self._cycles += 1
         started = world.apply(plan)
         world.cluster.promise(plan.promises)
@@ -256,6 +258,14 @@ class _Replay:
 
 def _promised(one: Promise) -> Promised:
     return Promised(job=int(one.job), start=one.start, until=one.until, placements=one.placements)
+
+
+def _profile(profile: Profile, estimates: Estimates) -> Profile:
+    """Goes by the same run times as the replay."""
+    prediction = profile.prediction
+    if estimates != "predicted":
+        return replace(profile, prediction=replace(prediction, source="stated"))
+    return profile if prediction.source != "stated" else replace(profile, prediction=PredictionPolicy())
 
 
 def _spec(job: TraceJob, estimates: Estimates) -> JobSpec:

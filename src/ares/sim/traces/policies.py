@@ -42,6 +42,10 @@ def _profile(
     return Profile(order=order, actions=actions, backfill=filling, max_placements_per_cycle=_PLACEMENTS)
 
 
+def _paced(profile: Profile) -> Profile:
+    return msgspec.structs.replace(profile, actions=("claim", "pace", *profile.actions[1:]))
+
+
 _NAMED: tuple[tuple[str, Profile, str], ...] = (
     ("fcfs", _profile(), "in order of submission; whoever waits holds back all behind"),
     ("greedy", _profile(strategy="greedy"), "whoever fits starts, in order of submission"),
@@ -49,7 +53,8 @@ _NAMED: tuple[tuple[str, Profile, str], ...] = (
     ("easy-sjbf", _profile(strategy="easy", first="shortest"), "as easy, the shortest are tried first"),
     ("conservative", _profile(strategy="conservative"), "whoever delays nobody ahead of it may start"),
     ("aggressive", _profile(strategy="aggressive"), "as easy, and everybody may be delayed a little"),
-    ("deadline", _profile(_by("deadline"), "deadline"), "least slack first; jobs with deadlines are not delayed"),
+    ("edf", _profile(_by("deadline"), "greedy"), "whoever must start soonest to meet a deadline comes first"),
+    ("deadline", _paced(_profile(_by("deadline"), "deadline")), "as edf, nobody with a deadline is delayed; best GPUs"),
     ("sjf", _profile(_by("shortest")), "the shortest first; whoever waits holds back all behind"),
     ("sjf-backfill", _profile(_by("shortest"), "easy"), "the shortest first, others fill the gaps"),
     ("f1", _profile(_by("f1")), "small, short and early first (Carastan-Santos and de Camargo)"),
@@ -65,7 +70,9 @@ def policy(text: str) -> Policy:
     name, _, estimates = text.partition("@")
     found = POLICIES.get(name)
     if found is None:
-        found = Policy(name=Path(name).stem, profile=_read(Path(name)))
+        profile = _read(Path(name))
+        source = "user" if profile.prediction.source == "stated" else "predicted"
+        found = Policy(name=Path(name).stem, profile=profile, estimates=source)
     if not estimates:
         return found
     if estimates not in ("user", "exact", "predicted"):

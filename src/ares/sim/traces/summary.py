@@ -33,7 +33,8 @@ class Summary(Record, frozen=True):
     gpu_utilisation: float
     # Mean over time of the share of idle GPU that the typical job cannot use.
     fragmentation: float
-    # Jain's index of the tenants' mean bounded slowdowns: 1 when all are slowed down alike, 1/n when one is alone.
+    # Jain's index over tenants of the mean share of its time between submission and end that a job ran, which is
+    # one over its bounded slowdown: 1 when all tenants are served alike, 1/n when one alone is served.
     jain: float
     deadlines: int
     deadline_misses: int
@@ -66,7 +67,7 @@ def summary(outcome: Outcome) -> Summary:
         cpu_utilisation=cpu,
         gpu_utilisation=gpu,
         fragmentation=_over_time(outcome.series.time, outcome.series.fragmentation, facts.ended),
-        jain=jain(_by_tenant(jobs.tenant[ended], slow)),
+        jain=jain(_by_tenant(jobs.tenant[ended], 1.0 / slow)),
         deadlines=int((~np.isnan(jobs.deadline)).sum()),
         deadline_misses=int(jobs.late.sum()),
         energy_kwh=float(jobs.energy_j.sum()) / _J_PER_KWH,

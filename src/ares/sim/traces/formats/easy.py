@@ -1,4 +1,4 @@
-"""A table of jobs with processors and estimates: job_id, submit, run, procs, req_time, user."""
+"""A table of jobs with processors and requested times, which are limits: job_id, submit, run, procs, req_time, user."""
 
 from pathlib import Path
 
@@ -19,8 +19,8 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
     machine = Machine(nodes, widest)
     jobs: list[TraceJob] = []
     for row in rows:
-        estimate = row.number("req_time")
-        spec = machine.spec(int(row.number("procs")), estimate if estimate > 0 else None, "job", repairs)
+        limit_s = row.number("req_time")
+        spec = machine.spec(int(row.number("procs")), limit_s if limit_s > 0 else None, "job", repairs)
         if spec is not None:
             user, id_ = f"u{row.cells['user']}", row.cells["job_id"]
             submit, run_s = row.number("submit"), row.number("run")

@@ -19,18 +19,18 @@ class Machine:
         self.processors = sum(node.cpu_milli for node in self.nodes) // 1000
         self._widest = max(node.cpu_milli for node in self.nodes) // 1000
 
-    def spec(self, wanted: int, runs_s: float | None, name: str, repairs: Repairs) -> JobSpec | None:
+    def spec(self, wanted: int, limit_s: float | None, name: str, repairs: Repairs) -> JobSpec | None:
         """None for a job that the machine is too small for; it is counted."""
         if wanted > self.processors:
             repairs.add(f"jobs wider than the machine of {self.processors} processors", "left out")
             return None
-        return _spec(wanted, self._widest, runs_s, name)
+        return _spec(wanted, self._widest, limit_s, name)
 
 
 @lru_cache(maxsize=65_536)
-def _spec(wanted: int, widest: int, runs_s: float | None, name: str) -> JobSpec:
+def _spec(wanted: int, widest: int, limit_s: float | None, name: str) -> JobSpec:
     """Equal jobs share one. What is wider than a node becomes a gang of as few equal ranks as it takes."""
     ranks = ceil(wanted / widest)
     resources = Resources(cpu_milli=ceil(1000 * wanted / ranks), memory_mib=1)
     gang = None if ranks == 1 else Gang(ranks=ranks)
-    return JobSpec(command=COMMAND, name=name, resources=resources, gang=gang, expected_runtime_s=runs_s)
+    return JobSpec(command=COMMAND, name=name, resources=resources, gang=gang, time_limit_s=limit_s)

@@ -23,13 +23,13 @@ class _Line(NamedTuple):
     submit: float
     run_s: float
     processors: int
-    runs_s: float | None
+    limit_s: float | None
     user: str
     program: str
 
 
 def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
-    """Requested times are estimates: what ran longer in the log did so, and does so again."""
+    """Requested times are limits: what ran longer in the log is ended there, as Ares would."""
     repairs = Repairs()
     sizes: dict[str, int] = {}
     found: list[_Line] = []
@@ -44,7 +44,7 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
     machine = Machine(nodes, _size(sizes, found, repairs, told=nodes is not None))
     jobs: list[TraceJob] = []
     for one in found:
-        spec = machine.spec(one.processors, one.runs_s, one.program, repairs)
+        spec = machine.spec(one.processors, one.limit_s, one.program, repairs)
         if spec is not None:
             job = TraceJob(id=one.id, submit=one.submit, run_s=one.run_s, spec=spec, tenant=one.user, user=one.user)
             jobs.append(job)
