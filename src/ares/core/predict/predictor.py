@@ -166,14 +166,16 @@ class Predictor:
 
     # ---- learning
 
-    def met(self, job_id: str, spec: JobSpec, account: str, gpu_model: str | None = None) -> None:
-        """Remembers what the job is, and what is said of it now, until it ended. Later only its GPU model is news."""
+    def met(self, job_id: str, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
+        """As `estimate`, and remembers the job and what was said when it came until it ended: that is judged then."""
         known = self._met.get(job_id)
         kind = kind_of(spec, account, gpu_model)
         if known is None:
-            self._met[job_id] = _Met(spec, kind, self._say(spec, kind))
+            known = self._met[job_id] = _Met(spec, kind, self._say(spec, kind))
         elif known.kind != kind:
+            # Its GPU model is news.
             self._met[job_id] = known._replace(kind=kind)
+        return known.said.used
 
     def ended(self, job_id: str, ran_s: float | None) -> None:
         """Learns from it, unless it did not run its course. Hearing of it again changes nothing."""

@@ -53,7 +53,7 @@ class Free(NamedTuple):
 
 
 class Cluster:
-    def __init__(self, profile: Profile = Profile()) -> None:  # noqa: B008 - frozen
+    def __init__(self, profile: Profile = Profile(), predictor: Predictor | None = None) -> None:  # noqa: B008 - frozen
         self.table = Columns()
         self.matching = Matching()
         self.evaluations = Evaluations(self.table, self.matching)
@@ -78,7 +78,7 @@ class Cluster:
         self.leaving: set[str] = set()
         # How many running jobs may be evicted, by priority level.
         self.preemptible: Counter[int] = Counter()
-        self.predictor = Predictor()
+        self.predictor = predictor or Predictor()
         self.future = Future()
         self.opened = Opened()
         # Starts that the latest plan promised to waiting jobs, and room that is booked ahead.
@@ -93,6 +93,7 @@ class Cluster:
     def configure(self, profile: Profile) -> None:
         """Goes by another profile from now on."""
         self.profile = profile
+        self.predictor.policy = profile.prediction
         self.evaluations.rules = rules_of(profile)
         self.waiting.settle(profile.order)
         for record in [record for record in self.table.records if record is not None]:
@@ -262,7 +263,7 @@ class Cluster:
     # ---- who waits
 
     def enqueue(self, state: JobState, spec: JobSpec) -> JobClass:
-        estimate = self.predictor.estimate(spec, account_of(state))
+        estimate = self.predictor.met(state.id, spec, account_of(state))
         found = self.waiting.add(state, spec, inf if estimate is None else estimate.seconds)
         self._facts_stale |= self._typicals.count(found.key.asks[0])
         return found

@@ -2,13 +2,14 @@
 
 from math import inf
 
+from ares.core.predict.course import run_time
 from ares.core.queue.order import account_of
 from ares.core.queue.usage import CPUS_PER_GPU, weighed
 from ares.core.run.ranks import held, holds
 from ares.core.schedule.cluster import Cluster, Reserved
 from ares.core.schedule.holding import held_by, holding
 from ares.model.job import JobSpec
-from ares.model.state import BOUND, JobState, Placement
+from ares.model.state import BOUND, TERMINAL, JobState, Placement
 
 
 def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: JobSpec | None, now: float) -> None:
@@ -24,6 +25,8 @@ def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: Job
         cluster.release(state.id)
     elif spec is not None:
         cluster.hold(holding(state, spec, held(state), _runs_s(cluster, state, spec, planned_s)))
+    if state.phase in TERMINAL and (before is None or before.phase not in TERMINAL):
+        cluster.predictor.ended(state.id, run_time(state))
     # Also for a job that is still on its way out of its old place.
     cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
     if before is None or _metered(before) != _metered(state):
@@ -35,9 +38,11 @@ def _runs_s(cluster: Cluster, state: JobState, spec: JobSpec, planned_s: float) 
     before = cluster.holdings.get(state.id)
     if before is not None and before.since == state.bound_at:
         return before.runs_s
+    gpu_model = _gpu_model(cluster, held(state))
+    cluster.predictor.met(state.id, spec, account_of(state), gpu_model)
     if planned_s < inf and not spec.expected_runtimes_s:
         return planned_s
-    estimate = cluster.predictor.estimate(spec, account_of(state), _gpu_model(cluster, held(state)))
+    estimate = cluster.predictor.estimate(spec, account_of(state), gpu_model)
     return None if estimate is None else estimate.seconds
 
 
@@ -56,6 +61,7 @@ def forget(cluster: Cluster, job_id: str) -> None:
     cluster.dequeue(job_id)
     cluster.release(job_id)
     cluster.unreserve(job_id)
+    cluster.predictor.ended(job_id, None)
 
 
 def count_use(cluster: Cluster, before: JobState | None, state: JobState, now: float) -> None:
