@@ -1,6 +1,7 @@
 """How the command line reaches the programs behind it.
 
-By name only: `ares.app` wires the edge, so the edge does not import it. It also keeps their weight out of start-up.
+By name only: `ares.app` and `ares.sim` stand on the edge, so the edge does not import them. It also keeps their weight
+out of start-up.
 """
 
 import os
@@ -42,3 +43,8 @@ def load(flags: dict[str, Any], *, file: str | None, home: str | None, set: dict
 def program(name: str) -> Any:
     """The module `ares.app.<name>`."""
     return import_module(f"ares.app.{name}")
+
+
+def simulator(name: str) -> Any:
+    """The module `ares.sim.<name>`."""
+    return import_module(f"ares.sim.{name}")

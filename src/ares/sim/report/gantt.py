@@ -20,6 +20,8 @@ _PATCHES_MAX = 8000
 _NAME_MAX = 24
 _ROW, _GAP, _LANE_MIN, _TOP, _BOTTOM = 16.0, 3.0, 2.5, 6.0, 42.0
 _LEFT = 120.0
+# All lines together, unless that makes them too thin.
+_TALL = 400.0
 # Narrower than this, a job cannot be pointed at.
 _WIDTH_MIN = 1.5
 _TENANTS = len(svg.COLOURS) - 1
@@ -143,7 +145,7 @@ def _first_fit(begin: Floats, end: Floats, most: int) -> Ints:
 
 def _tops(height: Ints) -> tuple[list[float], float]:
     """Where each row begins, then where the last ends; and how high one line is."""
-    lane = max(_LANE_MIN, min(_ROW, _ROW * len(height) / int(height.sum())))
+    lane = max(_LANE_MIN, min(_ROW, _TALL / int(height.sum())))
     tops = [_TOP]
     for lines in height.tolist():
         tops.append(tops[-1] + max(lines * lane, _ROW * 0.6) + _GAP)

@@ -90,6 +90,8 @@ def time_words(seconds: float) -> str:
     """In the largest unit of which there is one."""
     size, unit = next((one for one in _SIZES if seconds >= one[0]), (1.0, "s"))
     found = seconds / size
+    if not found:
+        return "0 s"
     return f"{found:.2f} {unit}" if found < 100 else f"{found:,.0f} {unit}"
 
 

@@ -42,7 +42,7 @@ def lead(found: Figures) -> list[str]:
 
 def _there(run: Run) -> str:
     gpus = f" and {run.gpus:,g} GPUs" if run.gpus else ""
-    return f"{run.nodes:,} nodes with {run.cpus:,g} CPUs{gpus}"
+    return f"{run.nodes:,} node{'' if run.nodes == 1 else 's'} with {run.cpus:,g} CPUs{gpus}"
 
 
 def comparison(runs: Sequence[Run]) -> str:
