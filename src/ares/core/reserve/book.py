@@ -238,9 +238,10 @@ def _why(there: Sequence[Room], unit: _Unit) -> str:
     silent, later, booked = (
         sum(getattr(one, who).bit_count() for one in there) for who in ("silent", "later", "booked")
     )
-    parts = [f"{len(jobs)} jobs there do not say how long they run"] if jobs else []
+    unknown = "does not say how long it runs" if len(jobs) == 1 else "do not say how long they run"
+    parts = [f"{count(len(jobs), 'job')} there {unknown}"] if jobs else []
     if unit.word == "GPU":
-        parts = [f"{silent} are held by {count(len(jobs), 'job')} that do not say how long they run"] if silent else []
+        parts = [f"{silent} are held by {count(len(jobs), 'job')} that {unknown}"] if silent else []
         parts += [f"{later} by jobs that end later"] if later else []
         parts += [f"{booked} are booked already"] if booked else []
     return "".join(f"; {part}" for part in parts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
@@ -120,18 +121,19 @@ def _held(
             continue
         for place in holding.placements:
             if place.node == name:
-                yield place, end_of(holding, now), job
+                yield place, end_of(cluster, holding, now), job
     for job, kept in cluster.reserved.items():
         for place in kept.placements:
             if place.node == name and job not in cluster.holdings:
                 yield place, None, job
 
 
-def end_of(holding: Holding, now: float) -> float | None:
+def end_of(cluster: Cluster, holding: Holding, now: float) -> float | None:
     """When it will have ended; None when nobody can say, which is so also when it should have ended already."""
     if holding.leaving:
         return now + holding.leave_s
-    return holding.ends_at if holding.ends_at is not None and holding.ends_at > now else None
+    at = cluster.future.ends_at(holding.job)
+    return at if at is not None and now < at < inf else None
 
 
 def mask(place: Placement) -> int:
@@ -141,5 +143,5 @@ def mask(place: Placement) -> int:
 def ends_after(cluster: Cluster, reservations: Iterable[Reservation], start: float, now: float) -> list[float]:
     """Moments after `start` at which something becomes free, the first first."""
     found = {one.until for one in reservations if one.overlaps(start, float("inf"))}
-    found |= {end for one in cluster.holdings.values() if (end := end_of(one, now)) is not None}
+    found |= {end for one in cluster.holdings.values() if (end := end_of(cluster, one, now)) is not None}
     return sorted(at for at in found if at > start)
