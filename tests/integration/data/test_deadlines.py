@@ -1,0 +1,66 @@
+"""The real engine on 100 jobs with deadlines and run times on three GPU models, against published schedulers."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ares.sim.traces.engine import replay
+from ares.sim.traces.formats.deadlines import load
+from ares.sim.traces.policies import POLICIES
+from ares.sim.traces.summary import Summary, summary
+from ares.sim.traces.trace import Trace, node
+
+FOLDER = Path(__file__).parents[4] / "shared" / "data" / "deadlines"
+JOBS = FOLDER / "20_ddl_first100.csv"
+MODELS = ("A100", "V100", "GTX2080Ti")
+
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason="no trace beside the project (expected ../shared/data/deadlines)"
+)
+
+
+def _trace(jobs: int = 100, gpus: int = 15) -> Trace:
+    whole = load(JOBS, tuple(node(model.lower(), 4 * gpus, gpus, model) for model in MODELS))
+    return replace(whole, jobs=whole.jobs[:jobs])
+
+
+def _run(name: str, trace: Trace) -> Summary:
+    return summary(replay(trace, POLICIES[name]))
+
+
+def _published(scheduler: str) -> dict[int, float]:
+    with (FOLDER / "published.csv").open(newline="") as lines:
+        return {
+            int(row["jobs_to"]): float(row["avg_jct_s"])
+            for row in csv.DictReader(lines)
+            if row["scheduler"] == scheduler
+        }
+
+
+def test_nobody_is_late_and_all_together_end_sooner_than_published() -> None:
+    found = _run("deadline", _trace())
+    assert (found.jobs, found.deadlines, found.deadline_misses) == (100, 20, 0)
+    assert found.mean_jct_s <= 18_431.0
+
+
+@pytest.mark.parametrize("jobs", range(10, 100, 10))
+def test_so_it_is_for_fewer_jobs(jobs: int) -> None:
+    found = _run("deadline", _trace(jobs))
+    assert found.deadline_misses == 0
+    assert found.mean_jct_s <= _published("HydraPureHeuristic")[jobs] + 0.001
+
+
+def test_the_default_profile_does_so_as_well() -> None:
+    found = _run("default", _trace())
+    assert found.deadline_misses == 0
+    assert found.mean_jct_s <= 18_431.0
+
+
+@pytest.mark.parametrize("gpus", [4, 6, 8])
+def test_where_gpus_are_few_more_deadlines_are_met_than_by_earliest_deadline_alone(gpus: int) -> None:
+    trace = _trace(gpus=gpus)
+    mine, edf, fcfs = (_run(name, trace) for name in ("deadline", "edf", "fcfs"))
+    assert mine.deadline_misses < edf.deadline_misses < fcfs.deadline_misses
+    assert mine.mean_jct_s < min(edf.mean_jct_s, fcfs.mean_jct_s)
