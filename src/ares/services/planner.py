@@ -14,6 +14,7 @@ from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.explain import why_waiting
 from ares.core.schedule.follow import count_use, follow, forget
+from ares.core.schedule.held import held_back
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
 from ares.core.schedule.reasons import Reason
@@ -45,11 +46,12 @@ class Planner:
         self.news = 0
         self._looked_at = float("-inf")
         # By class, with when each was found.
-        self._reasons: dict[int, tuple[float, Reason]] = {}
+        self._reasons: dict[int, tuple[float, Reason | None]] = {}
         view.subscribe(self._on_delta)
 
     def planned(self, plan: Plan) -> None:
-        """Drops what is known about classes that the leader's latest cycle did not leave out."""
+        """Keeps what was promised, and drops what is known about classes that the latest cycle did not leave out."""
+        self.cluster.promise(plan.promises)
         self._reasons = {
             one.class_id: known for one in plan.left if (known := self._reasons.get(one.class_id)) is not None
         }
@@ -65,11 +67,13 @@ class Planner:
             message = f"room is kept for it; {count} job{'' if count == 1 else 's'} on the way out for it"
             return Reason(code="WAITING_FOR_EVICTION", message=message, numbers={"evicting": count})
         at, known = self._reasons.get(found.id, (float("-inf"), None))
-        if known is None or self._clock.monotonic() - at > _REASONS_KEPT_S:
+        now = self._clock.wall()
+        if self._clock.monotonic() - at > _REASONS_KEPT_S:
             self.refresh_ready()
-            known = why_waiting(self.cluster, found.key, self._clock.wall()) or _SOON
+            known = why_waiting(self.cluster, found.key, now)
             self._reasons[found.id] = (self._clock.monotonic(), known)
-        return known
+        # Whether it may have the room that there is depends on how long this very job runs.
+        return known or held_back(self.cluster, job_id, found.key, now) or _SOON
 
     def position(self, job_id: str) -> int | None:
         """How many waiting jobs are ahead of this one, or None when it does not wait."""

@@ -1,9 +1,11 @@
-"""Reservations as claims: what is booked and not in use by those it is booked for."""
+"""Reservations and promises as claims: what is booked and not in use by those it is booked for, and starts to come."""
 
 from collections.abc import Iterator
+from math import inf
 
 from ares.core.schedule.claims import Claim
 from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.promise import Promise
 from ares.core.schedule.transaction import Taken, taken_by
 from ares.core.schedule.used import Used
 from ares.model.reservation import BOOKED, Reservation
@@ -35,3 +37,14 @@ def _left(cluster: Cluster, one: Reservation) -> Iterator[Taken]:
         cpu, memory = max(0, taken.cpu_milli - used.cpu_milli), max(0, taken.memory_mib - used.memory_mib)
         if cpu or memory or gpus:
             yield taken._replace(cpu_milli=cpu, memory_mib=memory, gpus=gpus)
+
+
+def claim_of(cluster: Cluster, promise: Promise) -> Claim | None:
+    """None when some of its nodes are not there any more."""
+    table, taken = cluster.table, list[Taken]()
+    for place in promise.placements:
+        row = cluster.rows.get(place.node)
+        if row is None or not table.healthy[row]:
+            return None
+        taken.append(taken_by(table, row, place))
+    return Claim(promise.job, promise.start, inf if promise.until is None else promise.until, tuple(taken))

@@ -12,7 +12,7 @@ ReasonCode = Literal[
     "INFEASIBLE_POWER",
     "INSUFFICIENT_CPU", "INSUFFICIENT_MEMORY", "INSUFFICIENT_GPU", "INSUFFICIENT_DEVICE", "INSUFFICIENT_LICENCE",
     "INSUFFICIENT_NUMA", "INSUFFICIENT_TOPOLOGY", "INSUFFICIENT_GANG",
-    "WAITING_FOR_EVICTION", "NEXT_CYCLE",
+    "HELD_BACK", "WAITING_FOR_EVICTION", "NEXT_CYCLE",
 ]  # fmt: skip
 # "yours": change the job. "wait": it will fit when others end. "operator": the cluster needs attention.
 Remedy = Literal["yours", "wait", "operator"]
@@ -48,6 +48,7 @@ REMEDIES: dict[ReasonCode, Remedy] = {
     "INSUFFICIENT_NUMA": "wait",
     "INSUFFICIENT_TOPOLOGY": "wait",
     "INSUFFICIENT_GANG": "wait",
+    "HELD_BACK": "wait",
     "WAITING_FOR_EVICTION": "wait",
     "NEXT_CYCLE": "wait",
 }

@@ -9,6 +9,7 @@ from math import inf
 from typing import Literal
 
 from ares.core.queue.waiting import JobClass
+from ares.core.schedule.bookings import claim_of
 from ares.core.schedule.claims import Claim
 from ares.core.schedule.evaluate import room
 from ares.core.schedule.openings import Opening, earliest
@@ -112,7 +113,7 @@ class Behind:
             # What is held for it is not in its way.
             self._round.claims.drop(job)
             self._most.clear()
-        elif runs_s >= self._refused.get(one.id, inf):
+        elif one.id in self._refused and runs_s >= self._refused[one.id]:
             return False
         if not self.may_fit(one, runs_s):
             return False
@@ -227,17 +228,10 @@ class Behind:
     # ---- conservative: what was promised stays promised
 
     def _claim_kept(self) -> None:
-        table, claims = self._cluster.table, self._round.claims
-        for job, kept in self._kept.items():
-            rows = [self._cluster.rows.get(place.node) for place in kept.placements]
-            taken = [
-                taken_by(table, row, place)
-                for row, place in zip(rows, kept.placements, strict=True)
-                if row is not None and table.healthy[row]
-            ]
-            if len(taken) == len(rows):
-                until = inf if kept.until is None else kept.until
-                claims.add(Claim(job, kept.start, until, tuple(taken)))
+        for kept in self._kept.values():
+            claim = claim_of(self._cluster, kept)
+            if claim is not None:
+                self._round.claims.add(claim)
 
     def _stands(self, job: str) -> bool:
         """Whether a job can only start when it was promised to: nothing got better since."""
@@ -245,15 +239,11 @@ class Behind:
         return kept is not None and not self._slack and kept.start > self._round.now and job in self._round.claims.of
 
     def _keep(self, job: str) -> None:
-        kept, round_ = self._kept[job], self._round
-        if job not in round_.claims.of:
-            rows = [self._cluster.rows[place.node] for place in kept.placements]
-            taken = [
-                taken_by(self._cluster.table, row, place) for row, place in zip(rows, kept.placements, strict=True)
-            ]
-            round_.claims.add(Claim(job, kept.start, inf if kept.until is None else kept.until, tuple(taken)))
+        kept, claims = self._kept[job], self._round.claims
+        if job not in claims.of and (claim := claim_of(self._cluster, kept)) is not None:
+            claims.add(claim)
             self._most.clear()
-        round_.promises[job] = kept
+        self._round.promises[job] = kept
 
     # ---- what others are told
 

@@ -1,0 +1,56 @@
+"""Why a job does not start although there is room: the room is held for jobs ahead of it that start later."""
+
+from math import inf
+
+from ares.core.queue.waiting import ClassKey
+from ares.core.schedule.bookings import claim_of
+from ares.core.schedule.claims import Claim
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.reasons import Reason
+from ares.core.schedule.round import Round
+
+
+def held_back(cluster: Cluster, job: str, key: ClassKey, now: float) -> Reason | None:
+    """None when nothing that is held for others keeps the job from starting now."""
+    claims = [
+        claim
+        for promise in cluster.promises.values()
+        if promise.job != job and (claim := claim_of(cluster, promise)) is not None
+    ]
+    runs_s = cluster.waiting.runs_of(job)
+    if not claims or _starts(cluster, key, now, runs_s, claims):
+        return None
+    for claim in sorted(claims, key=lambda one: one.start):
+        if not _starts(cluster, key, now, inf, [claim]):
+            return _reason(claim, runs_s, now)
+    return _reason(min(claims, key=lambda one: one.start), runs_s, now)
+
+
+def _starts(cluster: Cluster, key: ClassKey, now: float, runs_s: float, claims: list[Claim]) -> bool:
+    round_ = Round(cluster, cluster.profile, now)
+    for claim in claims:
+        round_.claims.add(claim)
+    found = round_.find(key, runs_s)
+    round_.close()
+    return found is not None
+
+
+def _reason(claim: Claim, runs_s: float, now: float) -> Reason:
+    left_s = max(0, int(claim.start - now))
+    numbers = {"heldForS": left_s}
+    mine = "it does not say how long it runs"
+    if runs_s < inf:
+        numbers["runsS"] = int(runs_s)
+        mine = f"it runs for {_span(runs_s)}"
+    message = (
+        f"there is room, held for a job ahead of it that starts in {_span(left_s)}; {mine}, "
+        f"and one that runs for at most {_span(left_s)} would start now"
+    )
+    return Reason(code="HELD_BACK", message=message, numbers=numbers)
+
+
+def _span(seconds: float) -> str:
+    whole = int(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 60} min" if whole >= 120 else f"{whole} s"
