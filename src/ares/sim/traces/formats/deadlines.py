@@ -3,7 +3,6 @@
 Deadlines are by the same clock as submissions, not counted from them.
 """
 
-import math
 from pathlib import Path
 
 from ares.model.job import JobSpec, Resources
@@ -31,9 +30,9 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
 
 
 def _job(row: Row, models: tuple[str, ...], repairs: Repairs) -> TraceJob | None:
-    submit, due = row.number("norm_job_submit_time"), row.any_number("ddl")
+    submit, due = row.number("norm_job_submit_time"), row.number_or_none("ddl")
     runs_s = {model: row.number(model) for model in models}
-    if math.isnan(due) or due < 0:
+    if due is not None and due < 0:
         repairs.add("jobs with a negative deadline", "left out")
         return None
     if not sound(row, repairs, submit, min(runs_s.values())):
@@ -43,6 +42,6 @@ def _job(row: Row, models: tuple[str, ...], repairs: Repairs) -> TraceJob | None
         resources=Resources(memory_mib=1, gpus=1),
         expected_runtime_s=max(runs_s.values()),
         expected_runtimes_s=runs_s,
-        deadline_at=None if math.isinf(due) else due,
+        deadline_at=due,
     )
     return TraceJob(id=row.cells["job_name"], submit=submit, run_s=max(runs_s.values()), spec=spec, runs_s=runs_s)

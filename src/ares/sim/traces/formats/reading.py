@@ -76,14 +76,12 @@ class Row(NamedTuple):
     cells: dict[str, str]
 
     def number(self, column: str) -> float:
-        """Finite, whatever its sign."""
-        value = self.any_number(column)
-        if not math.isfinite(value):
-            raise self.bad(f"{column} is {self.cells[column]!r}, not a finite number", "correct the line or remove it")
-        return value
-
-    def any_number(self, column: str) -> float:
+        """Whatever its sign."""
         return number(self.file, self.line, column, self.cells[column])
+
+    def number_or_none(self, column: str) -> float | None:
+        """None when it is infinite."""
+        return None if self.cells[column].lower() in ("inf", "infinity") else self.number(column)
 
     def bad(self, what: str, do: str) -> BadTrace:
         return BadTrace(self.file, self.line, what, do)
@@ -91,9 +89,12 @@ class Row(NamedTuple):
 
 def number(file: str, line: int, column: str, text: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise BadTrace(file, line, f"{column} is {text!r}, not a number", "correct the line or remove it") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadTrace(file, line, f"{column} is {text!r}, not a number", "correct the line or remove it")
+    return value
 
 
 def table(path: Path, needed: Iterable[str]) -> Iterator[Row]:

@@ -69,10 +69,10 @@ def _line(file: str, at: int, text: str, repairs: Repairs) -> _Line | None:
     read = {field: number(file, at, name, cells[field]) for field, name in _NAMES.items()}
     wanted = read[_ASKED] if read[_ASKED] > 0 else read[_GIVEN]
     for field in (_SUBMIT, _RUN):
-        if not 0 <= read[field] < float("inf"):
+        if read[field] < 0:
             repairs.add(f"jobs of unknown {_NAMES[field]}", "left out")
             return None
-    if not 0 < wanted < float("inf"):
+    if wanted <= 0:
         repairs.add("jobs without processors", "left out")
         return None
     return _Line(
