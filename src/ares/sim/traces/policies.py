@@ -95,9 +95,18 @@ def _read(path: Path) -> Profile:
 
 
 def _decoded(suffix: str, data: bytes) -> Profile:
+    """The profile itself, or inside of what `ares profile show -o yaml` and `ares tune --write` give."""
+    found: dict[str, Any]
     if suffix in (".yaml", ".yml"):
-        return msgspec.yaml.decode(data, type=Profile)
-    if suffix == ".toml":
-        found: dict[str, Any] = tomllib.loads(data.decode())
-        return msgspec.convert(found, Profile)
-    return msgspec.json.decode(data, type=Profile)
+        found = msgspec.yaml.decode(data, type=dict[str, Any])
+    elif suffix == ".toml":
+        found = tomllib.loads(data.decode())
+    else:
+        found = msgspec.json.decode(data, type=dict[str, Any])
+    found = msgspec.convert(found.get("profile", found), dict[str, Any])
+    known = {field.encode_name for field in msgspec.structs.fields(Profile)}
+    # Records pass over what they do not know; a profile full of such names would be the default one.
+    unknown = next((name for name in found if name not in known), None)
+    if unknown is not None:
+        raise msgspec.ValidationError(f"it has no {unknown!r}; there are {', '.join(sorted(known))}")
+    return msgspec.convert(found, Profile)
