@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from ares.core.predict.estimate import stated
 from ares.core.run.inputs import Bind, Context, Exit, Input, Nominate, Preempt, Release, Resize, Start, Stepped
 from ares.core.run.lifecycle import step
 from ares.core.run.ranks import held, holds
@@ -44,7 +45,8 @@ class Course:
             cluster.dequeue(job)
             cluster.unreserve(job)
         if holds(state):
-            cluster.hold(holding(state, spec, held(state)))
+            runs = stated(spec)
+            cluster.hold(holding(state, spec, held(state), None if runs is None else runs.seconds))
         else:
             cluster.release(job)
 

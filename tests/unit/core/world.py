@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ares.core.predict.estimate import stated
 from ares.core.run.ranks import held
 from ares.core.schedule.cluster import Cluster, Reserved
 from ares.core.schedule.cycle import cycle
@@ -71,7 +72,8 @@ def run(
     """The job runs there; in another phase it is on its way out."""
     lingers = phase not in ("RUNNING", "STAGING")
     now = state(job, tenant=tenant, phase=phase, placements=places, bound_at=since, lingering=lingers, **more)
-    made.hold(holding(now, wanted, held(now)))
+    runs = stated(wanted)
+    made.hold(holding(now, wanted, held(now), None if runs is None else runs.seconds))
     return now
 
 
