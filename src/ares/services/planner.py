@@ -10,11 +10,14 @@ import structlog
 
 from ares.core.queue.position import position
 from ares.core.queue.usage import Usage
+from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.explain import why_waiting
+from ares.core.schedule.faster import paced_jobs, waits_for_faster
 from ares.core.schedule.follow import count_use, follow, forget
 from ares.core.schedule.held import held_back
+from ares.core.schedule.pace import Paced
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
 from ares.core.schedule.reasons import Reason
@@ -47,6 +50,8 @@ class Planner:
         self._looked_at = float("-inf")
         # By class, with when each was found.
         self._reasons: dict[int, tuple[float, Reason | None]] = {}
+        # Of jobs with run times by GPU model, with when it was found.
+        self._paced_at, self._paced = float("-inf"), dict[str, Paced]()
         view.subscribe(self._on_delta)
 
     def planned(self, plan: Plan) -> None:
@@ -70,10 +75,29 @@ class Planner:
         now = self._clock.wall()
         if self._clock.monotonic() - at > _REASONS_KEPT_S:
             self.refresh_ready()
-            known = why_waiting(self.cluster, found.key, now)
+            known = waits_within(self.cluster, found.key, now) or why_waiting(self.cluster, found.key, now)
             self._reasons[found.id] = (self._clock.monotonic(), known)
+        if known is None and (faster := self._waits_for_faster(job_id, now)) is not None:
+            return faster
         # Whether it may have the room that there is depends on how long this very job runs.
-        return known or held_back(self.cluster, job_id, found.key, now) or _SOON
+        runs_s = self.cluster.waiting.runs_of(job_id)
+        held = held_for(self.cluster, found.key, runs_s, now) if known is None else None
+        return known or held or held_back(self.cluster, job_id, found.key, now) or _SOON
+
+    def paced(self, job_id: str) -> Paced | None:
+        """Where and when a waiting job is to run that says how long it runs on which GPU model."""
+        found = self.cluster.waiting.class_of(job_id)
+        if found is None or not found.key.asks[0].runs:
+            return None
+        if self._clock.monotonic() - self._paced_at > _REASONS_KEPT_S:
+            self.refresh_ready()
+            self._paced = paced_jobs(self.cluster, self._clock.wall())
+            self._paced_at = self._clock.monotonic()
+        return self._paced.get(job_id)
+
+    def _waits_for_faster(self, job_id: str, now: float) -> Reason | None:
+        one = self.paced(job_id)
+        return None if one is None else waits_for_faster(one, now)
 
     def position(self, job_id: str) -> int | None:
         """How many waiting jobs are ahead of this one, or None when it does not wait."""

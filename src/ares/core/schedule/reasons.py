@@ -12,7 +12,7 @@ ReasonCode = Literal[
     "INFEASIBLE_POWER",
     "INSUFFICIENT_CPU", "INSUFFICIENT_MEMORY", "INSUFFICIENT_GPU", "INSUFFICIENT_DEVICE", "INSUFFICIENT_LICENCE",
     "INSUFFICIENT_NUMA", "INSUFFICIENT_TOPOLOGY", "INSUFFICIENT_GANG",
-    "HELD_BACK", "WAITING_FOR_EVICTION", "NEXT_CYCLE",
+    "HELD_BACK", "RESERVED", "RESERVATION_PLANNED", "RESERVATION_FULL", "WAITING_FOR_EVICTION", "WAITING_FOR_FASTER", "NEXT_CYCLE",
 ]  # fmt: skip
 # "yours": change the job. "wait": it will fit when others end. "operator": the cluster needs attention.
 Remedy = Literal["yours", "wait", "operator"]
@@ -49,7 +49,11 @@ REMEDIES: dict[ReasonCode, Remedy] = {
     "INSUFFICIENT_TOPOLOGY": "wait",
     "INSUFFICIENT_GANG": "wait",
     "HELD_BACK": "wait",
+    "RESERVED": "wait",
+    "RESERVATION_PLANNED": "wait",
+    "RESERVATION_FULL": "wait",
     "WAITING_FOR_EVICTION": "wait",
+    "WAITING_FOR_FASTER": "wait",
     "NEXT_CYCLE": "wait",
 }
 

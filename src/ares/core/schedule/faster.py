@@ -1,0 +1,33 @@
+"""Why a job does not start although a GPU is free that it could have: on a better one it ends sooner."""
+
+from ares.core.reserve.words import clock, span
+from ares.core.schedule.actions.pace import paced
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.pace import Paced
+from ares.core.schedule.reasons import Reason
+from ares.core.schedule.round import Round
+
+
+def paced_jobs(cluster: Cluster, now: float) -> dict[str, Paced]:
+    """Where and when each job is to run that says how long it runs on which GPU model, as things are now."""
+    if "pace" not in cluster.profile.actions:
+        return {}
+    cluster.prepare()
+    round_ = Round(cluster, cluster.profile, now)
+    found = paced(round_)
+    round_.close()
+    return found
+
+
+def waits_for_faster(one: Paced, now: float) -> Reason | None:
+    """None when nothing is free that it does without."""
+    if one.start <= now or one.instead is None:
+        return None
+    model, runs_s = one.instead
+    sooner_s = now + runs_s - one.end
+    message = (
+        f"waits for a {one.model}, free at about {clock(one.start, now)}: there it ends {span(sooner_s)} sooner than "
+        f"on the {model} that is free now, by the run times it states"
+    )
+    numbers = {"waitsS": int(one.start - now), "soonerS": int(sooner_s)}
+    return Reason(code="WAITING_FOR_FASTER", message=message, numbers=numbers)
