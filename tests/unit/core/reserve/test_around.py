@@ -26,9 +26,11 @@ STRATEGIES = [
 ]
 
 
-def book(made: Cluster, *at: Placement, start: float = NOW + HOUR, length: float = HOUR, **more: Any) -> Reservation:
+def book(
+    made: Cluster, *at: Placement, name: str = "demo", start: float = NOW + HOUR, length: float = HOUR, **more: Any
+) -> Reservation:
     one = Reservation(
-        name="demo", tenant="t", start=start, until=start + length, asked=RoomAsked(gpus=1), placements=at, **more
+        name=name, tenant="t", start=start, until=start + length, asked=RoomAsked(gpus=1), placements=at, **more
     )
     made.book(one)
     return one

@@ -1,0 +1,87 @@
+"""Why a job waits that booked room keeps waiting: its own reservation, or somebody else's."""
+
+from math import inf
+
+from ares.core.queue.waiting import ClassKey
+from ares.core.reserve.words import clock, count, span
+from ares.core.schedule.bookings import claims_of
+from ares.core.schedule.claims import Claim
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.columns import WHOLE
+from ares.core.schedule.explain import infeasible
+from ares.core.schedule.reasons import Reason
+from ares.core.schedule.round import Round
+from ares.model.reservation import Reservation
+
+
+def waits_within(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
+    """Of a job that has a reservation: that has not begun, or is full. None when it has none or fits."""
+    own = cluster.booked(key.asks[0].reservation, now)
+    if own is None:
+        return None
+    if own.start > now:
+        left_s = own.start - now
+        message = f"its reservation {own.name} begins at {clock(own.start, now)}, in {span(left_s)}"
+        return Reason(code="RESERVATION_PLANNED", message=message, numbers={"beginsInS": int(left_s)})
+    if infeasible(cluster, key, now) or _fits(cluster, key, inf, now, list(claims_of(cluster, now))):
+        return None
+    return _full(cluster, key, own, now)
+
+
+def _full(cluster: Cluster, key: ClassKey, own: Reservation, now: float) -> Reason:
+    ask = key.asks[0]
+    claim = next((claim for claim in claims_of(cluster, now) if claim.owner == own.name), None)
+    gpus, cpu = (0, 0) if claim is None else _free(cluster, claim)
+    if ask.gpus:
+        asked, free, booked, what = ask.min_ranks * ask.gpus, gpus, own.gpus, "GPUs"
+    else:
+        asked, free, booked, what = ask.min_ranks * ask.cpu_milli / 1000, cpu / 1000, own.cpu_milli / 1000, "CPUs"
+    each = f"{ask.min_ranks} x {asked / ask.min_ranks:g}" if ask.ranks > 1 else f"{asked:g}"
+    message = f"asks for {each} {what}; of the {booked:g} of its reservation {own.name} {free:g} are free now"
+    return Reason(code="RESERVATION_FULL", message=message, numbers={"asked": int(asked), "free": int(free)})
+
+
+def held_for(cluster: Cluster, key: ClassKey, runs_s: float, now: float) -> Reason | None:
+    """Of a job that there is room for, were it not booked by others. None when that is not why it waits."""
+    claims = list(claims_of(cluster, now))
+    if not claims or cluster.booked(key.asks[0].reservation, now) is not None:
+        return None
+    if _fits(cluster, key, runs_s, now, claims) or not _fits(cluster, key, runs_s, now, []):
+        return None
+    # Of several the one that keeps it out alone, and begins first.
+    by_start = sorted(claims, key=lambda claim: (claim.start, claim.owner))
+    alone = (claim for claim in by_start if not _fits(cluster, key, runs_s, now, [claim]))
+    return _reserved(cluster, key, next(alone, by_start[0]), now)
+
+
+def _reserved(cluster: Cluster, key: ClassKey, claim: Claim, now: float) -> Reason:
+    gpus, cpu = _free(cluster, claim)
+    free = count(gpus, "GPU") if key.asks[0].gpus else count(cpu // 1000, "CPU")
+    verb = "is" if free.startswith("1 ") else "are"
+    tenant = key.account.split("/", 1)[0]
+    mine = cluster.bookings[claim.owner].tenant == tenant
+    whose = f"reservation {claim.owner}" if mine else "a reservation of another tenant"
+    numbers = {"free": gpus if key.asks[0].gpus else cpu // 1000}
+    if claim.start <= now:
+        message = f"{free} {verb} free, held for {whose} until {clock(claim.until, now)}"
+        return Reason(code="RESERVED", message=message, numbers=numbers | {"untilS": int(claim.until - now)})
+    left_s = claim.start - now
+    message = f"{free} {verb} free, held for {whose} from {clock(claim.start, now)}; a job of at most {span(left_s)}"
+    return Reason(code="RESERVED", message=f"{message} would fit", numbers=numbers | {"fitsS": int(left_s)})
+
+
+def _free(cluster: Cluster, claim: Claim) -> tuple[int, int]:
+    """Whole GPUs and CPU thousandths of what is booked that nobody holds."""
+    table = cluster.table
+    gpus = sum(table.gpu_left.item(one.row, gpu) == WHOLE for one in claim.taken for gpu in one.gpus)
+    return gpus, sum(max(0, min(one.cpu_milli, table.cpu_free.item(one.row))) for one in claim.taken)
+
+
+def _fits(cluster: Cluster, key: ClassKey, runs_s: float, now: float, claims: list[Claim]) -> bool:
+    """Whether there is a place if only these were claimed."""
+    round_ = Round(cluster, cluster.profile, now)
+    for owner in {claim.owner for claim in round_.claims.of.values()} - {claim.owner for claim in claims}:
+        round_.claims.drop(owner)
+    found = round_.find(key, runs_s)
+    round_.close()
+    return found is not None

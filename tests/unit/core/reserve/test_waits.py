@@ -1,0 +1,79 @@
+"""What a job is told that booked room keeps waiting."""
+
+from math import inf
+
+import pytest
+
+from ares.core.queue.waiting import class_key
+from ares.core.reserve.waits import held_for, waits_within
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.reasons import Reason
+from ares.model.job import JobSpec
+from tests.unit.core.reserve.test_around import ALL, HOUR, book, runs
+from tests.unit.core.world import NOW, cluster, node, placed, spec, state
+
+
+def told(made: Cluster, wanted: JobSpec, runs_s: float = inf, tenant: str = "t") -> Reason | None:
+    key = class_key(state("j", tenant=tenant), wanted)
+    return waits_within(made, key, NOW) or held_for(made, key, runs_s, NOW)
+
+
+def test_who_would_run_into_it_hears_how_long_it_could_run() -> None:
+    made = cluster(node("a", gpus=4))
+    book(made, placed("a", gpus=(0, 1, 2)), start=NOW + 2100)
+    found = told(made, spec(gpus=4), 2101.0)
+    assert found is not None
+    assert (found.code, found.remedy, found.numbers) == ("RESERVED", "wait", {"free": 3, "fitsS": 2100})
+    assert found.message == (
+        "3 GPUs are free, held for reservation demo from 03:21 UTC; a job of at most 35 min would fit"
+    )
+    assert told(made, spec(gpus=4), 2100.0) is None
+    assert told(made, spec(gpus=1), inf) is None
+
+
+def test_other_tenants_do_not_hear_its_name() -> None:
+    made = cluster(node("a", gpus=4))
+    book(made, placed("a", gpus=ALL), start=NOW - 1)
+    found = told(made, spec(gpus=1), tenant="u")
+    assert found is not None
+    assert found.message == "4 GPUs are free, held for a reservation of another tenant until 03:46 UTC"
+
+
+def test_what_others_hold_is_no_reservations_fault() -> None:
+    made = cluster(node("a", gpus=4))
+    book(made, placed("a", gpus=(3,)), start=NOW - 1)
+    runs(made, "r", placed("a", gpus=(0, 1)), gpus=2)
+    assert told(made, spec(gpus=3)) is None
+    found = told(made, spec(gpus=2), 1.0)
+    assert found is not None
+    assert found.code == "RESERVED"
+
+
+def test_of_two_the_one_that_is_in_the_way_is_named() -> None:
+    made = cluster(node("a", gpus=4), node("b", gpus=2))
+    book(made, placed("b", gpus=(0, 1)), start=NOW + 60)
+    book(made, placed("a", gpus=ALL), name="late", start=NOW + HOUR)
+    found = told(made, spec(gpus=4), 2 * HOUR)
+    assert found is not None
+    assert "reservation late from" in found.message
+
+
+@pytest.mark.parametrize(
+    ("start", "asks", "code"),
+    [(NOW + 60, 1, "RESERVATION_PLANNED"), (NOW - 1, 2, "RESERVATION_FULL"), (NOW - 1, 1, None), (NOW - 1, 9, None)],
+)
+def test_its_own_jobs_hear_that_it_has_not_begun_or_is_full(start: float, asks: int, code: str | None) -> None:
+    made = cluster(node("a", gpus=4))
+    book(made, placed("a", cpu=4, memory=100, gpus=(0, 1)), start=start)
+    runs(made, "inside", placed("a", gpus=(0,)), gpus=1, reservation="demo")
+    found = told(made, spec(gpus=asks, reservation="demo"))
+    assert (None if found is None else found.code) == code
+
+
+def test_a_full_one_says_how_much_is_left() -> None:
+    made = cluster(node("a", gpus=4))
+    book(made, placed("a", cpu=4, memory=100, gpus=(0, 1)), start=NOW - 1)
+    runs(made, "inside", placed("a", gpus=(0,)), gpus=1, reservation="demo")
+    found = told(made, spec(gpus=2, reservation="demo"))
+    assert found is not None
+    assert found.message == "asks for 2 GPUs; of the 2 of its reservation demo 1 are free now"
