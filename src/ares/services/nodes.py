@@ -172,7 +172,10 @@ class Nodes:
 
     async def cordon(self, who: Principal, name: str, on: bool) -> NodeView | None:
         """Keeps new work off a node, or lets it back. Running work is not touched."""
-        return await self._change(name, lambda record: replace(record, cordoned=on))
+        if not on:
+            # Work let back onto a node that is still drained would be moved away at once.
+            return await self.undrain(who, name)
+        return await self._change(name, lambda record: replace(record, cordoned=True))
 
     async def drain(self, who: Principal, name: str, reason: str = "") -> NodeView | None:
         """Keeps new work off a node and has what runs there moved away."""

@@ -1,5 +1,7 @@
 """Draining a node: what may move saves its work and goes on elsewhere, what may not is named and ends by itself."""
 
+import pytest
+
 from ares.model.job import Gang, Preemption
 from ares.model.node import Taint
 from ares.services.drain import AT_ONCE, DrainStatus
@@ -83,7 +85,8 @@ async def test_only_so_many_save_their_work_at_once() -> None:
         assert {stop.ref.job for stop in agent.stops} == set(jobs)
 
 
-async def test_nothing_new_comes_until_the_node_is_let_back_and_a_restarted_agent_changes_nothing() -> None:
+@pytest.mark.parametrize("word", ["undrain", "uncordon"])
+async def test_nothing_new_comes_until_the_node_is_let_back_and_a_restarted_agent_changes_nothing(word: str) -> None:
     async with World() as world:
         agent = await world.agent("n1")
         await world.one.nodes.taint(ADMIN, "n1", Taint(key="disk", value="old", effect="prefer-not"))
@@ -94,7 +97,12 @@ async def test_nothing_new_comes_until_the_node_is_let_back_and_a_restarted_agen
         node = world.one.view.nodes["n1"]
         assert (node.drained_by, node.cordoned, len(node.taints)) == ("admin-token", True, 1)
         assert (world.state(job).phase, (await status(world)).done) == ("PENDING", True)
-        await world.one.nodes.undrain(ADMIN, "n1")
+        # By either word: work let back onto a node that is still drained would be moved away at once.
+        await (
+            world.one.nodes.cordon(ADMIN, "n1", on=False)
+            if word == "uncordon"
+            else world.one.nodes.undrain(ADMIN, "n1")
+        )
         await world.settle()
         assert world.state(job).phase == "STAGING"
         assert await world.one.drain.status(ADMIN, "n1") is None

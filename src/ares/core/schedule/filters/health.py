@@ -1,4 +1,4 @@
-"""Nodes whose agent is alive and that are not cordoned."""
+"""Nodes whose agent is alive and that are neither cordoned nor drained."""
 
 from ares.core.schedule.columns import Bools
 from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
@@ -12,10 +12,14 @@ def passes(rows: Rows) -> Bools:
 
 
 def explain(miss: Miss) -> Reason:
-    cordoned = sum(miss.record(int(row)).cordoned for row in miss.reached)
-    count = len(miss.reached)
-    message = f"{none_of(miss, ' that could take it')} is ready: {cordoned} cordoned, {count - cordoned} silent"
-    return Reason(code="NO_READY_NODES", message=message, numbers={"nodes": count, "cordoned": cordoned})
+    records = [miss.record(int(row)) for row in miss.reached]
+    drained = sum(bool(record.drained_by) for record in records)
+    # Every drained node is cordoned as well.
+    cordoned = sum(record.cordoned and not record.drained_by for record in records)
+    counts = {"drained": drained, "cordoned": cordoned, "silent": len(records) - drained - cordoned}
+    why = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    message = f"{none_of(miss, ' that could take it')} is ready: {why}"
+    return Reason(code="NO_READY_NODES", message=message, numbers={"nodes": len(records), **counts})
 
 
 FILTER = Filter(passes, of_nodes(explain), ("node ready", "node joins", "node changes"))

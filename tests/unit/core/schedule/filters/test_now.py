@@ -6,13 +6,18 @@ from ares.core.schedule.ask import Ask, Near
 from tests.unit.core.schedule.nodes import links, matching, node, passing, refusal
 
 
-def test_health_tells_cordoned_from_silent() -> None:
+def test_health_tells_cordoned_from_drained_and_silent() -> None:
     nodes = [node("c", cordoned=True), node("s", ready=False), node("t", ready=False)]
     assert passing("health", [*nodes, node("ok")], Ask()) == ["ok"]
     assert passing("health", nodes, Ask(), emptied=True) == ["c", "s", "t"]
     reason = refusal("health", nodes, Ask())
     assert reason.code == "NO_READY_NODES"
     assert reason.message == "none of the 3 nodes that could take it is ready: 1 cordoned, 2 silent"
+    drained = node("d", cordoned=True, drained_by="ops")
+    reason = refusal("health", [*nodes, drained], Ask())
+    assert reason.message == "none of the 4 nodes that could take it is ready: 1 drained, 1 cordoned, 2 silent"
+    assert reason.numbers == {"nodes": 4, "drained": 1, "cordoned": 1, "silent": 2}
+    assert refusal("health", [drained], Ask()).message == "not even d is ready: 1 drained"
 
 
 BUSY = [
