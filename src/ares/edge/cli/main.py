@@ -20,7 +20,7 @@ COMMANDS = {
     "cancel": "change", "retry": "change", "explain": "explain", "plan": "plan", "prio": "prio",
     "why-preempted": "preempted", "replay": "replay", "events": "events", "nodes": "nodes", "node": "nodes",
     "pools": "nodes", "lease": "nodes", "reserve": "reserve", "reservations": "reserve", "reservation": "reserve",
-    "consolidate": "drain", "profile": "profile", "plugins": "profile",
+    "consolidate": "drain", "profile": "profile", "plugins": "profile", "simulate": "simulate", "tune": "tune",
     "token": "token", "server": "serve", "agent": "serve", "store": "serve", "version": "about", "completion": "about",
 }  # fmt: skip
 

@@ -31,8 +31,7 @@ AIMS = {
         Aim("slowdown", "bounded_slowdown", "low"),
         Aim("wait", "mean_wait_s", "low"),
         Aim("jct", "mean_jct_s", "low"),
-        Aim("gpu-utilisation", "gpu_utilisation", "high"),
-        Aim("cpu-utilisation", "cpu_utilisation", "high"),
+        Aim("utilisation", "gpu_utilisation", "high"),
         Aim("fragmentation", "fragmentation", "low"),
         Aim("makespan", "makespan_s", "low"),
         Aim("fairness", "jain", "high"),
@@ -41,11 +40,23 @@ AIMS = {
         Aim("energy", "energy_kwh", "low"),
     )
 }
+# Unless told: those that concern every cluster, then those that the base profile has a figure for.
+_ALWAYS, _IF_ANY = ("slowdown", "utilisation", "fairness"), ("deadlines", "cost", "energy")
 
 
-def costs(aims: Sequence[Aim], summaries: Sequence[Summary]) -> Costs:
+def aims(names: Sequence[str], base: Summary) -> tuple[Aim, ...]:
+    """By name, each once, or the usual ones. Where there are no GPUs, use is that of CPUs."""
+    usual = (*_ALWAYS, *(name for name in _IF_ANY if getattr(base, AIMS[name].field)))
+    found = (AIMS[name] for name in dict.fromkeys(names or usual))
+    return tuple(
+        one._replace(field="cpu_utilisation") if one.name == "utilisation" and not base.gpu_utilisation else one
+        for one in found
+    )
+
+
+def costs(goals: Sequence[Aim], summaries: Sequence[Summary]) -> Costs:
     """A row per summary, a column per aim. Whoever leaves jobs unfinished cannot look good by it."""
-    table = np.array([[aim.cost(one) for aim in aims] for one in summaries], dtype=np.float64)
+    table = np.array([[aim.cost(one) for aim in goals] for one in summaries], dtype=np.float64)
     unfinished = np.array([one.unfinished for one in summaries])
     table[unfinished > unfinished.min()] = np.inf
     return table

@@ -39,13 +39,13 @@ class Found(NamedTuple):
     tried: int
 
 
-def search(space: Space, aims: Sequence[Aim], evaluate: Evaluate, trials: int, seed: int) -> Found:
+def search(space: Space, aims: Sequence[Aim], evaluate: Evaluate, base: Summary, trials: int, seed: int) -> Found:
     """The same seed gives the same trials. `trials` counts every profile that is looked at beside the base."""
     chance = np.random.default_rng(seed)
     drawn = _drawn(space, chance, max(round(trials * _DRAWN), 1))
     points = _promising(space, aims, evaluate, drawn)
-    base = Trial({}, evaluate([{}], 1.0)[0], space.start)
-    found = [base, *_tried(space, points, [base], evaluate)]
+    found = [Trial({}, base, space.start)]
+    found += _tried(space, points, found, evaluate)
     tried = len(drawn)
     while tried < trials:
         # Enough at a time for all cores, few enough that later ones learn from earlier ones.
