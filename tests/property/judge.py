@@ -136,7 +136,7 @@ def lasting(record: NodeRecord, spec: JobSpec, wants: Resources) -> str:
     if any(not put_up_with & {(taint.key, None), (taint.key, taint.value)} for taint in taints):
         return "taints"
     if len(gpus_wanted(record, wants)) < wants.gpus:
-        return "gpu-model"
+        return "gpus-declared"
     if any(len(info.devices.get(kind, ())) < count for kind, count in wants.devices.items()):
         return "devices-declared"
     return ""

@@ -27,7 +27,7 @@ STAGES: dict[str, set[str]] = {
     "affinity": {"AFFINITY_UNMET"},
     "residency": {"RESIDENCY_UNMET"},
     "taints": {"TAINTED"},
-    "gpu-model": {"INFEASIBLE_GPU", "INFEASIBLE_GPU_MODEL"},
+    "gpus-declared": {"INFEASIBLE_GPU", "INFEASIBLE_GPU_MODEL"},
     "devices-declared": {"INFEASIBLE_DEVICE"},
     "health": {"NO_READY_NODES"},
     "job-affinity": {"JOB_AFFINITY_UNMET"},

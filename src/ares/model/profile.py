@@ -136,7 +136,7 @@ class Profile(Record, frozen=True):
 
     # Of the filters that refuse, the last one that some node reached gives the reason: lasting ones come first.
     filters: tuple[str, ...] = (
-        "selector", "affinity", "residency", "taints", "gpu-model", "devices-declared",
+        "selector", "affinity", "residency", "taints", "gpus-declared", "devices-declared",
         "health", "job-affinity", "gpus", "devices", "cpu", "memory", "numa",
     )  # fmt: skip
     scorers: tuple[Weight, ...] = (

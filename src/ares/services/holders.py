@@ -10,7 +10,7 @@ from ares.services.view import View
 
 _HOLDERS_MAX = 20
 # Filters whose question a look at each GPU answers.
-_ABOUT_GPUS = frozenset({"gpus", "gpu-model", "numa"})
+_ABOUT_GPUS = frozenset({"gpus", "gpus-declared", "numa"})
 
 
 class Holder(Record, frozen=True):

@@ -23,7 +23,7 @@ REASON = {
 ASK = {
     "reason": REASON,
     "funnel": [
-        {"filter": "nodes", "nodes": 12}, {"filter": "selector", "nodes": 12}, {"filter": "gpu-model", "nodes": 2},
+        {"filter": "nodes", "nodes": 12}, {"filter": "selector", "nodes": 12}, {"filter": "gpus-declared", "nodes": 2},
         {"filter": "gpus", "nodes": 0}, {"filter": "cpu", "nodes": 0},
     ],
     "nearest": [{"node": "n1", "refusedBy": "gpus", "message": "has 1 free of 4", "numbers": {}}],
@@ -64,10 +64,10 @@ train  {JOB}  PENDING for 1h
   Start now   ask for 1 GPUs instead of 4: --gpus 1
 
 Machines left
-  AFTER         LEFT  REFUSED
-  all machines  12    -
-  gpu-model     2     10
-  gpus          0     2
+  AFTER          LEFT  REFUSED
+  all machines   12    -
+  gpus-declared  2     10
+  gpus           0     2
 
 Nearest misses
   NODE  REFUSED BY  WHY

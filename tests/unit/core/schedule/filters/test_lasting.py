@@ -130,10 +130,10 @@ GPUS = [
 
 
 def test_gpu_models_are_about_the_machine_and_not_about_now() -> None:
-    assert passing("gpu-model", GPUS, Ask()) is None
-    assert passing("gpu-model", GPUS, Ask(gpus=2)) == ["busy", "small"]
-    assert passing("gpu-model", GPUS, Ask(gpus=2, gpu_model="A10")) == ["small"]
-    assert passing("gpu-model", GPUS, Ask(gpus=2, gpu_memory_mib=40_000)) == ["busy"]
+    assert passing("gpus-declared", GPUS, Ask()) is None
+    assert passing("gpus-declared", GPUS, Ask(gpus=2)) == ["busy", "small"]
+    assert passing("gpus-declared", GPUS, Ask(gpus=2, gpu_model="A10")) == ["small"]
+    assert passing("gpus-declared", GPUS, Ask(gpus=2, gpu_memory_mib=40_000)) == ["busy"]
 
 
 def test_a_gpu_cut_into_slices_is_not_to_be_had_whole() -> None:
@@ -141,13 +141,13 @@ def test_a_gpu_cut_into_slices_is_not_to_be_had_whole() -> None:
     gpus = tuple(Gpu(index=at, uuid=str(at), model="A100", memory_mib=80_000, mig=at == 0) for at in range(2))
     info = type(sliced.record.info)(name="mig", cpu_milli=8000, memory_mib=1024, gpus=gpus)
     nodes = [sliced._replace(record=type(sliced.record)(info=info, incarnation=1, registered_at=0.0))]
-    assert passing("gpu-model", nodes, Ask(gpus=1)) == ["mig"]
-    assert passing("gpu-model", nodes, Ask(gpus=2)) == []
+    assert passing("gpus-declared", nodes, Ask(gpus=1)) == ["mig"]
+    assert passing("gpus-declared", nodes, Ask(gpus=2)) == []
 
 
 @pytest.mark.parametrize("ever", [False, True])
 def test_a_missing_model_says_what_there_is(ever: bool) -> None:
-    reason = refusal("gpu-model", GPUS, Ask(gpus=2, gpu_model="H100", gpu_memory_mib=90_000), ever=ever)
+    reason = refusal("gpus-declared", GPUS, Ask(gpus=2, gpu_model="H100", gpu_memory_mib=90_000), ever=ever)
     assert reason.code == "INFEASIBLE_GPU_MODEL"
     assert reason.message == (
         "needs 2 GPUs of model H100 with 90,000 MiB or more on one node; no node that could take it has any; "
@@ -157,10 +157,10 @@ def test_a_missing_model_says_what_there_is(ever: bool) -> None:
 
 
 def test_too_many_gpus() -> None:
-    reason = refusal("gpu-model", GPUS, Ask(gpus=8))
+    reason = refusal("gpus-declared", GPUS, Ask(gpus=8))
     assert reason.code == "INFEASIBLE_GPU"
     assert reason.message == "needs 8 GPUs on one node; the largest that could take it, busy, has 4"
-    none = refusal("gpu-model", GPUS[2:], Ask(gpus=1))
+    none = refusal("gpus-declared", GPUS[2:], Ask(gpus=1))
     assert (none.code, none.message) == (
         "INFEASIBLE_GPU",
         "needs 1 GPU on one node; no node that could take it has any",

@@ -20,7 +20,7 @@ CODES: dict[str, set[ReasonCode]] = {
     "affinity": {"AFFINITY_UNMET"},
     "residency": {"RESIDENCY_UNMET"},
     "taints": {"TAINTED"},
-    "gpu-model": {"INFEASIBLE_GPU", "INFEASIBLE_GPU_MODEL"},
+    "gpus-declared": {"INFEASIBLE_GPU", "INFEASIBLE_GPU_MODEL"},
     "devices-declared": {"INFEASIBLE_DEVICE"},
     "health": {"NO_READY_NODES"},
     "job-affinity": {"JOB_AFFINITY_UNMET"},
@@ -113,7 +113,7 @@ SLOW: dict[str, Callable[[World, int, Node, Ask], bool]] = {
     "taints": lambda w, row, n, ask: (
         bool(ask.tolerations) or all(taint.effect != "no-schedule" for taint in n.record.info.taints)
     ),
-    "gpu-model": lambda w, row, n, ask: len(_answering(n, ask)) >= ask.gpus,
+    "gpus-declared": lambda w, row, n, ask: len(_answering(n, ask)) >= ask.gpus,
     "devices-declared": lambda w, row, n, ask: all(
         len(n.record.info.devices.get(kind, ())) >= count for kind, count in ask.devices
     ),
