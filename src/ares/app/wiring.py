@@ -32,6 +32,7 @@ from ares.services.decisions import Decisions
 from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
 from ares.services.explain import Explain
+from ares.services.gaps import Gaps
 from ares.services.health import Health
 from ares.services.ids import base32
 from ares.services.jobs import Jobs
@@ -84,6 +85,7 @@ class Services:
     drain: Drain
     consolidate: Consolidate
     windows: Windows
+    gaps: Gaps
     reservations: Reservations
     kept: FileDecisions
     explain: Explain
@@ -145,6 +147,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         drain=Drain(view, planner, transitions, clock, telemetry),
         consolidate=Consolidate(view, planner, transitions, clock, telemetry),
         windows=windows,
+        gaps=Gaps(view, planner, transitions, clock, telemetry),
         reservations=Reservations(store, view, planner, windows, clock, rng, telemetry),
         kept=kept,
         tally=Tally(planner, clock, telemetry),
@@ -199,6 +202,7 @@ class ControlPlane:
                 loops.create_task(services.schedule.run(guard))
                 loops.create_task(services.drain.run(guard))
                 loops.create_task(services.windows.run(guard))
+                loops.create_task(services.gaps.run(guard))
                 loops.create_task(services.monitor.run())
                 loops.create_task(services.requeue.run())
                 loops.create_task(services.tally.run())

@@ -183,8 +183,8 @@ class JobSpec(Record, frozen=True):
     preemption: Preemption = Preemption()
     # How long it runs on which GPU model, where that makes a difference.
     expected_runtimes_s: Annotated[dict[GpuModel, Runtime], Meta(max_length=32)] = {}
-    # Makes use of a gap of at least this long, and is asked to leave when the gap ends.
-    window_min_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] | None = None
+    # Makes use of a gap of at least this long before room is needed by others, and is asked to leave when it ends.
+    gap_min_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] | None = None
     # The reservation whose room it uses.
     reservation: Name | None = None
     # A class of service that the profile defines: how soon it must start or end.

@@ -146,7 +146,12 @@ class Schedule:
         port = self._free_port(item.placements[0].node, ports) if len(item.placements) > 1 else 0
         rates = rates_of(self._view.nodes, self._planner.cluster.profile, item.placements)
         return Bind(
-            placements=item.placements, alternative=item.alternative, master_port=port, decision=decision, rates=rates
+            placements=item.placements,
+            alternative=item.alternative,
+            master_port=port,
+            decision=decision,
+            rates=rates,
+            leaves_at=item.leaves_at,
         )
 
     def _free_port(self, node: str, ports: dict[str, set[int]]) -> int:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from ares.core.admit.verdict import Rejected
+from ares.core.run.ranks import why_not_preemptible
 from ares.model.job import JobSpec, NodeTerm, Resources
 
 # How many values each kind of condition compares with: at least, at most.
@@ -105,6 +106,15 @@ def _job_affinity(spec: JobSpec) -> Rejected | None:
     return Rejected(code="job-affinity-empty", message=message, fix="name the labels of the jobs that are meant")
 
 
+def _gap(spec: JobSpec) -> Rejected | None:
+    """Whoever makes use of a gap is asked to leave, and has to be able to."""
+    why = why_not_preemptible(spec) if spec.gap_min_s is not None else ""
+    if not why:
+        return None
+    message = f"the job wants to make use of gaps, and cannot be asked to leave: {why}"
+    return Rejected(code="gap-not-preemptible", message=message, fix="remove gapMinS, or let it be preempted")
+
+
 CHECKS: tuple[Callable[[JobSpec], Rejected | None], ...] = (
-    _resources, _gang, _topology, _together, _affinity, _job_affinity,
+    _resources, _gang, _topology, _together, _affinity, _job_affinity, _gap,
 )  # fmt: skip

@@ -56,6 +56,8 @@ class Waiting:
         self._labels: dict[str, dict[str, str]] = {}
         # How long each will run, of those of which anybody can say.
         self._runs: dict[str, float] = {}
+        # Of those that make use of gaps: the shortest they can use.
+        self._gaps: dict[str, float] = {}
         # All of them in one line, where the order allows for that.
         self.settled: Settled | None = None
         self._by_key: dict[ClassKey, JobClass] = {}
@@ -90,6 +92,8 @@ class Waiting:
                 self._labels[state.id] = spec.labels
             if runs_s < inf:
                 self._runs[state.id] = runs_s
+            if spec.gap_min_s is not None:
+                self._gaps[state.id] = spec.gap_min_s
             found.line.add(at)
             self.active[found.id] = found
             if self.settled is not None:
@@ -102,6 +106,7 @@ class Waiting:
             return False
         self._labels.pop(job_id, None)
         self._runs.pop(job_id, None)
+        self._gaps.pop(job_id, None)
         if self.settled is not None:
             self.settled.remove(job_id)
         found = self._by_id[at[4]]
@@ -119,6 +124,10 @@ class Waiting:
     def runs_of(self, job_id: str) -> float:
         """How long it will run; for ever when nobody can say."""
         return self._runs.get(job_id, inf)
+
+    def gap_of(self, job_id: str) -> float | None:
+        """How long a gap must be that it can make use of; None when it wants to run to its end."""
+        return self._gaps.get(job_id)
 
     def facts_of(self, job_id: str) -> Facts:
         """What the rank of a waiting job is made from."""

@@ -36,13 +36,15 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refused:
         data["decision"] = what.decision
     if what.alternative:
         data["alternative"] = what.alternative
+    if what.leaves_at is not None:
+        data["leavesAt"] = what.leaves_at
     entry = Entry("bound", f"attempt {attempt} on {_named(places)}", "scheduler", data)
     return commit(
         state, context.now, (entry,),
         phase="STAGING", attempt=attempt, fence=fences.granted(state.fence, context.epoch), placements=places,
         exit=None, bound_at=context.now, started_at=None, ended_at=None, metered_at=None, rates=what.rates,
         alternative=what.alternative, master_port=what.master_port, hold=(), evicting=(),
-        started_ranks=(), ended_ranks=(), generation=0,
+        started_ranks=(), ended_ranks=(), generation=0, leaves_at=what.leaves_at,
     )  # fmt: skip
 
 

@@ -156,6 +156,10 @@ class Claims:
 
     # ---- how a row goes on
 
+    def next_on(self, row: int) -> float:
+        """When the next claim on the row begins."""
+        return min((part.start for part in self._by_row.get(row, ())), default=inf)
+
     def rows(self) -> set[int]:
         """Rows that are not as the cluster has them: something is claimed on them or was begun."""
         return self._by_row.keys() | self._begun.keys()

@@ -36,6 +36,8 @@ class Holding:
     next_rank: int = 0
     # On its way out: it frees what it holds soon, and cannot be taken twice.
     leaving: bool = False
+    # It makes use of a gap, and has to be gone by then.
+    leaves_at: float | None = None
     # The reservation whose room it uses.
     reservation: str | None = None
 
@@ -73,7 +75,8 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
         preemptible=bound and not why_not_preemptible(spec),
         preemptions=state.preemptions,
         preempted_at=state.preempted_at,
-        ends_at=None if runs_s is None else since + runs_s,
+        ends_at=_ends_at(state, since, runs_s),
+        leaves_at=state.leaves_at,
         runs_s=runs_s,
         limit_s=spec.time_limit_s,
         leave_s=spec.grace_s + (0.0 if saving.checkpoint_signal is None else saving.wait_s),
@@ -83,6 +86,11 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
         leaving=not bound or bool(state.leaving),
         reservation=spec.reservation,
     )
+
+
+def _ends_at(state: JobState, since: float, runs_s: float | None) -> float | None:
+    ends = [since + runs_s] if runs_s is not None else []
+    return min([*ends, *([] if state.leaves_at is None else [state.leaves_at])], default=None)
 
 
 def _elastic(state: JobState, spec: JobSpec) -> Ask | None:

@@ -44,6 +44,8 @@ class Found(NamedTuple):
     taken: Sequence[Taken]
     alternative: int
     considered: Considered | None = None
+    # Of a job that makes use of a gap.
+    leaves_at: float | None = None
 
 
 def asked(ask: Ask, ranks: int) -> Held:
@@ -179,7 +181,15 @@ class Round:
 
     def note_placed(self, job: str, key: ClassKey, class_id: int, found: Found) -> None:
         placements = self.placements(found.taken)
-        self.placed.append(Placed(job=job, placements=placements, alternative=found.alternative, class_id=class_id))
+        self.placed.append(
+            Placed(
+                job=job,
+                placements=placements,
+                alternative=found.alternative,
+                class_id=class_id,
+                leaves_at=found.leaves_at,
+            )
+        )
         if found.considered is not None:
             self.considered[job] = found.considered
         self.spend(key.account, held_by(placements))

@@ -25,7 +25,7 @@ _KEYS = {
     "min_ranks": "minRanks", "per_node": "perNode", "assembly": "assembly", "resize_signal": "resizeSignal",
     "topology": "topology", "numa": "numa", "qos": "qos", "licence": "licences", "team": "team",
     "tolerate": "tolerate", "require": "require", "prefer": "prefer", "near": "near", "away": "away",
-    "region": "residency", "input_": "inputs", "deadline": "deadline", "runtime": "runtime",
+    "region": "residency", "input_": "inputs", "deadline": "deadline", "runtime": "runtime", "gap_min": "gapMin",
     "checkpoint_signal": "checkpointSignal", "checkpoint_wait": "checkpointWait", "preempt": "preempt",
     "priority": "priority", "time": "time", "signal": "signal", "grace": "grace", "retries": "retries",
     "restart": "restart", "effects": "effects", "array": "array", "selector": "selector", "lease": "lease",
@@ -90,6 +90,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--reservation", metavar="NAME", help="In the room of this reservation; see `ares reservations`."),
     _text("--deadline", "TIME", "Should have ended by then: 2h from now, or 2026-12-01T18:00."),
     _text("--runtime", "TIME", "How long you expect it to run; others learn when its place is free."),
+    _text("--gap-min", "TIME", "Run in gaps of at least this length too, and leave when they end: 30m."),
     click.option(
         "--preempt/--no-preempt", default=None, help="May it be displaced by more important jobs?  [default: yes]"
     ),

@@ -74,6 +74,7 @@ class Ask(TypedDict, total=False):
     inputs: Mapping[str, str] | Sequence[Mapping[str, Any]] | Sequence[str]
     deadline: str | datetime
     runtime: str
+    gap_min: str
     checkpoint_signal: str
     checkpoint_wait: str
     preempt: bool
@@ -122,6 +123,7 @@ FRIENDLY: Mapping[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "resizeSignal": (("gang", "resizeSignal"), wishes.signal),
     "deadline": (("deadlineAt",), wishes.deadline),
     "runtime": (("expectedRuntimeS",), units.seconds),
+    "gapMin": (("gapMinS",), units.seconds),
     "checkpointSignal": (("preemption", "checkpointSignal"), wishes.signal),
     "checkpointWait": (("preemption", "waitS"), units.seconds),
     "preempt": (("preemption", "allowed"), _same),

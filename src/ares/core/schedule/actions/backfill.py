@@ -107,8 +107,21 @@ class Behind:
         yield from sorted(rest, key=lambda candidate: self._waiting.runs_of(candidate[0]))
 
     def _start(self, job: str, one: JobClass) -> bool:
-        """Gives the job a place now, if it may have one."""
-        runs_s = self._waiting.runs_of(job)
+        """Gives the job a place now, if it may have one: to its end, or for as long as others do not need it."""
+        runs_s, gap_s = self._waiting.runs_of(job), self._waiting.gap_of(job)
+        return self._start_to_end(job, one, runs_s) or (
+            gap_s is not None and gap_s < runs_s and self._start_in_gap(job, one, gap_s)
+        )
+
+    def _start_in_gap(self, job: str, one: JobClass, gap_s: float) -> bool:
+        found = self._round.find(one.key, gap_s) if self.may_fit(one, gap_s) else None
+        if found is None:
+            return False
+        leaves_at = min(self._round.claims.next_on(taken.row) for taken in found.taken)
+        self._place(job, one, found._replace(leaves_at=leaves_at), leaves_at - self._round.now)
+        return True
+
+    def _start_to_end(self, job: str, one: JobClass, runs_s: float) -> bool:
         if job in self._round.claims.of:
             # What is held for it is not in its way.
             self._round.claims.drop(job)
