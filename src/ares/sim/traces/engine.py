@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from ares.core.schedule.cycle import cycle
+from ares.core.schedule.plan import Plan
 from ares.core.schedule.promise import Promise
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy, Profile
@@ -22,11 +23,13 @@ from ares.sim.traces.world import DOWN, END, LOOK, RETRY, UP, Event, World
 Estimates = Literal["user", "exact", "predicted"]
 # instant: all that happens at one moment, then cycles until nothing more comes of it. reference: one event at a time,
 # submissions first; a submission has a cycle only if the job itself fits now; what was to end by now has ended.
-EventOrder = Literal["instant", "reference"]
+# committed: whoever is first in line and waits stays first, and those who come meanwhile line up once it has started.
+EventOrder = Literal["instant", "reference", "committed"]
 # Of how many submitted jobs how many are over.
 Progress = Callable[[int, int], None]
 
 _PROGRESS_EVERY = 512
+_NEVER = float("inf")
 # One instant never takes this many cycles: then two parts of the scheduler undo each other's work.
 _CYCLES_MAX = 10_000
 
@@ -64,6 +67,9 @@ class _Replay:
         self._estimates: Estimates = options.estimates or policy.estimates
         specs = [_spec(job, self._estimates) for job in trace.jobs]
         self._profile = _profile(policy.profile, self._estimates)
+        if options.event_order == "committed":
+            # After each start all who came meanwhile may be next.
+            self._profile = replace(self._profile, max_placements_per_cycle=1)
         self._world = World(trace, self._profile, specs, options.seed)
         self._next = 0
         self._since = _Since([], [], [])
@@ -79,28 +85,32 @@ class _Replay:
 
     def run(self) -> Outcome:
         began = time.perf_counter()
-        loop = self._instants if self._options.event_order == "instant" else self._one_by_one
-        loop()
+        loops = {"instant": self._instants, "reference": self._one_by_one, "committed": self._committed}
+        loops[self._options.event_order]()
         return self._outcome(time.perf_counter() - began)
 
     # ---- all that happens at one instant, then cycles
 
     def _instants(self) -> None:
-        world = self._world
-        jobs, events, count = self._trace.jobs, world.events, len(self._trace.jobs)
-        while self._next < count or (events and self._alive()):
-            now = world.now = min(
-                jobs[self._next].submit if self._next < count else events[0][0],
-                events[0][0] if events else float("inf"),
-            )
-            changed = False
-            while events and events[0][0] <= now:
-                changed |= self._happen(heapq.heappop(events))
-            while self._next < count and jobs[self._next].submit <= now:
-                changed |= self._submit()
+        world, jobs, events = self._world, self._trace.jobs, self._world.events
+        while self._next < len(jobs) or (events and self._alive()):
+            now, changed = self._go_on()
+            while self._next < len(jobs) and jobs[self._next].submit <= now:
+                changed |= self._submit(self._next)
+                self._next += 1
             if changed:
                 self._settle()
                 world.books.moment(now, world.cluster)
+
+    def _go_on(self) -> tuple[float, bool]:
+        """To the next moment at which anything happens; whether something else happens than that jobs come."""
+        world, events, jobs = self._world, self._world.events, self._trace.jobs
+        comes = jobs[self._next].submit if self._next < len(jobs) else _NEVER
+        now = world.now = min(comes, events[0][0] if events else _NEVER)
+        changed = False
+        while events and events[0][0] <= now:
+            changed |= self._happen(heapq.heappop(events))
+        return now, changed
 
     def _settle(self) -> None:
         cluster = self._world.cluster
@@ -108,21 +118,42 @@ class _Replay:
             if not cluster.pending and not cluster.may_grow:
                 self._note((), ())
                 return
-            if not self._cycle():
+            plan = self._cycle()
+            if not (plan.more or plan.evictions or plan.resized or plan.unheld):
                 return
         raise RuntimeError(f"{_CYCLES_MAX} cycles at {self._world.now:g} s and no end: the profile goes in circles")
+
+    # ---- whoever waits first stays first
+
+    def _committed(self) -> None:
+        """One start at a time: after each of them, all who came meanwhile may be next."""
+        world, jobs, events = self._world, self._trace.jobs, self._world.events
+        lined_up, waits = 0, False
+        while self._next < len(jobs) or (events and self._alive()):
+            now, changed = self._go_on()
+            while self._next < len(jobs) and jobs[self._next].submit <= now:
+                self._next += 1
+            while changed or not waits:
+                if not waits:
+                    for job in range(lined_up, self._next):
+                        self._submit(job)
+                    lined_up = self._next
+                if not world.cluster.pending:
+                    break
+                waits = not self._cycle().placed
+                changed = False
+            world.books.moment(now, world.cluster)
 
     # ---- one event at a time
 
     def _one_by_one(self) -> None:
-        world = self._world
-        jobs, events, count = self._trace.jobs, world.events, len(self._trace.jobs)
-        while self._next < count or (events and self._alive()):
-            if self._next < count and (not events or jobs[self._next].submit <= events[0][0]):
-                now = world.now = jobs[self._next].submit
+        world, jobs, events = self._world, self._trace.jobs, self._world.events
+        while self._next < len(jobs) or (events and self._alive()):
+            if self._next < len(jobs) and (not events or jobs[self._next].submit <= events[0][0]):
+                job, self._next = self._next, self._next + 1
+                now = world.now = jobs[job].submit
                 self._end_as_estimated(now)
-                job, queued = self._next, self._submit()
-                changed = queued and world.fits(job)
+                changed = self._submit(job) and world.fits(job)
             else:
                 event = heapq.heappop(events)
                 now = world.now = event[0]
@@ -145,9 +176,7 @@ class _Replay:
 
     # ---- events
 
-    def _submit(self) -> bool:
-        job = self._next
-        self._next += 1
+    def _submit(self, job: int) -> bool:
         self._events += 1
         self._since.submitted.append(job)
         return self._world.submit(job)
@@ -186,8 +215,7 @@ class _Replay:
 
     # ---- deciding
 
-    def _cycle(self) -> bool:
-        """Whether another one at once may come to more."""
+    def _cycle(self) -> Plan:
         world = self._world
         plan = cycle(world.cluster, self._profile, world.now)
         self._cycles += 1
@@ -195,7 +223,7 @@ class _Replay:
         world.cluster.promise(plan.promises)
         world.planned()
         self._note(started, plan.promises)
-        return bool(plan.more or plan.evictions or plan.resized or plan.unheld)
+        return plan
 
     def _note(self, started: Iterable[Started], promises: Iterable[Promise]) -> None:
         """Hands one decision to whoever keeps a log."""

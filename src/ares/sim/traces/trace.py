@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import floor
 
 from msgspec.structs import replace as put
@@ -50,6 +51,11 @@ class Trace:
     nodes: tuple[NodeInfo, ...]
     # What was repaired or left out, counted.
     warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        late = next((job for before, job in pairwise(self.jobs) if job.submit < before.submit), None)
+        if late is not None:
+            raise ValueError(f"trace {self.name}: job {late.id} comes after one that was submitted later; sort them")
 
 
 def node(name: str, cpus: float, gpus: int = 0, model: str = "", memory_mib: int = MEMORY_MIB) -> NodeInfo:

@@ -99,7 +99,7 @@ class World:
             return False
         stepped = begin(
             id=f"{job:08d}", tenant=one.tenant, spec=spec, name=spec.name, submitted_by=one.user or one.tenant,
-            context=Context(now=self.now, jitter=0.0),
+            context=Context(now=one.submit, jitter=0.0),
         )  # fmt: skip
         self.states[job] = stepped.state
         follow(self.cluster, None, stepped.state, spec, self.now)
