@@ -21,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 Key = TypeVar("Key")
 
 WHOLE = 1000
+POOL_LABEL = "pool"
 # One bit each; a node's further GPUs are not given away.
 GPUS_MAX = 62
 # A node lasts on this many devices and NUMA nodes without wider arrays.
@@ -124,8 +125,8 @@ class Columns:
         self.pools = Codes()
         self.machines: list[MachineShape] = [machine_shape(NodeInfo(name="", cpu_milli=1, memory_mib=1))]
         self._machine_of: dict[MachineShape, int] = {self.machines[0]: 0}
-        self.labels = OnDemand[str](self, lambda r, key: self.values.of(r.info.labels.get(key)), 0, np.int64)
-        self.numbers = OnDemand[str](self, lambda r, key: _number(r.info.labels.get(key)), np.nan, np.float64)
+        self.labels = OnDemand[str](self, lambda r, key: self.values.of(_label(r, key)), 0, np.int64)
+        self.numbers = OnDemand[str](self, lambda r, key: _number(_label(r, key)), np.nan, np.float64)
         self.datasets = OnDemand[str](self, lambda r, name: name in r.info.datasets, False, np.bool_)
         self.devices = OnDemand[str](self, lambda r, kind: len(r.info.devices.get(kind, ())), 0, np.int64)
         self.refusing = OnDemand[tuple[tuple[str, str | None], ...]](
@@ -306,6 +307,11 @@ class Columns:
 def _lengthen(columns: Columns, name: str, more: int, nothing: int) -> None:
     old = getattr(columns, name)
     setattr(columns, name, np.concatenate([old, np.full((more, *old.shape[1:]), nothing, old.dtype)]))
+
+
+def _label(record: NodeRecord, key: str) -> str | None:
+    """Its pool is a label of every node that has no other of that name."""
+    return record.info.labels.get(key, record.info.pool if key == POOL_LABEL else None)
 
 
 def _number(text: str | None) -> float:
