@@ -383,6 +383,7 @@ class Cluster:
             float(table.cpu_hour[exists].max(initial=0.0)),
             float(table.gpu_watts[exists].max(initial=0.0)),
             float(table.network_gbps[exists].max(initial=0.0)),
+            float(table.memory_gib_hour[exists].max(initial=0.0)),
         )
         if facts != self.evaluations.facts:
             self.evaluations.facts = facts

@@ -51,6 +51,7 @@ class Facts(NamedTuple):
     cpu_hour_max: float = 0.0
     gpu_watts_max: float = 0.0
     network_gbps_max: float = 0.0
+    memory_gib_hour_max: float = 0.0
 
 
 class Rows:
@@ -232,8 +233,13 @@ class Rows:
         return self.table.cpu_hour[self.at]
 
     @lazily
+    def memory_gib_hour(self) -> Floats:
+        return self.table.memory_gib_hour[self.at]
+
+    @lazily
     def gpu_watts(self) -> Floats:
-        return self.table.gpu_watts[self.at]
+        """Of the thirstiest GPU of the kind asked for, at full load."""
+        return np.where(self.gpu_answers, self.table.gpu_mw[self.at], 0).max(axis=1) / 1000
 
     @lazily
     def machine(self) -> Ints:

@@ -86,8 +86,9 @@ def facts(*nodes: Node) -> Facts:
     return Facts(
         gpu_hour_max=max(one.pool.gpu_hour for one in nodes),
         cpu_hour_max=max(one.pool.cpu_hour for one in nodes),
-        gpu_watts_max=max(one.pool.gpu_watts for one in nodes),
+        gpu_watts_max=float(table(*nodes).gpu_watts.max()),
         network_gbps_max=max(one.record.info.network_gbps for one in nodes),
+        memory_gib_hour_max=max(one.pool.memory_gib_hour for one in nodes),
     )
 
 

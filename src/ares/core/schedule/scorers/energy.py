@@ -1,12 +1,13 @@
-"""Power: GPUs that draw less are better."""
+"""Energy: GPUs on which the job takes less of it are better. A thirstier one that is done sooner may take less."""
 
 from ares.core.schedule.columns import Floats
 from ares.core.schedule.rows import Rows
+from ares.core.schedule.scorers.speed import share_of_longest
 
 
 def score(rows: Rows) -> Floats | None:
-    """1 for no power at all, 0 for the thirstiest pool. None without GPUs, or when no pool says what it draws."""
+    """1 for no energy at all, 0 for the longest run on the thirstiest GPU there is. None without GPUs."""
     thirstiest = rows.facts.gpu_watts_max
     if not rows.ask.gpus or thirstiest <= 0.0:
         return None
-    return 1.0 - rows.gpu_watts / thirstiest
+    return 1.0 - rows.gpu_watts * share_of_longest(rows) / thirstiest

@@ -13,12 +13,20 @@ from ares.model.node import NodeRecord
 def score(rows: Rows) -> Floats | None:
     """1 where it runs shortest, 1/2 where it takes twice as long. None when the job does not tell models apart."""
     runs = rows.ask.runs
-    if not runs:
-        return None
+    return max(1e-3, min(seconds for _, seconds in runs)) / np.maximum(1e-3, _times(rows, runs)) if runs else None
+
+
+def share_of_longest(rows: Rows) -> Floats | float:
+    """How long the job runs on each row, of the longest it says it does; 1 when it does not tell models apart."""
+    runs = rows.ask.runs
+    longest = max((seconds for _, seconds in runs), default=0.0)
+    return np.minimum(1.0, _times(rows, runs) / longest) if longest > 0.0 else 1.0
+
+
+def _times(rows: Rows, runs: Runs) -> Floats:
     table = rows.table
     at = np.arange(table.rows)[rows.at]
-    times = np.array([_runs_there(runs, table.records[int(row)]) for row in at])
-    return max(1e-3, min(seconds for _, seconds in runs)) / np.maximum(1e-3, times)
+    return np.array([_runs_there(runs, table.records[int(row)]) for row in at])
 
 
 def _runs_there(runs: Runs, record: NodeRecord | None) -> float:

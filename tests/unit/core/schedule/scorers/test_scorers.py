@@ -153,7 +153,30 @@ def test_gangs_look_at_the_network_too() -> None:
 
 
 def test_power_against_the_thirstiest() -> None:
-    nodes = [node("hot", pool=Pool(gpu_watts=700.0)), node("cool", pool=Pool(gpu_watts=350.0)), node("unknown")]
-    assert scores("energy", nodes, Ask(gpus=1)) == [0.0, 0.5, 1.0]
+    nodes = [
+        node("hot", gpus=1, pool=Pool(gpu_watts=800.0)),
+        node("cool", gpus=1, pool=Pool(gpu_watts=200.0)),
+        node("known", gpus=1, model="NVIDIA A100-SXM4-80GB"),
+        node("none"),
+    ]
+    assert scores("energy", nodes, Ask(gpus=1)) == [0.0, 0.75, 0.5, 1.0]
     assert scores("energy", nodes, Ask()) is None
-    assert scores("energy", nodes[2:], Ask(gpus=1)) is None
+    assert scores("energy", nodes[3:], Ask(gpus=1)) is None
+
+
+def test_a_thirstier_gpu_that_is_done_sooner_may_take_less_energy_and_cost_less() -> None:
+    nodes = [
+        node("h100", gpus=1, model="NVIDIA H100 80GB HBM3", pool=Pool(gpu_hour=4.0)),
+        node("a100", gpus=1, model="NVIDIA A100-SXM4-80GB", pool=Pool(gpu_hour=2.0)),
+    ]
+    ask = Ask(gpus=1, runs=(("A100", 1000.0), ("H100", 250.0)))
+    # 700 W for a quarter of the time, against 400 W for all of it.
+    assert scores("energy", nodes, ask) == pytest.approx([1 - 0.25, 1 - 400 / 700])
+    assert scores("cost", nodes, ask) == pytest.approx([0.75, 0.5])
+    assert scores("energy", nodes, Ask(gpus=1)) == pytest.approx([0.0, 1 - 400 / 700])
+
+
+def test_the_price_of_memory_and_of_spot() -> None:
+    owned = Pool(gpu_hour=2.0, memory_gib_hour=0.5)
+    nodes = [node("owned", pool=owned), node("spot", pool=replace(owned, spot=True, spot_factor=0.25))]
+    assert scores("cost", nodes, Ask(gpus=1, memory_mib=4096)) == pytest.approx([0.0, 0.75])
