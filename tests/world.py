@@ -45,6 +45,7 @@ from ares.services.decisions import Decisions
 from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
 from ares.services.explain import Explain
+from ares.services.gaps import Gaps
 from ares.services.jobs import Jobs
 from ares.services.leader import Leader
 from ares.services.logs import LogReader
@@ -208,6 +209,7 @@ class Replica:
         self.drain = Drain(self.view, self.planner, self.transitions, clock, self.telemetry)
         self.consolidate = Consolidate(self.view, self.planner, self.transitions, clock, self.telemetry)
         self.windows = Windows(store, self.view, self.planner, self.transitions, clock, self.telemetry, KEEP_S)
+        self.gaps = Gaps(self.view, self.planner, self.transitions, clock, self.telemetry)
         self.reservations = Reservations(store, self.view, self.planner, self.windows, clock, rng, self.telemetry)
         self.explain = Explain(store, self.view, self.planner, self.decisions, clock)
         self.arrays = Arrays(self.view, self.submit, clock)
@@ -228,6 +230,7 @@ class Replica:
                 loops.create_task(self.schedule.run(guard))
             loops.create_task(self.drain.run(guard))
             loops.create_task(self.windows.run(guard))
+            loops.create_task(self.gaps.run(guard))
             loops.create_task(self.monitor.run())
             loops.create_task(self.requeue.run())
             loops.create_task(self.arrays.run())

@@ -21,6 +21,7 @@ _WHY: dict[str, str] = {
     "drain": "moved because its node is being emptied",
     "reservation-ends": "ended with the reservation it ran in",
     "reserved": "moved because its place is booked by a reservation",
+    "gap": "ended with the gap it ran in",
 }
 
 
