@@ -18,6 +18,7 @@ from ares.core.schedule.considered import Ranked, decide_again
 from ares.core.schedule.eta import Eta, start_estimate
 from ares.core.schedule.explain import AskExplained, explain_ask, infeasible, why_waiting
 from ares.core.schedule.offers import Offer, offers, would_evict
+from ares.core.schedule.promise import Promise
 from ares.core.schedule.reasons import Reason, Remedy
 from ares.core.schedule.record import seen_by
 from ares.core.schedule.round import Round
@@ -66,6 +67,8 @@ class Explanation(Record, frozen=True):
     factors: tuple[FactorShown, ...] = ()
     limits: tuple[Standing, ...] = ()
     starts: Eta | None = None
+    # A start that the latest plan holds room for.
+    promise: Promise | None = None
     # Why nobody is evicted for it.
     no_eviction: str = ""
     change: Change | None = None
@@ -177,6 +180,7 @@ class Explain:
             factors=factors,
             limits=self._limits(found),
             starts=starts,
+            promise=cluster.promises.get(state.id),
             no_eviction=self._no_eviction(state, spec, now),
             change=smallest_change(cluster, state, spec, now),
         )

@@ -51,9 +51,21 @@ def _facts(found: "Explanation", now: float) -> list[tuple[str, str]]:
         ("Whose move", REMEDIES.get(found.remedy or "", "")),
         ("Position", _position(found)),
         ("Starts", "" if found.starts is None else starts(found.starts, now)),
+        ("Promised", _promise(found, now)),
         ("Preempting", found.no_eviction),
         ("Start now", "" if change is None else f"{change.message}: {as_typed(change.fields)}"),
     ]
+
+
+def _promise(found: "Explanation", now: float) -> str:
+    """Held from when on, and where."""
+    promise = found.promise
+    if promise is None:
+        return ""
+    nodes = sorted({place.node for place in promise.placements})
+    where = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
+    when = "now" if promise.start <= now else f"in {duration(promise.start - now)}"
+    return f"a start {when} on {where}: the room is held for it from then on"
 
 
 def _position(found: "Explanation") -> str:

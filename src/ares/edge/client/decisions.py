@@ -103,6 +103,16 @@ class Change(Record, frozen=True):
     cost: float = 0.0
 
 
+class Promise(Record, frozen=True):
+    """Room is held for the job from `start` on; `until` is when it will have ended, None when nobody can say."""
+
+    job: str
+    start: float
+    until: float | None = None
+    placements: tuple[Placement, ...] = ()
+    first_start: float = 0.0
+
+
 class Explanation(Record, frozen=True):
     """Why a job waits, and what would start it. Of a job that does not wait only `phase` is set."""
 
@@ -120,6 +130,8 @@ class Explanation(Record, frozen=True):
     factors: tuple[Factor, ...] = ()
     limits: tuple[Standing, ...] = ()
     starts: Eta | None = None
+    # A start that the latest plan holds room for.
+    promise: Promise | None = None
     # Why nobody is displaced for it.
     no_eviction: str = ""
     change: Change | None = None
