@@ -43,6 +43,8 @@ class Decision(Record, frozen=True):
     up: tuple[str, ...] = ()
     started: tuple[Started, ...] = ()
     promises: tuple[Promised, ...] = ()
+    # Attempts that go on with other ranks than before: all those they have now.
+    resized: tuple[Started, ...] = ()
     # Running jobs whose estimate was corrected since: what they are thought to end at now.
     corrected: tuple[tuple[int, float], ...] = ()
 

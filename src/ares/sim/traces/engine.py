@@ -238,10 +238,11 @@ class _Replay:
                     up=tuple(since.up),
                     started=tuple(started),
                     promises=tuple(_promised(one) for one in promises),
+                    resized=tuple(world.resized),
                     corrected=tuple(world.corrected),
                 )
             )
-        for happened in (*since, world.ended, world.corrected):
+        for happened in (*since, world.ended, world.resized, world.corrected):
             happened.clear()
 
     # ---- in the end

@@ -80,6 +80,7 @@ class World:
         self.cut = self.refused = self.failures = self.over = 0
         # Since the latest decision, for the log.
         self.ended: list[Ended] = []
+        self.resized: list[Started] = []
         self.corrected: list[tuple[int, float]] = []
 
     # ---- coming
@@ -297,6 +298,8 @@ class World:
         self._left_s[job] -= (self.now - self._since[job]) * self._rate[job]
         self._resumed[job] = True
         self._run(job, state)
+        ends_at = self.cluster.holdings[state.id].ends_at
+        self.resized.append(Started(job=job, estimated_end=ends_at, placements=state.placements))
 
     # ---- nodes
 
