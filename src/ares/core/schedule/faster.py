@@ -25,9 +25,10 @@ def waits_for_faster(one: Paced, now: float) -> Reason | None:
         return None
     model, runs_s = one.instead
     sooner_s = now + runs_s - one.end
+    better = "GPUs" if one.model is None else f"a {one.model}"
     message = (
-        f"waits for a {one.model}, free at about {clock(one.start, now)}: there it ends {span(sooner_s)} sooner than "
-        f"on the {model} that is free now, by the run times it states"
+        f"waits for {better}, free at about {clock(one.start, now)}: there it ends {span(sooner_s)} sooner than on the "
+        f"{model} that is free now, by the run times it states"
     )
     numbers = {"waitsS": int(one.start - now), "soonerS": int(sooner_s)}
     return Reason(code="WAITING_FOR_FASTER", message=message, numbers=numbers)

@@ -45,7 +45,8 @@ class Slot(NamedTuple):
 class Paced(NamedTuple):
     """What is best for a job that says how long it runs on which GPU model: this model, from then on."""
 
-    model: str
+    # None: several, as it comes.
+    model: str | None
     start: float
     end: float
     # It ends after its deadline.

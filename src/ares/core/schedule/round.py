@@ -123,7 +123,10 @@ class Round:
     def key_of(self, job: str, key: ClassKey) -> ClassKey:
         """Of a job that is to run on one GPU model: as if it had asked for that. Like jobs share what is computed."""
         paced = self.paced.get(job)
-        return key if paced is None else key._replace(asks=(key.asks[0]._replace(gpu_model=paced.model, runs=()),))
+        if paced is None:
+            return key
+        ask = key.asks[0]
+        return key._replace(asks=(ask._replace(gpu_model=paced.model or ask.gpu_model, runs=()),))
 
     @property
     def full(self) -> bool:

@@ -179,3 +179,16 @@ def test_jobs_without_run_times_of_higher_rank_come_first() -> None:
     made.enqueue(state("paced", NOW), spec(gpus=1, expected_runtimes_s={FAST: 10.0, SLOW: 7200.0}))
     made.enqueue(state("high", NOW), spec(gpus=1, model=FAST, priority="HIGH"))
     assert ("high", "fast") in nodes_of(plan(made))
+
+
+def test_a_job_of_several_gpus_waits_for_the_better_ones_too() -> None:
+    made = cluster(node("fast", gpus=2, model=FAST), node("slow", gpus=2, model=SLOW))
+    _hold(made, 600.0)
+    made.enqueue(state("j", NOW), spec(gpus=2, expected_runtimes_s={FAST: 3600.0, SLOW: 7200.0}))
+    decided = plan(made)
+    assert (decided.placed, decided.left) == ((), ())
+    why = waits_for_faster(paced_jobs(made, NOW)["j"], NOW)
+    assert why is not None
+    assert (why.numbers["waitsS"], why.numbers["soonerS"]) == (600, 3000)
+    made.release("r")
+    assert nodes_of(plan(made)) == [("j", "fast")]

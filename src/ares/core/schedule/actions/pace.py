@@ -1,10 +1,10 @@
-"""Pace: jobs that say how long they run on which GPU model start where all of them end soonest, or wait for it.
+"""Pace: jobs that say how long they run on which GPU model start where they all end soonest, or wait for it.
 
 Decides only; `allocate` places those whose time has come, in the order of their ranks and of that model.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -16,6 +16,8 @@ from ares.core.queue.order import Place, job_of
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.columns import WHOLE, Floats, Ints
+from ares.core.schedule.models import choices
+from ares.core.schedule.openings import earliest
 from ares.core.schedule.pace import Gpus, Paced, Runner, Slot, pace
 from ares.core.schedule.plan import LeftOut
 from ares.core.schedule.round import Round
@@ -48,7 +50,31 @@ def paces(round_: Round) -> None:
 
 def paced(round_: Round) -> dict[str, Paced]:
     """Of every job that is planned this way: where and when."""
-    classes = [one for one in round_.cluster.waiting.active.values() if _planned(round_, one.key)]
+    telling = [one for one in round_.cluster.waiting.active.values() if _tells(round_, one.key)]
+    found = {job: verdict for one in telling if not _of_one_gpu(one.key) for job, verdict in _wide(round_, one)}
+    return found | _in_line(round_, [one for one in telling if _of_one_gpu(one.key)])
+
+
+def _wide(round_: Round, one: JobClass) -> Iterator[tuple[str, Paced]]:
+    """Jobs of several GPUs wait for a better model if by the estimates they end sooner there, one class at a time."""
+    now, best, free = round_.now, None, None
+    for choice in choices(round_.cluster.table, one.key.asks[0]):
+        opening = earliest(round_.cluster, round_.txn, round_.claims, choice.ask, now, choice.runs_s)
+        if opening is not None:
+            end = opening.start + choice.runs_s
+            if best is None or end < best.end:
+                best = Paced(choice.model, opening.start, end, late=False, instead=None)
+            if opening.start <= now and (free is None or end < now + free[1]):
+                free = (choice.slowest, choice.runs_s)
+    # Where it can have nothing now it takes what comes; whoever is free by then is another question.
+    if best is not None and free is not None:
+        for place in one.line.heads(_JOBS_MAX):
+            if job_of(place) not in round_.cluster.reserved:
+                yield job_of(place), best._replace(instead=None if best.start <= now else free)
+
+
+def _in_line(round_: Round, classes: list[JobClass]) -> dict[str, Paced]:
+    """Jobs of one GPU each, all planned together."""
     if not classes:
         return {}
     lines = _lines(round_)
@@ -60,11 +86,15 @@ def paced(round_: Round) -> dict[str, Paced]:
     return {job: _paced(slot, gpus.runs_s[kind_of[_class_of(round_, job)]], idle, lines) for job, slot in slots.items()}
 
 
-def _planned(round_: Round, key: ClassKey) -> bool:
-    """Whether its jobs are those of one GPU each, and nothing but GPUs stands in their way."""
+def _tells(round_: Round, key: ClassKey) -> bool:
+    """Whether its jobs tell GPU models apart, and nothing but GPUs stands in their way."""
     ask = key.asks[0]
-    alone = len(key.asks) == 1 and ask.ranks == 1 and ask.gpus == 1 and ask.gpu_milli == WHOLE and not ask.near
-    return bool(ask.runs) and alone and round_.gate(key, ask) is None
+    return bool(ask.runs) and len(key.asks) == 1 and not ask.near and round_.gate(key, ask) is None
+
+
+def _of_one_gpu(key: ClassKey) -> bool:
+    ask = key.asks[0]
+    return ask.ranks == 1 and ask.gpus == 1 and ask.gpu_milli == WHOLE
 
 
 def _place(round_: Round) -> Callable[[str], Place]:
