@@ -109,7 +109,7 @@ def _marked(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _scatters(tuned: Tuned) -> list[str]:
-    """The first objective against each other one."""
+    """The first objective against each other one that differs at all."""
     used = {_kind(tuned, at) for at in range(len(tuned.found.trials))}
     boxes = "".join(
         f'<li><span class="box {svg.colour(kind)}"></span> {svg.text(words)}</li>'
@@ -117,7 +117,11 @@ def _scatters(tuned: Tuned) -> list[str]:
         if kind in used
     )
     names = f'<ul class="legend">{boxes}</ul>'
-    pairs = [(tuned.aims[0], other) for other in tuned.aims[1:]]
+    pairs = [
+        (tuned.aims[0], other)
+        for other in tuned.aims[1:]
+        if len({_words(other, one.summary) for one in tuned.found.trials}) > 1
+    ]
     return [
         section(
             f"{_METRICS[y.field].title} against {_METRICS[x.field].title}",
