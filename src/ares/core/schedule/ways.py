@@ -46,8 +46,18 @@ def ways(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> tuple[
     finally:
         if waits:
             cluster.waiting.add(state, spec, runs_s)
-    found = {way.message: way for way in tried if way is not None}.values()
-    return tuple(sorted(found, key=lambda way: (way.ends_at or way.starts_at, way.message))[:_WAYS_MAX])
+    found = [way for way in tried if way is not None]
+    least = max((PRIORITIES.index(way.fields["priority"]) for way in found if "priority" in way.fields), default=0)
+    # No more important than need be.
+    found = [way for way in found if way.fields.get("priority", PRIORITIES[least]) == PRIORITIES[least]]
+    best: dict[str, Way] = {}
+    for way in sorted(found, key=_soonest):
+        best.setdefault(str(way.fields), way)
+    return tuple(best.values())[:_WAYS_MAX]
+
+
+def _soonest(way: Way) -> tuple[float, str]:
+    return (way.starts_at if way.ends_at is None else way.ends_at), way.message
 
 
 def _options(cluster: Cluster, spec: JobSpec) -> Iterator[_Option]:

@@ -124,10 +124,13 @@ def test_a_higher_priority_passes_or_displaces() -> None:
     asked = spec(gpus=1, expected_runtime_s=HOUR, deadline_at=NOW + 2 * HOUR)
     made.enqueue(NEW, asked)
     assert _seen(made, asked).verdict == "no"
-    found = {way.fields["priority"]: way for way in ways(made, NEW, asked, NOW)}
-    assert found["CRITICAL"].ends_at == NOW + 30.0 + HOUR
-    assert "displacing 1 job" in found["CRITICAL"].message
-    assert found["HIGH"].ends_at == NOW + 2 * HOUR
+    (way,) = ways(made, NEW, asked, NOW)
+    assert (way.fields, way.ends_at) == ({"priority": "HIGH"}, NOW + 30.0 + HOUR)
+    assert "displacing 1 job" in way.message
+    without = replace(made.profile, actions=("claim", "pace", "allocate", "backfill"))
+    cycle(made, without, NOW)
+    (way,) = ways(made, NEW, asked, NOW)
+    assert (way.fields, way.ends_at) == ({"priority": "HIGH"}, NOW + 2 * HOUR)
     assert "new" in made.waiting
 
 
