@@ -34,10 +34,12 @@ class Ended(Record, frozen=True):
 
 
 class Decision(Record, frozen=True):
-    """One cycle, and what had happened since the one before: in this order submitted, ended, down, up, then decided."""
+    """One cycle, and what had happened since the one before: in this order ended, submitted, again, down, up, then decided."""
 
     time: float
     submitted: tuple[int, ...] = ()
+    # Jobs that wait again: an attempt failed or was taken away.
+    again: tuple[int, ...] = ()
     ended: tuple[Ended, ...] = ()
     down: tuple[str, ...] = ()
     up: tuple[str, ...] = ()

@@ -233,6 +233,7 @@ class _Replay:
                 Decision(
                     time=world.now,
                     submitted=tuple(since.submitted),
+                    again=tuple(world.again),
                     ended=tuple(world.ended),
                     down=tuple(since.down),
                     up=tuple(since.up),
@@ -242,7 +243,7 @@ class _Replay:
                     corrected=tuple(world.corrected),
                 )
             )
-        for happened in (*since, world.ended, world.resized, world.corrected):
+        for happened in (*since, world.again, world.ended, world.resized, world.corrected):
             happened.clear()
 
     # ---- in the end

@@ -80,6 +80,7 @@ class World:
         self.cut = self.refused = self.failures = self.over = 0
         # Since the latest decision, for the log.
         self.ended: list[Ended] = []
+        self.again: list[int] = []
         self.resized: list[Started] = []
         self.corrected: list[tuple[int, float]] = []
 
@@ -247,11 +248,14 @@ class World:
             self.over += 1
         elif state.phase == "RETRYING":
             self._push(self.now + state.retry_delay_s, RETRY, job, state.seq)
+        else:
+            self.again.append(job)
 
     def retry(self, job: int, seq: float) -> None:
         state = self._state(job)
         if state.phase == "RETRYING" and state.seq == seq:
             self._change(job, RetryDue(seq=state.seq))
+            self.again.append(job)
 
     # ---- taking away
 
