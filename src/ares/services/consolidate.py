@@ -85,8 +85,7 @@ class Consolidate:
         before = self._shown(revision, gpus, nodes, shown, True, "")
         moved = await self._move(who, shown.moves)
         self._kept.pop(revision, None)
-        message = f"{moved} of {len(shown.moves)} jobs are on their way; their new places are kept for them"
-        return msgspec.structs.replace(before, message=message)
+        return msgspec.structs.replace(before, message=_under_way(moved, len(shown.moves)))
 
     def _plan(self, gpus: int, nodes: int) -> tuple[str, Consolidation]:
         self._planner.refresh_ready()
@@ -164,3 +163,10 @@ class Consolidate:
             to=tuple(dict.fromkeys(place.node for place in one.hold)),
             lost_gpu_s=one.lost_gpu_s,
         )
+
+
+def _under_way(moved: int, planned: int) -> str:
+    jobs = f"{'' if moved == planned else f'{moved} of '}{planned} job{'' if planned == 1 else 's'}"
+    if moved == 1:
+        return f"{jobs} is on its way; its new place is kept for it"
+    return f"{jobs} are on their way; their new places are kept for them"

@@ -139,4 +139,4 @@ def _message(total: int, left: tuple[DrainedJob, ...]) -> str:
     shown = [f"{f'job {one.job}' if one.job else 'a job of another tenant'}: {one.stays}" for one in staying[:3]]
     more = f" and {len(staying) - 3} more" if len(staying) > 3 else ""
     ends = f"; {'; '.join(shown)}{more}, so it ends by itself" if staying else ""
-    return f"{len(left)} of {total} jobs still there{ends}"
+    return f"{len(left)} of {total} job{'' if total == 1 else 's'} still there{ends}"

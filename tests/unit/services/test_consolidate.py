@@ -52,7 +52,7 @@ async def test_the_plan_that_was_shown_is_carried_out_and_the_job_goes_where_it_
         (move,) = plan.moves
         done = await world.one.consolidate.apply(ADMIN, 4, 1, plan.revision)
         assert (done.applied, done.message) == (
-            True, "1 of 1 jobs are on their way; their new places are kept for them",
+            True, "1 job is on its way; its new place is kept for it",
         )  # fmt: skip
         state = world.state(move.job)
         assert (state.phase, tuple(place.node for place in state.hold)) == ("PREEMPTED", move.to)

@@ -10,6 +10,7 @@ import click
 from ares.edge.cli.connect import connect, find_job, job_argument, jobs_argument
 from ares.edge.cli.jobs import ACTIVE, fetch
 from ares.edge.cli.options import pairs_option
+from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.text import printable
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 @pairs_option("--label", help="Those with this label, as key=value. May be repeated.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask first.")
 @click.option("--reason", default="", help="Kept in the job's ledger.")
+@output_option("table", "json", "yaml", "name")
 @click.pass_context
 def cancel(
     ctx: click.Context, jobs: tuple[str, ...], all_: bool, phase: tuple[str, ...], name: str | None,
-    label: dict[str, str], yes: bool, reason: str,
+    label: dict[str, str], yes: bool, reason: str, output: str,
 ) -> int:  # fmt: skip
     """Ends jobs for good. A running one gets SIGTERM, then SIGKILL after its grace time.
 
@@ -48,29 +50,32 @@ def cancel(
         raise click.UsageError("name jobs, or choose them by --all, --phase, --name or --label", ctx)
     client = connect(ctx)
     if jobs:
-        return _cancel(client, [find_job(client, job) for job in jobs], reason)
+        return _cancel(client, [find_job(client, job) for job in jobs], reason, output)
     found = _chosen(client, phase or ACTIVE, name, label)
     if not found:
         click.echo("no jobs", err=True)
-        return 0
-    if not yes and not _confirmed(found, ctx):
+    elif not yes and not _confirmed(found, ctx):
         return 1
-    return _cancel(client, [job for job, _ in found], reason)
+    return _cancel(client, [job for job, _ in found], reason, output)
 
 
-def _cancel(client: "Client", ids: Iterable[str], reason: str) -> int:
+def _cancel(client: "Client", ids: Iterable[str], reason: str, output: str) -> int:
     """Each by itself: one that cannot be cancelled does not save the others."""
     from ares.edge.cli.main import report
+    from ares.edge.client import calls
     from ares.edge.client.errors import Conflict, NotFound
 
-    code = 0
+    code, states = 0, list[Any]()
     for job_id in ids:
         try:
-            state = client.cancel(job_id, reason)
+            state: Any = client.send(calls.cancel(job_id, reason).raw())
         except (Conflict, NotFound) as error:
             code = report(f"{job_id}: {error}", error.fix, 1)
-        else:
-            click.echo(f"{state.id} ({printable(state.name)}) {state.phase}")
+            continue
+        states.append(state)
+        if output == "table":
+            click.echo(f"{state['id']} ({printable(state['name'])}) {state['phase']}")
+    print_objects(output, {"jobs": states}, lambda answer: [one["id"] for one in answer["jobs"]])
     return code
 
 
@@ -115,15 +120,22 @@ def _confirmed(found: list[tuple[str, dict[str, int]]], ctx: click.Context) -> b
 @click.command()
 @job_argument()
 @click.option("--reason", default="", help="Kept in the job's ledger.")
+@output_option("table", "json", "yaml", "name")
 @click.pass_context
-def retry(ctx: click.Context, job: str, reason: str) -> None:
+def retry(ctx: click.Context, job: str, reason: str, output: str) -> None:
     """Runs a job again now.
 
     A job that waits for its next try does not wait any longer. A finished job never changes: a new
     job is made from it, and its id is printed.
     """
+    from ares.edge.client import calls
+
     client = connect(ctx)
     old = find_job(client, job)
-    state = client.retry(old, reason)
+    call = calls.retry(old, reason)
+    raw: Any = client.send(call.raw())
+    if print_objects(output, raw, lambda answer: [answer["id"]]):
+        return
+    state = call.read(raw)
     kind = "submitted" if state.id != old else "retrying"
     click.echo(f"{kind} {state.id} ({printable(state.name)}){f', again after {old}' if state.id != old else ''}")

@@ -86,7 +86,10 @@ def exit_text(exit: "ExitInfo") -> str:  # noqa: A002
 
 
 def event_row(event: "LedgerEvent", at: str) -> tuple[str, ...]:
-    return (at, event.kind, event.phase, str(event.attempt or ""), event.fence, event.by, event.reason)
+    # An end of the whole gang names the rank in its reason; what a single rank does only in its data.
+    rank = f"rank {event.data['rank']}" if event.kind.startswith("rank-") and "rank" in event.data else ""
+    reason = ": ".join(part for part in (rank, event.reason) if part)
+    return (at, event.kind, event.phase, str(event.attempt or ""), event.fence, event.by, reason)
 
 
 def asked_for(spec: "JobSpec") -> str:

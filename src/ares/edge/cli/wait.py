@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ares.edge.cli.connect import connect, find_job, jobs_argument
+from ares.edge.cli.output import output_option, print_objects
 
 if TYPE_CHECKING:
     from ares.edge.client.answers import JobDetail
@@ -28,13 +29,15 @@ _BY_FAILURE: Mapping[str, int] = {"node-lost": NODE_LOST, "time-limit": TIME_LIM
 @click.command()
 @jobs_argument()
 @click.option("--timeout", metavar="TIME", help="Give up after this long: 90s, 2h. Exit code 123.")
+@output_option("table", "json", "yaml", "name")
 @click.pass_context
-def wait(ctx: click.Context, jobs: tuple[str, ...], timeout: str | None) -> None:
+def wait(ctx: click.Context, jobs: tuple[str, ...], timeout: str | None, output: str) -> None:
     """Waits until jobs have ended.
 
     The exit code is that of the first job, in the order given, that did not succeed; 0 if all did.
-    Ctrl-C stops the waiting, not the jobs.
+    Ctrl-C stops the waiting, not the jobs. With -o json the jobs are printed as `ares show` has them.
     """
+    from ares.edge.client import calls
     from ares.edge.client.units import seconds
 
     client = connect(ctx)
@@ -43,6 +46,9 @@ def wait(ctx: click.Context, jobs: tuple[str, ...], timeout: str | None) -> None
 
     def all_of_them() -> int:
         codes = [wait_for(client, job_id, deadline, name=len(ids) > 1) for job_id in ids]
+        if output != "table":
+            found = {"jobs": [client.send(calls.job(job_id).raw()) for job_id in ids]}
+            print_objects(output, found, lambda answer: [one["state"]["id"] for one in answer["jobs"]])
         return next((code for code in codes if code), 0)
 
     ctx.exit(detachable(" ".join(ids), all_of_them))

@@ -304,6 +304,11 @@ def test_wait_for_several(stub: Stub, ares: Ares) -> None:
     done = ares("wait", JOB, other)
     assert done.code == 121
     assert done.err.splitlines() == [f"{JOB} (train) SUCCEEDED", f"{other} (other) CANCELLED: enough"]
+    done = ares("wait", JOB, other, "-o", "json")
+    assert (done.code, [one["state"]["phase"] for one in json.loads(done.out)["jobs"]]) == (
+        121,
+        ["SUCCEEDED", "CANCELLED"],
+    )
 
 
 def test_wait_gives_up(stub: Stub, ares: Ares) -> None:
@@ -347,6 +352,9 @@ def test_one_job_that_has_ended_does_not_save_the_others(stub: Stub, ares: Ares)
     done = ares("cancel", JOB, other)
     assert (done.code, done.out) == (1, f"{other} (train) CANCELLED\n")
     assert done.err.startswith(f"error: {JOB}: ")
+    done = ares("cancel", JOB, other, "-o", "json")
+    assert (done.code, json.loads(done.out)) == (1, {"jobs": [state("CANCELLED", id=other)]})
+    assert ares("cancel", other, "-o", "name").out == f"{other}\n"
 
 
 def test_cancelling_by_choice(stub: Stub, ares: Ares) -> None:
@@ -393,6 +401,7 @@ def test_full_ids_are_not_looked_up(stub: Stub, ares: Ares) -> None:
     stub.on("POST", f"/v1/jobs/{task}/retry", state("PENDING", id="f" * 16))
     assert ares("retry", task).out == f"submitted {'f' * 16} (train), again after {task}\n"
     assert [asked.path for asked in stub.asked] == [f"/v1/jobs/{task}/retry"]
+    assert json.loads(ares("retry", task, "-o", "json").out) == state("PENDING", id="f" * 16)
 
 
 def test_events_of_a_job_and_of_all(stub: Stub, ares: Ares) -> None:
@@ -400,6 +409,9 @@ def test_events_of_a_job_and_of_all(stub: Stub, ares: Ares) -> None:
     stub.on("GET", f"/v1/jobs/{JOB}/events", {"events": [entry]})
     assert ares("events", JOB).out.splitlines()[1].split()[2:] == ["submitted", "PENDING", "-", "-", "tok", "-"]
     assert json.loads(ares("events", JOB, "-o", "json").out) == {"events": [entry]}
+    rank = {**entry, "kind": "rank-started", "phase": "STAGING", "data": {"rank": 3, "node": "n1"}}
+    stub.on("GET", f"/v1/jobs/{JOB}/events", {"events": [rank, {**rank, "kind": "rank-exited", "reason": "lost"}]})
+    assert [line.split("  ")[-1] for line in ares("events", JOB).out.splitlines()[1:]] == ["rank 3", "rank 3: lost"]
     refused = problem(400, "bad-cursor", "gone")
     stub.on("GET", "/v1/events", Say(pieces=[event(1, "RUNNING", cursor="7-1")]), refused)
     done = ares("events", "-f", "--after", "0", "-o", "json")
