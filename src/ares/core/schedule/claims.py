@@ -5,6 +5,7 @@ by then may use the room. What counts is the room that nobody gives back in time
 what has been released until then.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
@@ -44,6 +45,8 @@ class Claims:
         self._txn = txn
         self._now = now
         self.of: dict[str, Claim] = {}
+        # When they begin, in order.
+        self._starts: list[float] = []
         self._by_row: dict[int, list[_Part]] = {}
         # What began in this cycle, by row: when each ends.
         self._begun: dict[int, list[tuple[float, Taken]]] = {}
@@ -56,6 +59,7 @@ class Claims:
     def add(self, claim: Claim) -> None:
         self.lift()
         self.of[claim.owner] = claim
+        insort(self._starts, claim.start)
         for taken in claim.taken:
             self._by_row.setdefault(taken.row, []).append(_Part(claim.start, claim.until, taken, claim.owner))
         self._blocks.clear()
@@ -65,6 +69,7 @@ class Claims:
         if claim is None:
             return
         self.lift()
+        del self._starts[bisect_left(self._starts, claim.start)]
         for row in {taken.row for taken in claim.taken}:
             left = [part for part in self._by_row[row] if part.owner != owner]
             if left:
@@ -83,13 +88,10 @@ class Claims:
 
     def hidden_from(self, ends_at: float, reservation: str = "") -> tuple[float, str]:
         """Those from whom the same is hidden have this in common."""
-        if self._cluster.booked(reservation, self._now) is not None:
+        if reservation and self._cluster.booked(reservation, self._now) is not None:
             return inf, reservation
-        latest = -inf
-        for claim in self.of.values():
-            if latest < claim.start < ends_at:
-                latest = claim.start
-        return latest, ""
+        begun = bisect_left(self._starts, ends_at)
+        return (self._starts[begun - 1], "") if begun else _NOTHING
 
     def hide(self, ends_at: float, reservation: str = "") -> None:
         """Hides from the columns what somebody who ends then may not have; for his own reservation, all else."""
@@ -196,6 +198,9 @@ def _without(booked: Taken, used: Taken) -> Taken:
         memory_mib=max(0, booked.memory_mib - used.memory_mib),
         gpus=tuple(gpu for gpu in booked.gpus if gpu not in used.gpus),
     )
+
+
+_NOTHING = (-inf, "")
 
 
 def _by_time(shift: Shift) -> float:

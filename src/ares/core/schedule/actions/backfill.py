@@ -19,6 +19,9 @@ from ares.core.schedule.round import Found, Round
 from ares.core.schedule.transaction import taken_by
 from ares.model.profile import BackfillStrategy, Profile
 
+# Nothing is as long as that: it compares with no number, not even with the endless.
+_EVER = float("nan")
+
 Strategy = BackfillStrategy | Literal["strict"]
 Candidate = tuple[str, JobClass]
 
@@ -74,9 +77,11 @@ class Behind:
         round_ = self._round
         self._begin_placed()
         for job, one in self._in_order(rest):
-            if round_.full:
+            if len(round_.placed) >= round_.profile.max_placements_per_cycle:
                 round_.more = True
                 break
+            if self._hopeless(job, one):
+                continue
             if job in round_.promises:
                 self._leave(job, one)
             elif self._strategy == "conservative" and self._stands(job):
@@ -94,10 +99,10 @@ class Behind:
         depth = self._policy.depth
         if depth:
             rest = islice(rest, depth)
-        if self._policy.order == "rank" or self._strategy in ("conservative", "strict", "greedy"):
-            yield from rest
-            return
-        rest = iter(rest)
+        by_rank = self._policy.order == "rank" or self._strategy in ("conservative", "strict", "greedy")
+        return iter(rest) if by_rank else self._shortest_first(iter(rest))
+
+    def _shortest_first(self, rest: Iterator[Candidate]) -> Iterator[Candidate]:
         while len(self._round.promises) < self._policy.reservations:
             # The first that wait are promised a start in the order of ranks.
             candidate = next(rest, None)
@@ -105,6 +110,15 @@ class Behind:
                 return
             yield candidate
         yield from sorted(rest, key=lambda candidate: self._waiting.runs_of(candidate[0]))
+
+    def _hopeless(self, job: str, one: JobClass) -> bool:
+        """A quick look at most of those behind: no room, no promise to make, and nobody who wants to know."""
+        if self._round.tells or self._strategy not in ("easy", "aggressive"):
+            return False
+        if len(self._round.promises) < self._policy.reservations or self._waiting.gap_of(job) is not None:
+            return False
+        runs_s = self._waiting.runs_of(job)
+        return runs_s >= self._refused.get(one.id, _EVER) or not self.may_fit(one, runs_s)
 
     def _start(self, job: str, one: JobClass) -> bool:
         """Gives the job a place now, if it may have one: to its end, or for as long as others do not need it."""
@@ -126,7 +140,7 @@ class Behind:
             # What is held for it is not in its way.
             self._round.claims.drop(job)
             self._most.clear()
-        elif one.id in self._refused and runs_s >= self._refused[one.id]:
+        elif runs_s >= self._refused.get(one.id, _EVER):
             return False
         if not self.may_fit(one, runs_s):
             return False
@@ -151,24 +165,27 @@ class Behind:
 
     def may_fit(self, one: JobClass, runs_s: float) -> bool:
         """A quick look at whether any row has as much of everything as some alternative asks for."""
+        ends_at, claims = self._round.now + runs_s, self._round.claims
         for ask in one.key.asks:
-            cpu, memory, gpu = self._most_free(self._round.now + runs_s, ask.reservation)
-            if ask.gpus_milli <= gpu and (
-                ask.qos != "guaranteed" or (ask.cpu_milli <= cpu and ask.memory_mib <= memory)
-            ):
+            most = self._most.get(claims.hidden_from(ends_at, ask.reservation))
+            cpu, memory, gpu = most or self._most_free(ends_at, ask.reservation)
+            enough = (ask.cpu_milli <= cpu and ask.memory_mib <= memory) or ask.qos != "guaranteed"
+            if enough and (not ask.gpus or ask.gpus_milli <= gpu):
                 return True
         return False
 
     def _most_free(self, ends_at: float, reservation: str) -> tuple[int, int, int]:
         claims = self._round.claims
         key = claims.hidden_from(ends_at, reservation)
-        most = self._most.get(key)
-        if most is None:
-            claims.hide(ends_at, reservation)
-            table, used = self._cluster.table, self._cluster.table.used
+        claims.hide(ends_at, reservation)
+        table, used = self._cluster.table, self._cluster.table.used
+        if used == 1:
+            most = (table.cpu_free.item(0), table.memory_free.item(0), table.gpu_idle.item(0))
+        else:
             free = (table.cpu_free, table.memory_free, table.gpu_idle)
             cpu, memory, gpu = (int(column[:used].max(initial=0)) for column in free)
-            most = self._most[key] = (cpu, memory, gpu)
+            most = (cpu, memory, gpu)
+        self._most[key] = most
         return most
 
     # ---- promises
