@@ -1,8 +1,9 @@
-"""Counts waiting jobs by reason, for the metric: a dashboard tells a wrong wish from an ordinary wait."""
+"""Numbers for dashboards: waiting jobs by reason, so that a wrong wish is not an ordinary wait; what pools draw."""
 
 from collections import Counter
 from itertools import islice
 
+from ares.core.schedule.power import draw_of_pools
 from ares.core.schedule.reasons import REMEDIES, ReasonCode
 from ares.ports.clock import Clock
 from ares.ports.telemetry import Telemetry
@@ -21,6 +22,7 @@ class Tally:
         self._clock = clock
         self._telemetry = telemetry
         self._codes: dict[int, ReasonCode] = {}
+        self._pools: set[str] = set()
         self._next = 0
 
     async def run(self) -> None:
@@ -42,3 +44,11 @@ class Tally:
             counts[code] += len(active[number].line)
         for code in REMEDIES:
             self._telemetry.gauge("ares_pending_jobs", counts[code], code)
+        self._power()
+
+    def _power(self) -> None:
+        drawn = draw_of_pools(self._planner.cluster.table)
+        # A pool that lost its last node draws nothing.
+        for pool in (*drawn, *(self._pools - drawn.keys())):
+            self._telemetry.gauge("ares_pool_power_watts", drawn.get(pool, 0.0), pool)
+        self._pools = set(drawn)

@@ -40,6 +40,7 @@ METRICS: dict[str, Metric] = {
     "ares_recovery_seconds": Metric("histogram", "From a node's last sign of life to the decision.", buckets=_SLOW),
     "ares_queue_depth": Metric("gauge", "Jobs waiting for a place."),
     "ares_pending_jobs": Metric("gauge", "Jobs waiting for a place, by the reason.", "reason"),
+    "ares_pool_power_watts": Metric("gauge", "Power that a pool draws by the model.", "pool"),
     "ares_profile_version": Metric("gauge", "Version of the profile that scheduling goes by."),
     "ares_agents_connected": Metric("gauge", "Agents with an open stream to this replica."),
     "ares_streams_open": Metric("gauge", "Event and log streams open on this replica."),
