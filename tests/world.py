@@ -41,6 +41,7 @@ from ares.ports.store import (
 from ares.services.arrays import Arrays
 from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
+from ares.services.deadlines import Deadlines
 from ares.services.decisions import Decisions
 from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
@@ -52,6 +53,7 @@ from ares.services.logs import LogReader
 from ares.services.monitor import Monitor
 from ares.services.nodes import Nodes
 from ares.services.planner import Planner
+from ares.services.pools import Pools
 from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
@@ -178,15 +180,24 @@ class Replica:
         self.tokens = Tokens(store, self.view, clock, rng)
         self.planner = Planner(self.view, clock)
         self.transitions = Transitions(store, self.view, clock, rng, self.telemetry, epoch)
-        self.submit = Submit(store, self.view, clock, rng, self.telemetry, epoch, world.queue_max)
+        self.deadlines = Deadlines(self.view, self.planner, clock)
+        self.submit = Submit(store, self.view, self.deadlines, clock, rng, self.telemetry, epoch, world.queue_max)
         self.progress = ProgressBoard(store, self.view, clock)
         self.leader = Leader(store, self.view, clock, cluster="local", replica=name, exclusive=exclusive)
         self.jobs = Jobs(
-            store, self.view, self.transitions, self.submit, self.planner, Cursors(hashlib.sha256(b"world").digest())
+            store,
+            self.view,
+            self.transitions,
+            self.submit,
+            self.planner,
+            self.deadlines,
+            Cursors(hashlib.sha256(b"world").digest()),
+            clock,
         )
         self.events = EventStream(store, self.view)
         self.logs = LogReader(self.view, world.logs, clock)
         self.nodes = Nodes(store, self.view, clock)
+        self.pools = Pools(self.view, self.nodes, self.planner, clock)
         self.sessions = Sessions(
             view=self.view,
             enrolment=Enrolment(store, clock, name),

@@ -28,6 +28,7 @@ from ares.ports.store import Compare, Store
 from ares.services.arrays import Arrays
 from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
+from ares.services.deadlines import Deadlines
 from ares.services.decisions import Decisions
 from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
@@ -42,6 +43,7 @@ from ares.services.monitor import Monitor
 from ares.services.nodes import Nodes
 from ares.services.planner import Planner
 from ares.services.plugins import Plugins
+from ares.services.pools import Pools
 from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
@@ -50,6 +52,7 @@ from ares.services.reservations import Reservations
 from ares.services.retention import Retention
 from ares.services.schedule import Schedule
 from ares.services.sessions import Sessions
+from ares.services.spending import Spending
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tally import Tally
@@ -70,10 +73,12 @@ class Services:
     view: View
     tokens: Tokens
     submit: Submit
+    deadlines: Deadlines
     jobs: Jobs
     events: EventStream
     logs: LogReader
     nodes: Nodes
+    pools: Pools
     health: Health
     sessions: Sessions
     leader: Leader
@@ -89,6 +94,7 @@ class Services:
     reservations: Reservations
     kept: FileDecisions
     explain: Explain
+    spending: Spending
     tally: Tally
     arrays: Arrays
     retention: Retention
@@ -110,22 +116,27 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
     decisions = Decisions(clock, rng, kept)
     transitions = Transitions(store, view, clock, rng, telemetry, epoch)
-    submit = Submit(store, view, clock, rng, telemetry, epoch, config.limits.jobs_max)
+    deadlines = Deadlines(view, planner, clock)
+    cursors = Cursors(hashlib.sha256(store_id.encode()).digest())
+    submit = Submit(store, view, deadlines, clock, rng, telemetry, epoch, config.limits.jobs_max)
     reports = Reports(transitions, telemetry)
     progress = ProgressBoard(store, view, clock)
     enrolment = Enrolment(store, clock, replica)
     keep_s = config.limits.keep_days * 86_400
     windows = Windows(store, view, planner, transitions, clock, telemetry, keep_s)
+    nodes = Nodes(store, view, clock)
     exclusive = not config.store_url.startswith("etcd:")
     leader = Leader(store, view, clock, cluster=config.cluster, replica=replica, exclusive=exclusive)
     return Services(
         view=view,
         tokens=tokens,
         submit=submit,
-        jobs=Jobs(store, view, transitions, submit, planner, Cursors(hashlib.sha256(store_id.encode()).digest())),
+        deadlines=deadlines,
+        jobs=Jobs(store, view, transitions, submit, planner, deadlines, cursors, clock),
         events=EventStream(store, view),
         logs=LogReader(view, logs, clock),
-        nodes=Nodes(store, view, clock),
+        nodes=nodes,
+        pools=Pools(view, nodes, planner, clock),
         health=Health(view, leader, loaded.refused),
         sessions=Sessions(
             view=view,
@@ -152,6 +163,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         kept=kept,
         tally=Tally(planner, clock, telemetry),
         explain=Explain(store, view, planner, decisions, clock),
+        spending=Spending(view, clock),
         arrays=Arrays(view, submit, clock),
         retention=Retention(store, view, logs, clock, keep_s),
         progress=progress,
@@ -224,11 +236,14 @@ class ControlPlane:
     def _api(self, services: Services) -> ApiServices:
         return ApiServices(
             submit=services.submit,
+            deadlines=services.deadlines,
             jobs=services.jobs,
             explain=services.explain,
+            spending=services.spending,
             events=services.events,
             logs=services.logs,
             nodes=services.nodes,
+            pools=services.pools,
             profiles=services.profiles,
             plugins=services.plugins,
             drain=services.drain,

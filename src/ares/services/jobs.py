@@ -6,6 +6,7 @@ Another tenant's job and a job that does not exist are the same answer: None.
 import msgspec
 
 from ares.core import keys
+from ares.core.energy.report import Use, use_of
 from ares.core.run.handlers import MANUAL_RETRIES_MAX
 from ares.core.run.inputs import Cancel, Refused, RetryNow
 from ares.model.access import Principal
@@ -21,8 +22,10 @@ from ares.model.state import (
     Result,
     RetryBudget,
 )
+from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Put, Store
 from ares.services.cursors import BadCursor, Cursors
+from ares.services.deadlines import Deadlines, DeadlineSeen
 from ares.services.listing import JobPage, JobQuery, Listing, Waiting, count, whole
 from ares.services.planner import Planner
 from ares.services.submit import Rejected, Submit, SubmitRequest, Submitted
@@ -43,6 +46,10 @@ class JobDetail(Record, frozen=True):
     # Why a pending job waits.
     waiting: Waiting | None = None
     array_counts: dict[Phase, int] | None = None
+    # Of all attempts up to now; of an array, of all its tasks.
+    used: Use = Use()
+    # Whether it will meet its deadline, while that is open.
+    deadline: DeadlineSeen | None = None
 
 
 class Jobs:
@@ -55,14 +62,18 @@ class Jobs:
         transitions: Transitions,
         submit: Submit,
         planner: Planner,
+        deadlines: Deadlines,
         cursors: Cursors,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._view = view
         self._transitions = transitions
         self._submit = submit
         self._planner = planner
-        self._listing = Listing(store, view, planner, cursors)
+        self._clock = clock
+        self._deadlines = deadlines
+        self._listing = Listing(store, view, planner, deadlines, cursors, clock)
 
     # ---- reading
 
@@ -82,6 +93,8 @@ class Jobs:
             progress=self._view.progress.get(job_id),
             queue_position=self._position(state),
             waiting=self._listing.waiting((state,)),
+            used=use_of((state,), self._clock.wall()),
+            deadline=self._deadlines.of(state, spec),
         )
 
     async def _get_array(self, who: Principal, array: ArrayRecord) -> JobDetail | None:
@@ -94,6 +107,7 @@ class Jobs:
             state=whole(array, tasks),
             waiting=self._listing.waiting(tasks),
             array_counts=count(tasks),
+            used=use_of(tasks, self._clock.wall()),
         )
 
     async def resolve(self, who: Principal, prefix: str) -> tuple[str, ...]:

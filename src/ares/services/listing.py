@@ -8,12 +8,15 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ares.core import keys
+from ares.core.energy.report import Use, use_of
 from ares.core.schedule.reasons import ReasonCode, Remedy
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, ArrayRecord, JobState, Phase
+from ares.ports.clock import Clock
 from ares.ports.store import Store
 from ares.services.cursors import BadCursor, Cursors
+from ares.services.deadlines import Deadlines
 from ares.services.planner import Planner
 from ares.services.view import View
 
@@ -53,16 +56,24 @@ class JobPage(Record, frozen=True):
     # By id: why pending ones wait, and the phases of whole arrays' tasks.
     waiting: dict[str, Waiting] = {}
     array_counts: dict[str, dict[Phase, int]] = {}
+    # By id: what single jobs used that have been given a place, up to now.
+    used: dict[str, Use] = {}
+    # Those that will miss their deadline, by the estimates.
+    at_risk: tuple[str, ...] = ()
 
 
 class Listing:
     """Reads the view as it is; whoever asks has caught up."""
 
-    def __init__(self, store: Store, view: View, planner: Planner, cursors: Cursors) -> None:
+    def __init__(
+        self, store: Store, view: View, planner: Planner, deadlines: Deadlines, cursors: Cursors, clock: Clock
+    ) -> None:
         self._store = store
         self._view = view
         self._planner = planner
+        self._deadlines = deadlines
         self._cursors = cursors
+        self._clock = clock
 
     async def page(self, tenant: str, query: JobQuery) -> JobPage | BadCursor:
         start = self._cursors.read(tenant, query.cursor)
@@ -88,15 +99,22 @@ class Listing:
         jobs: list[JobState] = []
         waiting: dict[str, Waiting] = {}
         counts: dict[str, dict[Phase, int]] = {}
+        used: dict[str, Use] = {}
+        now = self._clock.wall()
         for row in rows:
             array = self._array(row[0], query)
             state = self.shown(row[0]) if array is None else whole(array, row)
             jobs.append(state)
             if array is not None:
                 counts[array.id] = count(row)
+            elif state.attempt:
+                used[state.id] = use_of((state,), now)
             if why := self.waiting(row):
                 waiting[state.id] = why
-        return JobPage(jobs=tuple(jobs), cursor=cursor, waiting=waiting, array_counts=counts)
+        at_risk = tuple(state.id for state in jobs if self._deadlines.at_risk(state))
+        return JobPage(
+            jobs=tuple(jobs), cursor=cursor, waiting=waiting, array_counts=counts, used=used, at_risk=at_risk
+        )
 
     def _row(self, job: str, query: JobQuery) -> Sequence[JobState]:
         """The job, or all tasks of the array whose place in the list it holds."""

@@ -38,6 +38,7 @@ from ares.ports.store import (
     Unknown,
 )
 from ares.ports.telemetry import Telemetry
+from ares.services.deadlines import Deadlines
 from ares.services.ids import job_id
 from ares.services.packing import packs
 from ares.services.view import View
@@ -109,9 +110,18 @@ class Submit:
     """Admits and writes batches; concurrent batches share transactions and fsyncs."""
 
     def __init__(
-        self, store: Store, view: View, clock: Clock, rng: Rng, telemetry: Telemetry, epoch: int, queue_max: int
+        self,
+        store: Store,
+        view: View,
+        deadlines: Deadlines,
+        clock: Clock,
+        rng: Rng,
+        telemetry: Telemetry,
+        epoch: int,
+        queue_max: int,
     ) -> None:
         self._store = store
+        self._deadlines = deadlines
         self._view = view
         self._clock = clock
         self._rng = rng
@@ -132,8 +142,9 @@ class Submit:
         drafts: list[tuple[int, _Draft]] = []
         repeats: list[int] = []
         seen: set[str] = set()
-        if any(one.spec.reservation not in (None, *self._view.reservations) for one in requests):
-            # It may have been booked through another replica a moment ago.
+        known, classes = self._view.reservations, self._deadlines.classes
+        if any(one.spec.reservation not in (None, *known) or one.spec.sla not in (None, *classes) for one in requests):
+            # It may have been made through another replica a moment ago.
             await self._view.catch_up()
         room = self._queue_max - len(self._view.entries)
         for place, request in enumerate(requests):
@@ -164,7 +175,8 @@ class Submit:
             return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix)
         digest = payload_sha256(request.spec)
         new_id = job_id(self._rng, self._clock.wall())
-        spec_op = Put(keys.job(who.tenant, new_id), self._encode(request.spec))
+        spec = self._deadlines.dated(request.spec)
+        spec_op = Put(keys.job(who.tenant, new_id), self._encode(spec))
         if len(spec_op.value) > VALUE_BYTES_MAX:
             message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
             return Rejected(code="spec-too-large", message=message, fix="put long input into a file")
@@ -187,7 +199,7 @@ class Submit:
         begun = begin(
             id=new_id,
             tenant=who.tenant,
-            spec=request.spec,
+            spec=spec,
             name=request.spec.name,
             submitted_by=who.token_id,
             trace=trace,
@@ -201,9 +213,11 @@ class Submit:
 
     def _no_new(self, who: Principal, draft: _Draft, room: int) -> Rejected | None:
         """Why the job would be refused if it is new, though nothing is wrong with it."""
-        late = too_late(draft.request.spec, self._clock.wall()) or self._not_in(who, draft.request.spec)
-        if late is not None:
-            return Rejected(code=late.code, message=late.message, fix=late.fix)
+        spec = draft.request.spec
+        no = too_late(spec, self._clock.wall()) or self._not_in(who, spec)
+        no = no or self._deadlines.unknown(spec) or self._deadlines.strict(who, spec)
+        if no is not None:
+            return Rejected(code=no.code, message=no.message, fix=no.fix)
         if draft.tasks <= room:
             return None
         return Rejected(

@@ -21,6 +21,7 @@ from ares.model.access import Principal, Role
 from ares.model.state import ExitInfo, JobState, Placement
 from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
+from ares.services.deadlines import Deadlines
 from ares.services.decisions import Decisions
 from ares.services.drain import Drain
 from ares.services.explain import Explain
@@ -31,9 +32,11 @@ from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
 from ares.services.planner import Planner
 from ares.services.plugins import Loaded, Plugins
+from ares.services.pools import Pools
 from ares.services.profiles import Profiles
 from ares.services.reservations import Reservations
 from ares.services.schedule import Schedule
+from ares.services.spending import Spending
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tokens import Tokens
@@ -96,18 +99,23 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     view = View(store, clock)
     telemetry = PrometheusTelemetry(rng)
     transitions = Transitions(store, view, clock, rng, telemetry, 1)
-    submit = Submit(store, view, clock, rng, telemetry, 1, 100_000)
     logs = FileLogs(folder / "logs")
     leader = Leader(store, view, clock, cluster="local", replica="r1", exclusive=True)
     planner, decisions = Planner(view, clock), Decisions(clock, rng)
+    deadlines = Deadlines(view, planner, clock)
+    submit = Submit(store, view, deadlines, clock, rng, telemetry, 1, 100_000)
     windows = Windows(store, view, planner, transitions, clock, telemetry, 86_400.0)
+    nodes = Nodes(store, view, clock)
     services = ApiServices(
         submit=submit,
-        jobs=Jobs(store, view, transitions, submit, planner, Cursors(b"k" * 32)),
+        deadlines=deadlines,
+        jobs=Jobs(store, view, transitions, submit, planner, deadlines, Cursors(b"k" * 32), clock),
         explain=Explain(store, view, planner, decisions, clock),
+        spending=Spending(view, clock),
         events=EventStream(store, view),
         logs=LogReader(view, logs, clock),
-        nodes=Nodes(store, view, clock),
+        nodes=nodes,
+        pools=Pools(view, nodes, planner, clock),
         profiles=Profiles(store, view, clock, telemetry),
         plugins=Plugins(view, Loaded({})),
         drain=Drain(view, planner, transitions, clock, telemetry),

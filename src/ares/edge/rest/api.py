@@ -7,6 +7,7 @@ from pathlib import Path
 from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import Telemetry
 from ares.services.consolidate import Consolidate
+from ares.services.deadlines import Deadlines
 from ares.services.drain import Drain
 from ares.services.explain import Explain
 from ares.services.health import Health
@@ -14,8 +15,10 @@ from ares.services.jobs import Jobs
 from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
 from ares.services.plugins import Plugins
+from ares.services.pools import Pools
 from ares.services.profiles import Profiles
 from ares.services.reservations import Reservations
+from ares.services.spending import Spending
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tokens import Tokens
@@ -28,11 +31,14 @@ class ApiServices:
     """`metrics` renders the Prometheus text."""
 
     submit: Submit
+    deadlines: Deadlines
     jobs: Jobs
     explain: Explain
+    spending: Spending
     events: EventStream
     logs: LogReader
     nodes: Nodes
+    pools: Pools
     profiles: Profiles
     plugins: Plugins
     drain: Drain
