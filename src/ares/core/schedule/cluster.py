@@ -83,8 +83,8 @@ class Cluster:
         self.opened = Opened()
         # Starts that the latest plan promised to waiting jobs, and room that is booked ahead.
         self.promises: dict[str, Promise] = {}
-        # The future's slack when they were made.
-        self.promised_at = 0
+        # How much slack the future had when they were made, and how often it had changed.
+        self.promised_at = self.promised_when = 0
         self.bookings: dict[str, Reservation] = {}
         self._facts_stale = True
         self.profile = profile
@@ -279,6 +279,7 @@ class Cluster:
         """What the latest plan promised, instead of what earlier ones did."""
         self.promises = {one.job: one for one in promises if one.job in self.waiting}
         self.promised_at = self.future.slack
+        self.promised_when = self.future.changes
 
     def book(self, reservation: Reservation) -> None:
         self.bookings[reservation.name] = reservation
@@ -342,8 +343,9 @@ class Cluster:
         return shares
 
     def _count(self, holding: Holding, sign: int) -> None:
-        mine, before = holding.held, self._held.get(holding.account, _NONE)
-        after = Held(*(old + sign * one for old, one in zip(before, mine, strict=True)))
+        cpu, memory, gpu = holding.held
+        had_cpu, had_memory, had_gpu = self._held.get(holding.account, _NONE)
+        after = Held(had_cpu + sign * cpu, had_memory + sign * memory, had_gpu + sign * gpu)
         if any(after):
             self._held[holding.account] = after
         else:

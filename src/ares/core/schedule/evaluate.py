@@ -164,7 +164,7 @@ class Evaluations:
     def _repair(self, found: Evaluation) -> None:
         # Rows beyond the last node stay refused, as they were made.
         everything = slice(0, self.table.used)
-        if found.caught_up < 0 or found.ask.near:
+        if found.caught_up < 0 or found.ask.near or self.table.used < _PICK_SHARE:
             self._fill(found, everything)
             return
         behind = np.flatnonzero(self._touched > found.caught_up)
@@ -202,6 +202,11 @@ class Evaluations:
             found.score[at] = NO
             if found.room is not None:
                 found.room[at] = 0
+        elif self.table.used == 1:
+            # Nothing to choose between.
+            found.score[at] = 0.0
+            if found.room is not None:
+                found.room[at] = room(rows)
         elif len(stage) <= _FEW:
             found.score[at] = np.where(passes, self.weigh(rows), NO)
             if found.room is not None:

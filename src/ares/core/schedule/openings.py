@@ -22,6 +22,7 @@ from ares.model.state import Placement
 
 # Rows or times that are tried before nobody can say.
 _TRIES = 16
+_FIRST: Ints = np.zeros(1, np.int64)
 
 
 class Opening(NamedTuple):
@@ -37,7 +38,7 @@ def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: 
         # Who runs around it by then is another question.
         return None
     claims.lift()
-    rows = np.flatnonzero(cluster.evaluations.possible(ask) & cluster.table.healthy)
+    rows = _rows(cluster, ask)
     if ask.ranks > 1:
         return _gang(cluster, txn, claims, ask, rows, now, runs_s)
     if not len(rows):
@@ -51,6 +52,14 @@ def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: 
         if taken is not None:
             return Opening(start, (taken,))
     return None
+
+
+def _rows(cluster: Cluster, ask: Ask) -> Ints:
+    """Those that could take one rank if nothing ran on them."""
+    possible, healthy = cluster.evaluations.possible(ask), cluster.table.healthy
+    if cluster.table.used == 1:
+        return _FIRST if possible[0] and healthy[0] else _FIRST[:0]
+    return np.flatnonzero(possible & healthy)
 
 
 def _of_rows(cluster: Cluster, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float) -> Floats:

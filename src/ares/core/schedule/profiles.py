@@ -9,7 +9,7 @@ import msgspec
 from ares.core.queue.factors import BY_RUN_TIME, SETTLED
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.plugins import UnknownName, check
-from ares.model.profile import BackfillPolicy, OrderPolicy, Pool, PreemptionPolicy, Profile, Share, Sla
+from ares.model.profile import BackfillPolicy, EnergyPolicy, OrderPolicy, Pool, PreemptionPolicy, Profile, Share, Sla
 
 _PLACES_MAX = 3
 _LIMIT = re.compile(r"^(?P<path>.+?)(?:\.(?P<field>weight|(?:soft|hard)\.(?:cpu|memory|gpu)))?$")
@@ -19,6 +19,7 @@ _BOUNDS = {">=": "at least", "<=": "at most"}
 _KEYS = (
     "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD",
     "backfill.FIELD", "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu", "pools.POOL.FIELD",
+    "energy.cpu_watts", "energy.gpu_watts.MODEL",
     "slas.NAME.FIELD", "licences.NAME", "filters", "actions", "max_placements_per_cycle",
 )  # fmt: skip
 
@@ -217,6 +218,15 @@ def _sla(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> Non
     _field(slas.setdefault(name, {}), Sla, f"slas.{name}", field, value)
 
 
+def _energy(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    field, _, model = rest.partition(".")
+    energy: dict[str, Any] = plain.setdefault("energy", {})
+    if field in ("gpu_watts", "gpuWatts") and model:
+        _entry(energy.setdefault("gpuWatts", {}), model, value)
+    else:
+        _field(energy, EnergyPolicy, "energy", rest, value)
+
+
 def _licence(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
     _entry(plain.setdefault("licences", {}), rest, value)
 
@@ -249,6 +259,7 @@ _HANDLERS: dict[str, Callable[[dict[str, Any], Profile, str, str], None]] = {
     "shares": _share,
     "pools": _pool,
     "slas": _sla,
+    "energy": _energy,
     "licences": _licence,
     "filters": _names("filters"),
     "actions": _names("actions"),

@@ -208,7 +208,11 @@ class Behind:
     def _promise(self, job: str, one: JobClass) -> bool:
         """Promises the job the earliest start there is; whether anybody can say when that is."""
         round_, runs_s = self._round, self._waiting.runs_of(job)
-        found, kept = self._opening(one, runs_s), self._kept.get(job)
+        kept = self._kept.get(job)
+        if kept is not None and self._still(kept) and (claim := claim_of(self._cluster, kept)) is not None:
+            found: Opening | None = Opening(kept.start, claim.taken)
+        else:
+            found = self._opening(one, runs_s)
         if self._strategy == "conservative" and kept is not None and kept.start > round_.now:
             if found is None or kept.start <= found.start:
                 self._keep(job)
@@ -230,6 +234,12 @@ class Behind:
         )
         self._most.clear()
         return True
+
+    def _still(self, kept: Promise) -> bool:
+        """Whether nothing that matters has changed since the first in line was promised a start."""
+        round_, cluster = self._round, self._cluster
+        calm = cluster.promised_when == cluster.future.changes and not round_.placed and not round_.claims
+        return calm and kept.start > round_.now and not cluster.bookings
 
     def _opening(self, one: JobClass, runs_s: float) -> Opening | None:
         """Of its alternatives the one that opens first."""
