@@ -196,6 +196,8 @@ class Sessions:
 
     def _follow(self, before: JobState | None, state: JobState) -> None:
         if before is not None and _asks_nothing_new(before, state):
+            if before.phase == "PREEMPTED" and state.phase != "PREEMPTED":
+                self._hurry(state)
             return
         if before is not None and before.phase in BOUND:
             self._withdraw(before, state)
@@ -239,6 +241,14 @@ class Sessions:
             session = self._by_node.get(place.node)
             if session is not None and not grants(after, ref, place.rank):
                 self._stop(session, (ref, place.rank), after)
+
+    def _hurry(self, state: JobState) -> None:
+        """A preempted job was cancelled while it saves its work: nobody needs that any more."""
+        ref, spec = attempt_of(state), self._view.spec(state)
+        for place in held(state):
+            session = self._by_node.get(place.node)
+            if session is not None and (ref, place.rank) in session.held:
+                session.send(stop_of(ref, place.rank, state, spec))
 
     def _reconcile(self, session: Session) -> None:
         """Stops what lost its right while this replica could not see it."""

@@ -68,7 +68,8 @@ async def test_a_job_cancelled_while_it_is_being_preempted_stays_cancelled_and_k
         await world.one.jobs.cancel(ALICE, job)
         await world.settle()
         assert (world.state(job).phase, world.state(job).lingering) == ("CANCELLED", True)
-        assert len(agent.stops) == 1
+        # Nobody needs what it saves: it is told to end without.
+        assert [(stop.checkpoint_signal, stop.wait_s) for stop in agent.stops] == [("SIGUSR2", 12.0), (None, 0.0)]
         agent.obey()
         await world.settle()
         assert (world.state(job).phase, world.state(job).lingering) == ("CANCELLED", False)

@@ -29,6 +29,8 @@ class Attempt:
     timed_out: bool = False
     # It was asked to end.
     ending: bool = False
+    # It was told to save its work and is left the time for it.
+    saving: bool = False
     # Why the agent ended it, told with its exit.
     note: str = ""
     timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])

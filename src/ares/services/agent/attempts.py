@@ -129,7 +129,9 @@ class Attempts:
             self._mailbox.again(attempt.final)
         else:
             farewell = Farewell(command.grace_s, command.checkpoint_signal, command.wait_s)
-            self._stop(attempt, farewell, command.reason or "stopped")
+            # What is no longer wanted, a preempted job that is cancelled, need not be saved.
+            hurry = attempt.saving and farewell.checkpoint_signal is None
+            self._stop(attempt, farewell, command.reason or "stopped", anew=hurry)
 
     def resize(self, command: Resize) -> None:
         """Tells every rank of the gang that stays who takes part now."""

@@ -24,7 +24,7 @@ class Farewell(msgspec.Struct, frozen=True):
 
 def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:
     """Once begun, a later word neither begins it again nor shortens it, unless it is to die at once. With `anew`
-    a second farewell runs beside the first, and the earlier SIGKILL counts."""
+    a second farewell runs beside the first, and the earlier SIGKILL counts; nobody waits for a checkpoint any more."""
     if attempt.running is None:
         return
     if farewell.at_once:
@@ -36,11 +36,19 @@ def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:
     if farewell.checkpoint_signal is None:
         _terminate(attempt, farewell.grace_s)
         return
+    attempt.saving = True
     _tell(attempt.running, signal.Signals[farewell.checkpoint_signal])
-    attempt.later(farewell.wait_s, partial(_terminate, attempt, farewell.grace_s))
+    attempt.later(farewell.wait_s, partial(_saved, attempt, farewell.grace_s))
+
+
+def _saved(attempt: Attempt, grace_s: float) -> None:
+    """The time to save is over, unless a later word has ended it before."""
+    if attempt.saving:
+        _terminate(attempt, grace_s)
 
 
 def _terminate(attempt: Attempt, grace_s: float) -> None:
+    attempt.saving = False
     if attempt.running is None:
         return
     if grace_s <= 0:

@@ -149,18 +149,35 @@ async def test_repeating_a_stop_changes_nothing_unless_it_is_at_once(node: Node,
     (process,) = await node.begin(0)
     node.attempts.stop(stop(**first))
     before = list(process.heard)
-    for again in (
-        stop(**first),
-        stop(),
-        stop(grace_s=0.001),
-        stop(grace_s=0, checkpoint_signal="SIGUSR2", wait_s=0.001),
-    ):
+    for again in (stop(**first), stop(grace_s=0, checkpoint_signal="SIGUSR2", wait_s=0.001)):
         node.attempts.stop(again)
     assert process.heard == before
     assert len(node.attempts.running()[0].timers) == 1
     # Without a signal to save its work there is nothing to wait for.
     node.attempts.stop(stop(grace_s=0, wait_s=LONG_S))
     assert process.heard == [*before, "kill"]
+
+
+async def test_a_stop_without_a_checkpoint_ends_the_wait_for_one_and_its_repetition_changes_nothing(node: Node) -> None:
+    (process,) = await node.begin(0)
+    node.attempts.stop(stop(checkpoint_signal="SIGUSR1", wait_s=0.02))
+    # As when the job is cancelled.
+    for _ in range(3):
+        node.attempts.stop(stop())
+    assert process.heard == [USR1, CONT, TERM, CONT]
+    node.attempts.stop(stop(checkpoint_signal="SIGUSR1", wait_s=LONG_S))
+    # The time to save runs out, and says nothing more.
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.02, over.set)
+    await over.wait()
+    assert process.heard == [USR1, CONT, TERM, CONT]
+
+
+async def test_a_time_limit_does_not_cut_the_saving_short(node: Node) -> None:
+    (process,) = await node.begin(0, time_limit_s=0.01)
+    node.attempts.stop(stop(checkpoint_signal="SIGUSR1", wait_s=LONG_S))
+    await until(lambda: node.attempts.running()[0].timed_out)
+    assert process.heard == [USR1, CONT]
 
 
 async def test_an_agent_that_leaves_does_not_wait_for_a_checkpoint(node: Node) -> None:
