@@ -76,9 +76,9 @@ class Monitor:
         if before.paused_since is None and self._verdict.paused_since is not None:
             silent = sum(age >= DEAD_AFTER_S for age in ages.values())
             log.warning("monitor.storm", silent=silent, nodes=len(ages), pause_s=DEAD_AFTER_S)
-        losses = self._losses(ages)
+        losses, staged = self._look(ages)
         changes = [self._taken(self._view.entries[job].state, found) for job, found in losses.items()]
-        changes += [change for change in self._not_assembled(now) if change.job not in losses]
+        changes += [change for change in self._not_assembled(staged, now) if change.job not in losses]
         if not changes:
             return
         for change, outcome in zip(changes, await self._transitions.apply(changes), strict=True):
@@ -92,16 +92,20 @@ class Monitor:
 
     # ---- silence
 
-    def _losses(self, ages: dict[str, float]) -> dict[str, list[_Loss]]:
-        """By job: a gang that lost several nodes at once loses them in one step."""
+    def _look(self, ages: dict[str, float]) -> tuple[dict[str, list[_Loss]], dict[str, JobState]]:
+        """Losses by job, since a gang that lost several nodes at once loses them in one step; and what is staged."""
         found: dict[str, list[_Loss]] = {}
+        staged: dict[str, JobState] = {}
+        entries = self._view.entries
         for node, jobs in self._view.by_node.items():
             entry, age = self._view.leases.get(node), ages.get(node)
             for job, places in jobs.items():
+                if (state := entries[job].state).phase == "STAGING":
+                    staged[job] = state
                 loss = self._loss(job, node, places, entry, age)
                 if loss is not None and len(found.setdefault(job, [])) < _LOSSES_MAX:
                     found[job].append(loss)
-        return dict(sorted(found.items()))
+        return dict(sorted(found.items())), staged
 
     def _loss(
         self, job: str, node: str, places: tuple[Placement, ...], entry: LeaseEntry | None, age: float | None
@@ -134,13 +138,11 @@ class Monitor:
 
     # ---- gangs that do not assemble
 
-    def _not_assembled(self, now: float) -> list[Change]:
+    def _not_assembled(self, staged: dict[str, JobState], now: float) -> list[Change]:
         """Gangs whose limit is over, counted from when this leader first saw them staged: late is safe."""
-        placed = dict.fromkeys(job for jobs in self._view.by_node.values() for job in jobs)
-        states = [state for job in placed if (state := self._view.entries[job].state).phase == "STAGING"]
         seen, self._assembling = self._assembling, {}
         over: list[Change] = []
-        for state in states:
+        for state in staged.values():
             spec = self._view.spec(state)
             if spec is None or spec.gang is None:
                 continue

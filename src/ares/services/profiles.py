@@ -127,8 +127,10 @@ class Profiles:
     # ---- told to all
 
     def _on_delta(self, delta: Delta) -> None:
+        if not (delta.profile or delta.relisted):
+            return
         record = self._view.profile
-        if (delta.profile or delta.relisted) and record.version != self._shown:
+        if record.version != self._shown:
             self._shown = record.version
             self._telemetry.gauge("ares_profile_version", record.version)
             log.info("profile.in_force", version=record.version, by=record.by, note=record.note)
