@@ -8,7 +8,7 @@ from ares.core.predict.estimate import Estimate, stated
 from ares.core.predict.judged import Accuracy, Judged, JudgedData, distance
 from ares.core.predict.kinds import LEVELS, OTHERS_MIN, Kind, keys_of, kind_of, on_model
 from ares.core.predict.recent import Recent
-from ares.core.predict.spread import Spread, SpreadData
+from ares.core.predict.spread import Ends, Spread, SpreadData
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy
@@ -55,6 +55,9 @@ class _Said(NamedTuple):
     used: Estimate | None
     stated: Estimate | None
     past: _Past | None
+    # Of the spreads at that moment.
+    stated_ends: Ends | None = None
+    past_ends: Ends | None = None
 
 
 class _Met(NamedTuple):
@@ -105,14 +108,19 @@ class Predictor:
 
     def _say(self, spec: JobSpec, kind: Kind) -> _Said:
         said, past = stated(spec, kind.gpu_model), self._past(kind)
-        if self.policy.source == "stated":
-            return _Said(said, said, past)
-        if past is None or (_states(spec) and not self._goes_by_history(kind.account)):
-            used = said if said is None else self._with_interval(said, _bucket_stated(spec), spec.time_limit_s)
-            return _Said(used, said, past)
-        basis = f"{past.runs} run{'' if past.runs == 1 else 's'} {past.words}"
-        plain = Estimate(past.seconds, past.seconds, past.seconds, basis)
-        return _Said(self._with_interval(plain, past.bucket, spec.time_limit_s), said, past)
+        used, policy, bucket = said, self.policy, _bucket_stated(spec)
+        if policy.source != "stated":
+            if past is not None and (not _states(spec) or self._goes_by_history(kind.account)):
+                basis = f"{past.runs} run{'' if past.runs == 1 else 's'} {past.words}"
+                used, bucket = Estimate(past.seconds, past.seconds, past.seconds, basis), past.bucket
+            used = None if used is None else self._with_interval(used, bucket, spec.time_limit_s)
+        return _Said(
+            used, said, past, self._ends(_bucket_stated(spec)), None if past is None else self._ends(past.bucket)
+        )
+
+    def _ends(self, bucket: str) -> Ends | None:
+        spread = self._spreads.get(bucket)
+        return None if spread is None else spread.ends
 
     def corrected(self, estimate_s: float, ran_s: float, limit_s: float | None) -> float:
         """What to plan by once a job has run longer than its estimate."""
@@ -197,13 +205,13 @@ class Predictor:
             self._learn_model(kind, kind.gpu_model, ran_s)
 
     def _judge(self, job: _Met, ran_s: float) -> None:
-        used, said, past = job.said
+        used, said, past, stated_ends, past_ends = job.said
         if used is not None:
             self._judged.add(used.seconds, ran_s, used.low <= ran_s <= used.high)
         if past is not None:
-            self._spread(past.bucket).judge(past.seconds, ran_s)
+            self._spread(past.bucket).judge(past.seconds, ran_s, given=past_ends)
         if said is not None:
-            self._spread(_bucket_stated(job.spec)).judge(max(said.seconds, _SHORTEST_S), ran_s)
+            self._spread(_bucket_stated(job.spec)).judge(max(said.seconds, _SHORTEST_S), ran_s, given=stated_ends)
         if said is not None and past is not None and _states(job.spec):
             of_stated, of_history, compared = self._trust.pop(job.kind.account, (0.0, 0.0, 0))
             self._trust[job.kind.account] = (

@@ -1,16 +1,24 @@
 """How far truth lies from what was said: an interval that four of five fall into, learned case by case."""
 
 from math import exp, log
+from typing import NamedTuple
 
 COVERAGE = 0.8
 _MISS = (1.0 - COVERAGE) / 2
-# How far an end moves when it was wrong, in log units: a few dozen cases reach any spread there is.
-_RATE = 0.25
+# How far an end moves when it was wrong, in log units.
+_RATE = 0.08
 _WIDEST = 16.0
 _FIRST = log(3.0)
 
 # (low, high, seen, within)
 SpreadData = tuple[float, float, int, int]
+
+
+class Ends(NamedTuple):
+    """Of one interval, as it was given."""
+
+    low: float
+    high: float
 
 
 class Spread:
@@ -37,12 +45,19 @@ class Spread:
         base = said + floor
         return max(0.0, base * exp(self.low) - floor), max(0.0, base * exp(self.high) - floor)
 
-    def judge(self, said: float, truth: float, floor: float = 0.0) -> bool:
-        """Whether the truth was within, before this was learned from it."""
-        miss = log((truth + floor) / (said + floor))
-        below, above = miss < self.low, miss > self.high
+    @property
+    def ends(self) -> Ends:
+        """To be judged by later."""
+        return Ends(self.low, self.high)
+
+    def judge(self, said: float, truth: float, floor: float = 0.0, given: Ends | None = None) -> bool:
+        """Whether the truth was within the ends that were given, now unless told. What was given late is what counts:
+        of many that were told the same in one moment, each one that missed moves an end."""
+        low, high = given or (self.low, self.high)
+        miss = log((max(truth, 0.0) + floor) / (said + floor))
+        below, above = miss < low, miss > high
         # The first cases move it further: what it began with was a guess.
-        rate = _RATE * (1.0 + 4.0 / (1.0 + self.seen / 8.0))
+        rate = _RATE * (1.0 + 8.0 / (1.0 + self.seen / 8.0))
         self.low = max(-_WIDEST, self.low + rate * (_MISS - below))
         self.high = min(_WIDEST, self.high - rate * (_MISS - above))
         if self.low > self.high:

@@ -12,6 +12,7 @@ from math import inf
 from typing import NamedTuple
 
 from ares.core.predict.predictor import Predictor
+from ares.core.queue.backlog import Backlog
 from ares.core.queue.order import account_of
 from ares.core.queue.shares import Held, Shares
 from ares.core.queue.usage import Usage
@@ -58,6 +59,7 @@ class Cluster:
         self.matching = Matching()
         self.evaluations = Evaluations(self.table, self.matching)
         self.waiting = Waiting()
+        self.backlog = Backlog()
         self.usage = Usage(profile.order.half_life_s)
         self.holdings: dict[str, Holding] = {}
         # What is kept for jobs that others make room for.
@@ -265,11 +267,13 @@ class Cluster:
     def enqueue(self, state: JobState, spec: JobSpec) -> JobClass:
         estimate = self.predictor.met(state.id, spec, account_of(state))
         found = self.waiting.add(state, spec, inf if estimate is None else estimate.seconds)
+        self.backlog.add(state.id, found.key.asks[0], found.key.level, self.waiting.runs_of(state.id))
         self._facts_stale |= self._typicals.count(found.key.asks[0])
         return found
 
     def dequeue(self, job_id: str) -> None:
         self.waiting.remove(job_id)
+        self.backlog.remove(job_id)
         if self.promises.pop(job_id, None) is not None:
             self.future.slack += 1
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ares.core.predict.eta import Eta
 from ares.core.queue.drf import RESOURCES, Held
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey
@@ -14,19 +15,9 @@ from ares.core.schedule.holding import Holding
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.round import Round, asked
 from ares.core.schedule.transaction import taken_by
-from ares.model.base import Record
 
 # Nodes looked at, those that come nearest first.
 _NODES_MAX = 16
-
-
-class Eta(Record, frozen=True):
-    """Seconds since the epoch. Without `latest` nobody can say; `basis` says what it rests on."""
-
-    earliest: float
-    latest: float | None
-    basis: str
-    computed_at: float
 
 
 class _Opens(NamedTuple):

@@ -2,11 +2,12 @@
 
 from msgspec.structs import replace
 
+from ares.core.predict.eta import Eta
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.eta import Eta, start_estimate
+from ares.core.schedule.eta import start_estimate
 from ares.core.schedule.explain import infeasible
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.round import Round
