@@ -223,6 +223,8 @@ def _energy(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> 
     energy: dict[str, Any] = plain.setdefault("energy", {})
     if field in ("gpu_watts", "gpuWatts") and model:
         _entry(energy.setdefault("gpuWatts", {}), model, value)
+    elif field in ("gpu_watts", "gpuWatts") and value:
+        raise BadSetting("energy.gpu_watts: say of which model, such as energy.gpu_watts.A100")
     else:
         _field(energy, EnergyPolicy, "energy", rest, value)
 
