@@ -1,0 +1,40 @@
+"""What came of checking one replay."""
+
+from ares.model.base import Record
+
+
+class Verdict(Record, frozen=True):
+    """Counts of what was checked, and every violation in words, up to a limit."""
+
+    policy: str
+    # By what the promises of the policy are judged.
+    strategy: str
+    decisions: int = 0
+    starts: int = 0
+    ends: int = 0
+    # How often the first that waits was compared: when it could start without those that passed it, and with them.
+    heads: int = 0
+    # How often a promise was compared with the one before, and all promises of a decision with all that runs.
+    promises: int = 0
+    plans: int = 0
+    # Promises that moved, or could not be judged, because somebody outlived an estimate or a node failed.
+    excused: int = 0
+    # What of the policy is not judged here, and why.
+    not_judged: tuple[str, ...] = ()
+    violations: tuple[str, ...] = ()
+    # Violations beyond the limit.
+    more: int = 0
+
+    @property
+    def broken(self) -> int:
+        return len(self.violations) + self.more
+
+    def words(self) -> list[str]:
+        """For a person: one line, then what is wrong or was not looked at."""
+        counts = (
+            f"{self.policy}: {self.decisions:,} decisions, {self.starts:,} starts, {self.heads:,} waits of the first in"
+            f" line, {self.promises:,} promises, {self.plans:,} plans ahead; {self.excused:,} excused;"
+            f" {self.broken:,} violations"
+        )
+        rest = [f"and {self.more:,} more"] if self.more else []
+        return [counts, *(f"not judged: {one}" for one in self.not_judged), *self.violations, *rest]
