@@ -1,4 +1,4 @@
-"""Nodes, pools, clusters and leases as people see them."""
+"""Nodes, clusters and leases as people see them."""
 
 from collections.abc import Callable
 
@@ -34,22 +34,6 @@ class NodeView(Record, frozen=True):
     cpu_milli_free: int
     memory_mib_free: int
     gpus_free: int
-
-
-class PoolView(Record, frozen=True):
-    """Nodes of one pool, summed."""
-
-    name: str
-    nodes: int
-    ready_nodes: int
-    cpu_milli: int
-    cpu_milli_free: int
-    memory_mib: int
-    memory_mib_free: int
-    gpus: int
-    gpus_free: int
-    gpu_models: dict[str, int]
-    pending_jobs: int
 
 
 class ClusterView(Record, frozen=True):
@@ -118,12 +102,6 @@ class Nodes:
             memory_mib_free=record.info.memory_mib - sum(p.memory_mib for p in held) if there else 0,
             gpus_free=gpus_free if there else 0,
         )
-
-    async def pools(self, who: Principal) -> tuple[PoolView, ...]:
-        nodes = await self.nodes(who)
-        names = sorted({node.info.pool for node in nodes})
-        pending = self._count("PENDING")
-        return tuple(_pool(name, [n for n in nodes if n.info.pool == name], pending) for name in names)
 
     async def clusters(self, who: Principal) -> tuple[ClusterView, ...]:
         nodes = await self.nodes(who)
@@ -271,22 +249,3 @@ class Nodes:
 
 def _others(record: NodeRecord, key: str, effect: str | None = None) -> tuple[Taint, ...]:
     return tuple(one for one in record.taints if one.key != key or effect not in (None, one.effect))
-
-
-def _pool(name: str, nodes: list[NodeView], pending: int) -> PoolView:
-    models: dict[str, int] = {}
-    for gpu in (gpu for node in nodes for gpu in node.info.gpus):
-        models[gpu.model] = models.get(gpu.model, 0) + 1
-    return PoolView(
-        name=name,
-        nodes=len(nodes),
-        ready_nodes=sum(node.ready for node in nodes),
-        cpu_milli=sum(node.info.cpu_milli for node in nodes),
-        cpu_milli_free=sum(node.cpu_milli_free for node in nodes),
-        memory_mib=sum(node.info.memory_mib for node in nodes),
-        memory_mib_free=sum(node.memory_mib_free for node in nodes),
-        gpus=sum(len(node.info.gpus) for node in nodes),
-        gpus_free=sum(node.gpus_free for node in nodes),
-        gpu_models=models,
-        pending_jobs=pending,
-    )

@@ -19,7 +19,7 @@ async def test_what_is_free_is_what_no_attempt_holds() -> None:
         assert (one.name, one.running) == ("n1", 1)
         assert (one.cpu_milli_free, one.memory_mib_free, one.gpus_free) == (2500, 3996, 1)
         assert (two.running, two.ready, two.cordoned) == (0, True, False)
-        pools = await world.one.nodes.pools(ADMIN)
+        pools = await world.one.pools.list(ADMIN)
         cards = [(pool.name, pool.gpus, pool.gpus_free, pool.gpu_models) for pool in pools]
         assert cards == [("a100", 4, 1, {"Mock": 4}), ("cpu", 0, 0, {})]
         (cluster,) = await world.one.nodes.clusters(ADMIN)
@@ -33,7 +33,7 @@ async def test_what_is_free_is_what_no_attempt_holds() -> None:
         assert (one.ready, two.ready) == (False, True)
         # All of it is unused, and none of it can be had.
         assert (one.cpu_milli_free, one.memory_mib_free, one.gpus_free) == (0, 0, 0)
-        lost, _ = await world.one.nodes.pools(ADMIN)
+        lost, _ = await world.one.pools.list(ADMIN)
         assert (lost.gpus, lost.gpus_free, lost.cpu_milli, lost.cpu_milli_free) == (4, 0, 4000, 0)
         (cluster,) = await world.one.nodes.clusters(ADMIN)
         assert (cluster.gpus, cluster.gpus_free) == (4, 0)

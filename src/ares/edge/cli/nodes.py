@@ -1,4 +1,4 @@
-"""`ares nodes`, `ares pools` and `ares lease`."""
+"""`ares nodes` and `ares lease`."""
 
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,10 @@ from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.text import cpus, duration, memory
 
 if TYPE_CHECKING:
-    from ares.edge.client.answers import LeaseView, NodeView, PoolView
+    from ares.edge.client.answers import LeaseView, NodeView
 
 NODE_HEADER = ("NAME", "STATE", "POOL", "RUNNING", "CPUS", "MEMORY", "GPUS", "LEASE")
 NODE_HEADER_WIDE = (*NODE_HEADER, "MODEL", "ISOLATION", "AGENT", "LABELS", "TAINTS")
-POOL_HEADER = ("NAME", "READY", "CPUS", "MEMORY", "GPUS", "PENDING", "MODELS")
 LEASE_HEADER = ("JOB", "STATE", "ATTEMPT", "FENCE", "NODE", "HELD", "EXPIRES")
 
 
@@ -67,20 +66,6 @@ node = nodes
 
 
 @click.command()
-@output_option("table", "json", "yaml", "name")
-@click.pass_context
-def pools(ctx: click.Context, output: str) -> None:
-    """Lists the pools of machines. READY is nodes; CPUS, MEMORY and GPUS are free/total."""
-    from ares.edge.cli.table import print_table
-    from ares.edge.client import calls
-
-    call = calls.pools()
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [pool["name"] for pool in answer["nodepools"]]):
-        print_table(POOL_HEADER, (pool_row(pool) for pool in call.read(raw)), of="pools")
-
-
-@click.command()
 @job_argument(required=False)
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
@@ -125,15 +110,3 @@ def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:
 def lease_row(held: "LeaseView") -> tuple[str, ...]:
     left = "" if held.expires_in_s is None else f"in {held.expires_in_s:.0f}s unless renewed"
     return (held.job, held.phase, str(held.attempt), held.fence, held.node, duration(held.held_s), left)
-
-
-def pool_row(pool: "PoolView") -> tuple[str, ...]:
-    return (
-        pool.name,
-        f"{pool.ready_nodes}/{pool.nodes}",
-        f"{cpus(pool.cpu_milli_free)}/{cpus(pool.cpu_milli)}",
-        f"{memory(pool.memory_mib_free)}/{memory(pool.memory_mib)}",
-        f"{pool.gpus_free}/{pool.gpus}",
-        str(pool.pending_jobs),
-        ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items()),
-    )

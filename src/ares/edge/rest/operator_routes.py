@@ -1,10 +1,11 @@
-"""Routes for those who run the platform."""
+"""Routes about the platform itself: pools, reservations, and what those do who run it."""
 
-from ares.edge.rest import machines, profiles, reservations
+from ares.edge.rest import machines, pools, profiles, reservations
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery
 from ares.edge.rest.machines import ConsolidationBody, TaintQuery
 from ares.edge.rest.operation import Body, Operation
+from ares.edge.rest.pools import PoolList, PoolsQuery
 from ares.edge.rest.profiles import NoteBody, ProfileBody, ProfileList, SettingsBody
 from ares.edge.rest.reservations import ExtendBody, ReservationBody, ReservationList, ReservationsQuery
 from ares.model.node import Taint
@@ -13,6 +14,7 @@ from ares.services.consolidate import ConsolidationView
 from ares.services.drain import DrainStatus
 from ares.services.nodes import NodeView
 from ares.services.plugins import PluginList
+from ares.services.pools import PoolView
 from ares.services.reservations import ReservationView
 
 _CHANGE = ("profile-invalid", "profile-conflict")
@@ -67,6 +69,15 @@ OPERATOR_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "removeNode", "DELETE", "/nodes/{name}", "nodes:admit", "Forget a node that is gone for good.",
         machines.remove_node, {200: (JSON, NodeView)}, NoQuery, problems=("node-in-use",), tag="nodes",
+    ),
+    Operation(
+        "listNodePools", "GET", "/nodepools", "nodes:read",
+        "Pools: what they have, who holds it now and later, and when jobs of some size would start there.",
+        pools.list_pools, {200: (JSON, PoolList)}, PoolsQuery, tag="nodes",
+    ),
+    Operation(
+        "getNodePool", "GET", "/nodepools/{name}", "nodes:read", "One pool.", pools.get_pool,
+        {200: (JSON, PoolView)}, PoolsQuery, tag="nodes",
     ),
     Operation(
         "listReservations", "GET", "/reservations", "nodes:read", "Room that is booked ahead, by start.",

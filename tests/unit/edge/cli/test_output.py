@@ -214,6 +214,7 @@ def test_nodes_pools_and_leases(stub: Stub, ares: Ares) -> None:
         "0Mi/0Mi",
         "1/2",
         "0",
+        "0",
         "2",
         "x",
         "A100",

@@ -21,6 +21,7 @@ from ares.services import holders as service_holders
 from ares.services import jobs as service_jobs
 from ares.services import listing as service_listing
 from ares.services import nodes as service_nodes
+from ares.services import pools as service_pools
 
 PAIRS: list[tuple[Any, Any]] = [
     (answers.Submitted, server.Created),
@@ -31,7 +32,7 @@ PAIRS: list[tuple[Any, Any]] = [
     (answers.JobPage, service_listing.JobPage),
     (answers.Waiting, service_listing.Waiting),
     (answers.NodeView, service_nodes.NodeView),
-    (answers.PoolView, service_nodes.PoolView),
+    (answers.PoolView, service_pools.PoolView),
     (answers.LeaseView, service_nodes.LeaseView),
     (answers.TokenView, server.TokenView),
     (answers.NewToken, server.NewToken),
