@@ -9,7 +9,17 @@ import msgspec
 from ares.core.queue.factors import BY_RUN_TIME, SETTLED
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.plugins import UnknownName, check
-from ares.model.profile import BackfillPolicy, EnergyPolicy, OrderPolicy, Pool, PreemptionPolicy, Profile, Share, Sla
+from ares.model.profile import (
+    BackfillPolicy,
+    EnergyPolicy,
+    OrderPolicy,
+    Pool,
+    PredictionPolicy,
+    PreemptionPolicy,
+    Profile,
+    Share,
+    Sla,
+)
 
 _PLACES_MAX = 3
 _LIMIT = re.compile(r"^(?P<path>.+?)(?:\.(?P<field>weight|(?:soft|hard)\.(?:cpu|memory|gpu)))?$")
@@ -18,8 +28,8 @@ _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false"}
 _BOUNDS = {">=": "at least", "<=": "at most"}
 _KEYS = (
     "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD",
-    "backfill.FIELD", "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu", "pools.POOL.FIELD",
-    "energy.cpu_watts", "energy.gpu_watts.MODEL",
+    "backfill.FIELD", "prediction.FIELD", "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu",
+    "pools.POOL.FIELD", "energy.cpu_watts", "energy.gpu_watts.MODEL",
     "slas.NAME.FIELD", "licences.NAME", "filters", "actions", "max_placements_per_cycle",
 )  # fmt: skip
 
@@ -183,6 +193,10 @@ def _backfill(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -
     _field(plain.setdefault("backfill", {}), BackfillPolicy, "backfill", rest, value)
 
 
+def _prediction(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    _field(plain.setdefault("prediction", {}), PredictionPolicy, "prediction", rest, value)
+
+
 def _share(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
     found = _LIMIT.match(rest)
     path, field = (rest, None) if found is None else (found["path"], found["field"])
@@ -258,6 +272,7 @@ _HANDLERS: dict[str, Callable[[dict[str, Any], Profile, str, str], None]] = {
     "order": _order,
     "preemption": _preemption,
     "backfill": _backfill,
+    "prediction": _prediction,
     "shares": _share,
     "pools": _pool,
     "slas": _sla,

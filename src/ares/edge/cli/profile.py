@@ -222,5 +222,7 @@ def _flatten(prefix: str, value: Any, found: dict[str, str]) -> None:
         found[prefix] = ",".join(cast("tuple[str, ...]", value))
     elif isinstance(value, bool):
         found[prefix] = str(value).lower()
-    else:
+    elif isinstance(value, str):
+        found[prefix] = value
+    elif value is not None:
         found[prefix] = f"{value:.12g}"
