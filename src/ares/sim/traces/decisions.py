@@ -34,7 +34,7 @@ class Ended(Record, frozen=True):
 
 
 class Decision(Record, frozen=True):
-    """One cycle, and what had happened since the one before: in this order ended, submitted, again, down, up, then decided."""
+    """One cycle, and what happened since the one before, in this order: ended, submitted, again, down, up, decided."""
 
     time: float
     submitted: tuple[int, ...] = ()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ares.core.schedule.profiles import wrong
 from ares.model.base import Record
@@ -15,6 +16,7 @@ _PLACEMENTS = 100_000
 _FIFO = OrderPolicy(primary=(Weight(name="fifo", weight=1.0),))
 _WAITS = ("claim", "allocate")
 _FILLS = ("claim", "allocate", "backfill")
+_PACED = ("claim", "pace", "allocate", "backfill")
 
 
 class UnknownPolicy(ValueError):
@@ -62,7 +64,11 @@ _NAMED: tuple[tuple[str, Profile, str], ...] = (
     ("fair-share", _profile(_by("fair-share"), "easy"), "who used least of late first, others fill the gaps"),
     ("default", Profile(max_placements_per_cycle=_PLACEMENTS), "what a new installation goes by"),
 )
-POLICIES: dict[str, Policy] = {name: Policy(name=name, profile=profile, about=about) for name, profile, about in _NAMED}
+# What a profile leaves to itself is learnt, as an installation would.
+POLICIES: dict[str, Policy] = {
+    name: Policy(name=name, profile=profile, about=about, estimates="predicted" if name == "default" else "user")
+    for name, profile, about in _NAMED
+}
 
 
 def policy(text: str) -> Policy:
@@ -77,7 +83,7 @@ def policy(text: str) -> Policy:
         return found
     if estimates not in ("user", "exact", "predicted"):
         raise UnknownPolicy(f"{text}: after @ comes user, exact or predicted, not {estimates!r}")
-    return msgspec.structs.replace(found, name=f"{found.name}@{estimates}", estimates=estimates)
+    return replace(found, name=f"{found.name}@{estimates}", estimates=estimates)
 
 
 def _read(path: Path) -> Profile:

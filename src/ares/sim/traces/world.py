@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from ares.core.energy.model import rates_of
+from ares.core.queue.waiting import JobClass
 from ares.core.run.fences import revoked_fence
 from ares.core.run.inputs import (
     Bind,
@@ -23,10 +24,9 @@ from ares.core.run.inputs import (
     Start,
 )
 from ares.core.run.lifecycle import begin, step
-from ares.core.schedule.ask import Ask, asks_of
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import DISRUPTIVE
-from ares.core.schedule.follow import follow
+from ares.core.schedule.follow import follow, forget
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.round import Round
 from ares.model.job import JobSpec
@@ -59,7 +59,8 @@ class World:
         self.events: list[Event] = []
         self.cluster = cluster = _machine(trace, profile)
         self._empty = _machine(trace, profile)
-        self._possible: dict[tuple[Ask, ...], bool] = {}
+        # By class, whether its jobs could ever run here.
+        self._possible: dict[int, bool] = {}
         self.specs = specs
         self.states: list[JobState | None] = [None] * len(trace.jobs)
         self.books = Books(trace)
@@ -89,30 +90,41 @@ class World:
     def submit(self, job: int) -> bool:
         """Whether it got into the queue: what could never run here is refused, as admission would."""
         one, spec = self.trace.jobs[job], self.specs[job]
-        asks = asks_of(spec, one.tenant)
-        possible = self._possible.get(asks)
-        if possible is None:
-            round_ = Round(self._empty, self._empty.profile, self.now)
-            possible = self._possible[asks] = any(round_.place(ask) is not None for ask in asks)
-            round_.close()
-        if not possible:
-            self.refused += 1
-            self.over += 1
-            return False
         stepped = begin(
             id=f"{job:08d}", tenant=one.tenant, spec=spec, name=spec.name, submitted_by=one.user or one.tenant,
             context=Context(now=one.submit, jitter=0.0),
         )  # fmt: skip
-        self.states[job] = stepped.state
-        follow(self.cluster, None, stepped.state, spec, self.now)
-        return True
+        state = stepped.state
+        follow(self.cluster, None, state, spec, self.now)
+        if self._could_ever(state.id):
+            self.states[job] = state
+            return True
+        forget(self.cluster, state.id)
+        self.refused += 1
+        self.over += 1
+        return False
+
+    def _could_ever(self, job_id: str) -> bool:
+        """Whether an empty cluster would take the job."""
+        found = self._class_of(job_id)
+        possible = self._possible.get(found.id)
+        if possible is None:
+            possible = self._possible[found.id] = self._has_room(self._empty, found)
+        return possible
 
     def fits(self, job: int) -> bool:
         """Whether there is room for it now."""
-        cluster, one = self.cluster, self.trace.jobs[job]
+        return self._has_room(self.cluster, self._class_of(f"{job:08d}"))
+
+    def _has_room(self, cluster: Cluster, one: JobClass) -> bool:
         round_ = Round(cluster, cluster.profile, self.now)
-        found = any(round_.place(ask) is not None for ask in asks_of(self.specs[job], one.tenant))
+        found = any(round_.place(ask) is not None for ask in one.key.asks)
         round_.close()
+        return found
+
+    def _class_of(self, job_id: str) -> JobClass:
+        found = self.cluster.waiting.class_of(job_id)
+        assert found is not None, f"job {job_id} waits"
         return found
 
     # ---- what a cycle decided
