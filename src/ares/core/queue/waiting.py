@@ -45,6 +45,8 @@ class JobClass:
     id: int
     key: ClassKey
     line: Line = field(default_factory=Line)
+    # None of its jobs takes less time, or less of a gap.
+    shortest_s: float = inf
 
 
 class Waiting:
@@ -94,6 +96,8 @@ class Waiting:
                 self._runs[state.id] = runs_s
             if spec.gap_min_s is not None:
                 self._gaps[state.id] = spec.gap_min_s
+            shortest_s = min(runs_s, spec.gap_min_s or inf)
+            found.shortest_s = min(found.shortest_s, shortest_s) if len(found.line) else shortest_s
             found.line.add(at)
             self.active[found.id] = found
             if self.settled is not None:

@@ -50,6 +50,8 @@ class Claims:
         self._by_row: dict[int, list[_Part]] = {}
         # What began in this cycle, by row: when each ends.
         self._begun: dict[int, list[tuple[float, Taken]]] = {}
+        # Whether anything that began or is claimed is known to end.
+        self.ending = False
         self._blocks: dict[tuple[float, str], tuple[Taken, ...]] = {}
         self._applied: tuple[Taken, ...] = ()
 
@@ -60,6 +62,7 @@ class Claims:
         self.lift()
         self.of[claim.owner] = claim
         insort(self._starts, claim.start)
+        self.ending = self.ending or claim.until < inf
         for taken in claim.taken:
             self._by_row.setdefault(taken.row, []).append(_Part(claim.start, claim.until, taken, claim.owner))
         self._blocks.clear()
@@ -81,6 +84,7 @@ class Claims:
     def begin(self, taken: Taken, ends_at: float) -> None:
         """Something was taken in this cycle, and will be given back then."""
         self._begun.setdefault(taken.row, []).append((ends_at, taken))
+        self.ending = self.ending or ends_at < inf
         if taken.row in self._by_row:
             self._blocks.clear()
 

@@ -30,6 +30,8 @@ class Future:
         # Counts changes; for each row the count when something on it last changed.
         self.changes = 0
         self.changed: Ints = np.zeros(0, np.int64)
+        # How many of those that hold something will end, as far as anybody can say.
+        self.ending = 0
         # Counts what can make a plan better than it was: somebody ended before his time, a node came or is ready.
         self.slack = 0
 
@@ -43,6 +45,7 @@ class Future:
 
     def hold(self, job: str, placements: tuple[Placement, ...], at: float) -> None:
         self._at[job] = at
+        self.ending += at < inf
         for place in placements:
             insort(self._ends.setdefault(place.node, []), End(at, job, place.rank, place))
         if at < inf:
@@ -50,6 +53,7 @@ class Future:
 
     def release(self, job: str, placements: tuple[Placement, ...]) -> None:
         at = self._at.pop(job)
+        self.ending -= at < inf
         for place in placements:
             ends = self._ends[place.node]
             del ends[bisect_left(ends, (at, job, place.rank))]

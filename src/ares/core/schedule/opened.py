@@ -37,7 +37,11 @@ class Opened:
         record = table.records[row]
         if record is None:
             return inf
-        shifts = [Shift(end.at, +1, end.place) for end in future.ends_on(record.info.name)]
+        ends = future.ends_on(record.info.name)
+        if not ends or ends[0].at == inf:
+            # Nobody here is known to end: whoever waits finds no more than there is.
+            return inf
+        shifts = [Shift(end.at, +1, end.place) for end in ends]
         return opening(Level(table, row, ask), shifts, -inf, inf)
 
 

@@ -13,3 +13,4 @@ class Promise(Record, frozen=True):
     placements: tuple[Placement, ...]
     # What it was promised first: some strategies let it slip, but only so far.
     first_start: float
+    made_at: float

@@ -1,7 +1,7 @@
 """Waiting jobs in the order of their ranks, class by class, while a cycle gives things away."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from math import fsum
 
@@ -80,10 +80,13 @@ class Turns:
         """The first turn's class is through for this cycle."""
         heapq.heappop(self._heap)
 
-    def rest(self) -> Iterator[tuple[str, JobClass]]:
-        """Every job that is not dealt with, in order."""
+    def rest(self, closed: Container[int] = ()) -> Iterator[tuple[str, JobClass]]:
+        """Every job that is not dealt with, in order; no more of a class once it is `closed`."""
         while self._heap:
             turn = self.first()
+            if turn.job_class.id in closed:
+                self.end()
+                continue
             yield turn.job, turn.job_class
             turn.done += 1
             self.go_on(turn)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ares.edge.client.deadlines import DeadlineSeen
 from ares.model.base import Record
 from ares.model.state import Phase, Placement
 
@@ -111,6 +112,7 @@ class Promise(Record, frozen=True):
     until: float | None = None
     placements: tuple[Placement, ...] = ()
     first_start: float = 0.0
+    made_at: float = 0.0
 
 
 class Explanation(Record, frozen=True):
@@ -172,6 +174,8 @@ class PlanAnswer(Record, frozen=True):
     no_eviction: str = ""
     change: Change | None = None
     ahead: int = 0
+    # Whether it would meet its deadline.
+    deadline: DeadlineSeen | None = None
 
 
 class Ranked(Record, frozen=True):

@@ -97,13 +97,13 @@ class _ByClass(_Allocation):
     def run(self) -> None:
         round_, turns = self._round, self._turns
         if self._behind.from_the_start:
-            self._hand_over(turns.rest())
+            self._hand_over(turns.rest(self._behind.closed))
             return
         while len(turns) and not round_.full:
             turn = turns.first()
             if not self._step(turn) or (len(turns) == 1 and not self._rush(turn)):
                 if self._waits(turn.job, turn.job_class):
-                    round_.behind = (self._behind, turns.rest())
+                    round_.behind = (self._behind, turns.rest(self._behind.closed))
                     return
                 turns.end()
                 self._leave(turn)
@@ -187,7 +187,9 @@ class _ByJob(_Allocation):
     def _rest(self, at: int) -> Iterator[tuple[str, JobClass]]:
         waiting = self._round.cluster.waiting
         for _, _, place in self._line[at:] if at else self._line:
-            if place[3] not in self._placed and (one := waiting.class_of(place[3])) is not None:
+            if place[3] in self._placed or place[4] in self._behind.closed:
+                continue
+            if (one := waiting.class_of(place[3])) is not None:
                 yield place[3], one
 
 

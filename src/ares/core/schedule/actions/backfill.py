@@ -19,6 +19,8 @@ from ares.core.schedule.round import Found, Round
 from ares.core.schedule.transaction import taken_by
 from ares.model.profile import BackfillStrategy, Profile
 
+# Nodes from which on a gang's start is not looked for again in every cycle, and for which part of the wait it holds.
+_LARGE, _FRESH = 256, 0.02
 # Nothing is as long as that: it compares with no number, not even with the endless.
 _EVER = float("nan")
 
@@ -52,6 +54,8 @@ class Behind:
         self._counted = 0
         # By class: the shortest run time that found no place; whoever runs as long need not try.
         self._refused: dict[int, float] = {}
+        # Classes of which nobody can start any more.
+        self.closed: set[int] = set()
         # The most of CPU, memory and GPU that any row has, by what is hidden; until something is placed.
         self._most: dict[tuple[float, str], tuple[int, int, int]] = {}
         if self._strategy == "conservative":
@@ -90,6 +94,8 @@ class Behind:
             elif not self._start(job, one):
                 if self._entitled(one):
                     self._promise(job, one)
+                elif one.shortest_s >= self._refused.get(one.id, _EVER):
+                    self.closed.add(one.id)
                 self._leave(job, one)
                 if self._strategy == "strict" and not self._has_its_own(one) and self._could_ever(one):
                     break
@@ -143,6 +149,7 @@ class Behind:
         elif runs_s >= self._refused.get(one.id, _EVER):
             return False
         if not self.may_fit(one, runs_s):
+            self._refused[one.id] = runs_s
             return False
         found = self._round.find(self._round.key_of(job, one.key), runs_s)
         if found is None:
@@ -210,9 +217,11 @@ class Behind:
         round_, runs_s = self._round, self._waiting.runs_of(job)
         kept = self._kept.get(job)
         if kept is not None and self._still(kept) and (claim := claim_of(self._cluster, kept)) is not None:
-            found: Opening | None = Opening(kept.start, claim.taken)
-        else:
-            found = self._opening(one, runs_s)
+            round_.claims.add(claim)
+            round_.promises[job] = kept
+            self._most.clear()
+            return True
+        found = self._opening(one, runs_s)
         if self._strategy == "conservative" and kept is not None and kept.start > round_.now:
             if found is None or kept.start <= found.start:
                 self._keep(job)
@@ -231,6 +240,7 @@ class Behind:
             until=None if runs_s == inf else found.start + runs_s,
             placements=round_.placements(found.taken),
             first_start=first,
+            made_at=round_.now,
         )
         self._most.clear()
         return True
@@ -238,8 +248,13 @@ class Behind:
     def _still(self, kept: Promise) -> bool:
         """Whether nothing that matters has changed since the first in line was promised a start."""
         round_, cluster = self._round, self._cluster
-        calm = cluster.promised_when == cluster.future.changes and not round_.placed and not round_.claims
-        return calm and kept.start > round_.now and not cluster.bookings
+        if round_.placed or round_.claims or kept.start <= round_.now or self._strategy == "aggressive":
+            return False
+        if cluster.promised_when == cluster.future.changes:
+            return True
+        # A gang on a large cluster: what is dear to find is looked for less often the further away it is.
+        dear = len(kept.placements) > 1 and cluster.table.used > _LARGE
+        return dear and round_.now - kept.made_at < _FRESH * (kept.start - kept.made_at)
 
     def _opening(self, one: JobClass, runs_s: float) -> Opening | None:
         """Of its alternatives the one that opens first."""
