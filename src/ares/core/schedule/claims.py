@@ -207,8 +207,9 @@ def _without(booked: Taken, used: Taken) -> Taken:
 _NOTHING = (-inf, "")
 
 
-def _by_time(shift: Shift) -> float:
-    return shift.at
+def _by_time(shift: Shift) -> tuple[float, int]:
+    """What is given back can be taken at once."""
+    return shift.at, -shift.sign
 
 
 class _Need:
