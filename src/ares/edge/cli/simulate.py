@@ -10,7 +10,16 @@ import click
 
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.program import simulator
-from ares.edge.cli.traceflags import read_output, read_percent, readable, source, trace_options, world
+from ares.edge.cli.traceflags import (
+    json_option,
+    read_output,
+    read_percent,
+    readable,
+    report_option,
+    source,
+    trace_options,
+    world,
+)
 
 _POLICY = (
     "What to schedule by: a name of --list, or a file with a profile. With @exact or @predicted after it, by those run"
@@ -19,10 +28,12 @@ _POLICY = (
 _LIST = "Print the policies, and exit."
 _GPUS = "What if there were 20% more machines of every kind?"
 _LOAD = "What if jobs came 1.2 times as fast?"
+_ORDERS = ("instant", "reference", "committed")
 _EVENT_ORDER = (
     "instant: all that happens at one moment, then a decision. reference: one event at a time, as published EASY"
-    " schedules were made.  [default: instant]"
+    " schedules were made. committed: whoever waits first stays first.  [default: instant]"
 )
+_CHECK = "Have every decision judged by a checker that knows nothing of the scheduler. Exit code 1 if one is wrong."
 
 
 def print_policies(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -43,17 +54,14 @@ def print_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @click.option("--fair-share", is_flag=True, help="What if whoever used least of late came first?")
 @click.option("--load", type=click.FloatRange(0.01, 100.0), default=1.0, metavar="FACTOR", help=_LOAD)
 @click.option("--no-baseline", is_flag=True, help="Only what the question changes, not also the same without it.")
-@click.option("--event-order", type=click.Choice(["instant", "reference"]), default="instant", help=_EVENT_ORDER)
-@click.option(
-    "--report", metavar="FILE", callback=read_output, help="Write an HTML page with plots, complete in itself."
-)
-@click.option(
-    "--json", "json_", metavar="FILE", callback=read_output, help="Write the figures, as `-o json` prints them."
-)
+@click.option("--event-order", type=click.Choice(_ORDERS), default="instant", help=_EVENT_ORDER)
+@click.option("--check", is_flag=True, help=_CHECK)
+@report_option
+@json_option
 @click.option("--jobs-csv", metavar="FILE", callback=read_output, help="Write a line per job and policy.")
 @trace_options
 @output_option("table", "json")
-def simulate(trace: Path, policies: tuple[str, ...], output: str, **asked: Any) -> None:
+def simulate(trace: Path, policies: tuple[str, ...], output: str, **asked: Any) -> int:
     """Replays TRACE, a file of jobs, under one or more policies, and compares them.
 
     By the code that schedules real jobs, on a clock that jumps. No server is needed, and nothing is
@@ -76,6 +84,17 @@ def simulate(trace: Path, policies: tuple[str, ...], output: str, **asked: Any) 
     figures = simulator("report.figures").plain(done.figures)
     if not print_objects(output, figures, lambda _: []):
         print_comparison(done.figures)
+        _print_checked(done.figures)
+    return 1 if any(run.checked.broken for run in done.figures.runs if run.checked is not None) else 0
+
+
+def _print_checked(figures: Any) -> None:
+    verdicts: list[Any] = [run.checked for run in figures.runs if run.checked is not None]
+    if verdicts:
+        decisions, broken = sum(one.decisions for one in verdicts), sum(one.broken for one in verdicts)
+        click.echo(f"\nchecked {decisions:,} decisions: {broken:,} violations")
+        for words in (words for one in verdicts for words in one.words()):
+            click.echo(f"  {_harmless(words)}")
 
 
 def _study(trace: Path, policies: Sequence[str], asked: dict[str, Any]) -> Any:
@@ -83,7 +102,9 @@ def _study(trace: Path, policies: Sequence[str], asked: dict[str, Any]) -> Any:
     by = study.renamed([simulator("traces.policies").policy(one) for one in policies])
     question = what_if.WhatIf(asked["gpus"], asked["load"], asked["fair_share"])
     found = source(trace, asked).trace()
-    return study.study(found, by, world(asked, asked["event_order"]), question, baseline=not asked["no_baseline"])
+    return study.study(
+        found, by, world(asked, asked["event_order"], check=asked["check"]), question, baseline=not asked["no_baseline"]
+    )
 
 
 def _run(asked_for: Any, asked: dict[str, Any], *, quiet: bool) -> Any:

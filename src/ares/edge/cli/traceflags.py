@@ -78,6 +78,14 @@ def read_output(ctx: click.Context, param: click.Parameter, value: str | None) -
     return path
 
 
+report_option = click.option(
+    "--report", metavar="FILE", callback=read_output, help="Write an HTML page with plots, complete in itself."
+)
+json_option = click.option(
+    "--json", "json_", metavar="FILE", callback=read_output, help="Write the figures, as `-o json` prints them."
+)
+
+
 def trace_options(command: F) -> F:
     """What `simulate` and `tune` share: the trace, its nodes, its part, the seed, the cores."""
     options = (
@@ -104,11 +112,11 @@ def source(trace: Path, asked: dict[str, Any]) -> Any:
     )
 
 
-def world(asked: dict[str, Any], event_order: str = "instant") -> Any:
+def world(asked: dict[str, Any], event_order: str = "instant", *, check: bool = False) -> Any:
     """What holds for every replay."""
     failures: str | None = asked["failures"]
     means = None if failures is None or Path(failures).is_file() else _means(failures)
-    return simulator("study.study").World(asked["seed"], asked["estimates"], event_order, failures, means)
+    return simulator("study.study").World(asked["seed"], asked["estimates"], event_order, failures, means, check)
 
 
 def _means(text: str) -> tuple[float, ...]:

@@ -9,7 +9,15 @@ import click
 
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.program import simulator
-from ares.edge.cli.traceflags import read_output, readable, source, trace_options, world
+from ares.edge.cli.traceflags import (
+    json_option,
+    read_output,
+    readable,
+    report_option,
+    source,
+    trace_options,
+    world,
+)
 
 _AIMS = (
     "slowdown",
@@ -38,12 +46,8 @@ _WRITE = "Write the profile, for `ares profile edit -f FILE`."
 @click.option("--holdout", type=click.FloatRange(0.05, 0.9), default=0.3, show_default=True, help=_HOLDOUT)
 @click.option("--base", default="default", metavar="NAME|FILE", show_default=True, help=_BASE)
 @click.option("--write", metavar="FILE", callback=read_output, help=_WRITE)
-@click.option(
-    "--report", metavar="FILE", callback=read_output, help="Write an HTML page with plots, complete in itself."
-)
-@click.option(
-    "--json", "json_", metavar="FILE", callback=read_output, help="Write the figures, as `-o json` prints them."
-)
+@report_option
+@json_option
 @trace_options
 @output_option("table", "json")
 def tune(trace: Path, aims: tuple[str, ...], trials: int, holdout: float, base: str, output: str, **asked: Any) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from ares.model.base import Record
+from ares.sim.check.verdict import Verdict
 from ares.sim.report import metrics
 from ares.sim.traces.outcome import Floats, Outcome
 from ares.sim.traces.summary import Summary, bounded_slowdowns, summary
@@ -58,6 +59,8 @@ class Run(Record, frozen=True):
     wall_s: float
     digest: str
     warnings: tuple[str, ...]
+    # What an independent checker says of every decision; null when it was not asked.
+    checked: Verdict | None
 
 
 class Figures(Record, frozen=True):
@@ -69,13 +72,15 @@ class Figures(Record, frozen=True):
     runs: tuple[Run, ...]
 
 
-def figures(outcomes: Sequence[Outcome]) -> Figures:
+def figures(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict | None] = ()) -> Figures:
     """Of at least one outcome; the others are compared with the first."""
+    judged = verdicts or [None] * len(outcomes)
     facts = outcomes[0].facts
     summaries = [summary(one) for one in outcomes]
     # One grid for all, so that lines can be laid over one another.
     begin, end = min(one.facts.began for one in outcomes), max(one.facts.ended for one in outcomes)
-    runs = (_run(*pair, summaries[0], begin, end) for pair in zip(outcomes, summaries, strict=True))
+    own = zip(outcomes, summaries, judged, strict=True)
+    runs = (_run(*one, summaries[0], begin, end) for one in own)
     return Figures(
         schema=SCHEMA,
         trace=facts.trace,
@@ -91,7 +96,7 @@ def plain(found: msgspec.Struct) -> Any:
     return msgspec.json.decode(msgspec.json.encode(found))
 
 
-def _run(outcome: Outcome, own: Summary, first: Summary, begin: float, end: float) -> Run:
+def _run(outcome: Outcome, own: Summary, judged: Verdict | None, first: Summary, begin: float, end: float) -> Run:
     facts = outcome.facts
     pairs = ((one.field, metrics.value_of(own, one), metrics.value_of(first, one)) for one in metrics.METRICS)
     return Run(
@@ -110,6 +115,7 @@ def _run(outcome: Outcome, own: Summary, first: Summary, begin: float, end: floa
         wall_s=facts.wall_s,
         digest=outcome.digest(),
         warnings=facts.warnings,
+        checked=judged,
     )
 
 

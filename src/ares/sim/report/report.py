@@ -20,6 +20,7 @@ def report(found: Figures, outcomes: Sequence[Outcome]) -> str:
         *_over_time(found, names),
         *_distributions(runs, names),
         *_gantts(outcomes),
+        *_checked(runs),
         *_warnings(runs),
     ]
     return page(f"Simulation of {found.trace}", lead(found), parts)
@@ -125,8 +126,18 @@ def _titled(outcomes: Sequence[Outcome], pictures: Sequence[gantt.Drawn]) -> lis
     return parts
 
 
+def _checked(runs: Sequence[Run]) -> list[str]:
+    said = [words for run in runs if run.checked is not None for words in run.checked.words()]
+    note = "Every decision was judged by a checker with arithmetic of its own."
+    return [section("Checked", _list(said), note=note)] if said else []
+
+
 def _warnings(runs: Sequence[Run]) -> list[str]:
     said = list(dict.fromkeys(words for run in runs for words in run.warnings))
     if not said:
         return []
-    return [section("Repaired in the trace", f"<ul>{''.join(f'<li>{svg.text(one)}</li>' for one in said)}</ul>")]
+    return [section("Notes on the trace", _list(said))]
+
+
+def _list(said: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{svg.text(one)}</li>' for one in said)}</ul>"

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from types import FrameType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
+from ares.sim.check.checker import Checker
+from ares.sim.check.verdict import Verdict
 from ares.sim.study.parts import beginning
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.outcome import Outcome
@@ -33,6 +35,13 @@ class Task:
     policy: Policy
     options: Options
     part: float = 1.0
+    # Whether every decision is judged by somebody who knows nothing of the scheduler.
+    check: bool = False
+
+
+class Ran(NamedTuple):
+    outcome: Outcome
+    verdict: Verdict | None
 
 
 def cores() -> int:
@@ -67,8 +76,8 @@ class Runner:
                 process.terminate()
         self._pool.shutdown(cancel_futures=True)
 
-    def outcomes(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[Outcome]:
-        return self._all(_outcome, tasks, progress)
+    def replays(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[Ran]:
+        return self._all(_ran, tasks, progress)
 
     def summaries(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[Summary]:
         """Only the figures: less to carry from one process to the other."""
@@ -112,7 +121,7 @@ def _interrupted(_number: int, _frame: FrameType | None) -> None:
     os._exit(_INTERRUPTED)
 
 
-def _outcome(at: int, task: Task) -> Outcome:
+def _ran(at: int, task: Task) -> Ran:
     trace = beginning(_HERE["traces"][task.trace], task.part)
     counts, progress = _HERE["counts"], _HERE["progress"]
 
@@ -121,10 +130,16 @@ def _outcome(at: int, task: Task) -> Outcome:
         if progress is not None:
             progress(at, over, total)
 
-    found = replay(trace, task.policy, replace(task.options, progress=count))
+    checker = _checker(trace, task) if task.check else None
+    found = replay(trace, task.policy, replace(task.options, progress=count, log=checker))
     count(len(trace.jobs), len(trace.jobs))
-    return found
+    return Ran(found, None if checker is None else checker.verdict())
+
+
+def _checker(trace: Trace, task: Task) -> Checker:
+    policy, committed = task.policy, task.options.event_order == "committed"
+    return Checker(trace, policy.name, policy.profile, committed=committed)
 
 
 def _summary(at: int, task: Task) -> Summary:
-    return summary(_outcome(at, task))
+    return summary(_ran(at, task).outcome)

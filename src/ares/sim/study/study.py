@@ -46,6 +46,7 @@ class World:
     # A file, or the text that the means were read from.
     failures: str | None = None
     failure_means_s: tuple[float, ...] | None = None
+    check: bool = False
 
     def options(self, trace: Trace) -> Options:
         failures = () if self.failures is None else failures_of(self.failures, trace, self.seed, self.failure_means_s)
@@ -83,17 +84,18 @@ def study(
     tasks: list[Task] = []
     for policy in policies:
         if baseline or not asked:
-            tasks.append(Task(0, policy, options[0]))
+            tasks.append(Task(0, policy, options[0], check=world.check))
         if asked:
-            tasks.append(Task(1, what_if.policy(policy), options[1]))
+            tasks.append(Task(1, what_if.policy(policy), options[1], check=world.check))
     return Study(traces, tuple(tasks))
 
 
 def run(asked: Study, workers: int, progress: Progress | None = None) -> Done:
     """On as many cores as there are replays, at most `workers`."""
     with Runner(asked.traces, min(workers, len(asked.tasks)), len(asked.tasks)) as runner:
-        outcomes = tuple(runner.outcomes(asked.tasks, progress))
-    return Done(outcomes, figures(outcomes))
+        ran = runner.replays(asked.tasks, progress)
+    outcomes = tuple(one.outcome for one in ran)
+    return Done(outcomes, figures(outcomes, [one.verdict for one in ran]))
 
 
 def renamed(policies: Sequence[Policy]) -> list[Policy]:

@@ -129,7 +129,7 @@ class _Bench:
     def compared(self, settings: Settings) -> list[Outcome]:
         """Base and tuned on held-out jobs, with all that a report draws."""
         tasks = [self._task(_HELD, {}, self._base.name), self._task(_HELD, settings, "tuned")]
-        return self._runner.outcomes(tasks, self._counting())
+        return [one.outcome for one in self._runner.replays(tasks, self._counting())]
 
     def _task(self, trace: int, settings: Settings, name: str, part: float = 1.0) -> Task:
         policy = replace(_with(self._base, settings), name=name)

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from ares.model.profile import Profile
+from ares.sim.check.checker import Checker
+from ares.sim.check.verdict import Verdict
 from ares.sim.report.metrics import METRICS, words_of
 from ares.sim.report.table import JOB_COLUMNS
 from tests.unit.edge.cli.conftest import Ares
@@ -210,3 +212,28 @@ def test_help_names_everything(ares: Ares) -> None:
     done = ares("simulate", "--help")
     assert "ares simulate jobs.csv -p easy --fair-share" in done.out
     assert done.code == 0
+
+
+def test_every_decision_is_checked(ares: Ares, trace: str, tmp_path: Path) -> None:
+    page = tmp_path / "out.html"
+    arguments = ("simulate", trace, "--nodes", NODES, "-p", "easy", "-p", "fcfs", "--check", "-j", "1")
+    done = ares(*arguments, "--report", str(page))
+    assert done.code == 0, done.out
+    counted = re.search(r"^checked (\d+) decisions: 0 violations$", done.out, re.MULTILINE)
+    assert counted
+    runs = figures(ares, *arguments[1:])["runs"]
+    assert sum(run["checked"]["decisions"] for run in runs) == int(counted[1]) > 300
+    assert [run["checked"]["starts"] for run in runs] == [150, 150]
+    assert "easy: " in page.read_text().split("Every decision was judged")[1]
+
+
+def test_a_violation_is_told_and_fails(ares: Ares, trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Strict(Checker):
+        def verdict(self) -> Verdict:
+            return msgspec.structs.replace(super().verdict(), violations=("at 5 s: job \x1b[1m7 was lost",))
+
+    monkeypatch.setattr("ares.sim.study.runs.Checker", Strict)
+    done = ares("simulate", trace, "--nodes", NODES, "--check", "-j", "1", "-q")
+    assert done.code == 1
+    assert "decisions: 1 violations\n" in done.out
+    assert "  at 5 s: job \\x1b[1m7 was lost\n" in done.out
