@@ -55,7 +55,7 @@ def test_a_reservation_from_booking_to_release(platform: Platform) -> None:
     assert mine.state.bound_at >= demo["start"]
     assert admin.get(foreign).state.phase == "PENDING"
     assert [one.name for one in beta.reservations()] == ["demo"]
-    (pool,) = beta.pools()
+    pool = eventually(lambda: next(one for one in beta.pools() if one.gpus_reserved), "the begin of its window")
     assert (pool.gpus_reserved, pool.reservations[0].state) == (2, "active")
     page = platform.cli("reservation", "show", "demo")
     assert "2 GPUs" in page.out, page

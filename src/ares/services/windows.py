@@ -29,6 +29,7 @@ from ares.services.waiting import happens
 log = structlog.get_logger()
 
 _LOOK_EVERY_S = 1.0
+_LOOK_AGAIN_S = 0.02
 # While a reservation is in use its record says so this often.
 _NOTE_USE_EVERY_S = 30.0
 _BY = "the platform"
@@ -115,8 +116,15 @@ class Windows:
                 await self.look(guard)
             except StoreError as error:
                 log.warning("reservations.delayed", error=str(error))
-            await happens(self._asked, self._clock, _LOOK_EVERY_S)
+            await happens(self._asked, self._clock, self._pause_s())
             self._asked.clear()
+
+    def _pause_s(self) -> float:
+        """Until the next window begins or ends, if that is soon."""
+        now = self._clock.wall()
+        booked = [one for one, _ in self._view.reservations.values() if one.state in BOOKED]
+        moments = [one.start if one.state == "planned" else one.until for one in booked]
+        return max(_LOOK_AGAIN_S, min([_LOOK_EVERY_S, *(moment - now for moment in moments)]))
 
     async def look(self, guard: Compare) -> None:
         """One look at every reservation."""
