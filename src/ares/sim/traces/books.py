@@ -5,8 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.columns import Columns
 from ares.model.job import JobSpec
+from ares.model.node import NodeInfo
 from ares.model.state import TERMINAL, JobState, Placement
 from ares.sim.traces.fragmentation import common_shapes, fragmentation
 from ares.sim.traces.outcome import Floats, Intervals, Jobs, Series
@@ -18,15 +19,17 @@ _NAN = float("nan")
 
 
 class Books:
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, nodes: Sequence[NodeInfo]) -> None:
         self._trace = trace
         count = len(trace.jobs)
-        self._nodes = {node.name: at for at, node in enumerate(trace.nodes)}
-        self._shapes = common_shapes(job.spec for job in trace.jobs) if any(node.gpus for node in trace.nodes) else ()
+        self._nodes = {node.name: at for at, node in enumerate(nodes)}
+        self._shapes = common_shapes(job.spec for job in trace.jobs) if any(node.gpus for node in nodes) else ()
         self.first_start = [_NAN] * count
         self.last_start = [_NAN] * count
         self.end = [_NAN] * count
         self.first_node = [-1] * count
+        # What attempts that were taken away had done, where the next goes on with it.
+        self.saved_s = [0.0] * count
         # Of every rank of every attempt: job, node, begin, end, GPU and CPU thousandths.
         self._job: list[int] = []
         self._node: list[int] = []
@@ -77,12 +80,13 @@ class Books:
 
     # ---- over time
 
-    def moment(self, now: float, cluster: Cluster) -> None:
+    def moment(self, now: float, queued: int, table: Columns | None = None) -> None:
+        """How things are now. Without a table of nodes nothing is fragmented."""
         self._seen += 1
         if self._seen % self._every:
             return
-        stranded = fragmentation(cluster.table, self._shapes) if self._shapes else 0.0
-        moment = (now, self._cpu_now, self._gpu_now, cluster.pending, stranded)
+        stranded = fragmentation(table, self._shapes) if self._shapes and table is not None else 0.0
+        moment = (now, self._cpu_now, self._gpu_now, queued, stranded)
         if self._moments and self._moments[-1][0] == now:
             self._moments[-1] = moment
             return
@@ -132,7 +136,7 @@ class Books:
             first_start=np.array(self.first_start, np.float64),
             last_start=last,
             end=end,
-            run=end - last,
+            run=end - last + np.array(self.saved_s),
             cpus=np.array([cpu / 1000 for cpu, _, _ in sizes], np.float64),
             gpus=np.array([gpu / 1000 for _, gpu, _ in sizes], np.float64),
             ranks=np.array([ranks for _, _, ranks in sizes], np.int64),

@@ -13,6 +13,7 @@ from ares.core.schedule.plan import Plan
 from ares.core.schedule.promise import Promise
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy, Profile
+from ares.sim.traces.bound import srtf
 from ares.sim.traces.decisions import Decision, Log, Promised, Started
 from ares.sim.traces.failures import Failure
 from ares.sim.traces.outcome import Facts, Outcome
@@ -48,6 +49,8 @@ class Options:
 
 def replay(trace: Trace, policy: Policy, options: Options = Options()) -> Outcome:  # noqa: B008 - frozen
     """The same trace, policy and options give the same outcome. Estimates are the policy's unless options say more."""
+    if policy.oracle:
+        return srtf(trace, policy.name, options.seed)
     return _Replay(trace, policy, options).run()
 
 
@@ -100,7 +103,7 @@ class _Replay:
                 self._next += 1
             if changed:
                 self._settle()
-                world.books.moment(now, world.cluster)
+                world.books.moment(now, world.cluster.pending, world.cluster.table)
 
     def _go_on(self) -> tuple[float, bool]:
         """To the next moment at which anything happens; whether something else happens than that jobs come."""
@@ -142,7 +145,7 @@ class _Replay:
                     break
                 waits = not self._cycle().placed
                 changed = False
-            world.books.moment(now, world.cluster)
+            world.books.moment(now, world.cluster.pending, world.cluster.table)
 
     # ---- one event at a time
 
@@ -161,7 +164,7 @@ class _Replay:
                 changed = self._happen(event) or event[1] == END
             if changed:
                 self._cycle()
-                world.books.moment(now, world.cluster)
+                world.books.moment(now, world.cluster.pending, world.cluster.table)
 
     def _end_as_estimated(self, now: float) -> None:
         """Whoever ends at this moment, as was expected, has let go of its place; its own turn still comes."""

@@ -55,7 +55,7 @@ class Jobs:
     first_start: Floats
     last_start: Floats
     end: Floats
-    # How long the attempt that ended it ran.
+    # How long it ran to its end: its last attempt, and what that went on with.
     run: Floats
     # Of all its ranks together; CPUs and GPUs, not thousandths.
     cpus: Floats

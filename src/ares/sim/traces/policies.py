@@ -30,6 +30,8 @@ class Policy(Record, frozen=True):
     profile: Profile
     estimates: Literal["user", "exact", "predicted"] = "user"
     about: str = ""
+    # Not the scheduler at all, but what an oracle would do without nodes and for free: see `bound`.
+    oracle: bool = False
 
 
 def _by(*names: str) -> OrderPolicy:
@@ -69,6 +71,13 @@ POLICIES: dict[str, Policy] = {
     name: Policy(name=name, profile=profile, about=about, estimates="predicted" if name == "default" else "user")
     for name, profile, about in _NAMED
 }
+POLICIES["srtf"] = Policy(
+    name="srtf",
+    profile=_profile(),
+    estimates="exact",
+    about="a bound: an oracle without nodes, the least left to run first, preemption for free",
+    oracle=True,
+)
 
 
 def policy(text: str) -> Policy:

@@ -63,7 +63,7 @@ class World:
         self._possible: dict[int, bool] = {}
         self.specs = specs
         self.states: list[JobState | None] = [None] * len(trace.jobs)
-        self.books = Books(trace)
+        self.books = Books(trace, trace.nodes)
         self._chance = random.Random(seed)
         self._rates: dict[tuple[object, ...], tuple[Rate, ...]] = {}
         # Jobs that run although they were thought to have ended: the next cycle thinks of another end.
@@ -167,6 +167,7 @@ class World:
         one, now, spec = self.trace.jobs[job], self.now, self.specs[job]
         if not self._resumed[job]:
             self._left_s[job] = self.true_run(one, state.placements)
+            self.books.saved_s[job] = 0.0
         gang = spec.gang
         self._since[job] = now
         self._rate[job] = rate = 1.0 if gang is None or gang.min_ranks is None else len(state.placements) / gang.ranks
@@ -287,7 +288,8 @@ class World:
         spec, before = self.specs[job], self._state(job)
         what = Preempt(fence=before.fence, by=f"job {eviction.job}", reason=eviction.reason)
         state = self._stepped(spec, before, what, Context(now=self.now, jitter=0.0))
-        self._resumed[job] = spec.preemption.checkpoint_signal is not None
+        self._resumed[job] = saves = spec.preemption.checkpoint_signal is not None
+        self.books.saved_s[job] += self.now - self.books.last_start[job] if saves else 0.0
         self._left_s[job] -= (self.now - self._since[job]) * self._rate[job]
         self._gone(job, before, state)
 
