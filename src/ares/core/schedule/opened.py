@@ -39,8 +39,8 @@ class Opened:
             return inf
         ends = future.ends_on(record.info.name)
         if not ends or ends[0].at == inf:
-            # Nobody here is known to end: whoever waits finds no more than there is.
-            return inf
+            # Nobody here is known to end: there is no more to be had than now.
+            return -inf if Level(table, row, ask).fits() else inf
         shifts = [Shift(end.at, +1, end.place) for end in ends]
         return opening(Level(table, row, ask), shifts, -inf, inf)
 

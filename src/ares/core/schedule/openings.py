@@ -34,8 +34,8 @@ class Opening(NamedTuple):
 
 def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: float, runs_s: float) -> Opening | None:
     """The first time from which the ask has room for as long as it runs; None when nobody can say."""
-    if ask.near or not (cluster.future.ending or claims.ending):
-        # Who runs around it by then is another question; and where nobody is known to end there is no then.
+    if ask.near:
+        # Who runs around it by then is another question.
         return None
     claims.lift()
     rows = _rows(cluster, ask)
@@ -95,9 +95,10 @@ def _at(cluster: Cluster, txn: Transaction, claims: Claims, row: int, start: flo
     for use in claims.released(row, start):
         txn.give(taken_by(table, row, use) if isinstance(use, Placement) else use)
     for taken in claims.overlapping(row, start, until):
-        txn.take(taken._replace(gpus=()))
+        # Claims that do not meet may be of more than there is, taken together.
+        devices = tuple((kind, bits & ~table.devices_taken[kind][row]) for kind, bits in taken.devices)
+        txn.take(taken._replace(gpus=(), devices=devices))
         for gpu in taken.gpus:
-            # Claims that do not meet may be of more than there is, taken together.
             left = min(taken.gpu_milli, table.gpu_left.item(row, gpu))
             if left > 0:
                 txn.take(Taken(row, 0, 0, (gpu,), left, (), None))

@@ -260,6 +260,9 @@ class Behind:
         """Of its alternatives the one that opens first."""
         round_ = self._round
         best: Opening | None = None
+        if not (self._cluster.future.ending or round_.claims.ending):
+            # It has no place now, and nobody is known to end.
+            return None
         for ask in one.key.asks:
             if (one.key.licences or round_.profile.shares) and round_.gate(one.key, ask) is not None:
                 continue
