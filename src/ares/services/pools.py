@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.power import draw_of_pools
 from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_etas
 from ares.model.access import Principal
 from ares.model.base import Record
@@ -70,6 +71,8 @@ class PoolView(Record, frozen=True):
     promises: tuple[PoolPromise, ...]
     # Price, spot and power, as the profile sets them.
     terms: Pool
+    # What it draws now, by the power model.
+    power_watts: float
     # When a job of such a size would start if it were submitted now.
     shapes: tuple[ShapeEta, ...]
 
@@ -125,6 +128,7 @@ class Pools:
             reservations=bookings,
             promises=self._promises(who, here),
             terms=cluster.profile.pools.get(name, _PLAIN),
+            power_watts=draw_of_pools(cluster.table).get(name, 0.0),
             shapes=shape_etas(cluster, who.tenant, name, shapes, runs_s, now),
         )
 

@@ -12,7 +12,7 @@ from ares.edge.cli.text import amount, cpus, duration, memory, printable
 if TYPE_CHECKING:
     from ares.edge.client.answers import PoolView, ShapeEta
 
-HEADER = ("NAME", "READY", "CPUS", "MEMORY", "GPUS", "RESERVED", "PENDING", "MODELS")
+HEADER = ("NAME", "READY", "CPUS", "MEMORY", "GPUS", "RESERVED", "PENDING", "POWER", "MODELS")
 
 
 @click.command()
@@ -28,8 +28,9 @@ HEADER = ("NAME", "READY", "CPUS", "MEMORY", "GPUS", "RESERVED", "PENDING", "MOD
 def pools(ctx: click.Context, name: str | None, output: str, **shape: Any) -> None:
     """Lists the pools of machines, or shows one.
 
-    READY is nodes; CPUS, MEMORY and GPUS are free/total; RESERVED is GPUs booked now. Sizes of jobs say when
-    such a job would start if it were submitted now:
+    READY is nodes; CPUS, MEMORY and GPUS are free/total; RESERVED is GPUs booked now; POWER is what the pool
+    draws by the model, of its cap where it has one. Sizes of jobs say when such a job would start if it were
+    submitted now:
 
     \b
       ares pools --gpus 8 --ranks 4 --runtime 2h
@@ -67,9 +68,16 @@ def row(pool: "PoolView", now: float, *, starts: bool) -> tuple[str, ...]:
         f"{pool.gpus_free}/{pool.gpus}",
         str(pool.gpus_reserved),
         str(pool.pending_jobs),
+        power(pool),
         *told,
         ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items()),
     )
+
+
+def power(pool: "PoolView") -> str:
+    """What it draws, and of how much."""
+    cap = pool.terms.power_cap_watts
+    return f"{pool.power_watts:,.0f}/{cap:,.0f}W" if cap else f"{pool.power_watts:,.0f}W"
 
 
 def _when(one: "ShapeEta", now: float) -> str:
@@ -86,8 +94,9 @@ def page(pool: "PoolView", now: float) -> list[str]:
     terms = pool.terms
     out = [f"{pool.cordoned_nodes} cordoned"] * bool(pool.cordoned_nodes)
     out += [f"{pool.drained_nodes} drained"] * bool(pool.drained_nodes)
-    power = f", capped at {terms.power_cap_watts:,.0f} W" if terms.power_cap_watts else ""
-    price = f"{terms.gpu_hour:g} a GPU-hour, {terms.cpu_hour:g} a CPU-hour{', spot' if terms.spot else ''}{power}"
+    spot = f", spot: {terms.spot_factor:.0%} of it is due" if terms.spot else ""
+    price = f"{terms.gpu_hour:g} a GPU-hour, {terms.cpu_hour:g} a CPU-hour{spot}"
+    cap = f" of the {terms.power_cap_watts:,.0f} W it may" if terms.power_cap_watts else " W"
     held = f"{pool.gpus_free} free, {pool.gpus_held} held, {pool.gpus_kept} kept for jobs that others leave for"
     facts = [
         ("Nodes", ", ".join((f"{pool.ready_nodes} of {pool.nodes} ready", *out))),
@@ -96,7 +105,8 @@ def page(pool: "PoolView", now: float) -> list[str]:
         ("Memory", f"{memory(pool.memory_mib_free)} of {memory(pool.memory_mib)} free"),
         ("Models", ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items())),
         ("Jobs", f"{pool.running_jobs} running, {pool.pending_jobs} waiting that could run here"),
-        ("Price", price if terms.gpu_hour or terms.cpu_hour or terms.spot or power else ""),
+        ("Power", f"draws {pool.power_watts:,.0f}{cap}"),
+        ("Price", price if terms.gpu_hour or terms.cpu_hour or terms.spot else ""),
     ]
     lines = [printable(pool.name)]
     lines += [f"  {label:<10}{printable(text)}" for label, text in facts if text]

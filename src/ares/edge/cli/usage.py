@@ -39,9 +39,8 @@ def usage(ctx: click.Context, by: "By", since: str | None, limit: int, output: s
     their own, administrators all.
     """
     from ares.edge.client import calls
-    from ares.edge.client.units import seconds
 
-    call = calls.usage(by, None if since is None else seconds(since), limit)
+    call = calls.usage(by, None if since is None else _seconds(since), limit)
     raw: Any = connect(ctx).send(call.raw())
     if output == "csv":
         click.echo(csv_of(call.read(raw)), nl=False)
@@ -53,6 +52,16 @@ def usage(ctx: click.Context, by: "By", since: str | None, limit: int, output: s
         print_table((by.upper(), *HEADER), (cells(row) for row in shown), of="jobs that used anything")
         for line in remarks(report):
             note(line)
+
+
+def _seconds(text: str) -> float:
+    from ares.edge.client.errors import InvalidSpec
+    from ares.edge.client.units import seconds
+
+    try:
+        return seconds(text)
+    except InvalidSpec as error:
+        raise click.BadParameter(f"{error.detail}; {error.fix}", param_hint="--since") from None
 
 
 def cells(row: "UsageRow") -> tuple[str, ...]:

@@ -40,9 +40,9 @@ dddddddddddddddd    big           FAILED     4        1h   1d2h  -         SIGKI
 eeeeeeeeeeeeeeee_7  a\\tb\\x1b[31m  CANCELLED  -        1h   -     node-1+1  processes still ending
 """
 WIDE = """\
-ID                NAME   STATE    ATTEMPT  AGE  RUN   NODE    CPUS  MEMORY  GPUS  FENCE  BY   REASON
-0123456789abcdef  train  RUNNING  1        1h   2m5s  node-1  1.5   4Gi     2     1.2    -    -
-bbbbbbbbbbbbbbbb  wait   PENDING  -        5s   -     -       -     -       -     1.0    tok  cannot run: needs 8 GPUs
+ID                NAME   STATE    ATTEMPT  AGE  RUN   NODE    CPUS  MEMORY  GPUS  FENCE  BY   DEADLINE  REASON
+0123456789abcdef  train  RUNNING  1        1h   2m5s  node-1  1.5   4Gi     2     1.2    -    -         -
+bbbbbbbbbbbbbbbb  wait   PENDING  -        5s   -     -       -     -       -     1.0    tok  -         cannot run: needs 8 GPUs
 """
 
 
@@ -200,6 +200,7 @@ def test_nodes_pools_and_leases(stub: Stub, ares: Ares) -> None:
     ]})  # fmt: skip
     stub.on("GET", "/v1/nodepools", {"nodepools": [{
         "name": "default", "nodes": 2, "readyNodes": 1, "gpus": 2, "gpusFree": 1, "gpuModels": {"A100": 2},
+        "powerWatts": 850.2, "terms": {"powerCapWatts": 3000.0},
     }]})  # fmt: skip
     stub.on("GET", "/v1/leases", {"leases": [{
         "job": JOB, "attempt": 1, "fence": "1.1", "node": "n-1", "phase": "RUNNING", "heldS": 61.0, "expiresInS": 8.6,
@@ -215,6 +216,7 @@ def test_nodes_pools_and_leases(stub: Stub, ares: Ares) -> None:
         "1/2",
         "0",
         "0",
+        "850/3,000W",
         "2",
         "x",
         "A100",

@@ -5,14 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from ares.core.energy import report as core_report
+from ares.core.predict import eta as core_eta
 from ares.core.queue import factors as core_factors
 from ares.core.schedule import change as core_change
 from ares.core.schedule import considered as core_considered
-from ares.core.schedule import eta as core_eta
 from ares.core.schedule import explain as core_explain
 from ares.core.schedule import offers as core_offers
 from ares.core.schedule import reasons as core_reasons
-from ares.edge.client import answers, decisions
+from ares.edge.client import answers, decisions, usage
 from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
 from ares.model import profile
@@ -39,6 +40,9 @@ PAIRS: list[tuple[Any, Any]] = [
     (answers.WhoAmI, server.WhoAmI),
     (answers.StreamEvent, server.StreamedEvent),
     (answers.JobWarning, server.JobWarning),
+    (usage.Use, core_report.Use),
+    (usage.UsageRow, core_report.UsageRow),
+    (usage.UsageReport, core_report.UsageReport),
     (decisions.Explanation, service_explain.Explanation),
     (decisions.AskExplained, core_explain.AskExplained),
     (decisions.Step, core_explain.Step),
@@ -77,6 +81,7 @@ def test_every_field_read_is_a_field_written(ours: Any, theirs: Any) -> None:
         (bodies.LeasesQuery, {"job"}),
         (bodies.ResolveQuery, {"prefix"}),
         (bodies.PrioQuery, {"limit"}),
+        (bodies.UsageQuery, {"by", "sinceS", "limit"}),
         (bodies.ReplayBody, {"weights"}),
     ],
 )

@@ -40,6 +40,16 @@ def test_a_submission_carries_its_warnings(stub: Stub, ask: Ask) -> None:
     assert one.warnings == (warning,)
 
 
+def test_usage_of_the_last_days(stub: Stub, ask: Ask) -> None:
+    stub.on("GET", "/v1/usage", {"by": "pool", "rows": [{"key": "p", "gpuHours": 2.5}], "groups": 1})
+    assert ask(lambda c: c.usage("pool", since="2d")).rows[0].gpu_hours == 2.5
+    assert ask(lambda c: c.usage(limit=5)).groups == 1
+    assert [asked.query for asked in stub.requests("GET", "/v1/usage")] == [
+        {"by": "pool", "sinceS": "172800.0", "limit": "1000"},
+        {"by": "tenant", "limit": "5"},
+    ]
+
+
 def test_questions_about_decisions(stub: Stub, ask: Ask) -> None:
     stub.on("GET", f"/v1/jobs/{JOB}/explain", {"job": JOB, "phase": "PENDING", "at": 1.0, "ahead": 3, "change": None})
     stub.on(
