@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.core import keys
+from ares.core.predict.eta import Eta
 from ares.core.queue.factors import FactorShown, explain
 from ares.core.queue.order import facts_of
 from ares.core.queue.position import position
@@ -15,8 +16,9 @@ from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.change import Change, smallest_change
 from ares.core.schedule.considered import Ranked, decide_again
-from ares.core.schedule.eta import Eta, start_estimate
+from ares.core.schedule.eta import start_estimate
 from ares.core.schedule.explain import AskExplained, explain_ask, infeasible, why_waiting
+from ares.core.schedule.faster import would_wait
 from ares.core.schedule.offers import Offer, offers, would_evict
 from ares.core.schedule.promise import Promise
 from ares.core.schedule.reasons import Reason, Remedy
@@ -30,6 +32,7 @@ from ares.model.profile import Share, ShareResource, Weight
 from ares.model.state import JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Store
+from ares.services.deadlines import DeadlineSeen
 from ares.services.decisions import Decisions
 from ares.services.holders import GpuSeen, Holder, gpus, holders
 from ares.services.planner import Planner
@@ -102,6 +105,8 @@ class PlanAnswer(Record, frozen=True):
     no_eviction: str = ""
     change: Change | None = None
     ahead: int = 0
+    # Whether it would meet its deadline.
+    deadline: DeadlineSeen | None = None
 
 
 class ReplayAnswer(Record, frozen=True):
@@ -250,10 +255,12 @@ class Explain:
         key = class_key(state, spec)
         cluster.prepare()
         round_ = Round(cluster, cluster.profile, now)
-        starts = round_.find(key) is not None
+        fits = round_.find(key) is not None
         round_.txn.rollback(0)
-        reason = None if starts else why_waiting(cluster, key, now)
-        evicted = "" if starts else would_evict(cluster, state, spec, now)
+        faster = would_wait(cluster, state, spec, now) if fits else None
+        starts = fits and faster is None
+        reason = faster if fits else why_waiting(cluster, key, now)
+        evicted = "" if fits else would_evict(cluster, state, spec, now)
         return PlanAnswer(
             starts_now=starts,
             revision=self._view.revision,
@@ -263,7 +270,7 @@ class Explain:
             offers=offers(cluster, state, spec, now, None if isinstance(evicted, str) else evicted),
             eviction=None if isinstance(evicted, str) else seen_by(evicted.record, who.tenant),
             no_eviction=evicted if isinstance(evicted, str) else "",
-            change=None if starts else smallest_change(cluster, state, spec, now),
+            change=None if fits else smallest_change(cluster, state, spec, now),
             ahead=cluster.pending,
         )
 

@@ -26,6 +26,7 @@ from ares.services.view import Entry, View
 
 _RACES_MAX = 20
 _UNKNOWN_PAUSE_S = 0.05
+_DEADLINES = {"met": "ares_deadlines_met_total", "missed": "ares_deadlines_missed_total"}
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -168,7 +169,7 @@ class Transitions:
                 self._telemetry.count("ares_jobs_total", 1, draft.state.phase)
             kept = outcome(draft.state)
             if kept is not None and outcome(draft.entry.state) is None:
-                self._telemetry.count(f"ares_deadlines_{kept}_total", 1, draft.state.sla or "own")
+                self._telemetry.count(_DEADLINES[kept], 1, draft.state.sla or "own")
 
     async def _apply_alone(self, change: Change, tried: _Draft | None = None, unknown: bool = False) -> Outcome:
         """Reads the truth, steps again and writes, until the change lands or is refused."""

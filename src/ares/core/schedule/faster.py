@@ -6,6 +6,8 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.pace import Paced
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.round import Round
+from ares.model.job import JobSpec
+from ares.model.state import JobState
 
 
 def paced_jobs(cluster: Cluster, now: float) -> dict[str, Paced]:
@@ -17,6 +19,18 @@ def paced_jobs(cluster: Cluster, now: float) -> dict[str, Paced]:
     found = paced(round_)
     round_.close()
     return found
+
+
+def would_wait(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Reason | None:
+    """Why a job that is not there yet would wait although it fits. The cluster is left as it was."""
+    if not spec.expected_runtimes_s:
+        return None
+    cluster.waiting.add(state, spec)
+    try:
+        one = paced_jobs(cluster, now).get(state.id)
+    finally:
+        cluster.waiting.remove(state.id)
+    return None if one is None else waits_for_faster(one, now)
 
 
 def waits_for_faster(one: Paced, now: float) -> Reason | None:

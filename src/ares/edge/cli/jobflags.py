@@ -25,7 +25,9 @@ _KEYS = {
     "min_ranks": "minRanks", "per_node": "perNode", "assembly": "assembly", "resize_signal": "resizeSignal",
     "topology": "topology", "numa": "numa", "qos": "qos", "licence": "licences", "team": "team",
     "tolerate": "tolerate", "require": "require", "prefer": "prefer", "near": "near", "away": "away",
-    "region": "residency", "input_": "inputs", "deadline": "deadline", "runtime": "runtime", "gap_min": "gapMin",
+    "region": "residency", "input_": "inputs", "deadline": "deadline", "start_by": "startBy",
+    "deadline_strict": "deadlineStrict", "sla": "sla", "runtime": "runtime", "runtime_on": "runtimeOn",
+    "gap_min": "gapMin",
     "checkpoint_signal": "checkpointSignal", "checkpoint_wait": "checkpointWait", "preempt": "preempt",
     "priority": "priority", "time": "time", "signal": "signal", "grace": "grace", "retries": "retries",
     "restart": "restart", "effects": "effects", "array": "array", "selector": "selector", "lease": "lease",
@@ -88,7 +90,13 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--priority", type=click.Choice(PRIORITIES, case_sensitive=False), help="[default: NORMAL]"),
     click.option("--team", help="The team whose share it counts for."),
     click.option("--reservation", metavar="NAME", help="In the room of this reservation; see `ares reservations`."),
-    _text("--deadline", "TIME", "Should have ended by then: 2h from now, or 2026-12-01T18:00."),
+    _text("--deadline", "TIME", "Should have ended by then: 2h from now, 18:00, or 2026-12-01T18:00."),
+    _text("--start-by", "TIME", "Should have started by then."),
+    click.option(
+        "--deadline-strict", is_flag=True, default=None, help="Refuse it if by the estimates the deadline is missed."
+    ),
+    click.option("--sla", metavar="CLASS", help="Class of service: gives it its deadline; see `ares sla`."),
+    _texts("--runtime-on", "MODEL=TIME", "How long it runs on that GPU model, to be given the best: A100=2h."),
     _text("--runtime", "TIME", "How long you expect it to run; others learn when its place is free."),
     _text("--gap-min", "TIME", "Run in gaps of at least this length too, and leave when they end: 30m."),
     click.option(

@@ -97,7 +97,15 @@ def show_table(found: dict[str, Any], *, wide: bool) -> None:
     page = msgspec.convert(found, JobPage)
     now = time.time()
     rows = (
-        job_row(s, now, wide=wide, waiting=page.waiting.get(s.id), tasks=page.array_counts.get(s.id)) for s in page.jobs
+        job_row(
+            s,
+            now,
+            wide=wide,
+            waiting=page.waiting.get(s.id),
+            tasks=page.array_counts.get(s.id),
+            at_risk=s.id in page.at_risk,
+        )
+        for s in page.jobs
     )
     print_table(JOB_HEADER_WIDE if wide else JOB_HEADER, rows, of="jobs")
     if page.cursor:

@@ -56,11 +56,15 @@ def page(found: "PlanAnswer", now: float) -> list[str]:
         ("Whose move", "" if found.starts_now else REMEDIES.get(found.remedy or "", "")),
         ("Queue", f"{found.ahead} waiting already; those of higher rank go first" if found.ahead else ""),
         ("Preempting", found.no_eviction),
+        ("Deadline", "" if found.deadline is None else found.deadline.message),
         ("Start now", "" if found.change is None else f"{found.change.message}: {as_typed(found.change.fields)}"),
     ]
     lines += [f"  {label:<12}{printable(text)}" for label, text in facts if text]
     offers = ((one.asked, when(one.starts, now), _price(one), places(one), one.starts.basis) for one in found.offers)
     lines += section("Ways to run it", ("ASKED", "STARTS", "PER HOUR", "WHERE", "BECAUSE"), offers)
+    if found.deadline is not None:
+        met = ((as_typed(way.fields), way.message) for way in found.deadline.ways)
+        lines += section("Ways to meet the deadline", ("CHANGE", "THEN"), met)
     lines += [] if found.eviction is None else displaced(found.eviction, "It would displace")
     return [*lines, "", f"nothing was changed (revision {found.revision}, profile {found.profile_version})"]
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 JOB_HEADER = ("ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "REASON")
 JOB_HEADER_WIDE = (
-    "ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "CPUS", "MEMORY", "GPUS", "FENCE", "BY", "REASON",
+    "ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "CPUS", "MEMORY", "GPUS", "FENCE", "BY", "DEADLINE",
+    "REASON",
 )  # fmt: skip
 _PLACED = 8
 # What deserves a look comes first.
@@ -28,6 +29,7 @@ def job_row(
     wide: bool,
     waiting: "Waiting | None" = None,
     tasks: "Mapping[Phase, int] | None" = None,
+    at_risk: bool = False,
 ) -> tuple[str, ...]:
     """One line of `ares jobs`. An array has `tasks`: how many are in each phase."""
     front = (state.id, state.name, state.phase, str(state.attempt or ""), duration(now - state.submitted_at))
@@ -38,10 +40,28 @@ def job_row(
         str(sum(len(p.gpus) for p in state.placements) or ""),
         str(state.fence),
         state.submitted_by,
+        deadline(state, now),
     )
     reason = why(state, now, waiting)
     counted = "" if tasks is None else f"{sum(tasks.values())} tasks: {counts(tasks)}"
-    return (*front, *where, *(held if wide else ()), "; ".join(part for part in (counted, reason) if part))
+    risk = f"will miss its deadline ({deadline(state, now)})" if at_risk else ""
+    return (*front, *where, *(held if wide else ()), "; ".join(part for part in (counted, risk, reason) if part))
+
+
+def deadline(state: "JobState", now: float) -> str:
+    """in 2h, start in 10m, 5m ago; of a finished job whether it was met."""
+    if state.ended_at is not None:
+        if state.deadline_at is None:
+            return ""
+        over = state.ended_at - state.deadline_at
+        return f"missed by {duration(over)}" if over > 0 else "met" if state.phase == "SUCCEEDED" else ""
+    if state.start_by_at is not None and state.started_at is None and state.first_started_at is None:
+        return f"start {until(state.start_by_at, now)}"
+    return "" if state.deadline_at is None else until(state.deadline_at, now)
+
+
+def until(at: float, now: float) -> str:
+    return f"in {duration(at - now)}" if at >= now else f"{duration(now - at)} ago"
 
 
 def counts(tasks: "Mapping[Phase, int]") -> str:

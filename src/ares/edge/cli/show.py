@@ -8,12 +8,13 @@ import click
 
 from ares.edge.cli.connect import connect, find_job, job_argument
 from ares.edge.cli.output import output_option, print_objects
-from ares.edge.cli.rows import asked_for, exit_text, pairs, placed, resources, run_time, why
+from ares.edge.cli.rows import asked_for, deadline, exit_text, pairs, placed, resources, run_time, why
 from ares.edge.cli.text import duration, memory
 
 if TYPE_CHECKING:
     from ares.edge.client.answers import JobDetail
     from ares.edge.client.sync import Client
+    from ares.edge.client.usage import Use
     from ares.model.event import LedgerEvent
     from ares.model.job import JobSpec, JobTerm
     from ares.model.state import Phase
@@ -111,7 +112,8 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Place", _wishes(spec)),
         ("Licences", pairs(spec.licences)),
         ("Team", state.team or ""),
-        ("Deadline", "" if spec.deadline_at is None else _until(spec.deadline_at, now)),
+        ("Service", state.sla or ""),
+        ("Deadline", _deadline(detail, now)),
         ("Submitted", _submitted(detail, now)),
         ("Retry of", state.retry_of or ""),
         ("Array", _array(detail)),
@@ -124,6 +126,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Preemption", _yields(detail, now)),
         ("Decision", _decision(events)),
         ("Run time", run_time(state, now)),
+        ("Used", _used(detail.used)),
         ("Progress", "" if progress is None else f"{fraction}{progress.message}".strip()),
         ("Reason", why(state, now, detail.waiting)),
         ("Remedy", "" if detail.waiting is None else _REMEDIES.get(detail.waiting.remedy, "")),
@@ -132,8 +135,27 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
     ]
 
 
-def _until(at: float, now: float) -> str:
-    return f"in {duration(at - now)}" if at >= now else f"passed {duration(now - at)} ago"
+def _used(used: "Use") -> str:
+    """Of all attempts: 2.00 GPU-hours, 0.84 kWh, cost 5.10; 30 % of the GPU time lost; draws 420 W."""
+    if not used.cpu_s and not used.gpu_s:
+        return ""
+    hours = f"{used.gpu_s / 3600:,.2f} GPU-hours" if used.gpu_s else f"{used.cpu_s / 3600:,.2f} CPU-hours"
+    energy = f"{used.energy_wh / 1000:,.2f} kWh" if used.energy_wh >= 100 else f"{used.energy_wh:,.2f} Wh"
+    parts = [hours, *([energy] if used.energy_wh else []), *([f"cost {used.cost:,.2f}"] if used.cost else [])]
+    lost = [f"{used.lost_gpu_s / used.gpu_s:.0%} of the GPU time lost"] if used.lost_gpu_s else []
+    return "; ".join([", ".join(parts), *lost, *([f"draws {used.watts:,.0f} W"] if used.watts else [])])
+
+
+def _deadline(detail: "JobDetail", now: float) -> str:
+    """When it is, and whether it will be met; of a finished job whether it was."""
+    from msgspec.structs import replace
+
+    # A job from before its record knew has it in its specification only.
+    state, seen = replace(detail.state, deadline_at=detail.spec.deadline_at), detail.deadline
+    if seen is None or seen.verdict == "yes":
+        return "; ".join(part for part in (deadline(state, now), "" if seen is None else seen.message) if part)
+    ways = f"; would be met {', or '.join(way.message for way in seen.ways)}" if seen.ways else ""
+    return f"{deadline(state, now)}: {seen.message}{ways}"
 
 
 def _submitted(detail: "JobDetail", now: float) -> str:

@@ -52,6 +52,7 @@ def submit(ctx: click.Context, command: tuple[str, ...], wait_: bool, follow: bo
         # The job's own output must be alone on stdout.
         click.echo(_sentence(raw, spec.name), err=follow or wait_)
     warned = _warn_of_never(client, spec, raw.get("warnings", ()))
+    _tell_of_deadline(raw.get("deadline"))
     if follow or wait_:
         ctx.exit(_stay(client, raw["id"], follow, warned=warned))
     if sys.stderr.isatty():
@@ -96,6 +97,19 @@ def _warn_of_never(client: "Client", spec: "JobSpec", warnings: Sequence[dict[st
         if change is not None:
             click.echo(f"smallest fix: {printable(change.message)} ({printable(as_typed(change.fields))})", err=True)
     return bool(warnings)
+
+
+def _tell_of_deadline(seen: "dict[str, Any] | None") -> None:
+    """Whether it will be met; if not, what would."""
+    from ares.edge.cli.changes import as_typed
+    from ares.edge.cli.text import printable
+
+    if seen is None:
+        return
+    doubt = "" if seen["verdict"] == "yes" else "warning: "
+    click.echo(f"{doubt}its deadline: {printable(seen['message'])}", err=True)
+    for way in seen.get("ways", ()):
+        click.echo(f"would be met {printable(way['message'])} ({printable(as_typed(way['fields']))})", err=True)
 
 
 def _warn_of_waiting(client: "Client", job_id: str) -> None:

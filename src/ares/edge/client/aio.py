@@ -15,12 +15,15 @@ from ares.edge.client.answers import JobDetail, JobRef, NewToken, Refusal, Strea
 from ares.edge.client.ask import Ask
 from ares.edge.client.booking import Booking, ReservationView
 from ares.edge.client.calls import Call, Reply
+from ares.edge.client.deadlines import SlaView
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
 from ares.edge.client.logs import OnAttempt, follow_logs
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
+from ares.edge.client.units import seconds
+from ares.edge.client.usage import By, UsageReport
 from ares.model.access import Role
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
@@ -137,6 +140,10 @@ class AsyncClient:
         """What would happen if this were submitted now. Changes nothing."""
         return await self.send(calls.plan(spec_of(spec, ask)))
 
+    async def sla(self) -> tuple[SlaView, ...]:
+        """Classes of service, and how many jobs met their deadline."""
+        return await self.send(calls.sla())
+
     async def prio(self, limit: int = 100) -> tuple[decisions.PrioRow, ...]:
         """Waiting jobs, the first to be placed first, with the factors of each rank."""
         return await self.send(calls.prio(limit))
@@ -148,6 +155,12 @@ class AsyncClient:
     async def replay(self, decision: str, weights: Mapping[str, float]) -> decisions.ReplayAnswer:
         """A decision, by its name or the job's, made again with some weights changed. Changes nothing."""
         return await self.send(calls.replay(decision, weights))
+
+    # ---- what jobs used
+
+    async def usage(self, by: By = "tenant", *, since: str | float | None = None, limit: int = 1000) -> UsageReport:
+        """What jobs used and what it cost; `since` is a duration such as "7d", without it all known jobs count."""
+        return await self.send(calls.usage(by, None if since is None else seconds(since), limit))
 
     # ---- room booked ahead
 
@@ -185,9 +198,13 @@ class AsyncClient:
         """Forgets a machine that is gone for good; the answer is what it last was."""
         return await self.send(operator.remove_node(node))
 
-    async def pools(self) -> tuple[answers.PoolView, ...]:
-        """The pools of machines."""
-        return await self.send(calls.pools())
+    async def pools(self, **shape: Any) -> tuple[answers.PoolView, ...]:
+        """The pools of machines. With gpus=8, ranks=4, runtime="2h" or the like: when such a job would start there."""
+        return await self.send(calls.pools(calls.pool_shape(**shape)))
+
+    async def pool(self, name: str, **shape: Any) -> answers.PoolView:
+        """One pool."""
+        return await self.send(calls.pool(name, calls.pool_shape(**shape)))
 
     async def leases(self, job: JobRef | None = None) -> tuple[answers.LeaseView, ...]:
         """Who holds the right to run what."""

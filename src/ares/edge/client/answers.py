@@ -1,10 +1,15 @@
 """What the server answers beyond the model's own records. Unknown fields are ignored: servers may be newer."""
 
+from ares.edge.client.deadlines import DeadlineSeen
+from ares.edge.client.decisions import Eta
+from ares.edge.client.usage import Use
 from ares.model.access import Role
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
-from ares.model.job import JobSpec
+from ares.model.job import JobSpec, Resources
 from ares.model.node import NodeInfo, Taint
+from ares.model.profile import Pool
+from ares.model.reservation import ReservationState
 from ares.model.state import JobState, Phase, ProgressRecord, Result
 
 
@@ -23,6 +28,8 @@ class Submitted(Record, frozen=True):
     replayed: bool = False
     tasks: int = 1
     warnings: tuple[JobWarning, ...] = ()
+    # Whether it will meet its deadline, by the estimates.
+    deadline: DeadlineSeen | None = None
 
 
 class Refusal(Record, frozen=True):
@@ -43,9 +50,12 @@ class BatchItem(Record, frozen=True):
     tasks: int = 1
     error: Refusal | None = None
     warnings: tuple[JobWarning, ...] = ()
+    deadline: DeadlineSeen | None = None
 
     def outcome(self) -> Submitted | Refusal:
-        return self.error or Submitted(id=self.id, replayed=self.replayed, tasks=self.tasks, warnings=self.warnings)
+        return self.error or Submitted(
+            id=self.id, replayed=self.replayed, tasks=self.tasks, warnings=self.warnings, deadline=self.deadline
+        )
 
 
 class Waiting(Record, frozen=True):
@@ -68,6 +78,10 @@ class JobDetail(Record, frozen=True):
     queue_position: int | None = None
     waiting: Waiting | None = None
     array_counts: dict[Phase, int] | None = None
+    # Of all attempts up to now; of an array, of all its tasks.
+    used: Use = Use()
+    # Whether it will meet its deadline, while that is open.
+    deadline: DeadlineSeen | None = None
 
 
 class JobPage(Record, frozen=True):
@@ -78,6 +92,10 @@ class JobPage(Record, frozen=True):
     # By id: why pending jobs wait, and the phases of whole arrays' tasks.
     waiting: dict[str, Waiting] = {}
     array_counts: dict[str, dict[Phase, int]] = {}
+    # By id: what single jobs used that have been given a place, up to now.
+    used: dict[str, Use] = {}
+    # Those that will miss their deadline, by the estimates.
+    at_risk: tuple[str, ...] = ()
 
 
 class StreamEvent(Record, frozen=True):
@@ -104,20 +122,68 @@ class NodeView(Record, frozen=True):
     gpus_free: int = 0
 
 
+class PoolBooking(Record, frozen=True):
+    """A reservation's part of a pool; without a name when it is another tenant's."""
+
+    name: str = ""
+    state: ReservationState = "planned"
+    start: float = 0.0
+    until: float = 0.0
+    gpus: int = 0
+    cpu_milli: int = 0
+
+
+class PoolPromise(Record, frozen=True):
+    """Room held for a waiting job from `start` on; without its id when it is another tenant's."""
+
+    job: str = ""
+    start: float = 0.0
+    until: float | None = None
+    gpus: float = 0.0
+    nodes: int = 0
+
+
+class Shape(Record, frozen=True):
+    """A size of job: the resources of one rank, and how many ranks."""
+
+    words: str = ""
+    resources: Resources = Resources()
+    ranks: int = 1
+
+
+class ShapeEta(Record, frozen=True):
+    """When a job of that size would start. Without `starts` it can never run there, and `never` says why."""
+
+    shape: Shape = Shape()
+    starts: Eta | None = None
+    never: str = ""
+
+
 class PoolView(Record, frozen=True):
     """A pool of machines as one sum."""
 
     name: str
     nodes: int = 0
     ready_nodes: int = 0
+    cordoned_nodes: int = 0
+    drained_nodes: int = 0
     cpu_milli: int = 0
     cpu_milli_free: int = 0
     memory_mib: int = 0
     memory_mib_free: int = 0
     gpus: int = 0
     gpus_free: int = 0
+    gpus_held: int = 0
+    gpus_kept: int = 0
+    gpus_reserved: int = 0
     gpu_models: dict[str, int] = {}
+    running_jobs: int = 0
     pending_jobs: int = 0
+    reservations: tuple[PoolBooking, ...] = ()
+    promises: tuple[PoolPromise, ...] = ()
+    terms: Pool = Pool()
+    power_watts: float = 0.0
+    shapes: tuple[ShapeEta, ...] = ()
 
 
 class LeaseView(Record, frozen=True):

@@ -73,7 +73,12 @@ class Ask(TypedDict, total=False):
     residency: Sequence[str]
     inputs: Mapping[str, str] | Sequence[Mapping[str, Any]] | Sequence[str]
     deadline: str | datetime
+    start_by: str | datetime
+    deadline_strict: bool
+    sla: str
     runtime: str
+    # On which GPU model: {"A100": "2h", "V100": "3h"}, or "A100=2h".
+    runtime_on: str | Sequence[str] | Mapping[str, str | float]
     gap_min: str
     checkpoint_signal: str
     checkpoint_wait: str
@@ -122,7 +127,9 @@ FRIENDLY: Mapping[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "assembly": (("gang", "assemblyS"), units.seconds),
     "resizeSignal": (("gang", "resizeSignal"), wishes.signal),
     "deadline": (("deadlineAt",), wishes.deadline),
+    "startBy": (("startByAt",), wishes.deadline),
     "runtime": (("expectedRuntimeS",), units.seconds),
+    "runtimeOn": (("expectedRuntimesS",), wishes.runtimes),
     "gapMin": (("gapMinS",), units.seconds),
     "checkpointSignal": (("preemption", "checkpointSignal"), wishes.signal),
     "checkpointWait": (("preemption", "waitS"), units.seconds),

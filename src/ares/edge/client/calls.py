@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from ares.edge.client import answers, decisions
+from ares.edge.client import answers, deadlines, decisions, units
 from ares.edge.client.errors import BadAnswer, api_error
+from ares.edge.client.usage import By, UsageReport
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
@@ -202,6 +203,10 @@ def prio(limit: int) -> Call[tuple[decisions.PrioRow, ...]]:
     return _get("/v1/prio", tuple[decisions.PrioRow, ...], {"limit": limit}, field="jobs")
 
 
+def sla() -> Call[tuple[deadlines.SlaView, ...]]:
+    return _get("/v1/sla", tuple[deadlines.SlaView, ...], field="classes")
+
+
 def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
     return _get(f"/v1/jobs/{_part(job_id)}/preemptions", tuple[LedgerEvent, ...], field="events")
 
@@ -209,6 +214,13 @@ def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
 def replay(decision: str, weights: Mapping[str, float]) -> Call[decisions.ReplayAnswer]:
     path = f"/v1/decisions/{_part(decision)}/replay"
     return _post(path, decisions.ReplayAnswer, {"weights": weights}, repeatable=True)
+
+
+# ---- what jobs used
+
+
+def usage(by: By, since_s: float | None, limit: int) -> Call[UsageReport]:
+    return _get("/v1/usage", UsageReport, {"by": by, "sinceS": since_s, "limit": limit})
 
 
 # ---- machines
@@ -222,8 +234,33 @@ def cordon(name: str, on: bool) -> Call[answers.NodeView]:
     return _post(f"/v1/nodes/{_part(name)}/{'cordon' if on else 'uncordon'}", answers.NodeView, {}, repeatable=True)
 
 
-def pools() -> Call[tuple[answers.PoolView, ...]]:
-    return _get("/v1/nodepools", tuple[answers.PoolView, ...], field="nodepools")
+def pools(shape: Params = {}) -> Call[tuple[answers.PoolView, ...]]:  # noqa: B006
+    """`shape` is a size of job to be told the start of, see `pool_shape`."""
+    return _get("/v1/nodepools", tuple[answers.PoolView, ...], shape, field="nodepools")
+
+
+def pool(name: str, shape: Params = {}) -> Call[answers.PoolView]:  # noqa: B006
+    return _get(f"/v1/nodepools/{_part(name)}", answers.PoolView, shape)
+
+
+def pool_shape(
+    *,
+    gpus: int = 0,
+    gpu_model: str | None = None,
+    cpus: str | float | None = None,
+    memory: str | None = None,
+    ranks: int | None = None,
+    runtime: str | float | None = None,
+) -> Params:
+    """The parameters of `pools` and `pool`, from amounts as people write them."""
+    return {
+        "gpus": gpus or None,
+        "gpuModel": gpu_model,
+        "cpuMilli": None if cpus is None else units.cpu_milli(cpus),
+        "memoryMib": None if memory is None else units.memory_mib(memory),
+        "ranks": ranks,
+        "runtimeS": None if runtime is None else units.seconds(runtime),
+    }
 
 
 def leases(job_id: str | None) -> Call[tuple[answers.LeaseView, ...]]:

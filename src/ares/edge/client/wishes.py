@@ -6,7 +6,7 @@ Each reader takes the short text; a mapping or a list in the API's own form goes
 import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast, get_args
 
 from ares.edge.client import units
@@ -123,19 +123,42 @@ def inputs(value: object) -> object:
 
 
 def deadline(value: object) -> float:
-    """A time from now (2h), or a moment: 2026-12-01T18:00, local unless it says otherwise."""
+    """A time from now (2h, +2h), or a moment: the next 18:00, or 2026-12-01T18:00, local unless it says otherwise."""
     if isinstance(value, datetime):
         return value.timestamp()
     text = str(value).strip()
     try:
-        return time.time() + units.seconds(text)
+        return time.time() + units.seconds(text.removeprefix("+"))
     except InvalidSpec:
         pass
+    if re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", text, re.ASCII):
+        return _next(text)
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        fix = "write it like 2h or 1d12h from now, or 2026-12-01T18:00+01:00"
+        fix = "write it like 2h or 1d12h from now, 18:00, or 2026-12-01T18:00+01:00"
         raise InvalidSpec(f"deadline {text!r} is neither a duration nor a moment", fix=fix) from None
+
+
+def _next(text: str) -> float:
+    """The next time that clocks here show this."""
+    hour, minute = map(int, text.split(":"))
+    now = datetime.now(UTC).astimezone()
+    today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return (today if today > now else today + timedelta(days=1)).timestamp()
+
+
+def runtimes(value: object) -> dict[str, float]:
+    """Run times by GPU model: A100=2h."""
+    if isinstance(value, Mapping):
+        return {model: units.seconds(text) for model, text in cast("Mapping[str, str | float]", value).items()}
+    found: dict[str, float] = {}
+    for text in several(value):
+        model, _, runs = text.partition("=")
+        if not model.strip() or not runs:
+            raise InvalidSpec(f"{text!r} is not a GPU model and a run time", fix="write it like A100=2h")
+        found[model.strip()] = units.seconds(runs)
+    return found
 
 
 def signal(value: object) -> str:

@@ -11,8 +11,9 @@ from ares.edge.rest.problems import MEDIA_TYPE, Problem
 from ares.model.access import Role
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
+from ares.services.deadlines import DeadlineSeen
 from ares.services.explain import PrioRow
-from ares.services.nodes import ClusterView, LeaseView, NodeView, PoolView
+from ares.services.nodes import ClusterView, LeaseView, NodeView
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
@@ -38,6 +39,8 @@ class Created(Shown, frozen=True):
     tasks: int
     links: dict[str, str]
     warnings: tuple[JobWarning, ...] = ()
+    # Whether it will meet its deadline, by the estimates.
+    deadline: DeadlineSeen | None = None
 
 
 class ProblemDocument(Record, frozen=True):
@@ -61,6 +64,7 @@ class BatchOutcome(Shown, frozen=True):
     tasks: int = 0
     error: ProblemDocument | None = None
     warnings: tuple[JobWarning, ...] = ()
+    deadline: DeadlineSeen | None = None
 
 
 class BatchAnswer(Shown, frozen=True):
@@ -88,10 +92,6 @@ class PrioList(Record, frozen=True):
 
 class NodeList(Record, frozen=True):
     nodes: tuple[NodeView, ...]
-
-
-class PoolList(Record, frozen=True):
-    nodepools: tuple[PoolView, ...]
 
 
 class ClusterList(Record, frozen=True):

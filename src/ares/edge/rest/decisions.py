@@ -1,6 +1,7 @@
 """Why jobs wait, what a new one would meet, and decisions looked at again."""
 
 from litestar.types import ASGIApp
+from msgspec.structs import replace
 
 from ares.core.admit.decide import decide, too_late
 from ares.core.admit.verdict import Rejected
@@ -25,13 +26,15 @@ async def list_prio(call: Call[PrioQuery, None]) -> ASGIApp:
 
 async def plan_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     """Takes what a submission takes and refuses what it refuses, so that a plan that answers can be submitted."""
-    spec = request_of(call.who, call.body, call.plain).spec
+    spec, deadlines = request_of(call.who, call.body, call.plain).spec, call.edge.services.deadlines
     verdict = decide(spec)
-    late = too_late(spec, call.edge.services.clock.wall())
-    refused = verdict if isinstance(verdict, Rejected) else late
+    no = too_late(spec, call.edge.services.clock.wall()) or deadlines.unknown(spec)
+    refused = verdict if isinstance(verdict, Rejected) else no
     if refused is not None:
         raise Problem(refused.code, detail=refused.message, fix=refused.fix)
-    return answer(await call.edge.services.explain.plan(call.who, spec))
+    spec = deadlines.dated(spec)
+    found = await call.edge.services.explain.plan(call.who, spec)
+    return answer(replace(found, deadline=deadlines.ahead(call.who, spec)))
 
 
 async def list_preemptions(call: Call[NoQuery, None]) -> ASGIApp:

@@ -1,6 +1,7 @@
 """Every route of the API, in one table."""
 
-from ares.edge.rest import decisions, events, jobs, logs, platform, submitting
+from ares.core.energy.report import UsageReport
+from ares.edge.rest import deadlines, decisions, events, jobs, logs, platform, submitting
 from ares.edge.rest.answers import (
     JSON,
     BatchAnswer,
@@ -12,7 +13,6 @@ from ares.edge.rest.answers import (
     LeaseList,
     NewToken,
     NodeList,
-    PoolList,
     PrioList,
     TokenList,
     WhoAmI,
@@ -32,7 +32,9 @@ from ares.edge.rest.bodies import (
     ResolveQuery,
     SubmitBody,
     TokenBody,
+    UsageQuery,
 )
+from ares.edge.rest.deadlines import SlaList
 from ares.edge.rest.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.operator_routes import OPERATOR_OPERATIONS
 from ares.edge.rest.problems import ADMISSION_CODES
@@ -115,6 +117,10 @@ OPERATIONS: tuple[Operation, ...] = (
         decisions.list_prio, {200: (JSON, PrioList)}, PrioQuery, tag="decisions",
     ),
     Operation(
+        "listClasses", "GET", "/sla", "jobs:read", "Classes of service, and how many jobs met their deadline.",
+        deadlines.list_classes, {200: (JSON, SlaList)}, NoQuery, tag="decisions",
+    ),
+    Operation(
         "replayDecision", "POST", "/decisions/{name}/replay", "jobs:read",
         "Make a past decision again with other weights. Changes nothing.", decisions.replay_decision,
         {200: (JSON, ReplayAnswer)}, NoQuery, Body(ReplayBody), tag="decisions",
@@ -127,6 +133,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "followEvents", "GET", "/events", "events:read", "Live events as server-sent events.", events.follow_events,
         {200: ("text/event-stream", str)}, EventsQuery, problems=("bad-cursor", "too-many-streams"), tag="events",
         headers=("Last-Event-ID",),
+    ),
+    Operation(
+        "getUsage", "GET", "/usage", "jobs:read", "What jobs used: GPU-hours, CPU-hours, energy, cost, and waste.",
+        platform.get_usage, {200: (JSON, UsageReport)}, UsageQuery, tag="usage",
     ),
     Operation(
         "listNodes", "GET", "/nodes", "nodes:read", "Nodes, and what is free on them.", platform.list_nodes,
@@ -143,10 +153,6 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "uncordonNode", "POST", "/nodes/{name}/uncordon", "nodes:admit", "Let work onto a node again.",
         platform.uncordon_node, {200: (JSON, NodeView)}, NoQuery, tag="nodes",
-    ),
-    Operation(
-        "listNodePools", "GET", "/nodepools", "nodes:read", "Capacity by pool.", platform.list_pools,
-        {200: (JSON, PoolList)}, NoQuery, tag="nodes",
     ),
     Operation(
         "listClusters", "GET", "/clusters", "nodes:read", "Clusters.", platform.list_clusters,

@@ -15,6 +15,7 @@ from ares.edge.rest.strict import StrictDecoder, invalid
 from ares.model.access import Principal
 from ares.model.base import RequestId
 from ares.model.job import JobSpec
+from ares.services.deadlines import DeadlineSeen
 from ares.services.submit import Rejected, SubmitRequest, Submitted
 
 # Jobs of a batch decoded before others get their turn on the loop.
@@ -37,12 +38,21 @@ async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     if keyed is not None and body.request_id not in (None, keyed):
         raise Problem("request-id-mismatch", path="$.requestId")
     request = request_of(call.who, body, call.plain, call.header(b"traceparent") or "", keyed)
+    # Before it is one of those that wait.
+    (deadline,) = call.edge.services.deadlines.ahead_of_each(call.who, [request.spec])
     (outcome,) = await call.edge.services.submit.submit(call.who, [request])
     if isinstance(outcome, Rejected):
         raise rejection(outcome)
     links = _links(outcome.job)
     (warnings,) = _warnings(call, [request])
-    created = Created(id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, links=links, warnings=warnings)
+    created = Created(
+        id=outcome.job,
+        replayed=outcome.replayed,
+        tasks=outcome.tasks,
+        links=links,
+        warnings=warnings,
+        deadline=None if outcome.replayed else deadline,
+    )
     return answer(created, status=200 if outcome.replayed else 201, headers={"location": links["self"]})
 
 
@@ -59,10 +69,12 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
         raise Problem("invalid", detail=f"{len(jobs)} jobs; a batch holds 1 to {limit}", path="$.jobs")
     drafts = await _drafts(call, jobs)
     good = [draft for draft in drafts if isinstance(draft, SubmitRequest)]
+    deadlines = iter(call.edge.services.deadlines.ahead_of_each(call.who, [request.spec for request in good]))
     outcomes = iter(await call.edge.services.submit.submit(call.who, good) if good else ())
     warnings = iter(_warnings(call, good))
     results = [
-        _outcome(draft) if isinstance(draft, Problem) else _outcome(next(outcomes), next(warnings)) for draft in drafts
+        _outcome(draft) if isinstance(draft, Problem) else _outcome(next(outcomes), next(warnings), next(deadlines))
+        for draft in drafts
     ]
     replayed = sum(result.replayed for result in results)
     rejected = sum(result.error is not None for result in results)
@@ -148,9 +160,16 @@ def rejection(outcome: Rejected) -> Problem:
     return Problem(outcome.code, detail=outcome.message, fix=outcome.fix, headers=headers)
 
 
-def _outcome(outcome: Submitted | Rejected | Problem, warnings: tuple[JobWarning, ...] = ()) -> BatchOutcome:
+def _outcome(
+    outcome: Submitted | Rejected | Problem,
+    warnings: tuple[JobWarning, ...] = (),
+    deadline: DeadlineSeen | None = None,
+) -> BatchOutcome:
     if isinstance(outcome, Submitted):
-        return BatchOutcome(id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=warnings)
+        seen = None if outcome.replayed else deadline
+        return BatchOutcome(
+            id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=warnings, deadline=seen
+        )
     problem = rejection(outcome) if isinstance(outcome, Rejected) else outcome
     return BatchOutcome(error=ProblemDocument(**problem.document()))
 
