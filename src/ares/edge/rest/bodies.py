@@ -4,6 +4,7 @@ from typing import Annotated, Literal, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
+from ares.core.energy.report import By
 from ares.model.base import Note, Record, RequestId, Slug
 from ares.model.job import JobSpec, Priority
 from ares.model.state import Phase
@@ -105,6 +106,14 @@ class ResolveQuery(Record, frozen=True):
 
 class PrioQuery(Record, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class UsageQuery(Record, frozen=True):
+    """`sinceS`: jobs that ended within the last so many seconds or have not ended; left out: all that are known."""
+
+    by: By = "tenant"
+    since_s: Annotated[float, Meta(ge=0.0, le=3_153_600_000.0)] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
 
 
 class LogsQuery(Record, frozen=True):
