@@ -220,7 +220,7 @@ class _Replay:
 
     def _cycle(self) -> Plan:
         world = self._world
-        plan = cycle(world.cluster, self._profile, world.now)
+        plan = cycle(world.cluster, self._profile, world.now, tells=False)
         self._cycles += 1
         started = world.apply(plan)
         world.cluster.promise(plan.promises)
