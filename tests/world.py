@@ -39,6 +39,7 @@ from ares.ports.store import (
     Unknown,
 )
 from ares.services.arrays import Arrays
+from ares.services.booking import Book
 from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
 from ares.services.deadlines import Deadlines
@@ -54,6 +55,7 @@ from ares.services.monitor import Monitor
 from ares.services.nodes import Nodes
 from ares.services.planner import Planner
 from ares.services.pools import Pools
+from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
@@ -216,12 +218,16 @@ class Replica:
         self.schedule = Schedule(
             self.view, self.planner, self.transitions, self.decisions, clock, self.telemetry, linger_s=0.0
         )
+        self.predictions = Predictions(store, self.view, self.planner, clock, self.telemetry)
         self.profiles = Profiles(store, self.view, clock, self.telemetry)
         self.drain = Drain(self.view, self.planner, self.transitions, clock, self.telemetry)
         self.consolidate = Consolidate(self.view, self.planner, self.transitions, clock, self.telemetry)
-        self.windows = Windows(store, self.view, self.planner, self.transitions, clock, self.telemetry, KEEP_S)
+        self.book = Book(store, self.view)
+        self.windows = Windows(
+            store, self.book, self.view, self.planner, self.transitions, clock, self.telemetry, KEEP_S
+        )
         self.gaps = Gaps(self.view, self.planner, self.transitions, clock, self.telemetry)
-        self.reservations = Reservations(store, self.view, self.planner, self.windows, clock, rng, self.telemetry)
+        self.reservations = Reservations(self.book, self.view, self.planner, self.windows, clock, rng, self.telemetry)
         self.explain = Explain(store, self.view, self.planner, self.decisions, clock)
         self.arrays = Arrays(self.view, self.submit, clock)
         self.retention = Retention(store, self.view, world.logs, clock, KEEP_S)
@@ -232,6 +238,7 @@ class Replica:
         self._tasks.append(asyncio.create_task(self.view.run()))
         await self.view.catch_up()
         self._tasks.append(asyncio.create_task(self.progress.run()))
+        self._tasks.append(asyncio.create_task(self.predictions.run()))
         self._tasks.append(asyncio.create_task(self.leader.run(self._reign)))
 
     async def _reign(self, guard: Compare) -> None:
@@ -242,6 +249,7 @@ class Replica:
             loops.create_task(self.drain.run(guard))
             loops.create_task(self.windows.run(guard))
             loops.create_task(self.gaps.run(guard))
+            loops.create_task(self.predictions.lead(guard))
             loops.create_task(self.monitor.run())
             loops.create_task(self.requeue.run())
             loops.create_task(self.arrays.run())

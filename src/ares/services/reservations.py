@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
-from ares.core import keys
 from ares.core.reserve.book import NotBooked, book, extendable
 from ares.core.reserve.use import cancelled, turned
 from ares.core.reserve.words import clock
@@ -16,8 +14,9 @@ from ares.model.base import Record
 from ares.model.reservation import BOOKED, Reservation, ReservationState, RoomAsked, Turn
 from ares.model.state import Placement
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import Committed, Compare, Op, Put, Store, StoreUnavailable
+from ares.ports.store import StoreUnavailable
 from ares.ports.telemetry import Telemetry
+from ares.services.booking import Book
 from ares.services.ids import base32
 from ares.services.planner import Planner
 from ares.services.view import View
@@ -69,6 +68,8 @@ class ReservationView(Record, frozen=True):
     waiting: int
     # How many jobs that do not belong there hold some of its room now.
     strangers: int
+    # Nodes of it that are gone, cordoned or silent.
+    missing: tuple[str, ...]
     history: tuple[Turn, ...]
 
 
@@ -83,7 +84,7 @@ class ReservationRefused(Record, frozen=True):
 class Reservations:
     def __init__(
         self,
-        store: Store,
+        book: Book,
         view: View,
         planner: Planner,
         windows: Windows,
@@ -91,7 +92,7 @@ class Reservations:
         rng: Rng,
         telemetry: Telemetry,
     ) -> None:
-        self._store = store
+        self._book = book
         self._view = view
         self._planner = planner
         self._windows = windows
@@ -136,6 +137,7 @@ class Reservations:
             running=running if mine else 0,
             waiting=waiting if mine else 0,
             strangers=len(self._windows.strangers(one)) if mine else 0,
+            missing=self._windows.missing(one),
             history=one.history if mine else (),
         )
 
@@ -145,14 +147,14 @@ class Reservations:
         """Looks again whenever somebody else booked in between."""
         name = wish.name or f"r-{base32(self._rng, 6)}"
         for _ in range(_TRIES):
-            turn = await self._turn()
+            turn = await self._book.turn()
             taken, revision = self._view.reservations.get(name, (None, 0))
             if taken is not None and taken.state in BOOKED:
                 return _exists(taken, self._clock.wall())
             made = self._made(who, name, wish)
             if isinstance(made, ReservationRefused):
                 return made
-            if await self._write(made, revision, turn):
+            if await self._book.write(made, revision, turn):
                 self._told(made, made.history[-1], who.token_id)
                 return self.seen_by(made, who)
         raise StoreUnavailable(f"others booked {_TRIES} times in between; try again")
@@ -197,7 +199,7 @@ class Reservations:
             if one.state not in BOOKED:
                 return _over(one, self._clock.wall())
             after = cancelled(one, who.name or who.token_id, why, self._clock.wall())
-            if await self._write(after, revision):
+            if await self._book.write(after, revision):
                 self._told(after, after.history[-1], who.token_id)
                 return self.seen_by(after, who)
         raise StoreUnavailable(f"reservation {name} was changed {_TRIES} times in between; try again")
@@ -205,7 +207,7 @@ class Reservations:
     async def extend(self, who: Principal, name: str, more_s: float) -> ReservationView | ReservationRefused:
         """Lets it last longer, in the same room."""
         for _ in range(_TRIES):
-            turn = await self._turn()
+            turn = await self._book.turn()
             one, revision = self._view.reservations.get(name, (None, 0))
             now = self._clock.wall()
             if one is None:
@@ -219,18 +221,12 @@ class Reservations:
             why = f"extended until {clock(until, now)}"
             made = Turn(at=now, state=one.state, by=who.name or who.token_id, why=why)
             after = turned(replace(one, until=until), made)
-            if await self._write(after, revision, turn):
+            if await self._book.write(after, revision, turn):
                 self._told(after, made, who.token_id)
                 return self.seen_by(after, who)
         raise StoreUnavailable(f"others booked {_TRIES} times in between; try again")
 
     # ---- inside
-
-    async def _turn(self) -> int:
-        """The revision of the latest booking, with a view that knows of it."""
-        kv = await self._store.get(keys.BOOKINGS)
-        await self._view.catch_up()
-        return 0 if kv is None else kv.mod_revision
 
     def _all(self) -> Sequence[Reservation]:
         return [one for one, _ in self._view.reservations.values()]
@@ -239,22 +235,6 @@ class Reservations:
         shares = self._view.profile.profile.shares
         known = {token.tenant for token in self._view.tokens.values()} | {path.split("/")[0] for path in shares}
         return known | self._view.order.keys()
-
-    async def _write(self, one: Reservation, revision: int, turn: int | None = None) -> bool:
-        """Whether it was written; with `turn` only if nobody booked since."""
-        key = keys.reservation(one.name)
-        compares, ops = [Compare(key, "mod_revision", revision)], list[Op]([Put(key, msgspec.json.encode(one))])
-        if turn is not None:
-            compares.append(Compare(keys.BOOKINGS, "mod_revision", turn))
-            ops.append(Put(keys.BOOKINGS, one.name.encode()))
-        written = await self._store.txn(compares, ops)
-        if isinstance(written, Committed):
-            await self._view.reach(written.revision)
-            return written.succeeded
-        # Nobody knows whether it landed: what is kept under its name tells.
-        kv = await self._store.get(key)
-        await self._view.catch_up()
-        return kv is not None and msgspec.json.decode(kv.value, type=Reservation) == one
 
     def _told(self, one: Reservation, turn: Turn, token: str) -> None:
         self._telemetry.count("ares_reservations_total", 1, turn.state)

@@ -5,11 +5,11 @@ Leader only. Every change is written by compare-and-swap together with the leade
 
 import asyncio
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
 from ares.core import keys
+from ares.core.reserve.book import NotBooked, book
 from ares.core.reserve.displace import outgoing, strangers
 from ares.core.reserve.use import due, turned
 from ares.core.reserve.words import clock as moment
@@ -19,8 +19,9 @@ from ares.core.schedule.record import moved_record
 from ares.model.reservation import BOOKED, Reservation, Turn
 from ares.model.state import BOUND, TERMINAL, JobState
 from ares.ports.clock import Clock
-from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError
+from ares.ports.store import Compare, Delete, Store, StoreError
 from ares.ports.telemetry import Telemetry
+from ares.services.booking import Book
 from ares.services.planner import Planner
 from ares.services.transitions import Change, Transitions, Written
 from ares.services.view import Delta, View
@@ -32,6 +33,8 @@ _LOOK_EVERY_S = 1.0
 _LOOK_AGAIN_S = 0.02
 # While a reservation is in use its record says so this often.
 _NOTE_USE_EVERY_S = 30.0
+# A reservation whose nodes are gone is tried to be had elsewhere this often.
+_MOVE_EVERY_S = 30.0
 _BY = "the platform"
 
 
@@ -41,6 +44,7 @@ class Windows:
     def __init__(
         self,
         store: Store,
+        bookings: Book,
         view: View,
         planner: Planner,
         transitions: Transitions,
@@ -49,6 +53,7 @@ class Windows:
         keep_s: float,
     ) -> None:
         self._store = store
+        self._book = bookings
         self._view = view
         self._planner = planner
         self._transitions = transitions
@@ -59,8 +64,9 @@ class Windows:
         # Jobs that have not ended, by the reservation they name; and the other way round.
         self._jobs: dict[str, set[str]] = {}
         self._names: dict[str, str] = {}
-        # Reservations that were in use at the last look.
+        # Reservations that were in use at the last look, and when one is next tried to be had elsewhere.
         self._in_use: set[str] = set()
+        self._again_at: dict[str, float] = {}
         view.subscribe(self._on_delta)
 
     # ---- who uses what
@@ -140,10 +146,13 @@ class Windows:
         known = self._noted_use(one, now, in_use=in_use) if one.state == "active" else one
         turn = due(known, now, in_use=in_use)
         after = known if turn is None else turned(known, replace(turn, by=_BY))
-        if after != one and await self._write(after, revision, guard) and turn is not None:
+        if after != one and await self._book.write(after, revision, guards=(guard,)) and turn is not None:
             self._told(after, turn)
         if one.state == "active":
             await self._clear(one, guard)
+        if self._closed(one) and one.name not in self._in_use and now >= self._again_at.get(one.name, 0.0):
+            self._again_at[one.name] = now + _MOVE_EVERY_S
+            await self._move(one.name, guard)
 
     def _noted_use(self, one: Reservation, now: float, *, in_use: bool) -> Reservation:
         """Says so when it was first used, now and then, and when the last of its jobs left."""
@@ -151,14 +160,6 @@ class Windows:
         (self._in_use.add if in_use else self._in_use.discard)(one.name)
         late = in_use and (one.used_at is None or now - one.used_at >= _NOTE_USE_EVERY_S)
         return replace(one, used_at=now) if left or late else one
-
-    async def _write(self, one: Reservation, revision: int, guard: Compare) -> bool:
-        ops: list[Op] = [Put(keys.reservation(one.name), msgspec.json.encode(one))]
-        written = await self._store.txn([guard, _unchanged(one, revision)], ops)
-        if not isinstance(written, Committed) or not written.succeeded:
-            return False
-        await self._view.reach(written.revision)
-        return True
 
     def _told(self, one: Reservation, turn: Turn) -> None:
         self._telemetry.count("ares_reservations_total", 1, turn.state)
@@ -169,6 +170,34 @@ class Windows:
         for state in sorted(BOOKED):
             gpus = sum(one.gpus for one in records if one.state == state)
             self._telemetry.gauge("ares_reserved_gpus", gpus, state)
+
+    # ---- nodes that are no longer to be had
+
+    def missing(self, one: Reservation) -> tuple[str, ...]:
+        """Its nodes that no job can be sent to now."""
+        cluster = self._planner.cluster
+        rows = {place.node: cluster.rows.get(place.node) for place in one.placements}
+        return tuple(node for node, row in rows.items() if row is None or not cluster.table.healthy[row])
+
+    def _closed(self, one: Reservation) -> list[str]:
+        """Its nodes that were removed, cordoned or drained. Silence may pass."""
+        records = {place.node: self._view.nodes.get(place.node) for place in one.placements}
+        return [node for node, record in records.items() if record is None or record.cordoned]
+
+    async def _move(self, name: str, guard: Compare) -> None:
+        """Books the same elsewhere, if it can be had: nobody is in it yet."""
+        turn = await self._book.turn()
+        one, revision = self._view.reservations[name]
+        closed, now = self._closed(one), self._clock.wall()
+        others = [other for other, _ in self._view.reservations.values() if other.name != name]
+        asked = replace(one.asked, node_names=tuple(n for n in one.asked.node_names if n not in closed))
+        found = book(self._planner.cluster, others, asked, max(one.start, now), one.until, now)
+        if not closed or one.state not in BOOKED or isinstance(found, NotBooked) or asked != one.asked:
+            return
+        why = f"moved to other nodes: {', '.join(closed)} cannot be had any more"
+        made = Turn(at=now, state=one.state, by=_BY, why=why)
+        if await self._book.write(turned(replace(one, placements=found), made), revision, turn, (guard,)):
+            self._told(one, made)
 
     # ---- who has to leave
 

@@ -19,6 +19,7 @@ from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.model.access import Principal, Role
 from ares.model.state import ExitInfo, JobState, Placement
+from ares.services.booking import Book
 from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
 from ares.services.deadlines import Deadlines
@@ -104,7 +105,8 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     planner, decisions = Planner(view, clock), Decisions(clock, rng)
     deadlines = Deadlines(view, planner, clock)
     submit = Submit(store, view, deadlines, clock, rng, telemetry, 1, 100_000)
-    windows = Windows(store, view, planner, transitions, clock, telemetry, 86_400.0)
+    book = Book(store, view)
+    windows = Windows(store, book, view, planner, transitions, clock, telemetry, 86_400.0)
     nodes = Nodes(store, view, clock)
     services = ApiServices(
         submit=submit,
@@ -120,7 +122,7 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
         plugins=Plugins(view, Loaded({})),
         drain=Drain(view, planner, transitions, clock, telemetry),
         consolidate=Consolidate(view, planner, transitions, clock, telemetry),
-        reservations=Reservations(store, view, planner, windows, clock, rng, telemetry),
+        reservations=Reservations(book, view, planner, windows, clock, rng, telemetry),
         tokens=Tokens(store, view, clock, rng),
         health=Health(view, leader),
         metrics=telemetry.render,

@@ -289,13 +289,40 @@ async def test_a_new_leader_goes_on_where_the_old_one_was() -> None:
         world.replicas.remove(leader)
 
 
+async def test_a_node_that_is_drained_is_replaced_if_another_can_be_had() -> None:
+    async with World() as world:
+        await world.agent("n1", gpus=2)
+        made = await reserve(world, start=world.clock.wall() + 100)
+        assert made.placements[0].node == "n1"
+        await world.one.nodes.drain(ADMIN, "n1")
+        await world.advance(5)
+        (seen,) = await world.one.reservations.list(ADMIN)
+        assert (seen.missing, seen.placements) == (("n1",), made.placements)
+        await world.agent("n2", gpus=2)
+        await world.until(lambda: record(world).placements[0].node == "n2", 40)
+        (seen,) = await world.one.reservations.list(ADMIN)
+        assert (seen.missing, seen.history[-1].why) == ((), "moved to other nodes: n1 cannot be had any more")
+
+
+async def test_a_node_that_was_asked_for_by_name_is_not_replaced() -> None:
+    async with World() as world:
+        await world.agent("n1", gpus=2)
+        await world.agent("n2", gpus=2)
+        await reserve(world, asked=RoomAsked(node_names=("n1",)), start=world.clock.wall() + 100)
+        await world.one.nodes.cordon(ADMIN, "n1", True)
+        await world.advance(40)
+        assert [place.node for place in record(world).placements] == ["n1"]
+
+
 async def test_a_record_is_forgotten_long_after_the_end() -> None:
     async with World() as world:
         await world.agent("n1", gpus=2)
         await reserve(world, length_s=10.0)
         await world.one.reservations.cancel(ADMIN, "demo")
         one = world.one
-        forgetful = Windows(world.store, one.view, one.planner, one.transitions, world.clock, one.telemetry, 30.0)
+        forgetful = Windows(
+            world.store, one.book, one.view, one.planner, one.transitions, world.clock, one.telemetry, 30.0
+        )
         await world.advance(39)
         await forgetful.look(one.guards[-1])
         assert (await world.one.reservations.list(ADMIN, over=True))[0].state == "cancelled"

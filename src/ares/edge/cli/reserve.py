@@ -158,6 +158,7 @@ def page(one: "ReservationView", now: float) -> list[str]:
         ("Jobs", f"{one.running} running, {one.waiting} waiting"),
         ("Last used", f"{used}; {gives_up}"),
         ("In the way", f"{one.strangers} jobs that do not belong there" if one.strangers else ""),
+        ("Missing", f"{', '.join(one.missing[:8])}: gone, cordoned or silent" if one.missing else ""),
         ("Note", one.note),
     ]
     lines = [f"{printable(one.name)}  {one.state}"]

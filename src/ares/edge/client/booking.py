@@ -43,6 +43,8 @@ class ReservationView(Record, frozen=True):
     waiting: int = 0
     # Jobs that do not belong there and hold some of its room.
     strangers: int = 0
+    # Nodes of it that are gone, cordoned or silent.
+    missing: tuple[str, ...] = ()
     history: tuple[Turn, ...] = ()
 
 

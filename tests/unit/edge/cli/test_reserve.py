@@ -124,8 +124,8 @@ def test_a_pool_is_shown_with_what_is_held_in_it(stub: Stub, ares: Ares) -> None
 def test_a_size_is_asked_about_in_all_pools(stub: Stub, ares: Ares) -> None:
     stub.on("GET", "/v1/nodepools", {"nodepools": [POOL]})
     header, row = ares("pools", "--gpus", "4", "--ranks", "2", "--runtime", "2h", "--memory", "1G").out.splitlines()
-    assert header.split()[7] == "STARTS"
-    assert row.split()[:8] == ["gold", "2/3", "0/0", "0Mi/0Mi", "6/24", "8", "7", "now"]
+    assert row.split()[:7] == ["gold", "2/3", "0/0", "0Mi/0Mi", "6/24", "8", "7"]
+    assert row[header.index("STARTS") :].split()[0] == "now"
     assert stub.requests("GET", "/v1/nodepools")[0].query == {
         "gpus": "4", "ranks": "2", "runtimeS": "7200.0", "memoryMib": "1024",
     }  # fmt: skip
