@@ -191,6 +191,13 @@ def _tolerate(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
             yield _Option(_TOLERATE, fields, f"tolerate the taint {key}={value}", changed)
 
 
+def _preemptible(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+    """Spot nodes are for those who may be taken away."""
+    if not spec.preemption.allowed:
+        changed = replace(spec, preemption=replace(spec.preemption, allowed=True))
+        yield _Option(_WISH, {"preemption.allowed": True}, "allow that it is preempted", changed)
+
+
 def _fewer_wishes(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
     for key, value in spec.selector.items():
         rest = {name: text for name, text in spec.selector.items() if name != key}
@@ -288,7 +295,7 @@ _Maker = Callable[[JobSpec, _Trial], Iterator[_Option]]
 
 _SINGLE: tuple[_Maker, ...] = (
     _fewer_gpus, _smaller_share, _less_cpu, _less_memory, _smaller_gpus, _any_model, _fewer_devices, _fewer_ranks,
-    _numa, _wider, _tolerate, _fewer_wishes, _fewer_licences,
+    _numa, _wider, _tolerate, _preemptible, _fewer_wishes, _fewer_licences,
 )  # fmt: skip
 _SEVERAL: tuple[_Maker, ...] = (_scaled, _free_of_wishes)
 

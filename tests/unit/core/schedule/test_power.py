@@ -129,6 +129,9 @@ def test_spot_is_for_those_who_may_be_taken_away(firm: dict[str, Any]) -> None:
     assert (said.code, said.remedy) == ("SPOT_ONLY", "yours")
     assert "the one node is in spot pools (cheap)" in said.message
     assert why_waiting(made, class_key(state("x"), spec(gpus=1)), NOW) is None
+    change = smallest_change(made, state("x"), spec(gpus=1, **firm), NOW)
+    assert (change is not None) == ("preemption" in firm)
+    assert change is None or change.fields == {"preemption.allowed": True}
     made.put_node(node("o", gpus=1))
     made.set_ready("o", True)
     submit(made, 1, spec(gpus=1, **firm))
