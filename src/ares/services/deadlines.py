@@ -26,7 +26,7 @@ _NAMED_MAX = 20
 OWN = ""
 
 
-class DeadlineSeen(Outlook, frozen=True):
+class DeadlineSeen(Outlook, frozen=True, omit_defaults=False):
     """With changes that would meet the deadline, where it is not met without."""
 
     ways: tuple[Way, ...] = ()

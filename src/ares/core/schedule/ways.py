@@ -19,7 +19,7 @@ from ares.model.state import JobState
 _WAYS_MAX = 4
 
 
-class Way(Record, frozen=True):
+class Way(Record, frozen=True, omit_defaults=False):
     """What to write instead: dotted names of fields as in JSON. It would end at about that time."""
 
     fields: dict[str, Any]
