@@ -33,6 +33,7 @@ _EVENT_ORDER = (
     "instant: all that happens at one moment, then a decision. reference: one event at a time, as published EASY"
     " schedules were made. committed: whoever waits first stays first.  [default: instant]"
 )
+_VIOLATIONS_SHOWN = 20
 _CHECK = "Have every decision judged by a checker that knows nothing of the scheduler. Exit code 1 if one is wrong."
 
 
@@ -93,8 +94,12 @@ def _print_checked(figures: Any) -> None:
     if verdicts:
         decisions, broken = sum(one.decisions for one in verdicts), sum(one.broken for one in verdicts)
         click.echo(f"\nchecked {decisions:,} decisions: {broken:,} violations")
-        for words in (words for one in verdicts for words in one.words()):
-            click.echo(f"  {_harmless(words)}")
+        for one in verdicts:
+            words: list[str] = one.words()
+            for line in words[:_VIOLATIONS_SHOWN]:
+                click.echo(f"  {_harmless(line)}")
+            if len(words) > _VIOLATIONS_SHOWN:
+                click.echo("  ... more are in --json and --report")
 
 
 def _study(trace: Path, policies: Sequence[str], asked: dict[str, Any]) -> Any:

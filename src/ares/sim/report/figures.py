@@ -98,7 +98,10 @@ def plain(found: msgspec.Struct) -> Any:
 
 def _run(outcome: Outcome, own: Summary, judged: Verdict | None, first: Summary, begin: float, end: float) -> Run:
     facts = outcome.facts
-    pairs = ((one.field, metrics.value_of(own, one), metrics.value_of(first, one)) for one in metrics.METRICS)
+    changes = {
+        _camel(one.field): metrics.change(one, metrics.value_of(own, one), metrics.value_of(first, one))
+        for one in metrics.METRICS
+    }
     return Run(
         policy=facts.policy,
         estimates=facts.estimates,
@@ -106,7 +109,7 @@ def _run(outcome: Outcome, own: Summary, judged: Verdict | None, first: Summary,
         cpus=facts.cpu_milli / 1000,
         gpus=facts.gpu_milli / 1000,
         summary=own,
-        change_percent={_camel(field): metrics.change(mine, its) for field, mine, its in pairs},
+        change_percent=changes,
         over_time=_over_time(outcome, begin, end),
         spread=_spread(outcome),
         cycles=facts.cycles,

@@ -32,7 +32,7 @@ METRICS = (
     Metric("gpu_utilisation", "GPU utilisation", "share", "high", "GPU time used of the GPU time there was", False),
     Metric("cpu_utilisation", "CPU utilisation", "share", "high", "CPU time used of the CPU time there was", False),
     Metric("fragmentation", "fragmentation", "share", "low", "idle GPU that the typical job cannot use", False),
-    Metric("jain", "Jain index", "ratio", "high", "1: all tenants are slowed down alike; 1/n: one bears it all"),
+    Metric("jain", "Jain index", "ratio", "high", "1: all tenants are served alike; 1/n: one of n alone is served"),
     Metric("deadline_misses", "deadline misses", "count", "low", "jobs not done by their deadline", False),
     Metric("energy_kwh", "energy", "kwh", "low", "of all jobs", False),
     Metric("cost", "cost", "money", "low", "of all jobs, in the currency of the pools' prices", False),
@@ -40,6 +40,8 @@ METRICS = (
     Metric("failed", "failed", "count", "low", "jobs that ended in failure", False),
     Metric("unfinished", "unfinished", "count", "low", "jobs that never started or never ended", False),
 )
+# What nobody has measured is 0: no job runs on nothing, and an oracle has no machines.
+_UNKNOWN_AT_ZERO = frozenset({"kwh", "money"})
 _SIZES = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
@@ -62,19 +64,24 @@ def value_of(summary: Summary, metric: Metric) -> float:
 def best(metric: Metric, values: Sequence[float]) -> frozenset[int]:
     """Which values are the best, as far as people see; none when all look the same."""
     words = [words_of(metric, one) for one in values]
-    if not metric.better or len(set(words)) < 2:
+    known = [one for one in values if one or metric.kind not in _UNKNOWN_AT_ZERO]
+    if not metric.better or len({words_of(metric, one) for one in known}) < 2:
         return frozenset()
-    top = words[values.index(min(values) if metric.better == "low" else max(values))]
+    top = words_of(metric, min(known) if metric.better == "low" else max(known))
     return frozenset(index for index, one in enumerate(words) if one == top)
 
 
-def change(value: float, first: float) -> float | None:
+def change(metric: Metric, value: float, first: float) -> float | None:
     """In percent of the first; None where that says nothing."""
-    return None if first == 0.0 else (value - first) / abs(first) * 100.0
+    if first == 0.0 or (value == 0.0 and metric.kind in _UNKNOWN_AT_ZERO):
+        return None
+    return (value - first) / abs(first) * 100.0
 
 
 def words_of(metric: Metric, value: float) -> str:
-    """For people: 3.42 h, 71.3 %, 92.58, 1,204."""
+    """For people: 3.42 h, 71.3 %, 92.58, 1,204; a dash for what is not known."""
+    if metric.kind in _UNKNOWN_AT_ZERO and not value:
+        return "-"
     if metric.kind == "seconds":
         return time_words(value)
     if metric.kind == "share":

@@ -54,7 +54,7 @@ def comparison(runs: Sequence[Run]) -> str:
         best = metrics.best(metric, values)
         row = [cell(metric.title, title=metric.meaning)]
         for index, value in enumerate(values):
-            small = metrics.change_words(metrics.change(value, values[0])) if index else ""
+            small = metrics.change_words(metrics.change(metric, value, values[0])) if index else ""
             row.append(cell(metrics.words_of(metric, value), small=small, best=index in best, title=repr(value)))
         rows.append(row)
     return table(["", *(run.policy for run in runs)], rows)

@@ -27,7 +27,7 @@ def rows(found: Figures) -> list[list[str]]:
         best = metrics.best(metric, values)
         line = [metric.title]
         for at, value in enumerate(values):
-            change = metrics.change_words(metrics.change(value, values[0])) if at else ""
+            change = metrics.change_words(metrics.change(metric, value, values[0])) if at else ""
             star = BEST if at in best else ""
             line.append(f"{metrics.words_of(metric, value)}{star}" + (f" ({change})" if change else ""))
         lines.append(line)

@@ -130,7 +130,8 @@ def _ran(at: int, task: Task) -> Ran:
         if progress is not None:
             progress(at, over, total)
 
-    checker = _checker(trace, task) if task.check else None
+    # An oracle makes no decisions that could be judged.
+    checker = _checker(trace, task) if task.check and not task.policy.oracle else None
     found = replay(trace, task.policy, replace(task.options, progress=count, log=checker))
     count(len(trace.jobs), len(trace.jobs))
     return Ran(found, None if checker is None else checker.verdict())

@@ -55,6 +55,8 @@ def shared(policy: Policy) -> Profile:
     """The profile with fair share before everything else that orders jobs; as it is if that already counts."""
     profile = policy.profile
     order = profile.order
+    if policy.oracle:
+        raise DoesNotGo(f"{policy.name} is an oracle, which knows no shares")
     if any(one.name == FAIR_SHARE and one.weight for one in order.primary):
         return profile
     names = [one.name for one in (*order.primary, *order.secondary) if one.name in BY_RUN_TIME]

@@ -41,7 +41,7 @@ def verdict(tuned: Tuned) -> str:
 def _signed(tuned: Tuned) -> str:
     metric = _METRICS[tuned.aims[0].field]
     values = [metrics.value_of(tuned.held[at], metric) for at in (0, tuned.chosen)]
-    return metrics.change_words(metrics.change(values[1], values[0])) or "no change"
+    return metrics.change_words(metrics.change(metric, values[1], values[0])) or "no change"
 
 
 def front_header(tuned: Tuned) -> list[str]:

@@ -14,7 +14,7 @@ from ares.sim.study.runs import Progress, Runner, Task
 from ares.sim.study.study import World
 from ares.sim.traces.engine import Options
 from ares.sim.traces.outcome import Outcome
-from ares.sim.traces.policies import POLICIES, Policy
+from ares.sim.traces.policies import POLICIES, Policy, UnknownPolicy
 from ares.sim.traces.summary import Summary
 from ares.sim.traces.trace import Trace
 from ares.sim.tune.front import Aim, aims, best, costs
@@ -76,6 +76,8 @@ class Tuned:
 
 def base_policy(named: Policy) -> Policy:
     """Named policies place any number of jobs in one cycle, which is for replays only."""
+    if named.oracle:
+        raise UnknownPolicy(f"{named.name} is an oracle: it has no profile that could be tuned")
     if POLICIES.get(named.name.partition("@")[0]) is None:
         return named
     most = Profile().max_placements_per_cycle

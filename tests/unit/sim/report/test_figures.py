@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ares.sim.report.figures import SHARES, figures, plain
-from ares.sim.report.metrics import METRICS
+from ares.sim.report.metrics import METRICS, best, change, words_of
 from tests.unit.sim.report.made import outcome
 
 
@@ -71,3 +71,15 @@ def test_nothing_ended() -> None:
     found = plain(figures([made]))
     assert found["runs"][0]["summary"]["unfinished"] == 3
     assert found["runs"][0]["spread"]["waitS"] == []
+
+
+def test_what_nobody_measured_is_not_the_best() -> None:
+    """An oracle without machines uses no energy: that is no merit."""
+    energy = next(one for one in METRICS if one.field == "energy_kwh")
+    assert best(energy, [12.0, 0.0, 10.0]) == {2}
+    assert best(energy, [12.0, 0.0]) == frozenset()
+    assert words_of(energy, 0.0) == "-"
+    assert change(energy, 0.0, 12.0) is None
+    wait = next(one for one in METRICS if one.field == "mean_wait_s")
+    assert best(wait, [12.0, 0.0]) == {1}
+    assert change(wait, 0.0, 12.0) == -100.0
