@@ -13,10 +13,12 @@ from ares.core.schedule import considered as core_considered
 from ares.core.schedule import explain as core_explain
 from ares.core.schedule import offers as core_offers
 from ares.core.schedule import reasons as core_reasons
-from ares.edge.client import answers, decisions, usage
+from ares.core.schedule import ways as core_ways
+from ares.edge.client import answers, deadlines, decisions, usage
 from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
 from ares.model import profile
+from ares.services import deadlines as service_deadlines
 from ares.services import explain as service_explain
 from ares.services import holders as service_holders
 from ares.services import jobs as service_jobs
@@ -60,6 +62,9 @@ PAIRS: list[tuple[Any, Any]] = [
     (decisions.Ranked, core_considered.Ranked),
     (decisions.ReplayAnswer, service_explain.ReplayAnswer),
     (decisions.Weight, profile.Weight),
+    (deadlines.DeadlineSeen, service_deadlines.DeadlineSeen),
+    (deadlines.Way, core_ways.Way),
+    (deadlines.SlaView, service_deadlines.SlaView),
 ]
 
 

@@ -33,6 +33,16 @@ def test_idle_gpus_keep_jobs_without_gpus_away() -> None:
     assert scores("fit", [busy], ask) == pytest.approx([0.5])
 
 
+def test_nodes_on_which_the_job_runs_shorter_are_better() -> None:
+    nodes = [node("a", gpus=1, model="NVIDIA A100"), node("v", gpus=1, model="V100"), node("t", gpus=1, model="T4")]
+    nodes.append(node("plain"))
+    ask = Ask(gpus=1, runs=(("", 40.0), ("A100", 10.0), ("V100", 20.0)))
+    assert scores("speed", nodes, ask) == [1.0, 0.5, 0.25, 0.0]
+    assert scores("speed", nodes, ask._replace(runs=())) is None
+    # No time at all is no reason to divide by it.
+    assert scores("speed", nodes[:2], ask._replace(runs=(("A100", 0.0), ("V100", 0.0)))) == [1.0, 1.0]
+
+
 def test_shares_of_gpus_count_by_the_thousandth() -> None:
     nodes = [node("n0", cpu=4, memory=400, gpus=2, gpus_used={0: 750}), node("n1", cpu=4, memory=400, gpus=2)]
     ask = Ask(cpu_milli=4000, memory_mib=400, gpus=1, gpu_milli=250)
