@@ -17,6 +17,7 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Floats, Ints
 from ares.core.schedule.gang import place_gang
 from ares.core.schedule.level import Level, Shift, opening
+from ares.core.schedule.powered import powered_from
 from ares.core.schedule.transaction import Taken, Transaction, fit, taken_by
 from ares.model.state import Placement
 
@@ -44,6 +45,8 @@ def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: 
     if not len(rows):
         return None
     times = _of_rows(cluster, claims, ask, rows, now, runs_s)
+    if cluster.table.power is not None:
+        times = np.maximum(times, powered_from(cluster, ask, rows, now))
     for at in np.argsort(times, kind="stable")[:_TRIES].tolist() if len(rows) > 1 else (0,):
         start = max(now, float(times[at]))
         if start == inf:
