@@ -12,18 +12,22 @@ from ares.edge.client.errors import InvalidSpec
 from tests.unit.edge.client.stub import JOB, Stub, detail, state
 
 Ares = Callable[..., Any]
-WAY = {
+WAY: dict[str, Any] = {
     "fields": {"resources.gpuModel": "V100"},
     "message": "on V100: ends about 14:20 UTC",
     "startsAt": 1.0,
     "endsAt": 2.0,
 }
-NO = {
+NO: dict[str, Any] = {
     "verdict": "no",
     "message": "it cannot be met by the estimates: it ends about 19:10 UTC, 1 h too late",
     "ways": [WAY],
 }
-YES = {"verdict": "yes", "message": "it can be met: it ends about 16:40 UTC, 1 h before its deadline", "ways": []}
+YES: dict[str, Any] = {
+    "verdict": "yes",
+    "message": "it can be met: it ends about 16:40 UTC, 1 h before its deadline",
+    "ways": [],
+}
 CLASSES = {
     "classes": [
         {"name": "", "jobs": 3, "met": 1, "missed": 1, "open": 1, "atRisk": 1, "atRiskJobs": [JOB], "metPercent": 50.0},
