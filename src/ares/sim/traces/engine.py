@@ -30,6 +30,7 @@ EventOrder = Literal["instant", "reference", "committed"]
 Progress = Callable[[int, int], None]
 
 _PROGRESS_EVERY = 512
+_ALL_AT_ONCE = frozenset({"claim", "allocate", "backfill"})
 _NEVER = float("inf")
 # One instant never takes this many cycles: then two parts of the scheduler undo each other's work.
 _CYCLES_MAX = 10_000
@@ -74,6 +75,8 @@ class _Replay:
             # After each start all who came meanwhile may be next.
             self._profile = replace(self._profile, max_placements_per_cycle=1)
         self._world = World(trace, self._profile, specs, options.seed)
+        # What these give is all there is to give; of others a second cycle may come to more.
+        self._again = not _ALL_AT_ONCE.issuperset(self._profile.actions)
         self._next = 0
         self._since = _Since([], [], [])
         self._cycles = self._events = 0
@@ -122,7 +125,7 @@ class _Replay:
                 self._note((), ())
                 return
             plan = self._cycle()
-            if not (plan.more or plan.evictions or plan.resized or plan.unheld):
+            if not (plan.more or plan.evictions or plan.resized or plan.unheld or (plan.placed and self._again)):
                 return
         raise RuntimeError(f"{_CYCLES_MAX} cycles at {self._world.now:g} s and no end: the profile goes in circles")
 

@@ -44,6 +44,8 @@ Event = tuple[float, int, int, float]
 
 # What placements draw and cost is looked up, up to this many kinds of them.
 _RATES_MAX = 65_536
+# The service looks every second: so long after its estimate a job is seen to run on.
+_LOOK_S = 1.0
 _WELL = ExitInfo(code=0)
 # Times are sums: what is left may differ from what was done by their rounding.
 _ROUNDING_S = 1e-3
@@ -179,8 +181,8 @@ class World:
     def _expect(self, job: int, ends: float) -> None:
         """Should it outlive what the scheduler thinks, that is worth a look then."""
         ends_at = self.cluster.holdings[f"{job:08d}"].ends_at
-        if ends_at is not None and ends_at < ends:
-            self._push(max(ends_at, self.now), LOOK, job, _attempt(self._state(job)))
+        if ends_at is not None and ends_at + _LOOK_S < ends:
+            self._push(max(ends_at + _LOOK_S, self.now), LOOK, job, _attempt(self._state(job)))
 
     def look(self, job: int, attempt: float) -> bool:
         """Whether it still runs; if so and it was to have ended by now, the next cycle thinks of another end."""
@@ -199,8 +201,7 @@ class World:
                 self._overdue.discard(job)
             if ends_at is not None and ends_at > self.now:
                 self.corrected.append((job, ends_at))
-                if ends_at < self._since[job] + self._left_s[job] / self._rate[job]:
-                    self._push(ends_at, LOOK, job, _attempt(state))
+                self._expect(job, self._since[job] + self._left_s[job] / self._rate[job])
 
     def _rates_of(self, places: tuple[Placement, ...]) -> tuple[Rate, ...]:
         key = tuple((one.node, one.cpu_milli, one.memory_mib, one.gpus, one.gpu_milli) for one in places)

@@ -84,7 +84,12 @@ class _Allocation:
     def _waits(self, job: str, job_class: JobClass) -> bool:
         """Whether nobody, or not everybody, may pass a job that found no place."""
         self._end_run()
-        return self._behind.waits(job, job_class)
+        waits = self._behind.waits(job, job_class)
+        if waits and strategy_of(self._round.profile) == "strict":
+            # Without backfill nobody goes through those that wait; others may still make room for the first.
+            left = LeftOut(class_id=job_class.id, jobs=len(job_class.line), first_job=job)
+            self._round.left[job_class.id] = left
+        return waits
 
 
 class _ByClass(_Allocation):
