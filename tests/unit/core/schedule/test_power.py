@@ -119,6 +119,18 @@ def test_a_lowered_cap_takes_nothing_away_and_lets_nothing_in() -> None:
     assert len(plan(made).placed) == 1
 
 
+def test_a_start_is_promised_for_when_enough_have_ended_and_short_jobs_go_before_it() -> None:
+    made = capped(node("a", gpus=8), node("b", gpus=8), default=800 + 7 * 350)
+    for job, gpus, runs_s in (("r1", (0, 1, 2), 1000.0), ("r2", (3, 4, 5), 3000.0)):
+        run(made, job, spec(gpus=3, expected_runtime_s=runs_s), placed("a", gpus=gpus), since=NOW)
+    # Four more at once: only once the first three have ended. What is over by then may draw the rest meanwhile.
+    for number, (gpus, runs_s) in enumerate(((4, 500.0), (1, 5000.0), (1, 900.0))):
+        made.enqueue(state(f"j{number}", at=float(number)), spec(gpus=gpus, expected_runtime_s=runs_s))
+    done = plan(made)
+    assert [one.job for one in done.placed] == ["j2"]
+    assert [(one.job, one.start) for one in done.promises] == [("j0", NOW + 1000.0)]
+
+
 @pytest.mark.parametrize(
     "firm", [{"preemption": Preemption(allowed=False)}, {"effects": "unsafe", "restart": "never"}, {"restart": "never"}]
 )
