@@ -19,7 +19,7 @@ from ares.sim.traces.failures import Failure
 from ares.sim.traces.outcome import Facts, Outcome
 from ares.sim.traces.policies import Policy
 from ares.sim.traces.trace import Trace, TraceJob
-from ares.sim.traces.world import DOWN, END, LOOK, RETRY, UP, Event, World
+from ares.sim.traces.world import DOWN, END, LEAVE, LOOK, RETRY, UP, Event, World
 
 Estimates = Literal["user", "exact", "predicted"]
 # instant: all that happens at one moment, then cycles until nothing more comes of it. reference: one event at a time,
@@ -198,6 +198,8 @@ class _Replay:
             self._ended(whom)
         elif kind == LOOK:
             return world.look(whom, detail)
+        elif kind == LEAVE:
+            return world.leave(whom, detail)
         elif kind == RETRY:
             world.retry(whom, detail)
         elif kind == DOWN:

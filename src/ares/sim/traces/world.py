@@ -26,7 +26,7 @@ from ares.core.run.inputs import (
 from ares.core.run.lifecycle import begin, step
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import DISRUPTIVE
-from ares.core.schedule.follow import follow, forget
+from ares.core.schedule.follow import follow, forget, planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.round import Round
 from ares.model.job import JobSpec
@@ -38,7 +38,7 @@ from ares.sim.traces.decisions import Ended, Started
 from ares.sim.traces.trace import Trace, TraceJob
 
 # What is to happen, and in which order at one instant.
-END, UP, DOWN, RETRY, SUBMIT, LOOK = range(6)
+END, UP, DOWN, RETRY, SUBMIT, LOOK, LEAVE = range(7)
 # Time, kind, whom it is about, and which attempt of it or for how long.
 Event = tuple[float, int, int, float]
 
@@ -148,7 +148,13 @@ class World:
         job, now = int(placed.job), self.now
         spec, before, context = self.specs[job], self._state(job), Context(now=self.now, jitter=0.0)
         places = placed.placements
-        bind = Bind(placements=places, alternative=placed.alternative, rates=self._rates_of(places))
+        bind = Bind(
+            placements=places,
+            alternative=placed.alternative,
+            rates=self._rates_of(places),
+            planned_s=planned_s(self.cluster, before, spec, places),
+            leaves_at=placed.leaves_at,
+        )
         state = self._stepped(spec, before, bind, context)
         for place in places:
             state = self._stepped(spec, state, Start(fence=state.fence, rank=place.rank, at=now), context)
@@ -157,6 +163,8 @@ class World:
         self.books.start(job, now, places)
         self._run(job, state)
         ends_at = self.cluster.holdings[placed.job].ends_at
+        if placed.leaves_at is not None:
+            self._push(placed.leaves_at, LEAVE, job, _attempt(state))
         if self._disruptive:
             policy = self.cluster.profile.preemption
             self._push(now + policy.min_runtime_s, LOOK, job, _attempt(state))
@@ -282,12 +290,19 @@ class World:
         for one in shrinks:
             self._resize(one)
         for victim in eviction.victims:
-            self._preempt(int(victim), eviction)
+            self._preempt(int(victim), f"job {eviction.job}", eviction.reason)
 
-    def _preempt(self, job: int, eviction: Eviction) -> None:
+    def leave(self, job: int, attempt: float) -> bool:
+        """The gap it ran in is over. Whether it was still there."""
+        if not self.runs(job, attempt):
+            return False
+        self._preempt(job, "scheduler", "the gap it ran in ends")
+        return True
+
+    def _preempt(self, job: int, by: str, reason: str) -> None:
         """Who saves a checkpoint goes on from there; others begin anew."""
         spec, before = self.specs[job], self._state(job)
-        what = Preempt(fence=before.fence, by=f"job {eviction.job}", reason=eviction.reason)
+        what = Preempt(fence=before.fence, by=by, reason=reason)
         state = self._stepped(spec, before, what, Context(now=self.now, jitter=0.0))
         self._resumed[job] = saves = spec.preemption.checkpoint_signal is not None
         self.books.saved_s[job] += self.now - self.books.last_start[job] if saves else 0.0

@@ -15,7 +15,8 @@ def nodes_of(text: str) -> tuple[NodeInfo, ...]:
     """Raises BadTrace with what would be understood."""
     path = Path(text)
     if path.is_file():
-        return history.load_nodes(path) if ".json" in path.suffixes else alibaba.load_nodes(path)
+        lines = any(suffix.startswith(".json") for suffix in path.suffixes)
+        return history.load_nodes(path) if lines else alibaba.load_nodes(path)
     found: list[NodeInfo] = []
     for number, part in enumerate(text.split(",")):
         match = _KIND.match(part.strip())
