@@ -7,7 +7,7 @@ import pytest
 from ares.model.job import JobSpec, Resources
 from ares.model.state import ExitInfo, Job, JobState, Phase
 from ares.sim.traces.engine import replay
-from ares.sim.traces.formats import history, read
+from ares.sim.traces.formats import alibaba, history, read
 from ares.sim.traces.formats.nodes import nodes_of
 from ares.sim.traces.policies import policy
 from ares.sim.traces.trace import BadTrace, Trace, node
@@ -62,12 +62,9 @@ def test_without_a_size_the_widest_job_gives_it(tmp_path: Path) -> None:
 
 
 def test_pods_become_jobs_with_shares_and_alternatives(tmp_path: Path) -> None:
-    head = (
-        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
-    )
     path = write(
         tmp_path / "pods.csv",
-        head,
+        ",".join(alibaba.COLUMNS),
         "a,4000,512,1,300,V100|T4,LS,Running,5,105,10",
         "b,1000,256,0,0,,BE,Succeeded,6,36,6",
         "c,1000,256,8,1000,,Burstable,Pending,7,,",
@@ -126,21 +123,21 @@ def test_nodes_in_words() -> None:
 # ---- Ares' own
 
 
-def done(number: int, phase: Phase, start: float | None, end: float | None, **more: ExitInfo) -> Job:
+def done(number: int, phase: Phase, start: float | None, end: float | None, how: ExitInfo | None = None) -> Job:
     state = JobState(
         id=f"job-{number}", tenant="lab", name="fit", phase=phase, submitted_by="ada", submitted_at=1000.0 + number,
-        started_at=start, ended_at=end, attempt=1, **more,
+        started_at=start, ended_at=end, attempt=1, exit=how,
     )  # fmt: skip
     return Job(spec=JobSpec(command=("fit",), name="fit", time_limit_s=500), state=state)
 
 
 def test_history_goes_out_and_comes_back(tmp_path: Path) -> None:
     jobs = [
-        done(2, "SUCCEEDED", 1010.0, 1060.0, exit=ExitInfo(code=0)),
-        done(1, "FAILED", 1010.0, 1020.0, exit=ExitInfo(code=3, failure="exit")),
+        done(2, "SUCCEEDED", 1010.0, 1060.0, ExitInfo(code=0)),
+        done(1, "FAILED", 1010.0, 1020.0, ExitInfo(code=3, failure="exit")),
         done(3, "RUNNING", 1010.0, None),
         done(4, "CANCELLED", None, 1011.0),
-        done(5, "FAILED", 1010.0, 1510.0, exit=ExitInfo(failure="time-limit")),
+        done(5, "FAILED", 1010.0, 1510.0, ExitInfo(failure="time-limit")),
     ]
     path = tmp_path / "mine.jsonl"
     path.write_bytes(b"".join(history.dump([node("n0", 4)], jobs)))
