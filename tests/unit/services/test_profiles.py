@@ -99,6 +99,11 @@ async def test_reverting_writes_an_old_version_anew_and_all_is_kept() -> None:
         ({"weight.cost": "nan"}, "a number of at least 0"),
         ({"wieght.cost": "1"}, "there is no setting 'wieght.cost'"),
         ({"pools.spot.colour": "1"}, "pools.spot has no 'colour'"),
+        ({"pools.p.power_cap_watts": "-1"}, "pools.p.power_cap_watts is a number of at least 0"),
+        ({"pools.p.spot_factor": "2"}, "pools.p.spot_factor is a number of at most 1"),
+        ({"energy.gpu_watts": "300"}, "say of which model, such as energy.gpu_watts.A100"),
+        ({"energy.gpu_watts.A100": "x"}, "energy.gpu_watts.A100 is a number"),
+        ({"energy.colour": "1"}, "energy has no 'colour'"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_what_would(sets: dict[str, str], said: str) -> None:
