@@ -45,8 +45,7 @@ class Course:
             cluster.dequeue(job)
             cluster.unreserve(job)
         if holds(state):
-            runs = stated(spec)
-            cluster.hold(holding(state, spec, held(state), None if runs is None else runs.seconds))
+            cluster.hold(holding(state, spec, held(state), state.planned_s))
         else:
             cluster.release(job)
 
@@ -76,7 +75,9 @@ class Course:
     def carry_out(self, plan: Plan) -> None:
         """Everything a plan proposes, in the order the service writes it; started jobs run at once."""
         for one in plan.placed:
-            self.do(one.job, Bind(placements=one.placements, alternative=one.alternative))
+            runs = stated(self.jobs[one.job].spec)
+            bind = Bind(placements=one.placements, alternative=one.alternative, planned_s=runs and runs.seconds)
+            self.do(one.job, bind)
             self.start(one.job)
         for job in plan.unheld:
             self.do(job, Nominate(hold=(), evicting=(), reason=""))

@@ -110,6 +110,8 @@ class JobState(Record, frozen=True):
     evicting: tuple[str, ...] = ()
     preemptions: int = 0
     preempted_at: float | None = None
+    # How long its attempt was to run when it was granted: every replica plans by the same.
+    planned_s: float | None = None
     # Its attempt makes use of a gap, and is asked to leave so that its place is free by then.
     leaves_at: float | None = None
     # Of earlier attempts, in all: what the job has used of its tenant's share.

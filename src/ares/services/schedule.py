@@ -10,6 +10,7 @@ from ares.core import keys
 from ares.core.energy.model import rates_of
 from ares.core.run.inputs import Bind, Input, Nominate, Preempt, Resize
 from ares.core.schedule.cycle import cycle
+from ares.core.schedule.follow import planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.record import seen_by
 from ares.model.state import JobState
@@ -128,7 +129,7 @@ class Schedule:
         decision = self._decisions.note(self._planner.cluster, plan, self._view.profile.version)
         ports: dict[str, set[int]] = {}
         changes = [
-            Change(item.job, state.tenant, (self._binding(item, decision, ports),), (guard,))
+            Change(item.job, state.tenant, (self._binding(item, state, decision, ports),), (guard,))
             for item, state in zip(plan.placed, states, strict=True)
         ]
         now = self._clock.wall()
@@ -142,7 +143,8 @@ class Schedule:
                 self._telemetry.count("ares_lease_acquisitions_total")
         return all(isinstance(outcome, Written) for outcome in outcomes)
 
-    def _binding(self, item: Placed, decision: str, ports: dict[str, set[int]]) -> Bind:
+    def _binding(self, item: Placed, state: JobState, decision: str, ports: dict[str, set[int]]) -> Bind:
+        spec = self._view.spec(state)
         port = self._free_port(item.placements[0].node, ports) if len(item.placements) > 1 else 0
         rates = rates_of(self._view.nodes, self._planner.cluster.profile, item.placements)
         return Bind(
@@ -151,6 +153,7 @@ class Schedule:
             master_port=port,
             decision=decision,
             rates=rates,
+            planned_s=None if spec is None else planned_s(self._planner.cluster, state, spec, item.placements),
             leaves_at=item.leaves_at,
         )
 

@@ -235,9 +235,9 @@ class History:
         await view.open()
         for replica in self.world.replicas:
             await replica.view.catch_up()
-            assert picture(replica.planner) == picture(fresh), replica.name
+            now = self.world.clock.wall()
+            assert picture(replica.planner, now) == picture(fresh, now), replica.name
             for path in ("", "alpha", "beta"):
-                now = self.world.clock.wall()
                 kept, told = (one.cluster.usage.of(path, now) for one in (replica.planner, fresh))
                 assert kept == pytest.approx(told, rel=0.01, abs=1e-5), (replica.name, path)
 
@@ -270,10 +270,11 @@ class History:
             assert job.encode() not in told[other], f"{other} is told of {job} of {state.tenant}"
 
 
-def picture(planner: Planner) -> dict[str, Any]:
+def picture(planner: Planner, now: float) -> dict[str, Any]:
     """What the scheduler goes by, as plain values."""
     cluster = planner.cluster
     cluster.prepare()
+    cluster.advance(now)
     rows = cluster.rows
     return {
         "free": {name: cluster.free(name) for name in sorted(rows)},

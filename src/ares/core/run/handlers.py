@@ -44,7 +44,7 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refused:
         phase="STAGING", attempt=attempt, fence=fences.granted(state.fence, context.epoch), placements=places,
         exit=None, bound_at=context.now, started_at=None, ended_at=None, metered_at=None, rates=what.rates,
         alternative=what.alternative, master_port=what.master_port, hold=(), evicting=(),
-        started_ranks=(), ended_ranks=(), generation=0, leaves_at=what.leaves_at,
+        started_ranks=(), ended_ranks=(), generation=0, planned_s=what.planned_s, leaves_at=what.leaves_at,
     )  # fmt: skip
 
 

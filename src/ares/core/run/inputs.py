@@ -26,6 +26,8 @@ class Bind(Record, frozen=True, tag="bind"):
     decision: str = ""
     # What the placements draw and cost now, as `JobState.rates` has them.
     rates: tuple[Rate, ...] = ()
+    # How long it will run, as far as anybody can say.
+    planned_s: float | None = None
     # The gap it makes use of ends then.
     leaves_at: float | None = None
 

@@ -14,7 +14,6 @@ from ares.model.state import BOUND, TERMINAL, JobState, Placement
 
 def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: JobSpec | None, now: float) -> None:
     """The job's record was `before` when the picture last heard of it. Without its specification it is not placed."""
-    planned_s = cluster.waiting.runs_of(state.id)
     if state.phase == "PENDING":
         # What lies between two states may never be seen here: it may have run in the meantime.
         if spec is not None and (before is None or before.phase != "PENDING" or before.queued_at != state.queued_at):
@@ -24,7 +23,7 @@ def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: Job
     if not holds(state):
         cluster.release(state.id)
     elif spec is not None:
-        cluster.hold(holding(state, spec, held(state), _runs_s(cluster, state, spec, planned_s)))
+        _hold(cluster, state, spec)
     if state.phase in TERMINAL and (before is None or before.phase not in TERMINAL):
         cluster.predictor.ended(state.id, run_time(state))
     # Also for a job that is still on its way out of its old place.
@@ -33,16 +32,19 @@ def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: Job
         count_use(cluster, before, state, now)
 
 
-def _runs_s(cluster: Cluster, state: JobState, spec: JobSpec, planned_s: float) -> float | None:
-    """Settled when the job was queued, unless it depends on what it got: what was learned since is about others."""
+def _hold(cluster: Cluster, state: JobState, spec: JobSpec) -> None:
     before = cluster.holdings.get(state.id)
-    if before is not None and before.since == state.bound_at:
-        return before.runs_s
-    gpu_model = _gpu_model(cluster, held(state))
-    cluster.predictor.met(state.id, spec, account_of(state), gpu_model)
-    if planned_s < inf and not spec.expected_runtimes_s:
-        return planned_s
-    estimate = cluster.predictor.estimate(spec, account_of(state), gpu_model)
+    if before is None or before.since != state.bound_at:
+        cluster.predictor.met(state.id, spec, account_of(state), _gpu_model(cluster, held(state)))
+    cluster.hold(holding(state, spec, held(state), state.planned_s))
+
+
+def planned_s(cluster: Cluster, state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -> float | None:
+    """How long the waiting job will run there: settled when it was queued, unless it depends on what it gets."""
+    runs_s = cluster.waiting.runs_of(state.id)
+    if runs_s < inf and not spec.expected_runtimes_s:
+        return runs_s
+    estimate = cluster.predictor.estimate(spec, account_of(state), _gpu_model(cluster, placements))
     return None if estimate is None else estimate.seconds
 
 
