@@ -40,7 +40,7 @@ class NeverHappened(AssertionError):
     """What a test waited for did not come."""
 
 
-def eventually(look: Callable[[], T], what: str, timeout_s: float = READY_S) -> T:
+def eventually(look: Callable[[], T | None], what: str, timeout_s: float = READY_S) -> T:
     """The first true answer of `look`. Errors of the client count as "not yet"."""
     deadline = time.monotonic() + timeout_s
     seen: object = None
@@ -285,7 +285,7 @@ class Platform:
                 raw = (folder / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            env = dict(line.decode(errors="replace").partition("=")[::2] for line in raw)
+            env = {name: value for name, _, value in (line.decode(errors="replace").partition("=") for line in raw)}
             if "ARES_JOB_ID" in env and env.get("ARES_WORKDIR", "").startswith(root):
                 found[int(folder.name)] = f"{env['ARES_JOB_ID']} {env.get('ARES_FENCE', '')}"
         return found

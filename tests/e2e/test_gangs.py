@@ -82,7 +82,7 @@ def ranks(platform: Platform, job: str) -> dict[int, int]:
             raw = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        env = dict(line.decode(errors="replace").partition("=")[::2] for line in raw)
+        env = {name: value for name, _, value in (line.decode(errors="replace").partition("=") for line in raw)}
         if who.split()[0] == job:
             found[int(env["ARES_RANK_ID"])] = pid
     return found

@@ -91,7 +91,7 @@ def test_failed_attempts_are_repeated_and_the_next_try_is_visible(either: Platfo
     flag = either.directory / f"retry-{either.store_url.partition(':')[0]}"
     policy = RetryPolicy(limit=2, base_s=3600.0, max_s=3600.0)
     job = client.submit(shell(f"[ -e {flag} ] && exit 0; touch {flag}; exit 7", retry=policy))
-    waiting = eventually(lambda: (d := client.get(job)).state.phase == "RETRYING" and d, "the first failure")
+    waiting = eventually(lambda: d if (d := client.get(job)).state.phase == "RETRYING" else None, "the first failure")
     assert waiting.state.retries == {"exit": 1}
     assert waiting.state.retry_at is not None
     assert waiting.state.retry_at == pytest.approx(waiting.state.retry_delay_s + waiting.state.queued_at, abs=60)

@@ -71,7 +71,7 @@ def test_sse_goes_on_where_it_was_after_the_server_died(running: Platform) -> No
 def test_websocket_resumes_after_its_cursor(running: Platform) -> None:
     client = running.client()
     first, second = run_job(client), run_job(client)
-    told: list[tuple[str, int, str]] = []
+    told, cursor = list[tuple[str, int, str]](), ""
     with socket(running, "0") as ws:
         # Broken off in the middle of the second job's life.
         while len(told) < 6:

@@ -8,8 +8,9 @@ from math import fsum, isclose
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ares.core.queue.drf import Held
 from ares.core.queue.factors import Facts, explain, rank
-from ares.core.queue.shares import Held, Shares
+from ares.core.queue.shares import Shares
 from ares.core.queue.usage import Usage
 from ares.model.profile import OrderPolicy, Share
 from tests.unit.core.queue.filling import fill, times

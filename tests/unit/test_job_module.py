@@ -85,7 +85,7 @@ def test_a_broken_environment_is_named(inside: Path, monkeypatch: pytest.MonkeyP
 
 def test_unknown_names_are_plain_errors() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
-        _ = job.nonsense  # pyright: ignore[reportAttributeAccessIssue]
+        _ = job.nonsense
 
 
 def test_progress_and_result_are_json_files(inside: Path) -> None:

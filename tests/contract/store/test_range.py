@@ -101,6 +101,7 @@ async def test_a_long_listing_is_of_one_moment(subject: Subject, store: Store) -
     async def move(step: int) -> None:
         await store.txn([], [Put(first, b"%d" % step), Put(last, b"%d" % step)])
 
-    pages, *_ = await asyncio.gather(store.range(subject.prefix), *(move(step) for step in range(1, 40)))
+    moves = asyncio.gather(*(move(step) for step in range(1, 40)))
+    pages, _ = await asyncio.gather(store.range(subject.prefix), moves)
     assert len(pages.kvs) == many
     assert pages.kvs[0].value == pages.kvs[-1].value

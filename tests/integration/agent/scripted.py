@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ares.model.job import JobSpec
 from ares.model.link import (
@@ -15,6 +15,7 @@ from ares.model.link import (
     Hello,
     JoinReply,
     JoinRequest,
+    Leave,
     LogAck,
     LogChunk,
     Renew,
@@ -142,14 +143,18 @@ class ScriptedPlane:
                 self._changed.clear()
                 await self._changed.wait()
 
+    def log(self, ref: AttemptRef, rank: int = 0) -> bytes:
+        """What has come of it so far."""
+        return bytes(self.logs.get((ref, rank), b""))
+
     async def first(self, kind: type[M], job: str = "", nth: int = 0) -> M:
         def found() -> list[M]:
-            return [m for m in self.all(kind) if not job or m.ref.job == job]
+            return [m for m in self.all(kind) if job in ("", _job(m))]
 
         await self.until(lambda: len(found()) > nth)
         return found()[nth]
 
-    def start(self, job: str, *command: str, counter: int = 1, rank: int = 0, **spec: object) -> Start:
+    def start(self, job: str, *command: str, counter: int = 1, rank: int = 0, **spec: Any) -> Start:
         gpus, numa = spec.pop("granted", ()), spec.pop("on_numa", None)
         return Start(
             ref=AttemptRef(job=job, tenant="t", fence=Fence(counter=counter)),
@@ -160,3 +165,7 @@ class ScriptedPlane:
             world=spec.pop("world", WorldInfo()),
             spec=JobSpec(command=command, **spec),
         )
+
+
+def _job(message: AgentMessage) -> str:
+    return "" if isinstance(message, Hello | Leave | Renew) else message.ref.job

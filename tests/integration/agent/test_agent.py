@@ -125,7 +125,7 @@ async def test_stop_gives_grace_then_kills_what_ignores_it(running: Running, pla
     start = plane.start("j1", "sh", "-c", "trap '' TERM; (setsid sleep 1000 &) ; echo up; while :; do sleep 1; done")
     plane.say(start)
     started = await plane.first(Started, "j1")
-    await plane.until(lambda: plane.logs.get((start.ref, 0)) == b"up\n")
+    await plane.until(lambda: plane.log(start.ref) == b"up\n")
     plane.say(Stop(ref=start.ref, grace_s=0.2, reason="cancelled by a person"))
     fenced = await plane.first(Fenced, "j1")
     assert fenced.reason == "cancelled by a person"
@@ -184,7 +184,7 @@ async def test_a_job_that_fills_the_disk_is_ended_and_told_why(
         plane.start("big", "sh", "-c", "head -c 20971520 /dev/zero > x; echo full; sleep 1000"),
     )
     big = plane.start("big", "true").ref
-    await plane.until(lambda: plane.logs.get((big, 0)) == b"full\n")
+    await plane.until(lambda: plane.log(big) == b"full\n")
     monkeypatch.setattr(agent_module, "free_bytes", lambda _: 10 << 20)
     exited = await plane.first(Exited)
     assert exited.ref == big

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ class Cluster:
         for plane in self.planes.values():
             await plane.until(lambda plane=plane: plane.incarnation > 0)
 
-    def start(self, world: WorldInfo, *command: str, **spec: object) -> None:
+    def start(self, world: WorldInfo, *command: str, **spec: Any) -> None:
         for peer in world.peers:
             plane = self.planes[peer.node]
             plane.say(plane.start("gang", *command, rank=peer.rank, world=world, **spec))

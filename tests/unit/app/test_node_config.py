@@ -30,7 +30,7 @@ tpu-v4 = ["tpu0", "tpu1"]
 def described(home: Path, text: str = "", env: dict[str, str] | None = None, **flags: Any) -> NodeInfo:
     (home / "ares.toml").write_text(text)
     dotted = {f"node.{key}": value for key, value in flags.items()}
-    return agent._describe(load(None, dotted, {"ARES_HOME": str(home), **(env or {})}), "n")  # pyright: ignore[reportPrivateUsage]
+    return agent._describe(load(None, dotted, {"ARES_HOME": str(home), **(env or {})}), "n")
 
 
 def test_a_file_describes_the_node(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Keys of jobs put the time first and give the id back."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ares.core import keys
@@ -7,8 +9,7 @@ from ares.core import keys
 
 @pytest.mark.parametrize("job", ["abcdefghj0000001", "abcdefghj0000001_0", "abcdefghj0000001_999", "j1", "j1_7"])
 @pytest.mark.parametrize("key", [keys.job, keys.state, keys.result, keys.array, keys.progress])
-def test_the_id_comes_back(key: object, job: str) -> None:
-    assert callable(key)
+def test_the_id_comes_back(key: Callable[[str, str], str], job: str) -> None:
     assert keys.job_of(key("acme", job)) == job
 
 

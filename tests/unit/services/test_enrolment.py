@@ -54,8 +54,8 @@ async def test_a_removed_node_never_gets_an_incarnation_it_had() -> None:
         agent, remove = await world.agent("n1"), world.one.nodes.remove
         await agent.drop()
 
-        async def register(**hello: int) -> int:
-            agent.open(world.one.sessions, Hello(info=agent.info, **hello))
+        async def register(boot: int) -> int:
+            agent.open(world.one.sessions, Hello(info=agent.info, boot=boot))
             await world.settle()
             return agent.welcome.incarnation
 

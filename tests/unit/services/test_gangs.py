@@ -1,5 +1,7 @@
 """Attempts of several ranks, in real services with scripted agents: together or not at all, and nothing freed early."""
 
+from typing import Any
+
 from ares.core.run.inputs import Refused, Resize
 from ares.model.job import Gang, RetryPolicy
 from ares.model.state import JobState
@@ -15,7 +17,7 @@ async def nodes(world: World, *names: str) -> list[ScriptedAgent]:
     return [await world.agent(name, address=f"10.0.0.{n}") for n, name in enumerate(names, start=1)]
 
 
-async def running(world: World, *names: str, gang: Gang, **changes: object) -> tuple[list[ScriptedAgent], str]:
+async def running(world: World, *names: str, gang: Gang, **changes: Any) -> tuple[list[ScriptedAgent], str]:
     """An agent on each different node, and a gang with one rank for each name, all started."""
     agents = await nodes(world, *dict.fromkeys(names))
     job = await world.submit(gang=gang, **changes)

@@ -1,6 +1,7 @@
 """Leadership, scheduling and backoff timers: one decides, and the others' decisions bounce off."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -253,9 +254,9 @@ async def test_a_binding_nobody_can_find_out_about_ends_the_reign() -> None:
                 raise StoreUnavailable("gone for a moment")
             return await reading(key)
 
-        world.one.wire.get = away  # type: ignore[method-assign]
+        world.one.wire.get = away
         await world.advance(0.05)
-        world.one.wire.get = reading  # type: ignore[method-assign]
+        world.one.wire.get = reading
         await world.until(lambda: len(world.one.guards) == 2, within_s=2)
         await world.advance(5)
         assert len(world.audit.grants[job]) == 1
@@ -295,7 +296,7 @@ async def test_a_relist_does_not_forget_a_grant_made_while_it_was_read() -> None
 # ---- backoff
 
 
-async def _failed_once(world: World, **changes: object) -> str:
+async def _failed_once(world: World, **changes: Any) -> str:
     agent, job = await world.running(retry=RetryPolicy(base_s=100.0), **changes)
     world.rng.fixed = 0.5
     agent.exited(agent.starts[job], 1)

@@ -1,5 +1,7 @@
 """Taking an attempt away for another job: time to save its work, then its place, then its turn again."""
 
+from typing import Any
+
 import pytest
 
 from ares.core.run.inputs import Bind, Nominate, Preempt, Refused
@@ -16,7 +18,7 @@ async def preempt(world: World, job: str) -> object:
     return await world.apply(job, Preempt(fence=fence, by="scheduler", reason="job j9 is CRITICAL", record=RECORD))
 
 
-async def running(world: World, **changes: object) -> tuple[ScriptedAgent, str]:
+async def running(world: World, **changes: Any) -> tuple[ScriptedAgent, str]:
     agent = await world.agent("n1")
     job = await world.submit(**changes)
     await world.bind(job, "n1")

@@ -9,7 +9,7 @@ from ares.adapters.store.memory import Fault
 from ares.core import keys
 from ares.model.job import RetryPolicy
 from ares.model.link import AttemptRef, Hello, Progress
-from ares.model.state import Fence
+from ares.model.state import Fence, JobState
 from ares.services.enrolment import SessionRefused
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, BOB, World
@@ -145,7 +145,7 @@ async def test_cancel_frees_resources_only_when_the_processes_are_gone() -> None
         agent, job = await world.running(cpu_milli=4000, grace_s=7.0)
         waiting = await world.submit(cpu_milli=4000)
         state = await world.one.jobs.cancel(ALICE, job, "enough")
-        assert state is not None
+        assert isinstance(state, JobState)
         assert (state.phase, state.lingering) == ("CANCELLED", True)
         await world.advance(3)
         (stop,) = agent.stops
@@ -381,7 +381,7 @@ async def test_on_a_full_log_disk_output_moves_on_instead_of_being_asked_for_for
         await world.settle()
         assert agent.log_acks == [4, 8, 12]
         # With room again, a new session starts from what is there.
-        world.logs.append = append  # type: ignore[method-assign]
+        world.logs.append = append
         start = agent.starts[job]
         await agent.connect(world.one.sessions, alive=(start.ref,))
         agent.log(start, 12, b"more")

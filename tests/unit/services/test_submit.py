@@ -233,7 +233,7 @@ async def test_cancelling_an_array_that_is_not_whole_yet_cancels_every_task() ->
         assert len(world.audit.states) < 100
         world.store.faults = type(world.store.faults)()
         state = await world.one.jobs.cancel(ALICE, array.job)
-        assert state is not None
+        assert isinstance(state, JobState)
         assert state.phase == "CANCELLED"
         await world.advance(30)
         assert [s.phase for s in world.audit.states.values()] == ["CANCELLED"] * 100

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,8 +39,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def launch(folder: Path, *argv: str, **changes: object) -> Launch:
-    defaults: dict[str, object] = {
+def launch(folder: Path, *argv: str, **changes: Any) -> Launch:
+    defaults: dict[str, Any] = {
         "argv": argv,
         "env": {"PATH": "/usr/local/bin:/usr/bin:/bin"},
         "cwd": str(folder),

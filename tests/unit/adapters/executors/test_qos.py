@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,8 +35,8 @@ print(json.dumps({
 """
 
 
-def launch(folder: Path, *argv: str, **changes: object) -> Launch:
-    defaults: dict[str, object] = {
+def launch(folder: Path, *argv: str, **changes: Any) -> Launch:
+    defaults: dict[str, Any] = {
         "argv": argv, "env": {"PATH": "/usr/local/bin:/usr/bin:/bin"}, "cwd": str(folder),
         "log_path": str(folder / "log"), "memory_mib": 256, "cpu_milli": 1000, "file_bytes_max": 1 << 30,
         "processes_max": 200, "open_files_max": 1024,

@@ -1,6 +1,7 @@
 """Which transactions may share a request to etcd."""
 
 import asyncio
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,12 +9,25 @@ from hypothesis import strategies as st
 from ares.adapters.store.etcd import coalesce
 from ares.adapters.store.etcd.coalesce import Coalescer
 from ares.adapters.store.etcd.pb import rpc_pb2
-from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Delete, Get, Put, StoreError, StoreUnavailable, Unknown
+from ares.ports.store import (
+    TXN_OPS_MAX,
+    Committed,
+    Compare,
+    Delete,
+    Get,
+    Op,
+    Put,
+    StoreError,
+    StoreUnavailable,
+    Unknown,
+)
 
 NAMES = ("a", "a/1", "a/2", "b", "b/1", "c")
 names = st.sampled_from(NAMES)
 ops = st.one_of(st.builds(Put, names, st.just(b"")), st.builds(Get, names), st.builds(Delete, names, st.booleans()))
 txns = st.tuples(st.lists(names, max_size=2), st.lists(ops, max_size=3), st.lists(ops, max_size=2))
+
+Txn = tuple[list[str], Sequence[Op], Sequence[Op]]
 
 
 def parts(request: rpc_pb2.TxnRequest) -> list[rpc_pb2.TxnRequest]:
@@ -66,7 +80,7 @@ class Server:
         future.set_result(response)
 
 
-async def run(server: Server, transactions: list[tuple[list[str], list[object], list[object]]]) -> list[object]:
+async def run(server: Server, transactions: list[Txn]) -> list[object]:
     coalescer = Coalescer(server.send)
     futures = [
         coalescer.submit([Compare(name, "version", 0) for name in compared], then, otherwise)
@@ -82,7 +96,7 @@ async def run(server: Server, transactions: list[tuple[list[str], list[object], 
 
 
 @given(st.lists(txns, min_size=1, max_size=30))
-async def test_together_only_when_apart(transactions: list[tuple[list[str], list[object], list[object]]]) -> None:
+async def test_together_only_when_apart(transactions: list[Txn]) -> None:
     server = Server()
     outcomes = await run(server, transactions)
     assert all(isinstance(outcome, Committed) for outcome in outcomes)
@@ -91,7 +105,7 @@ async def test_together_only_when_apart(transactions: list[tuple[list[str], list
 
 async def test_disjoint_ones_share_requests_within_the_servers_limits() -> None:
     server = Server()
-    many = [([], [Put(f"k/{n}/{m}", b"") for m in range(TXN_OPS_MAX)], []) for n in range(200)]
+    many: list[Txn] = [([], [Put(f"k/{n}/{m}", b"") for m in range(TXN_OPS_MAX)], []) for n in range(200)]
     await run(server, many)
     sizes = [len(parts(request)) for request in server.requests]
     assert sum(sizes) == 200

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from ares.core.queue.shares import Held, Shares
+from ares.core.queue.drf import Held
+from ares.core.queue.shares import Shares
 from ares.core.queue.usage import Usage
 from ares.model.profile import OrderPolicy, Share
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ares.core.queue.shares import Held
+from ares.core.queue.drf import Held
 from ares.model.profile import Share
 from tests.unit.core.queue.filling import fill, shares, times
 

@@ -4,8 +4,9 @@ from math import fsum
 
 import pytest
 
+from ares.core.queue.drf import Held
 from ares.core.queue.factors import FACTORS, STATIC, Facts, explain, latest_start, rank
-from ares.core.queue.shares import Held, Shares
+from ares.core.queue.shares import Shares
 from ares.core.queue.usage import Usage
 from ares.model.job import PRIORITIES, JobSpec, Priority
 from ares.model.profile import OrderPolicy, Weight

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from ares.core.queue.drf import Held
 from ares.core.queue.factors import Facts, explain, rank
-from ares.core.queue.shares import Held, Shares
+from ares.core.queue.shares import Shares
 from ares.core.queue.usage import Usage
 from ares.core.schedule.evict.eligible import eligible
 from ares.core.schedule.evict.holders import Asker, Holder

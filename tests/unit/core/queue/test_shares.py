@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from ares.core.queue.drf import Held
 from ares.core.queue.limits import Limit
-from ares.core.queue.shares import Held
-from ares.model.profile import Share
+from ares.model.profile import Share, ShareResource
 from tests.unit.core.queue.filling import fill, shares, times
 
 GPU = Held(1000, 1024, 1000)
@@ -70,9 +70,9 @@ def test_resource_the_cluster_does_not_have_counts_nothing() -> None:
 
 @pytest.mark.parametrize("path", ["a", "a/x", "a/x/u"])
 @pytest.mark.parametrize(("resource", "index"), [("cpu", 0), ("memory", 1), ("gpu", 2)])
-def test_hard_limit_holds_at_every_level(path: str, resource: str, index: int) -> None:
+def test_hard_limit_holds_at_every_level(path: str, resource: ShareResource, index: int) -> None:
     limit = 4 * GPU[index]
-    tally = shares(CLUSTER, {path: Share(hard={resource: limit})})  # pyright: ignore[reportArgumentType]
+    tally = shares(CLUSTER, {path: Share(hard={resource: limit})})
     assert tally.over_hard("a/x/u", times(GPU, 4)) is None
     tally.take("a/x/u", times(GPU, 3))
     assert tally.over_hard("a/x/u", GPU) is None

@@ -5,7 +5,7 @@ from math import log
 
 import pytest
 
-from ares.core.queue.shares import Held
+from ares.core.queue.drf import Held
 from ares.core.queue.usage import Usage
 from ares.model.profile import Share
 

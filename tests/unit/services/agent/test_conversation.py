@@ -27,7 +27,7 @@ class BreaksAfterWelcome:
         self.sessions = 0
 
     async def join(self, request: JoinRequest) -> JoinReply:
-        raise NotImplementedError
+        raise AssertionError("it has a credential and need not join")
 
     async def connect(self, credential: str) -> "BreaksAfterWelcome":
         self.sessions += 1

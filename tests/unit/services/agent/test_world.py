@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ INFO = NodeInfo(
 )
 
 
-def start(spec: dict[str, object] | None = None, **placement: object) -> Start:
+def start(spec: dict[str, Any] | None = None, **placement: Any) -> Start:
     return Start(
         ref=AttemptRef(job="j", tenant="t", fence=Fence(counter=1)),
         attempt=1,

@@ -40,7 +40,9 @@ def test_no_rows_get_no_scores(ask: Ask) -> None:
     nowhere = Rows(
         table(node("a", gpus=1)), ask, np.array([], np.int64), Facts(typical=(typical(1, model="A100"),)), Matching()
     )
-    assert score(nowhere).tolist() == []
+    scores = score(nowhere)
+    assert scores is not None
+    assert scores.tolist() == []
 
 
 def test_half_a_gpu_goes_where_half_a_gpu_is_left() -> None:
