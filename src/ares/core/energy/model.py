@@ -10,6 +10,7 @@ For the simulator: `rate_of` of one placement, `rates_of` of an attempt, `meter.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ares.core.energy.known import IDLE_SHARE, UNKNOWN, Card, known, matching
@@ -56,16 +57,29 @@ def card_of(model: str, pool: Pool = _PLAIN, policy: EnergyPolicy = _POLICY) -> 
 
 
 def node_power(info: NodeInfo, pool: Pool = _PLAIN, policy: EnergyPolicy = _POLICY) -> NodePower:
-    cpu_watts = policy.cpu_watts if pool.cpu_watts is None else pool.cpu_watts
-    gpus = {gpu.index: _power(card_of(gpu.model, pool, policy)) for gpu in info.gpus}
-    cut = [gpus[gpu.index] for gpu in info.gpus if gpu.mig]
+    """Shared by all machines alike: nobody may change it."""
+    gpus = tuple((gpu.index, gpu.model, gpu.mig) for gpu in info.gpus)
+    return _node_power(gpus, tuple(info.devices), pool, policy.cpu_watts, tuple(policy.gpu_watts.items()))
+
+
+@lru_cache(1024)
+def _node_power(
+    gpus: tuple[tuple[int, str, bool], ...],
+    kinds: tuple[str, ...],
+    pool: Pool,
+    cpu_watts: float,
+    gpu_watts: tuple[tuple[str, float], ...],
+) -> NodePower:
+    policy = EnergyPolicy(gpu_watts=dict(gpu_watts))
+    powers = {index: _power(card_of(model, pool, policy)) for index, model, _ in gpus}
+    cut = [powers[index] for index, _, mig in gpus if mig]
     # Slices do not say which GPU they are of: the thirstiest counts.
     whole = max(cut, default=Power(0, 0))
     return NodePower(
-        cpu=_milli(cpu_watts),
-        gpus={gpu.index: gpus[gpu.index] for gpu in info.gpus if not gpu.mig},
-        devices={kind: _slice(kind, whole) for kind in info.devices} if cut else {},
-        idle=1000 * sum(one.idle for one in gpus.values()),
+        cpu=_milli(cpu_watts if pool.cpu_watts is None else pool.cpu_watts),
+        gpus={index: powers[index] for index, _, mig in gpus if not mig},
+        devices={kind: _slice(kind, whole) for kind in kinds} if cut else {},
+        idle=1000 * sum(one.idle for one in powers.values()),
     )
 
 

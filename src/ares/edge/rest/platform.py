@@ -9,19 +9,23 @@ from ares.edge.rest.answers import (
     LeaseList,
     NewToken,
     NodeList,
-    PoolList,
     TokenList,
     TokenView,
     WhoAmI,
     answer,
     empty,
 )
-from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, TokenBody, given
+from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, TokenBody, UsageQuery, given
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NO_NODE, NOT_FOUND
 from ares.model.access import TokenRecord
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def get_usage(call: Call[UsageQuery, None]) -> ASGIApp:
+    asked = call.query
+    return answer(await call.edge.services.spending.report(call.who, asked.by, given(asked.since_s), asked.limit))
 
 
 async def list_nodes(call: Call[NoQuery, None]) -> ASGIApp:
@@ -49,10 +53,6 @@ async def _cordon(call: Call[NoQuery, None], *, on: bool) -> ASGIApp:
     if node is None:
         raise NO_NODE
     return answer(node)
-
-
-async def list_pools(call: Call[NoQuery, None]) -> ASGIApp:
-    return answer(PoolList(nodepools=await call.edge.services.nodes.pools(call.who)))
 
 
 async def list_clusters(call: Call[NoQuery, None]) -> ASGIApp:
