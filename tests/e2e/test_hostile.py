@@ -10,6 +10,7 @@ import pytest
 
 from ares.edge.client.answers import JobDetail
 from ares.model.job import JobSpec, Resources, RetryPolicy
+from tests import needs
 from tests.platform import Platform, eventually
 
 ONE_TRY = RetryPolicy(limit=0, class_limits={"staging": 0})
@@ -106,7 +107,7 @@ def test_fork_bomb_is_bounded(shared: Platform) -> None:
 def test_memory_hog_is_killed_for_memory(shared: Platform) -> None:
     (node,) = shared.client().nodes()
     if node.info.isolation[-1] == "none":
-        pytest.skip("this machine gives us no cgroup to limit memory with")
+        pytest.skip(needs.CGROUPS)
     detail = run(shared, "tail /dev/zero", memory_mib=32)
     assert detail.state.phase == "FAILED"
     assert detail.state.exit is not None
@@ -134,7 +135,7 @@ def test_result_that_cannot_be_kept(shared: Platform, script: str, says: str) ->
 def test_job_that_kills_everything_it_can(shared: Platform) -> None:
     (node,) = shared.client().nodes()
     if node.info.isolation[0] != "pid-namespace":
-        pytest.skip("without PID namespaces this job would really kill everything")
+        pytest.skip(needs.PID_NAMESPACES)
     detail = run(shared, "kill -9 -1; kill -9 1; kill -9 $PPID; exit 5")
     assert detail.state.phase == "FAILED"
 

@@ -14,6 +14,7 @@ from ares.model.state import Fence
 from ares.ports.link import LinkRefused
 from ares.services.agent import agent as agent_module
 from ares.services.agent.settings import Settings
+from tests import needs
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
 
@@ -150,7 +151,7 @@ async def test_memory_beyond_what_was_asked_for_depends_on_the_class(
 ) -> None:
     """All of them ask for 256 MiB."""
     if not any(kind.startswith("cgroup") for kind in plane.all(Hello)[0].info.isolation):
-        pytest.skip("no cgroups here: memory is not limited")
+        pytest.skip(needs.CGROUPS)
     plane.say(plane.start("j1", sys.executable, "-I", "-S", "-c", f"bytearray({mib} << 20)", qos=qos))
     assert (await plane.first(Exited, "j1")).exit.failure == failure
 

@@ -8,8 +8,9 @@ from bench.fgd.ares import Ares
 from bench.fgd.policies import BestFit, DotProd, Fgd, Random
 from bench.fgd.simulate import Placer, Policy, simulate
 from bench.fgd.trace import FOLDER, LISTS, arrivals, published
+from tests import needs
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no trace beside the project (expected ../shared/data/fgd)")
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=needs.data("fgd"))
 
 SEED = 3
 # Just enough for all arrivals that round to 100 %.

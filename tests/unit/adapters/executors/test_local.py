@@ -18,6 +18,7 @@ import pytest
 from ares.adapters.executors import leftovers
 from ares.adapters.executors.local import Contain, ExecutorBusy, LocalExecutor
 from ares.ports.executor import CannotStart, Finished, Launch, Running
+from tests import needs
 
 TIMEOUT_S = 30.0
 
@@ -218,7 +219,7 @@ async def test_a_handler_is_seen_once_it_is_set(executor: LocalExecutor, tmp_pat
 async def test_a_fork_bomb_stays_within_its_limit(tmp_path: Path) -> None:
     async with opened(tmp_path) as executor:
         if executor.isolation()[1] == "none":
-            pytest.skip("no cgroups here: processes are limited per user only")
+            pytest.skip(needs.CGROUPS)
         script = """
 import os, sys, time
 born = 0
@@ -240,7 +241,7 @@ print(born)
 async def test_too_much_memory_is_recognised(tmp_path: Path) -> None:
     async with opened(tmp_path) as executor:
         if executor.isolation()[1] == "none":
-            pytest.skip("no cgroups here: memory is not limited")
+            pytest.skip(needs.CGROUPS)
         hungry = launch(tmp_path, sys.executable, "-I", "-S", "-c", "x = bytearray(300 << 20)", memory_mib=32)
         finished = await run(executor, hungry)
         assert finished.oom
@@ -512,7 +513,7 @@ def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
 async def test_no_cgroups_are_left(tmp_path: Path) -> None:
     async with opened(tmp_path) as executor:
         if executor._cgroups is None:
-            pytest.skip("no cgroups here")
+            pytest.skip(needs.CGROUPS)
         await kill_warden(executor)
         await run(executor, launch(tmp_path, "true"))
         bases = list(executor._cgroups._bases.values())

@@ -14,6 +14,7 @@ from ares.adapters.executors.cgroups import V1, V2, Cgroups, Layout
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.warden.limits import Limits
 from ares.ports.executor import CannotStart, Launch, Pin
+from tests import needs
 
 TIMEOUT_S = 30.0
 MPOL_DEFAULT, MPOL_PREFERRED, MPOL_BIND = 0, 1, 2
@@ -80,7 +81,7 @@ async def test_what_the_kernel_refuses_is_a_failure_or_a_warning(
     executor: LocalExecutor, tmp_path: Path, pin: tuple[int, tuple[int, ...]]
 ) -> None:
     if pin[0] == 1000 and not NUMA:
-        pytest.skip("a kernel without NUMA has one memory only")
+        pytest.skip(needs.NUMA)
     refused = await executor.start(launch(tmp_path, "touch", "ran", pin=Pin(*pin, True)))
     assert isinstance(refused, CannotStart)
     assert f"NUMA node {pin[0]}" in refused.message
@@ -105,7 +106,7 @@ async def test_each_is_as_early_to_go_as_it_was_told(tmp_path: Path, limits: boo
 async def test_cpu_time_is_limited_and_the_next_attempt_is_free_again(executor: LocalExecutor, tmp_path: Path) -> None:
     """By the kernel's own count of how often it held the process back."""
     if executor.isolation()[1] != "cgroup-v1":
-        pytest.skip("no cgroups of version 1 here; version 2 is tested on a pretended tree")
+        pytest.skip(needs.CGROUPS_V1)
     spin = "import time\nwhile True: pass"
     outcome = await executor.start(launch(tmp_path, sys.executable, "-I", "-S", "-c", spin, cpu_limit_milli=200))
     assert not isinstance(outcome, CannotStart)

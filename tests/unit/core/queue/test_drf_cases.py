@@ -3,16 +3,16 @@
 import json
 from collections import Counter
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ares.core.queue.drf import Held
 from ares.model.profile import Share
+from tests import needs
 from tests.unit.core.queue.filling import fill, shares, times
 
-CASES = Path(__file__).parents[5] / "shared" / "data" / "drf" / "cases.json"
+CASES = needs.DATA / "drf" / "cases.json"
 LEVELS = {"tenant": "{}/team/user", "team": "tenant/{}/user", "user": "tenant/team/{}"}
 # Divisible cases are filled with this small a part of a task.
 FINE = 200
@@ -21,7 +21,7 @@ FINE = 200
 @pytest.fixture(scope="module")
 def cases() -> dict[str, Any]:
     if not CASES.exists():
-        pytest.skip("no worked cases beside the project (expected under ../shared/data/drf)")
+        pytest.skip(needs.data("drf/cases.json"))
     return {case["name"]: case for case in json.loads(CASES.read_text())}
 
 

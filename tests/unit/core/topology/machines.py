@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +9,8 @@ from ares.core.topology import parse_nvidia, parse_rocm
 from ares.core.topology.cards import Matrix
 from ares.core.topology.parse_nccl import parse_nccl
 from ares.model.node import Gpu, NodeInfo
+from tests import needs
 
-DATA = Path(__file__).parents[5] / "shared" / "data"
 # Each file, with a model of the right kind: topologies do not name one.
 MODELS = {
     "a100_pcie_2x_cross_socket.txt": "NVIDIA A100-PCIE-40GB",
@@ -37,8 +36,8 @@ MODELS = {
 
 
 def real(name: str) -> str:
-    if not (path := DATA / name).exists():
-        pytest.skip(f"no real sample {name} beside the project (expected under ../shared/data)")
+    if not (path := needs.DATA / name).exists():
+        pytest.skip(needs.data(name))
     return path.read_text()
 
 
