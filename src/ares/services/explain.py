@@ -1,7 +1,7 @@
 """Answers about decisions: why a job waits, where it stands, what would start it, and what a new one would meet."""
 
 from collections.abc import Sequence
-from math import fsum
+from math import fsum, inf
 from typing import Any
 
 import msgspec
@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from ares.core import keys
 from ares.core.predict.eta import Eta
 from ares.core.queue.factors import FactorShown, explain
-from ares.core.queue.order import facts_of
+from ares.core.queue.order import account_of, facts_of
 from ares.core.queue.position import position
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
+from ares.core.reserve.waits import held_for, starts_around, waits_within
 from ares.core.schedule.change import Change, smallest_change
 from ares.core.schedule.considered import Ranked, decide_again
 from ares.core.schedule.eta import start_estimate
@@ -169,7 +170,9 @@ class Explain:
         ahead = 0 if stands is None else stands.ahead
         # A job that can never run has no time to start at.
         never = reason is not None and reason.remedy == "yours"
-        starts = None if never else start_estimate(round_, found.key, found.key.asks[0], ahead)
+        runs_s = cluster.waiting.runs_of(state.id)
+        booked = None if never else starts_around(cluster, found.key, runs_s, ahead, now)
+        starts = None if never else booked or start_estimate(round_, found.key, found.key.asks[0], ahead)
         return Explanation(
             job=state.id,
             phase=state.phase,
@@ -255,11 +258,12 @@ class Explain:
         key = class_key(state, spec)
         cluster.prepare()
         round_ = Round(cluster, cluster.profile, now)
-        fits = round_.find(key) is not None
-        round_.txn.rollback(0)
+        runs = cluster.predictor.estimate(spec, account_of(state))
+        runs_s = inf if runs is None else runs.seconds
+        fits = round_.tried(key, runs_s) is not None
         faster = would_wait(cluster, state, spec, now) if fits else None
         starts = fits and faster is None
-        reason = faster if fits else why_waiting(cluster, key, now)
+        reason = faster if fits else self._lacks(key, runs_s, now)
         evicted = "" if fits else would_evict(cluster, state, spec, now)
         return PlanAnswer(
             starts_now=starts,
@@ -273,6 +277,12 @@ class Explain:
             change=None if fits else smallest_change(cluster, state, spec, now),
             ahead=cluster.pending,
         )
+
+    def _lacks(self, key: ClassKey, runs_s: float, now: float) -> Reason | None:
+        """Why a job that is not in the queue would have no place now."""
+        cluster = self._planner.cluster
+        room = waits_within(cluster, key, now) or why_waiting(cluster, key, now)
+        return room or held_for(cluster, key, runs_s, now)
 
     def infeasible(self, who: Principal, specs: Sequence[JobSpec]) -> list[Reason | None]:
         """Why each job could never run on the cluster as it is; said when it is submitted. Jobs alike cost one look."""

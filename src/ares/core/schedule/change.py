@@ -59,10 +59,7 @@ class _Trial:
         self._round = Round(cluster, cluster.profile, now)
 
     def starts(self, spec: JobSpec) -> bool:
-        checkpoint = self._round.txn.checkpoint()
-        found = self._round.find(class_key(self._state, spec))
-        self._round.txn.rollback(checkpoint)
-        return found is not None
+        return self._round.tried(class_key(self._state, spec)) is not None
 
     def largest(self, low: int, high: int, made: Callable[[int], JobSpec]) -> int | None:
         """The largest number from `low` to `high` with which the job starts, as fewer never makes it harder."""

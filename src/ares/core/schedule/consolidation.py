@@ -62,6 +62,15 @@ def consolidation(cluster: Cluster, ask_of: AskOf, gpus: int, nodes: int, now: f
     """Moves after which `nodes` nodes have `gpus` free GPUs each. `ask_of` tells what a running job asks for."""
     cluster.prepare()
     round_ = Round(cluster, cluster.profile, now)
+    # Nobody is moved into what is booked.
+    round_.claims.keep_booked()
+    found = _consolidation(round_, ask_of, gpus, nodes)
+    round_.close()
+    return found
+
+
+def _consolidation(round_: Round, ask_of: AskOf, gpus: int, nodes: int) -> Consolidation:
+    cluster, base = round_.cluster, round_.txn.checkpoint()
     wanted = Ask(gpus=gpus, ranks=nodes, min_ranks=nodes, per_node=1)
     rooms = _rooms(round_, wanted)
     screened = screen(census(holders(round_, set())), _NOBODY, cluster.profile.preemption, "consolidate")
@@ -79,7 +88,7 @@ def consolidation(cluster: Cluster, ask_of: AskOf, gpus: int, nodes: int, now: f
         found = consolidate(rooms, screened, goal, answers)
     for _ in range(_TRIES_MAX):
         moved, stuck = _relocate(round_, asks, found)
-        round_.txn.rollback(0)
+        round_.txn.rollback(base)
         if stuck is None:
             return Consolidation(moved, found.lost_gpu_s, found.before, found.after, _reason(found))
         screened = without(screened, {stuck})

@@ -1,9 +1,13 @@
 """A job before it is submitted: where it would run, whom it would displace, and what else could be had."""
 
+from math import inf
+
 from msgspec.structs import replace
 
 from ares.core.predict.eta import Eta
+from ares.core.queue.order import account_of
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
+from ares.core.reserve.waits import starts_around
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
@@ -35,6 +39,8 @@ def offers(
     cluster.prepare()
     round_ = Round(cluster, cluster.profile, now)
     variants = _variants(cluster, spec)
+    runs = cluster.predictor.estimate(spec, account_of(state))
+    runs_s = inf if runs is None else runs.seconds
     asked = (spec.resources, *spec.alternatives)
     displaces = None if evicts is None else replace(spec, resources=asked[evicts.alternative], alternatives=())
     made = [
@@ -42,7 +48,7 @@ def offers(
             n,
             _displacing(round_, class_key(state, variant).asks[0], words, evicts)
             if evicts is not None and variant == displaces
-            else _offer(round_, class_key(state, variant), words),
+            else _offer(round_, class_key(state, variant), words, runs_s),
         )
         for n, (words, variant) in enumerate(variants)
     ]
@@ -105,17 +111,19 @@ def _models(cluster: Cluster) -> set[str]:
     return {gpu.model for record in records for gpu in record.info.gpus if not gpu.mig}
 
 
-def _offer(round_: Round, key: ClassKey, words: str) -> Offer | None:
+def _offer(round_: Round, key: ClassKey, words: str, runs_s: float) -> Offer | None:
     """None when it could never run."""
-    ask = key.asks[0]
-    checkpoint = round_.txn.checkpoint()
-    found = round_.find(key)
+    ask, cluster, now = key.asks[0], round_.cluster, round_.now
+    found = round_.tried(key, runs_s)
     if found is None:
-        estimate = None if infeasible(round_.cluster, key, round_.now) else start_estimate(round_, key, ask, 0)
-        return None if estimate is None else Offer(asked=words, starts=estimate)
+        if infeasible(cluster, key, now) is not None:
+            return None
+        return Offer(
+            asked=words,
+            starts=starts_around(cluster, key, runs_s, 0, now) or start_estimate(round_, key, ask, 0),
+        )
     placements = round_.placements(found.taken)
-    price = sum(_price(round_.cluster, ask, one.row) for one in found.taken)
-    round_.txn.rollback(checkpoint)
+    price = sum(_price(cluster, ask, one.row) for one in found.taken)
     starts = Eta(earliest=round_.now, latest=round_.now + 2.0, basis="it fits now", computed_at=round_.now)
     return Offer(asked=words, starts=starts, price_hour=round(price, 6), placements=placements)
 

@@ -160,6 +160,16 @@ class Round:
                 return Found(taken, number, considered)
         return None
 
+    def tried(self, key: ClassKey, runs_s: float = inf) -> Found | None:
+        """As `find`, but nothing is taken."""
+        self.claims.lift()
+        checkpoint = self.txn.checkpoint()
+        found = self.find(key, runs_s)
+        # What is hidden is hidden by the transaction: it must be seen again before that is taken back.
+        self.claims.lift()
+        self.txn.rollback(checkpoint)
+        return found
+
     def most_ranks(self, account: str, ask: Ask) -> int:
         """As many ranks as the account's hard limits allow, if those are fewer."""
         if ask.ranks == ask.min_ranks or not self.profile.shares:

@@ -41,7 +41,8 @@ def wait(made: Cluster, job: str, at: float = NOW - 1, **said: Any) -> None:
 
 
 def runs(made: Cluster, job: str, place: Placement, **said: Any) -> None:
-    now = state(job, phase="RUNNING", placements=(place,), bound_at=NOW - 100)
+    planned_s = said.get("expected_runtime_s")
+    now = state(job, phase="RUNNING", placements=(place,), bound_at=NOW - 100, planned_s=planned_s)
     follow(made, None, now, spec(**said), NOW)
 
 

@@ -24,7 +24,7 @@ def runs(
 ) -> None:
     """The job runs there since then, for so long by its own words."""
     wants = spec(expected_runtime_s=for_s, **more)
-    now = state(job, phase="RUNNING", placements=places, bound_at=since)
+    now = state(job, phase="RUNNING", placements=places, bound_at=since, planned_s=for_s)
     follow(made, None, now, wants, NOW)
 
 

@@ -5,8 +5,10 @@ from math import inf
 import pytest
 
 from ares.core.queue.waiting import class_key
-from ares.core.reserve.waits import held_for, waits_within
+from ares.core.reserve.waits import held_for, starts_around, waits_within
+from ares.core.schedule.change import smallest_change
 from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.offers import offers
 from ares.core.schedule.reasons import Reason
 from ares.model.job import JobSpec
 from tests.unit.core.reserve.test_around import ALL, HOUR, book, runs
@@ -56,6 +58,33 @@ def test_of_two_the_one_that_is_in_the_way_is_named() -> None:
     found = told(made, spec(gpus=4), 2 * HOUR)
     assert found is not None
     assert "reservation late from" in found.message
+
+
+def test_a_held_up_job_hears_when_it_could_start() -> None:
+    made = cluster(node("a", gpus=4))
+    one = book(made, placed("a", gpus=(0, 1)), start=NOW + 60)
+    key = class_key(state("j"), spec(gpus=3))
+    eta = starts_around(made, key, HOUR, 0, NOW)
+    assert eta is not None
+    assert (eta.earliest, eta.latest) == (one.until, one.until)
+    assert starts_around(made, key, 60.0, 0, NOW) is None
+    own = starts_around(made, class_key(state("j"), spec(gpus=1, reservation="demo")), HOUR, 2, NOW)
+    assert own is not None
+    assert (own.earliest, own.latest, own.basis) == (NOW + 60, None, "its reservation demo begins then")
+
+
+def test_plans_and_offers_leave_the_cluster_as_it_was_and_know_of_it() -> None:
+    made = cluster(node("a", gpus=4), node("b", gpus=2))
+    book(made, placed("a", gpus=ALL), start=NOW + 60)
+    before = made.table.gpu_left.tolist(), made.table.cpu_free.tolist()
+    found = offers(made, state("j"), spec(gpus=4, expected_runtime_s=HOUR), NOW)
+    assert [(one.asked, one.starts.earliest) for one in found] == [
+        ("with 2 GPUs", NOW),
+        ("as asked", NOW + 60 + HOUR),
+        ("on NVIDIA A100", NOW + 60 + HOUR),
+    ]
+    assert smallest_change(made, state("j"), spec(gpus=4), NOW) is not None
+    assert (made.table.gpu_left.tolist(), made.table.cpu_free.tolist()) == before
 
 
 @pytest.mark.parametrize(

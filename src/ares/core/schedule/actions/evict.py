@@ -60,6 +60,10 @@ def _worth_a_try(rule: Rule, round_: Round, job_class: JobClass) -> bool:
 
 def prospects(round_: Round, job: str, job_class: JobClass) -> Eviction | str:
     """Whom the job would displace, or why nobody. The round is left with the room made."""
+    if round_.cluster.booked(job_class.key.asks[0].reservation, round_.now) is not None:
+        return "it waits for room in its reservation"
+    if round_.cluster.bookings:
+        round_.claims.keep_booked()
     gates = [round_.gate(job_class.key, ask) for ask in job_class.key.asks]
     if gates[0] is not None and None not in gates:
         return f"a {'licence' if gates[0].code.endswith('LICENCE') else 'limit'} is not lifted by preemption"
