@@ -81,7 +81,7 @@ def test_plans_and_offers_leave_the_cluster_as_it_was_and_know_of_it() -> None:
     assert [(one.asked, one.starts.earliest) for one in found] == [
         ("with 2 GPUs", NOW),
         ("as asked", NOW + 60 + HOUR),
-        ("on NVIDIA A100", NOW + 60 + HOUR),
+        ("on NVIDIA A100-SXM4-80GB", NOW + 60 + HOUR),
     ]
     assert smallest_change(made, state("j"), spec(gpus=4), NOW) is not None
     assert (made.table.gpu_left.tolist(), made.table.cpu_free.tolist()) == before
