@@ -45,15 +45,17 @@ class Tokens:
         self, who: Principal, *, tenant: str, role: Role, name: str, ttl_s: float | None
     ) -> tuple[str, TokenRecord]:
         """The full token text is returned here and nowhere else, ever."""
-        return await self._issue(tenant=tenant, role=role, name=name, ttl_s=ttl_s)
+        return await self._issue(self._draft(tenant=tenant, role=role, name=name, ttl_s=ttl_s))
 
     async def create_join(self, who: Principal, *, node: str | None, ttl_s: float) -> tuple[str, TokenRecord]:
         """A token that admits one node, once."""
-        return await self._issue(tenant=_PLATFORM, role="node", name="join", ttl_s=ttl_s, node=node, single_use=True)
+        return await self._issue(
+            self._draft(tenant=_PLATFORM, role="node", name="join", ttl_s=ttl_s, node=node, single_use=True)
+        )
 
     async def bootstrap(self, tenant: str) -> str:
         """The first administrator's token of a new installation."""
-        text, _ = await self._issue(tenant=tenant, role="admin", name="bootstrap", ttl_s=None)
+        text, _ = await self._issue(self._draft(tenant=tenant, role="admin", name="bootstrap", ttl_s=None))
         return text
 
     async def trade_join(self, presented: str, node: str) -> str | Denied:
@@ -99,24 +101,15 @@ class Tokens:
 
     # ---- issuing
 
-    async def _issue(
-        self,
-        *,
-        tenant: str,
-        role: Role,
-        name: str,
-        ttl_s: float | None,
-        node: str | None = None,
-        single_use: bool = False,
-    ) -> tuple[str, TokenRecord]:
-        text, record = self._draft(tenant=tenant, role=role, name=name, ttl_s=ttl_s, node=node, single_use=single_use)
+    async def _issue(self, drafted: tuple[str, TokenRecord]) -> tuple[str, TokenRecord]:
+        _, record = drafted
         written = await self._store.txn(
             [Compare(keys.token(record.id), "mod_revision", 0)],
             [Put(keys.token(record.id), msgspec.json.encode(record))],
         )
         if not isinstance(written, Committed) or not written.succeeded:
             raise StoreUnavailable("the store did not confirm the new token; try again")
-        return text, record
+        return drafted
 
     def _draft(
         self,

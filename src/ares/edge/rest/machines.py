@@ -8,6 +8,7 @@ from msgspec import Meta
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery, ReasonBody
 from ares.edge.rest.operation import Call
+from ares.edge.rest.platform import node_answer
 from ares.edge.rest.problems import NO_NODE, Problem
 from ares.model.base import LabelKey, Record
 from ares.model.node import Taint
@@ -46,33 +47,22 @@ async def _status(call: Call[NoQuery, ReasonBody] | Call[NoQuery, None], name: s
 
 
 async def undrain_node(call: Call[NoQuery, None]) -> ASGIApp:
-    node = await call.edge.services.nodes.undrain(call.who, call.path["name"])
-    if node is None:
-        raise NO_NODE
-    return answer(node)
+    return node_answer(await call.edge.services.nodes.undrain(call.who, call.path["name"]))
 
 
 async def taint_node(call: Call[NoQuery, Taint]) -> ASGIApp:
-    node = await call.edge.services.nodes.taint(call.who, call.path["name"], call.body)
-    if node is None:
-        raise NO_NODE
-    return answer(node)
+    return node_answer(await call.edge.services.nodes.taint(call.who, call.path["name"], call.body))
 
 
 async def untaint_node(call: Call[TaintQuery, None]) -> ASGIApp:
-    node = await call.edge.services.nodes.untaint(call.who, call.path["name"], call.query.key)
-    if node is None:
-        raise NO_NODE
-    return answer(node)
+    return node_answer(await call.edge.services.nodes.untaint(call.who, call.path["name"], call.query.key))
 
 
 async def remove_node(call: Call[NoQuery, None]) -> ASGIApp:
     node = await call.edge.services.nodes.remove(call.who, call.path["name"])
-    if node is None:
-        raise NO_NODE
     if isinstance(node, NodeInUse):
         raise Problem("node-in-use", detail=node.message, fix=node.fix)
-    return answer(node)
+    return node_answer(node)
 
 
 async def consolidate(call: Call[NoQuery, ConsolidationBody]) -> ASGIApp:

@@ -19,6 +19,7 @@ from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, TokenBody
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NO_NODE, NOT_FOUND
 from ares.model.access import TokenRecord
+from ares.services.nodes import NodeView
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -34,10 +35,14 @@ async def list_nodes(call: Call[NoQuery, None]) -> ASGIApp:
 
 async def get_node(call: Call[NoQuery, None]) -> ASGIApp:
     nodes = await call.edge.services.nodes.nodes(call.who)
-    found = next((node for node in nodes if node.name == call.path["name"]), None)
-    if found is None:
+    return node_answer(next((node for node in nodes if node.name == call.path["name"]), None))
+
+
+def node_answer(node: NodeView | None) -> ASGIApp:
+    """A node as it is after what was asked, if there is one of that name."""
+    if node is None:
         raise NO_NODE
-    return answer(found)
+    return answer(node)
 
 
 async def cordon_node(call: Call[NoQuery, None]) -> ASGIApp:
@@ -49,10 +54,7 @@ async def uncordon_node(call: Call[NoQuery, None]) -> ASGIApp:
 
 
 async def _cordon(call: Call[NoQuery, None], *, on: bool) -> ASGIApp:
-    node = await call.edge.services.nodes.cordon(call.who, call.path["name"], on)
-    if node is None:
-        raise NO_NODE
-    return answer(node)
+    return node_answer(await call.edge.services.nodes.cordon(call.who, call.path["name"], on))
 
 
 async def list_clusters(call: Call[NoQuery, None]) -> ASGIApp:
