@@ -45,6 +45,7 @@ from ares.services.planner import Planner
 from ares.services.plugins import Plugins
 from ares.services.pools import Pools
 from ares.services.profiles import Profiles
+from ares.services.predictions import Predictions
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
 from ares.services.requeue import Requeue
@@ -96,6 +97,7 @@ class Services:
     explain: Explain
     spending: Spending
     tally: Tally
+    predictions: Predictions
     arrays: Arrays
     retention: Retention
     progress: ProgressBoard
@@ -114,6 +116,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     loaded = plugins.load()
     planner = Planner(view, clock)
     kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
+    predictions = Predictions(store, view, planner, clock, telemetry)
     decisions = Decisions(clock, rng, kept)
     transitions = Transitions(store, view, clock, rng, telemetry, epoch)
     deadlines = Deadlines(view, planner, clock)
@@ -163,6 +166,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         kept=kept,
         tally=Tally(planner, clock, telemetry),
         explain=Explain(store, view, planner, decisions, clock),
+        predictions=predictions,
         spending=Spending(view, clock),
         arrays=Arrays(view, submit, clock),
         retention=Retention(store, view, logs, clock, keep_s),
@@ -199,6 +203,7 @@ class ControlPlane:
         self._spawn("progress", services.progress.run())
         self._spawn("leader", services.leader.run(self._reign))
         agents = AgentServer(services.sessions, services.tokens)
+        self._spawn("predictions", services.predictions.run())
         self._started.push_async_callback(agents.stop, _DRAIN_S)
         self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, self._tls())
         http = HttpServer(build_app(self._api(services), self._settings()), self._settings())
@@ -219,6 +224,7 @@ class ControlPlane:
                 loops.create_task(services.requeue.run())
                 loops.create_task(services.tally.run())
                 loops.create_task(services.arrays.run())
+                loops.create_task(services.predictions.lead(guard))
                 loops.create_task(services.retention.run())
         finally:
             services.telemetry.gauge("ares_leader", 0)
@@ -251,6 +257,7 @@ class ControlPlane:
             reservations=services.reservations,
             tokens=services.tokens,
             health=services.health,
+            predictions=services.predictions,
             metrics=services.telemetry.render,
             telemetry=services.telemetry,
             clock=SystemClock(),

@@ -26,6 +26,10 @@ PROFILES = "/profiles/"
 RESERVATIONS = "/reservations/"
 # Written with every booking: of two that are made at once, one looks again.
 BOOKINGS = "/bookings"
+# What was learned about start times.
+PREDICTIONS = "/predictions"
+# A trained model of run times.
+PREDICTION_MODEL = "/prediction-model"
 EPOCH = "/epoch"
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.energy.report import Use, use_of
+from ares.core.predict.eta import Eta
 from ares.core.schedule.reasons import ReasonCode, Remedy
 from ares.model.base import Record
 from ares.model.job import JobSpec
@@ -31,6 +32,8 @@ class Waiting(Record, frozen=True):
     remedy: Remedy
     message: str
     numbers: dict[str, int] = {}
+    # When it starts, in four of five cases like it; of an array, its next task.
+    eta: Eta | None = None
 
 
 class JobQuery(Record, frozen=True):
@@ -144,7 +147,8 @@ class Listing:
         reason = None if pending is None else self._planner.reason(pending)
         if reason is None:
             return None
-        return Waiting(code=reason.code, remedy=reason.remedy, message=reason.message, numbers=reason.numbers)
+        eta = None if pending is None else self._planner.eta(pending)
+        return Waiting(code=reason.code, remedy=reason.remedy, message=reason.message, numbers=reason.numbers, eta=eta)
 
     def _walk(self, tenant: str, query: JobQuery, start: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
         order = self._candidates(tenant, query)

@@ -8,6 +8,8 @@ import asyncio
 
 import structlog
 
+from ares.core.predict.eta import Eta, Etas, Wait, eta
+from ares.core.predict.predictor import Predictor
 from ares.core.queue.position import position
 from ares.core.queue.usage import Usage
 from ares.core.reserve.waits import held_for, waits_within
@@ -21,6 +23,7 @@ from ares.core.schedule.pace import Paced
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
 from ares.core.schedule.reasons import Reason
+from ares.core.schedule.supplies import Supplies
 from ares.model.profile import Profile
 from ares.model.reservation import BOOKED
 from ares.ports.clock import Clock
@@ -32,6 +35,8 @@ log = structlog.get_logger()
 _REASONS_KEPT_S = 1.0
 # With thousands of nodes a look takes milliseconds.
 _LOOK_EVERY_S = 0.25
+# All that runs is looked at for it.
+_SUPPLIES_KEPT_S = 1.0
 _SOON = Reason(code="NEXT_CYCLE", message="there is room for it; the next cycle gets to it")
 
 
@@ -43,7 +48,11 @@ class Planner:
         self._clock = clock
         # Names in the profile that nothing in this process answers to.
         self.unknown: tuple[str, ...] = ()
-        self.cluster = Cluster(self._profile())
+        # What was learned outlives the picture it was learned from.
+        self.predictor = Predictor()
+        self.etas = Etas()
+        self._supplies: tuple[float, Supplies] | None = None
+        self.cluster = Cluster(self._profile(), self.predictor)
         self.changed = asyncio.Event()
         # Counts changes: who waits can see whether more keep coming.
         self.news = 0
@@ -105,9 +114,27 @@ class Planner:
         stands = position(cluster.waiting, job_id, cluster.shares(now), cluster.profile.order, now)
         return None if stands is None else stands.ahead
 
+    def wait_of(self, job_id: str) -> Wait | None:
+        """How long the job is said to wait; None when it does not wait."""
+        now = self._clock.monotonic()
+        if self._supplies is None or now - self._supplies[0] > _SUPPLIES_KEPT_S:
+            self._supplies = now, Supplies(self.cluster, self._clock.wall())
+        return self._supplies[1].wait_of(job_id)
+
+    def eta(self, job_id: str) -> Eta | None:
+        """When the job starts, in four of five cases like it; None when it does not wait or can never run."""
+        wait, reason = self.wait_of(job_id), self.reason(job_id)
+        if wait is None or (reason is not None and reason.remedy == "yours"):
+            return None
+        now = self._clock.wall()
+        if job_id in self.etas:
+            self.etas.give(job_id, wait, now)
+        return eta(self.etas, wait, now)
+
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:
-            self.cluster = Cluster(self._profile())
+            self.cluster = Cluster(self._profile(), self.predictor)
+            self._supplies = None
             # They are by class, and the new picture numbers its classes anew.
             self._reasons.clear()
         # In an order that does not depend on the process, so that a run can be repeated.

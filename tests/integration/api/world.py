@@ -34,6 +34,7 @@ from ares.services.nodes import Nodes
 from ares.services.planner import Planner
 from ares.services.plugins import Loaded, Plugins
 from ares.services.pools import Pools
+from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
 from ares.services.reservations import Reservations
 from ares.services.schedule import Schedule
@@ -123,6 +124,7 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
         drain=Drain(view, planner, transitions, clock, telemetry),
         consolidate=Consolidate(view, planner, transitions, clock, telemetry),
         reservations=Reservations(book, view, planner, windows, clock, rng, telemetry),
+        predictions=Predictions(store, view, planner, clock, telemetry),
         tokens=Tokens(store, view, clock, rng),
         health=Health(view, leader),
         metrics=telemetry.render,

@@ -42,10 +42,13 @@ class EtasData(Record, frozen=True):
 
 
 class Wait(NamedTuple):
-    """How long a job is said to wait, and what share of its kind of resource it asks for: that groups like errors."""
+    """How long a job is said to wait, for ever when nobody can say, and what that rests on.
+
+    The share of its kind of resource that it asks for tells which errors are alike."""
 
     seconds: float
     share: float
+    basis: str = ""
 
 
 class _Given(NamedTuple):
@@ -96,10 +99,22 @@ class Etas:
         self.latest = _counted(self.latest, _within(latest, now))
         return within
 
+    def forget(self) -> None:
+        """Nobody is to be judged by what was given so far."""
+        self._first.clear()
+        self._latest.clear()
+
     def gone(self, job_id: str) -> None:
         """It left the queue without having started."""
         self._first.pop(job_id, None)
         self._latest.pop(job_id, None)
+
+
+def eta(etas: Etas, wait: Wait, now: float) -> Eta:
+    if wait.seconds >= LONGEST_S:
+        return Eta(earliest=now, latest=None, basis=wait.basis, computed_at=now)
+    low_s, high_s = etas.interval(wait)
+    return Eta(earliest=now + low_s, latest=now + high_s, basis=wait.basis, computed_at=now)
 
 
 _UNTAUGHT = Spread()

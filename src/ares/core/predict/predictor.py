@@ -5,10 +5,12 @@ from typing import NamedTuple, TypeVar
 
 from ares.core.predict.correct import corrected
 from ares.core.predict.estimate import Estimate, stated
+from ares.core.predict.features import features_of
 from ares.core.predict.judged import Accuracy, Judged, JudgedData, distance
 from ares.core.predict.kinds import LEVELS, OTHERS_MIN, Kind, keys_of, kind_of, on_model
 from ares.core.predict.recent import Recent
 from ares.core.predict.spread import Ends, Spread, SpreadData
+from ares.core.predict.trees import Forest
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy
@@ -79,6 +81,8 @@ class Predictor:
         self._trust: dict[str, TrustData] = dict(data.trust)
         self._models = dict.fromkeys(data.models)
         self._judged = Judged(data.judged)
+        # A trained model, where one is installed that did better than like jobs' runs.
+        self.forest: Forest | None = None
         # Jobs that have not ended: what they are, and what was said of each when it came.
         self._met: dict[str, _Met] = {}
 
@@ -107,7 +111,7 @@ class Predictor:
         return self._say(spec, kind_of(spec, account, gpu_model)).used
 
     def _say(self, spec: JobSpec, kind: Kind) -> _Said:
-        said, past = stated(spec, kind.gpu_model), self._past(kind)
+        said, past = stated(spec, kind.gpu_model), self._modelled(spec, kind) or self._past(kind)
         used, policy, bucket = said, self.policy, _bucket_stated(spec)
         if policy.source != "stated":
             if past is not None and (not _states(spec) or self._goes_by_history(kind.account)):
@@ -127,6 +131,17 @@ class Predictor:
         if self.policy.correction == "limit" and limit_s is not None and limit_s > ran_s:
             return limit_s
         return corrected(estimate_s, ran_s, limit_s)
+
+    def _modelled(self, spec: JobSpec, kind: Kind) -> _Past | None:
+        if self.forest is None:
+            return None
+        seconds = self.forest.seconds(features_of(spec, kind, self._histories))
+        seconds = seconds if kind.limit_s is None else min(seconds, kind.limit_s)
+        return _Past(seconds, self.forest.model.trained_on, "that a model was trained on, and like jobs", "t")
+
+    def features(self, spec: JobSpec, account: str) -> tuple[float, ...]:
+        """What a model is told about a job that comes now."""
+        return features_of(spec, kind_of(spec, account), self._histories)
 
     def _past(self, kind: Kind) -> _Past | None:
         limit_s = kind.limit_s

@@ -1,13 +1,32 @@
 """How long a waiting job is said to wait: until enough gets free, and what waits ahead of it is done."""
 
+from math import inf
+
 import numpy as np
 
+from ares.core.predict.estimate import Estimate
 from ares.core.predict.eta import Wait
 from ares.core.predict.supply import Held, Supply
 from ares.core.queue.backlog import Kind, amount_of, kind_of
+from ares.core.queue.waiting import ClassKey
+from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import WHOLE
 from ares.core.schedule.holding import Holding
+
+_PROMISED = "room is promised to it, by the run times of those who hold it"
+_NEVER = "those who hold what it needs do not say how long they run"
+_OPENS = "those who run give back enough by then, by their run times"
+_DRAINED = "what waits ahead of it takes that long, by run times, on what gets free"
+_FREE = "there is enough, but not in one place or not for it yet"
+
+
+def _basis(opens_s: float, drained_s: float) -> str:
+    if opens_s == inf or drained_s == inf:
+        return _NEVER
+    if opens_s >= drained_s:
+        return _OPENS if opens_s else _FREE
+    return _DRAINED
 
 
 class Supplies:
@@ -24,14 +43,20 @@ class Supplies:
         found = cluster.waiting.class_of(job_id)
         if found is None:
             return None
-        ask = found.key.asks[0]
+        wait = self._wait(found.key.asks[0], cluster.backlog.ahead(job_id))
+        promise = cluster.promises.get(job_id)
+        return wait if promise is None else Wait(max(0.0, promise.start - self._now), wait.share, _PROMISED)
+
+    def wait_of_new(self, key: ClassKey, runs: Estimate | None) -> Wait:
+        """Of a job that would be submitted now."""
+        runs_s = inf if runs is None else runs.seconds
+        return self._wait(key.asks[0], self._cluster.backlog.ahead_of_new(key.asks[0], key.level, runs_s))
+
+    def _wait(self, ask: Ask, ahead: float) -> Wait:
         supply, capacity = self._supply(kind_of(ask))
         amount = amount_of(ask)
-        share = amount / capacity if capacity else 1.0
-        promise = cluster.promises.get(job_id)
-        if promise is not None:
-            return Wait(max(0.0, promise.start - self._now), share)
-        return Wait(max(supply.opens_s(amount), supply.drained_s(cluster.backlog.ahead(job_id))), share)
+        opens_s, drained_s = supply.opens_s(amount), supply.drained_s(ahead)
+        return Wait(max(opens_s, drained_s), amount / capacity if capacity else 1.0, _basis(opens_s, drained_s))
 
     def _supply(self, kind: Kind) -> tuple[Supply, float]:
         known = self._known.get(kind)
@@ -61,4 +86,4 @@ class Supplies:
         return sum(place.cpu_milli for place in places)
 
     def _left_s(self, one: Holding) -> float:
-        return float("inf") if one.ends_at is None else one.ends_at - self._now
+        return inf if one.ends_at is None else one.ends_at - self._now

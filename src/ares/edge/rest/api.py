@@ -16,6 +16,7 @@ from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
 from ares.services.plugins import Plugins
 from ares.services.pools import Pools
+from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
 from ares.services.reservations import Reservations
 from ares.services.spending import Spending
@@ -44,6 +45,7 @@ class ApiServices:
     drain: Drain
     consolidate: Consolidate
     reservations: Reservations
+    predictions: Predictions
     tokens: Tokens
     health: Health
     metrics: Callable[[], bytes]

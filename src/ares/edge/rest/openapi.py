@@ -51,7 +51,20 @@ _EXAMPLES: dict[str, Any] = {
         "name": "demo",
     },
     "ExtendBody": {"moreS": 3600},
-}
+    "TreeModel": {
+        "base": 6.2,
+        "features": ["limit"],
+        "trees": [
+            {
+                "feature": [0, -1, -1], "threshold": [8.0, 0.0, 0.0], "left": [1, 0, 0], "right": [2, 0, 0],
+                "value": [0.0, -0.4, 0.3], "unknownLeft": [1, 0, 0],
+            }
+        ],
+        "heldOut": {
+            "jobs": 300, "modelMaeS": 210.0, "modelDistance": 0.4, "historyMaeS": 240.0, "historyDistance": 0.5,
+        },
+    },
+}  # fmt: skip
 _DESCRIPTION = """Ares runs jobs to exactly one committed result.
 
 Every path under `/v1` is also served under `/api/v1`. Errors are problem documents (RFC 9457) with a

@@ -1,6 +1,7 @@
 """Routes about the platform itself: pools, reservations, and what those do who run it."""
 
-from ares.edge.rest import machines, pools, profiles, reservations
+from ares.core.predict.trees import TreeModel
+from ares.edge.rest import machines, pools, predictions, profiles, reservations
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery
 from ares.edge.rest.machines import ConsolidationBody, TaintQuery
@@ -15,6 +16,7 @@ from ares.services.drain import DrainStatus
 from ares.services.nodes import NodeView
 from ares.services.plugins import PluginList
 from ares.services.pools import PoolView
+from ares.services.predictions import JobPrediction, ModelView, PredictionReport
 from ares.services.reservations import ReservationView
 
 _CHANGE = ("profile-invalid", "profile-conflict")
@@ -101,6 +103,24 @@ OPERATOR_OPERATIONS: tuple[Operation, ...] = (
         "cancelReservation", "DELETE", "/reservations/{name}", "reservations:admin",
         "Give its room back. What runs in it goes on.", reservations.cancel_reservation,
         {200: (JSON, ReservationView)}, ReasonQuery, problems=("reservation-conflict",), tag="reservations",
+    ),
+    Operation(
+        "getPredictions", "GET", "/predictions", "jobs:read",
+        "How good predictions of run times and starts have been.", predictions.get_predictions,
+        {200: (JSON, PredictionReport)}, NoQuery, tag="predictions",
+    ),
+    Operation(
+        "predictJob", "POST", "/predictions", "jobs:read",
+        "How long a job would run and when it would start. Changes nothing.", predictions.predict_job,
+        {200: (JSON, JobPrediction)}, NoQuery, Body(SubmitBody), ("tenant-mismatch",), tag="predictions",
+    ),
+    Operation(
+        "putPredictionModel", "PUT", "/predictions/model", "profile:admin", "Install a trained model of run times.",
+        predictions.put_model, {200: (JSON, ModelView)}, NoQuery, Body(TreeModel), tag="predictions",
+    ),
+    Operation(
+        "deletePredictionModel", "DELETE", "/predictions/model", "profile:admin", "Go by like jobs' runs again.",
+        predictions.delete_model, {204: ("", None)}, NoQuery, tag="predictions",
     ),
     Operation(
         "consolidate", "POST", "/consolidations", "nodes:admit",

@@ -1,0 +1,51 @@
+"""What a model is trained from: every job of a trace as it looked when it came, and how long it ran."""
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ares.core.predict.features import FEATURES
+from ares.core.predict.predictor import Predictor
+from ares.model.profile import PredictionPolicy
+from ares.sim.traces.trace import Trace
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """One row per job, in the order of submission. `history` is what like jobs' runs say, NaN where nobody can."""
+
+    features: Floats
+    runs: Floats
+    history: Floats
+    limits: Floats
+
+
+def samples_of(trace: Trace) -> Samples:
+    """A job is known to others once it has ended: as if nobody had waited, which a trace does not always tell."""
+    predictor = Predictor(PredictionPolicy(source="history"))
+    count = len(trace.jobs)
+    features, runs = np.empty((count, len(FEATURES))), np.empty(count)
+    history, limits = np.full(count, np.nan), np.full(count, np.inf)
+    ending: list[tuple[float, int]] = []
+    for row, job in enumerate(trace.jobs):
+        while ending and ending[0][0] <= job.submit:
+            ended = trace.jobs[heapq.heappop(ending)[1]]
+            predictor.learn(ended.spec, _account(ended.tenant, ended.user), ended.run_s)
+        account = _account(job.tenant, job.user)
+        features[row] = predictor.features(job.spec, account)
+        said = predictor.estimate(job.spec, account)
+        if said is not None:
+            history[row] = said.seconds
+        runs[row] = max(1.0, job.run_s)
+        if job.spec.time_limit_s is not None:
+            limits[row] = job.spec.time_limit_s
+        heapq.heappush(ending, (job.submit + job.run_s, row))
+    return Samples(features, runs, history, limits)
+
+
+def _account(tenant: str, user: str | None) -> str:
+    return f"{tenant}/default/{user or tenant}"
