@@ -4,12 +4,12 @@ from math import inf
 
 from msgspec.structs import replace
 
+from ares.core.energy.model import price_of
 from ares.core.predict.eta import Eta
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.reserve.waits import starts_around
 from ares.core.schedule.actions.evict import prospects
-from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.eta import start_estimate
 from ares.core.schedule.explain import infeasible
@@ -17,7 +17,10 @@ from ares.core.schedule.plan import Eviction
 from ares.core.schedule.round import Round
 from ares.model.base import Record
 from ares.model.job import JobSpec
+from ares.model.profile import Pool
 from ares.model.state import JobState, Placement
+
+_PLAIN = Pool()
 
 
 class Offer(Record, frozen=True):
@@ -46,7 +49,7 @@ def offers(
     made = [
         (
             n,
-            _displacing(round_, class_key(state, variant).asks[0], words, evicts)
+            _displacing(round_, words, evicts)
             if evicts is not None and variant == displaces
             else _offer(round_, class_key(state, variant), words, runs_s),
         )
@@ -123,12 +126,11 @@ def _offer(round_: Round, key: ClassKey, words: str, runs_s: float) -> Offer | N
             starts=starts_around(cluster, key, runs_s, 0, now) or start_estimate(round_, key, ask, 0),
         )
     placements = round_.placements(found.taken)
-    price = sum(_price(cluster, ask, one.row) for one in found.taken)
     starts = Eta(earliest=round_.now, latest=round_.now + 2.0, basis="it fits now", computed_at=round_.now)
-    return Offer(asked=words, starts=starts, price_hour=round(price, 6), placements=placements)
+    return Offer(asked=words, starts=starts, price_hour=_price(cluster, placements), placements=placements)
 
 
-def _displacing(round_: Round, ask: Ask, words: str, evicts: Eviction) -> Offer:
+def _displacing(round_: Round, words: str, evicts: Eviction) -> Offer:
     """It starts when the last of those displaced has left, which may take them as long as they are given."""
     cluster, now, count = round_.cluster, round_.now, len(evicts.victims)
     leave_s = max(cluster.holdings[job].leave_s for job in evicts.victims)
@@ -137,12 +139,12 @@ def _displacing(round_: Round, ask: Ask, words: str, evicts: Eviction) -> Offer:
     return Offer(
         asked=f"{words}, displacing {count} job{'' if count == 1 else 's'}",
         starts=Eta(earliest=now, latest=now + leave_s + 2.0, basis=basis, computed_at=now),
-        price_hour=round(sum(_price(cluster, ask, cluster.rows[one.node]) for one in evicts.hold), 6),
+        price_hour=_price(cluster, evicts.hold),
         placements=evicts.hold,
     )
 
 
-def _price(cluster: Cluster, ask: Ask, row: int) -> float:
-    table = cluster.table
-    gpus, cpus = ask.gpus_milli / 1000, ask.cpu_milli / 1000
-    return float(gpus * table.gpu_hour[row] + cpus * table.cpu_hour[row])
+def _price(cluster: Cluster, placements: tuple[Placement, ...]) -> float:
+    records = (cluster.table.records[cluster.rows[place.node]] for place in placements)
+    pools = (_PLAIN if one is None else cluster.profile.pools.get(one.info.pool, _PLAIN) for one in records)
+    return round(sum(price_of(place, pool) for place, pool in zip(placements, pools, strict=True)), 6)
