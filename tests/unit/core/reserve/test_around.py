@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.follow import follow
+from ares.core.schedule.offers import would_evict
 from ares.core.schedule.plan import Plan
 from ares.model.job import Gang
 from ares.model.profile import BackfillPolicy, Profile
@@ -145,6 +146,30 @@ def test_nobody_is_displaced_into_booked_room_or_out_of_it() -> None:
     made.unbook(one.name)
     free = plan(made)
     assert [each.victims for each in free.evictions] == [("inside",)]
+
+
+def test_free_gpus_that_are_booked_are_no_help_to_who_displaces_others() -> None:
+    made = cluster(node("a", gpus=4))
+    one = book(made, placed("a", gpus=(2, 3)))
+    runs(made, "there", placed("a", gpus=(0, 1)), gpus=2, priority="LOW")
+    wait(made, "urgent", gpus=4, priority="CRITICAL")
+    assert not plan(made).evictions
+    made.unbook(one.name)
+    assert [each.victims for each in plan(made).evictions] == [("there",)]
+
+
+def test_a_job_in_it_is_displaced_for_nobody() -> None:
+    made = cluster(node("a", gpus=4))
+    one = book(made, placed("a", gpus=ALL), start=NOW - 10)
+    runs(made, "inside", placed("a", gpus=ALL), gpus=4, priority="LOW", reservation="demo")
+    wait(made, "urgent", gpus=4, priority="CRITICAL")
+    assert not plan(made).evictions
+    assert (
+        would_evict(made, state("new"), spec(gpus=4, priority="CRITICAL"), NOW)
+        == "nobody runs that matters so much less"
+    )
+    made.unbook(one.name)
+    assert [each.victims for each in plan(made).evictions] == [("inside",)]
 
 
 def test_a_job_of_it_displaces_nobody_elsewhere() -> None:
