@@ -132,7 +132,7 @@ async def test_a_plan_tells_of_deadline_and_faster_gpus(world: World) -> None:
         assert (found["startsNow"], found["reason"]["code"]) == (False, "WAITING_FOR_FASTER")
         assert (found["deadline"]["verdict"], found["deadline"]["basis"]) == (
             "yes",
-            "on a A100, the run time it states for A100",
+            "on an A100, the run time it states for A100",
         )
         job = await submit(client, **{key: value for key, value in spec.items() if key not in JOB})
         why = (await client.get(f"/v1/jobs/{job['id']}")).json()["waiting"]

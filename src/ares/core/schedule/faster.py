@@ -10,6 +10,15 @@ from ares.model.job import JobSpec
 from ares.model.state import JobState
 
 
+# Letters whose names begin with a vowel: models are mostly spelled.
+_SPELLED = frozenset("AEFHILMNORSX")
+
+
+def named(model: str) -> str:
+    """an A100, a V100."""
+    return f"{'an' if model[:1].upper() in _SPELLED else 'a'} {model}"
+
+
 def paced_jobs(cluster: Cluster, now: float) -> dict[str, Paced]:
     """Where and when each job is to run that says how long it runs on which GPU model, as things are now."""
     if "pace" not in cluster.profile.actions:
@@ -39,7 +48,7 @@ def waits_for_faster(one: Paced, now: float) -> Reason | None:
         return None
     model, runs_s = one.instead
     sooner_s = now + runs_s - one.end
-    better = "GPUs" if one.model is None else f"a {one.model}"
+    better = "GPUs" if one.model is None else named(one.model)
     message = (
         f"waits for {better}, free at about {clock(one.start, now)}: there it ends {span(sooner_s)} sooner than on the "
         f"{model} that is free now, by the run times it states"

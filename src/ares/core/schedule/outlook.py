@@ -16,7 +16,7 @@ from ares.core.schedule.claims import Claim
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.eta import start_estimate
 from ares.core.schedule.explain import infeasible
-from ares.core.schedule.faster import paced_jobs
+from ares.core.schedule.faster import named, paced_jobs
 from ares.core.schedule.models import choices
 from ares.core.schedule.openings import Opening, earliest
 from ares.core.schedule.round import Round
@@ -83,7 +83,7 @@ def _waiting(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Co
     if one.key.asks[0].runs and (slot := paced_jobs(cluster, now).get(state.id)) is not None:
         runs = cluster.predictor.estimate(spec, account_of(state), slot.model)
         others = len(cluster.waiting) - 1
-        basis = f"on a {slot.model}" + (f", planned together with {count(others, 'job')} that wait" if others else "")
+        basis = f"on {named(slot.model or 'GPU')}" + (f", planned together with {count(others, 'job')} that wait" if others else "")
         return Course(slot.start, runs, basis)
     round_ = Round(cluster, cluster.profile, now)
     try:

@@ -138,7 +138,7 @@ def test_a_cycle_leaves_a_gpu_free_that_is_not_worth_it_and_says_so() -> None:
     assert why is not None
     assert why.code == "WAITING_FOR_FASTER"
     assert (why.numbers["waitsS"], why.numbers["soonerS"]) == (600, 3000)
-    assert f"waits for a {FAST}" in why.message
+    assert f"waits for an {FAST}" in why.message
     assert f"50 min sooner than on the {SLOW} that is free now" in why.message
 
 
