@@ -33,6 +33,7 @@ _EVENT_ORDER = (
     "instant: all that happens at one moment, then a decision. reference: one event at a time, as published EASY"
     " schedules were made. committed: whoever waits first stays first.  [default: instant]"
 )
+_ETA = "Tell every job that has to wait when it will start, and say how many started within that interval."
 _VIOLATIONS_SHOWN = 20
 _CHECK = "Have every decision judged by a checker that knows nothing of the scheduler. Exit code 1 if one is wrong."
 
@@ -57,6 +58,7 @@ def print_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @click.option("--no-baseline", is_flag=True, help="Only what the question changes, not also the same without it.")
 @click.option("--event-order", type=click.Choice(_ORDERS), default="instant", help=_EVENT_ORDER)
 @click.option("--check", is_flag=True, help=_CHECK)
+@click.option("--eta", is_flag=True, help=_ETA)
 @report_option
 @json_option
 @click.option("--jobs-csv", metavar="FILE", callback=read_output, help="Write a line per job and policy.")
@@ -85,8 +87,22 @@ def simulate(trace: Path, policies: tuple[str, ...], output: str, **asked: Any) 
     figures = simulator("report.figures").plain(done.figures)
     if not print_objects(output, figures, lambda _: []):
         print_comparison(done.figures)
+        _print_starts(done.figures)
         _print_checked(done.figures)
     return 1 if any(run.checked.broken for run in done.figures.runs if run.checked is not None) else 0
+
+
+def _print_starts(figures: Any) -> None:
+    judged = [(run.policy, run.starts) for run in figures.runs if run.starts is not None]
+    if judged:
+        click.echo("\nstarted within the interval they were told, which is meant for 80 %")
+    for name, starts in judged:
+        rate = (
+            "nobody was told"
+            if starts.rate is None
+            else f"{starts.rate * 100:.1f} % of {starts.told:,} jobs that had to wait"
+        )
+        click.echo(f"  {_harmless(name)}: {rate}")
 
 
 def _print_checked(figures: Any) -> None:
@@ -108,7 +124,11 @@ def _study(trace: Path, policies: Sequence[str], asked: dict[str, Any]) -> Any:
     question = what_if.WhatIf(asked["gpus"], asked["load"], asked["fair_share"])
     found = source(trace, asked).trace()
     return study.study(
-        found, by, world(asked, asked["event_order"], check=asked["check"]), question, baseline=not asked["no_baseline"]
+        found,
+        by,
+        world(asked, asked["event_order"], check=asked["check"], eta=asked["eta"]),
+        question,
+        baseline=not asked["no_baseline"],
     )
 
 

@@ -112,11 +112,11 @@ def source(trace: Path, asked: dict[str, Any]) -> Any:
     )
 
 
-def world(asked: dict[str, Any], event_order: str = "instant", *, check: bool = False) -> Any:
+def world(asked: dict[str, Any], event_order: str = "instant", *, check: bool = False, eta: bool = False) -> Any:
     """What holds for every replay."""
     failures: str | None = asked["failures"]
     means = None if failures is None or Path(failures).is_file() else _means(failures)
-    return simulator("study.study").World(asked["seed"], asked["estimates"], event_order, failures, means, check)
+    return simulator("study.study").World(asked["seed"], asked["estimates"], event_order, failures, means, check, eta)
 
 
 def _means(text: str) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
 """The figures of several replays of one trace, as programs get them. The HTML report draws these and no others."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ from ares.model.base import Record
 from ares.sim.check.verdict import Verdict
 from ares.sim.report import metrics
 from ares.sim.traces.outcome import Floats, Outcome
+from ares.sim.traces.starts import StartsJudged
 from ares.sim.traces.summary import Summary, bounded_slowdowns, summary
 
 SCHEMA = "ares.simulation/1"
@@ -61,6 +62,8 @@ class Run(Record, frozen=True):
     warnings: tuple[str, ...]
     # What an independent checker says of every decision; null when it was not asked.
     checked: Verdict | None
+    # Whether jobs started when they were told they would; null when they were told nothing.
+    starts: StartsJudged | None
 
 
 class Figures(Record, frozen=True):
@@ -72,14 +75,21 @@ class Figures(Record, frozen=True):
     runs: tuple[Run, ...]
 
 
-def figures(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict | None] = ()) -> Figures:
+class Judged(NamedTuple):
+    """What was found out about a replay beside its outcome, if asked for."""
+
+    verdict: Verdict | None = None
+    starts: StartsJudged | None = None
+
+
+def figures(outcomes: Sequence[Outcome], judged: Sequence[Judged] = ()) -> Figures:
     """Of at least one outcome; the others are compared with the first."""
-    judged = verdicts or [None] * len(outcomes)
+    beside = judged or [Judged()] * len(outcomes)
     facts = outcomes[0].facts
     summaries = [summary(one) for one in outcomes]
     # One grid for all, so that lines can be laid over one another.
     begin, end = min(one.facts.began for one in outcomes), max(one.facts.ended for one in outcomes)
-    own = zip(outcomes, summaries, judged, strict=True)
+    own = zip(outcomes, summaries, beside, strict=True)
     runs = (_run(*one, summaries[0], begin, end) for one in own)
     return Figures(
         schema=SCHEMA,
@@ -96,7 +106,7 @@ def plain(found: msgspec.Struct) -> Any:
     return msgspec.json.decode(msgspec.json.encode(found))
 
 
-def _run(outcome: Outcome, own: Summary, judged: Verdict | None, first: Summary, begin: float, end: float) -> Run:
+def _run(outcome: Outcome, own: Summary, judged: Judged, first: Summary, begin: float, end: float) -> Run:
     facts = outcome.facts
     changes = {
         _camel(one.field): metrics.change(one, metrics.value_of(own, one), metrics.value_of(first, one))
@@ -118,7 +128,8 @@ def _run(outcome: Outcome, own: Summary, judged: Verdict | None, first: Summary,
         wall_s=facts.wall_s,
         digest=outcome.digest(),
         warnings=facts.warnings,
-        checked=judged,
+        checked=judged.verdict,
+        starts=judged.starts,
     )
 
 

@@ -10,11 +10,12 @@ from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from ares.sim.check.checker import Checker
-from ares.sim.check.verdict import Verdict
+from ares.sim.report.figures import Judged
 from ares.sim.study.parts import beginning
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.outcome import Outcome
 from ares.sim.traces.policies import Policy
+from ares.sim.traces.starts import Starts
 from ares.sim.traces.summary import Summary, summary
 from ares.sim.traces.trace import Trace
 
@@ -37,11 +38,13 @@ class Task:
     part: float = 1.0
     # Whether every decision is judged by somebody who knows nothing of the scheduler.
     check: bool = False
+    # Whether jobs are told when they will start, and that is judged.
+    starts: bool = False
 
 
 class Ran(NamedTuple):
     outcome: Outcome
-    verdict: Verdict | None
+    judged: Judged
 
 
 def cores() -> int:
@@ -130,11 +133,13 @@ def _ran(at: int, task: Task) -> Ran:
         if progress is not None:
             progress(at, over, total)
 
-    # An oracle makes no decisions that could be judged.
+    # An oracle makes no decisions that could be judged, and tells nobody anything.
     checker = _checker(trace, task) if task.check and not task.policy.oracle else None
-    found = replay(trace, task.policy, replace(task.options, progress=count, log=checker))
+    starts = Starts() if task.starts and not task.policy.oracle else None
+    found = replay(trace, task.policy, replace(task.options, progress=count, log=checker, watch=starts))
     count(len(trace.jobs), len(trace.jobs))
-    return Ran(found, None if checker is None else checker.verdict())
+    judged = Judged(None if checker is None else checker.verdict(), None if starts is None else starts.judged())
+    return Ran(found, judged)
 
 
 def _checker(trace: Trace, task: Task) -> Checker:

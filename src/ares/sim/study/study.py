@@ -47,6 +47,7 @@ class World:
     failures: str | None = None
     failure_means_s: tuple[float, ...] | None = None
     check: bool = False
+    starts: bool = False
 
     def options(self, trace: Trace) -> Options:
         failures = () if self.failures is None else failures_of(self.failures, trace, self.seed, self.failure_means_s)
@@ -84,9 +85,9 @@ def study(
     tasks: list[Task] = []
     for policy in policies:
         if baseline or not asked:
-            tasks.append(Task(0, policy, options[0], check=world.check))
+            tasks.append(Task(0, policy, options[0], check=world.check, starts=world.starts))
         if asked:
-            tasks.append(Task(1, what_if.policy(policy), options[1], check=world.check))
+            tasks.append(Task(1, what_if.policy(policy), options[1], check=world.check, starts=world.starts))
     return Study(traces, tuple(tasks))
 
 
@@ -95,7 +96,7 @@ def run(asked: Study, workers: int, progress: Progress | None = None) -> Done:
     with Runner(asked.traces, min(workers, len(asked.tasks)), len(asked.tasks)) as runner:
         ran = runner.replays(asked.tasks, progress)
     outcomes = tuple(one.outcome for one in ran)
-    return Done(outcomes, figures(outcomes, [one.verdict for one in ran]))
+    return Done(outcomes, figures(outcomes, [one.judged for one in ran]))
 
 
 def renamed(policies: Sequence[Policy]) -> list[Policy]:

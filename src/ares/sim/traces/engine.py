@@ -1,5 +1,6 @@
 """Replays a trace: one event after the other, and a real scheduling cycle whenever something changed."""
 
+import gc
 import heapq
 import time
 from collections.abc import Callable, Iterable
@@ -8,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.promise import Promise
@@ -28,9 +30,11 @@ Estimates = Literal["user", "exact", "predicted"]
 EventOrder = Literal["instant", "reference", "committed"]
 # Of how many submitted jobs how many are over.
 Progress = Callable[[int, int], None]
+Watch = Callable[[Cluster, Decision], None]
 
 _PROGRESS_EVERY = 512
 _ALL_AT_ONCE = frozenset({"claim", "allocate", "backfill"})
+_GARBAGE_AFTER = 200_000
 _NEVER = float("inf")
 # One instant never takes this many cycles: then two parts of the scheduler undo each other's work.
 _CYCLES_MAX = 10_000
@@ -38,13 +42,16 @@ _CYCLES_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to replay. `log` gets every decision as it is made, and nothing of them is kept here."""
+    """How to replay. `log` gets every decision as it is made, and nothing of them is kept here.
+
+    `watch` gets them with the cluster as it is then, to look at and not to touch."""
 
     seed: int = 0
     estimates: Estimates | None = None
     event_order: EventOrder = "instant"
     failures: tuple[Failure, ...] = ()
     log: Log | None = None
+    watch: Watch | None = None
     progress: Progress | None = None
 
 
@@ -91,8 +98,14 @@ class _Replay:
 
     def run(self) -> Outcome:
         began = time.perf_counter()
+        # What a replay makes is kept to its end, or is gone by itself: looking for garbage finds none.
+        looked = gc.get_threshold()
+        gc.set_threshold(_GARBAGE_AFTER, *looked[1:])
         loops = {"instant": self._instants, "reference": self._one_by_one, "committed": self._committed}
-        loops[self._options.event_order]()
+        try:
+            loops[self._options.event_order]()
+        finally:
+            gc.set_threshold(*looked)
         return self._outcome(time.perf_counter() - began)
 
     # ---- all that happens at one instant, then cycles
@@ -235,22 +248,24 @@ class _Replay:
 
     def _note(self, started: Iterable[Started], promises: Iterable[Promise]) -> None:
         """Hands one decision to whoever keeps a log."""
-        world, since, log = self._world, self._since, self._options.log
-        if log is not None:
-            log(
-                Decision(
-                    time=world.now,
-                    submitted=tuple(since.submitted),
-                    again=tuple(world.again),
-                    ended=tuple(world.ended),
-                    down=tuple(since.down),
-                    up=tuple(since.up),
-                    started=tuple(started),
-                    promises=tuple(_promised(one) for one in promises),
-                    resized=tuple(world.resized),
-                    corrected=tuple(world.corrected),
-                )
+        world, since, log, watch = self._world, self._since, self._options.log, self._options.watch
+        if log is not None or watch is not None:
+            decision = Decision(
+                time=world.now,
+                submitted=tuple(since.submitted),
+                again=tuple(world.again),
+                ended=tuple(world.ended),
+                down=tuple(since.down),
+                up=tuple(since.up),
+                started=tuple(started),
+                promises=tuple(_promised(one) for one in promises),
+                resized=tuple(world.resized),
+                corrected=tuple(world.corrected),
             )
+            if log is not None:
+                log(decision)
+            if watch is not None:
+                watch(world.cluster, decision)
         for happened in (*since, world.again, world.ended, world.resized, world.corrected):
             happened.clear()
 

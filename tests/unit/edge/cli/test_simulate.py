@@ -237,3 +237,22 @@ def test_a_violation_is_told_and_fails(ares: Ares, trace: str, monkeypatch: pyte
     assert done.code == 1
     assert "decisions: 1 violations\n" in done.out
     assert "  at 5 s: job \\x1b[1m7 was lost\n" in done.out
+
+
+def test_told_starts_are_judged(ares: Ares, tmp_path: Path) -> None:
+    """Jobs that state exact run times in strict order, one at a time: whoever is told is told right."""
+    lines = ["; MaxProcs: 4", *(swf(job, submit=10 * job, runs=600) for job in range(1, 41))]
+    path = tmp_path / "line.swf"
+    path.write_text("\n".join(lines) + "\n")
+    done = ares("simulate", str(path), "-p", "fcfs", "--eta", "-j", "1", "-q")
+    assert done.code == 0, done.err
+    assert "fcfs: 100.0 % of 39 jobs that had to wait\n" in done.out
+    judged = figures(ares, str(path), "-p", "fcfs", "-p", "srtf", "--eta")["runs"]
+    assert judged[0]["starts"] == {"told": 39, "within": 39}
+    # An oracle tells nobody anything.
+    assert judged[1]["starts"] is None
+
+
+def swf(job: int, *, submit: int, runs: int) -> str:
+    """A line of a job that takes all four processors."""
+    return f"{job} {submit} -1 {runs} 4 -1 -1 4 {runs} -1 1 1 1 -1 1 -1 -1 -1"
