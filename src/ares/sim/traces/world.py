@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from ares.core.energy.model import rates_of
+from ares.core.predict.estimate import Estimate, stated
+from ares.core.predict.predictor import Predictor
 from ares.core.queue.waiting import JobClass
 from ares.core.run.fences import revoked_fence
 from ares.core.run.inputs import (
@@ -395,8 +397,19 @@ def _attempt(state: JobState) -> int:
     return (state.attempt << 20) + state.generation
 
 
+class _Told(Predictor):
+    """Learns nothing, where nothing but what jobs state is gone by."""
+
+    def met(self, job_id: str, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
+        del job_id, account
+        return stated(spec, gpu_model)
+
+    def ended(self, job_id: str, ran_s: float | None) -> None:
+        pass
+
+
 def _machine(trace: Trace, profile: Profile) -> Cluster:
-    cluster = Cluster(profile)
+    cluster = Cluster(profile, _Told() if profile.prediction.source == "stated" else Predictor())
     for info in trace.nodes:
         cluster.put_node(NodeRecord(info=info, incarnation=1, registered_at=0.0))
         cluster.set_ready(info.name, True)
