@@ -10,36 +10,16 @@ import pytest
 from ares import job as job_module
 from ares.model.job import Gang, JobSpec, Resources, RetryPolicy
 from tests.platform import Platform, eventually
+from tests.programs import ALL_REDUCE
 
 NODES = ("node-a", "node-b", "node-c")
 SOURCE = str(Path(job_module.__file__).parents[1])
 QUICK = RetryPolicy(base_s=0.1, max_s=0.2)
 
-# Rank 0 listens where `torch.distributed` would, the others come to it, and the sum of all ranks goes back.
-ALL_REDUCE = """
-import json, os, socket, time
-rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-gate = os.environ["GATE"]
-if rank == 0:
-    server = socket.create_server(where)
-    peers = [server.accept()[0] for _ in range(size - 1)]
-    total = 1 + sum(int.from_bytes(peer.recv(4, socket.MSG_WAITALL), "big") for peer in peers)
-    for peer in peers:
-        peer.sendall(total.to_bytes(4, "big"))
-    with open(os.environ["ARES_RESULT_FILE"], "w") as file:
-        json.dump({"sum": total, "attempt": int(os.environ["ARES_ATTEMPT"])}, file)
-else:
-    while True:
-        try:
-            master = socket.create_connection(where)
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-    master.sendall((rank + 1).to_bytes(4, "big"))
-    total = int.from_bytes(master.recv(4, socket.MSG_WAITALL), "big")
+# Says the sum, and stays until the gate is open.
+REDUCES = f"""{ALL_REDUCE}
 print("sum", total, flush=True)
-while not os.path.exists(gate):
+while not os.path.exists(os.environ["GATE"]):
     time.sleep(0.05)
 """
 
@@ -94,7 +74,7 @@ def lines(platform: Platform, job: str, rank: int) -> list[str]:
 
 def test_three_ranks_on_three_nodes_reduce_a_sum(three: Platform) -> None:
     client = three.client()
-    job = client.submit(ask(three, ALL_REDUCE, Gang(ranks=3, per_node=1)))
+    job = client.submit(ask(three, REDUCES, Gang(ranks=3, per_node=1)))
     for rank in range(3):
         eventually(lambda rank=rank: lines(three, job.id, rank) == ["sum 6"], f"the sum in rank {rank}")
     assert {place.node for place in client.get(job).state.placements} == set(NODES)
@@ -107,7 +87,7 @@ def test_three_ranks_on_three_nodes_reduce_a_sum(three: Platform) -> None:
 
 def test_one_rank_lost_restarts_the_whole_attempt(three: Platform) -> None:
     client = three.client()
-    job = client.submit(ask(three, ALL_REDUCE, Gang(ranks=3, per_node=1)))
+    job = client.submit(ask(three, REDUCES, Gang(ranks=3, per_node=1)))
     eventually(lambda: len(ranks(three, job.id)) == 3 and lines(three, job.id, 0) == ["sum 6"], "the gang's first sum")
     first = ranks(three, job.id)
     os.kill(first[1], signal.SIGKILL)
@@ -172,8 +152,8 @@ def test_an_elastic_gang_grows_into_a_new_node(platform: Platform) -> None:
 def test_a_gang_that_does_not_fit_takes_nothing(three: Platform) -> None:
     """All or nothing: what is free for two of its ranks goes to others."""
     client = three.client()
-    big = client.submit(ask(three, ALL_REDUCE, Gang(ranks=4, per_node=1)))
-    small = client.submit(ask(three, ALL_REDUCE, Gang(ranks=3, per_node=1)))
+    big = client.submit(ask(three, REDUCES, Gang(ranks=4, per_node=1)))
+    small = client.submit(ask(three, REDUCES, Gang(ranks=3, per_node=1)))
     eventually(lambda: client.get(small).state.phase == "RUNNING", "the start of the gang that fits")
     assert (client.get(big).state.phase, client.get(big).state.placements) == ("PENDING", ())
     assert not ranks(three, big.id)

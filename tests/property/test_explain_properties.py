@@ -14,28 +14,18 @@ from ares.core.schedule.ask import Ask, asks_of
 from ares.core.schedule.change import changed_spec, smallest_change
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.explain import explain_ask, infeasible, reason
-from ares.core.schedule.reasons import Reason
+from ares.core.schedule.reasons import Reason, ReasonCode
 from ares.model.job import JobSpec, Resources, Toleration
 from ares.model.state import JobState
 from tests.property import judge
 from tests.property.course import Course
 from tests.property.worlds import SPECS, World, job, worlds
+from tests.unit.core.schedule.filters.codes import CODES
 
 # What stands behind each code, in the order in which nodes are asked; a gang comes last.
-STAGES: dict[str, set[str]] = {
-    "selector": {"SELECTOR_MISMATCH"},
-    "affinity": {"AFFINITY_UNMET"},
-    "residency": {"RESIDENCY_UNMET"},
-    "taints": {"TAINTED"},
-    "gpus-declared": {"INFEASIBLE_GPU", "INFEASIBLE_GPU_MODEL"},
-    "devices-declared": {"INFEASIBLE_DEVICE"},
-    "health": {"NO_READY_NODES"},
-    "job-affinity": {"JOB_AFFINITY_UNMET"},
-    "gpus": {"INSUFFICIENT_GPU", "INFEASIBLE_GPU", "INSUFFICIENT_TOPOLOGY", "INFEASIBLE_TOPOLOGY"},
+STAGES: dict[str, set[ReasonCode]] = {
+    **CODES,
     "devices": {"INSUFFICIENT_DEVICE"},
-    "cpu": {"INSUFFICIENT_CPU", "INFEASIBLE_CPU"},
-    "memory": {"INSUFFICIENT_MEMORY", "INFEASIBLE_MEMORY"},
-    "numa": {"INSUFFICIENT_NUMA", "INFEASIBLE_NUMA"},
     "": {"INSUFFICIENT_GANG", "INFEASIBLE_GANG", "INSUFFICIENT_TOPOLOGY", "INFEASIBLE_TOPOLOGY"},
 }
 ORDER = list(STAGES)

@@ -18,33 +18,14 @@ from ares.model.node import NumaNode
 from ares.services.agent.settings import Settings
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
+from tests.programs import ALL_REDUCE
 from tests.servers import free_ports
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 
-# As `torch.distributed` does with `env://`: rank 0 listens, the others come, the sum goes back to all.
-ALL_REDUCE = """
-import json, os, socket, time
-rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-if rank == 0:
-    server = socket.create_server(where)
-    peers = [server.accept()[0] for _ in range(size - 1)]
-    total = 1 + sum(int.from_bytes(peer.recv(4, socket.MSG_WAITALL), "big") for peer in peers)
-    for peer in peers:
-        peer.sendall(total.to_bytes(4, "big"))
-    with open(os.environ["ARES_RESULT_FILE"], "w") as file:
-        json.dump(total, file)
-else:
-    while True:
-        try:
-            master = socket.create_connection(where)
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-    master.sendall((rank + 1).to_bytes(4, "big"))
-    total = int.from_bytes(master.recv(4, socket.MSG_WAITALL), "big")
+# Says its place and the sum.
+REDUCES = f"""{ALL_REDUCE}
 print(rank, os.environ["ARES_LOCAL_RANK"], os.environ["ARES_LOCAL_SIZE"], os.environ["NODE_RANK"], total)
 """
 
@@ -115,14 +96,14 @@ async def ends(plane: ScriptedPlane, count: int) -> dict[int, Exited]:
 
 async def test_ranks_on_three_nodes_meet_and_reduce(cluster: Cluster) -> None:
     """Two of them share a node, each with its own directory, log and place."""
-    cluster.start(world("abbc"), *PYTHON, ALL_REDUCE, gang=Gang(ranks=4))
+    cluster.start(world("abbc"), *PYTHON, REDUCES, gang=Gang(ranks=4))
     done = {
         **await ends(cluster.planes["a"], 1),
         **await ends(cluster.planes["b"], 2),
         **await ends(cluster.planes["c"], 1),
     }
     assert [done[rank].exit.code for rank in range(4)] == [0] * 4
-    assert [done[rank].value for rank in range(4)] == [b"10", b"", b"", b""]
+    assert [done[rank].value for rank in range(4)] == [b'{"sum": 10, "attempt": 1}', b"", b"", b""]
     assert lines(cluster.planes["a"], 0) == ["0 0 1 0 10"]
     assert lines(cluster.planes["b"], 1) == ["1 0 2 1 10"]
     assert lines(cluster.planes["b"], 2) == ["2 1 2 2 10"]

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,8 +18,7 @@ from ares.adapters.executors import leftovers
 from ares.adapters.executors.local import Contain, ExecutorBusy, LocalExecutor
 from ares.ports.executor import CannotStart, Finished, Launch, Running
 from tests import needs
-
-TIMEOUT_S = 30.0
+from tests.unit.adapters.executors.launching import TIMEOUT_S, launch
 
 
 def boottime() -> float:
@@ -38,21 +36,6 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():
             await asyncio.sleep(0.01)
-
-
-def launch(folder: Path, *argv: str, **changes: Any) -> Launch:
-    defaults: dict[str, Any] = {
-        "argv": argv,
-        "env": {"PATH": "/usr/local/bin:/usr/bin:/bin"},
-        "cwd": str(folder),
-        "log_path": str(folder / "log"),
-        "memory_mib": 256,
-        "cpu_milli": 1000,
-        "file_bytes_max": 1 << 30,
-        "processes_max": 200,
-        "open_files_max": 1024,
-    }
-    return Launch(**(defaults | changes))
 
 
 async def started(executor: LocalExecutor, request: Launch) -> tuple[Running, "asyncio.Future[Finished]"]:

@@ -6,17 +6,16 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ares.adapters.executors.cgroups import V1, V2, Cgroups, Layout
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.warden.limits import Limits
-from ares.ports.executor import CannotStart, Launch, Pin
+from ares.ports.executor import CannotStart, Pin
 from tests import needs
+from tests.unit.adapters.executors.launching import TIMEOUT_S, launch
 
-TIMEOUT_S = 30.0
 MPOL_DEFAULT, MPOL_PREFERRED, MPOL_BIND = 0, 1, 2
 FIRST_CPU = min(os.sched_getaffinity(0))
 OOM_BEFORE = int(Path("/proc/self/oom_score_adj").read_text())
@@ -34,15 +33,6 @@ print(json.dumps({
     "slot_oom": int(open(f"/proc/{os.getppid()}/oom_score_adj").read()), "groups": open("/proc/self/cgroup").read(),
 }))
 """
-
-
-def launch(folder: Path, *argv: str, **changes: Any) -> Launch:
-    defaults: dict[str, Any] = {
-        "argv": argv, "env": {"PATH": "/usr/local/bin:/usr/bin:/bin"}, "cwd": str(folder),
-        "log_path": str(folder / "log"), "memory_mib": 256, "cpu_milli": 1000, "file_bytes_max": 1 << 30,
-        "processes_max": 200, "open_files_max": 1024,
-    }  # fmt: skip
-    return Launch(**(defaults | changes))
 
 
 @pytest.fixture

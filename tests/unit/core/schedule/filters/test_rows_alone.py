@@ -9,28 +9,11 @@ from hypothesis import strategies as st
 from ares.core.schedule.ask import Ask, Near
 from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.filters.filter import Miss
-from ares.core.schedule.reasons import ReasonCode
 from ares.core.topology.cards import words
 from ares.model.job import NodeTerm
+from tests.unit.core.schedule.filters.codes import CODES
 from tests.unit.core.schedule.nodes import Node
 from tests.unit.core.schedule.worlds import World, worlds
-
-CODES: dict[str, set[ReasonCode]] = {
-    "selector": {"SELECTOR_MISMATCH"},
-    "affinity": {"AFFINITY_UNMET"},
-    "residency": {"RESIDENCY_UNMET"},
-    "taints": {"TAINTED"},
-    "gpus-declared": {"INFEASIBLE_GPU", "INFEASIBLE_GPU_MODEL"},
-    "devices-declared": {"INFEASIBLE_DEVICE"},
-    "health": {"NO_READY_NODES"},
-    "job-affinity": {"JOB_AFFINITY_UNMET"},
-    "gpus": {"INSUFFICIENT_GPU", "INFEASIBLE_GPU", "INSUFFICIENT_TOPOLOGY", "INFEASIBLE_TOPOLOGY"},
-    "devices": {"INSUFFICIENT_DEVICE", "INFEASIBLE_DEVICE"},
-    "cpu": {"INSUFFICIENT_CPU", "INFEASIBLE_CPU"},
-    "memory": {"INSUFFICIENT_MEMORY", "INFEASIBLE_MEMORY"},
-    "numa": {"INSUFFICIENT_NUMA", "INFEASIBLE_NUMA"},
-}
-
 
 # ---- one node at a time, the simple way
 
