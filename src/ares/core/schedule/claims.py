@@ -6,7 +6,7 @@ what has been released until then.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ import numpy as np
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Columns
 from ares.core.schedule.level import Shift, Use
-from ares.core.schedule.transaction import Taken, Transaction
+from ares.core.schedule.transaction import Taken, Transaction, taken_by
+from ares.model.state import Placement
 
 
 class Claim(NamedTuple):
@@ -183,6 +184,36 @@ class Claims:
     def overlapping(self, row: int, start: float, until: float) -> list[Taken]:
         """What is claimed of the row at any time between."""
         return [part.taken for part in self._by_row.get(row, ()) if part.start < until and part.until > start]
+
+    def has_room(self, claim: Claim, settled: Container[str]) -> bool:
+        """Whether a claim can be met beside those that are settled, by what is known of those who run."""
+        self.lift()
+        for row in {taken.row for taken in claim.taken}:
+            own = [taken for taken in claim.taken if taken.row == row]
+            others = [part for part in self._by_row.get(row, ()) if part.owner in settled and part.until > claim.start]
+            times = {claim.start, *(part.start for part in others if claim.start < part.start < claim.until)}
+            for at in times:
+                uses = [part.taken for part in others if part.start <= at < part.until]
+                if not self._go_together(row, at, uses + own):
+                    return False
+        return True
+
+    def _go_together(self, row: int, at: float, uses: list[Taken]) -> bool:
+        table, txn = self._cluster.table, self._txn
+        checkpoint, fits = txn.checkpoint(), True
+        for use in self.released(row, at):
+            txn.give(taken_by(table, row, use) if isinstance(use, Placement) else use)
+        for use in uses:
+            fits = fits and all(table.gpu_left.item(row, gpu) >= use.gpu_milli for gpu in use.gpus)
+            fits = fits and not any(table.devices_taken[kind][row] & bits for kind, bits in use.devices)
+            if not fits:
+                break
+            txn.take(use)
+        # Whoever is not guaranteed may have more than there is.
+        fits = fits and table.cpu_free.item(row) + table.cpu_extra.item(row) >= 0
+        fits = fits and table.memory_free.item(row) + table.memory_extra.item(row) >= 0
+        txn.rollback(checkpoint)
+        return fits
 
     def released(self, row: int, by: float) -> list[Use]:
         """What is given back on the row until then."""

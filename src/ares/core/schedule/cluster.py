@@ -86,7 +86,7 @@ class Cluster:
         # Starts that the latest plan promised to waiting jobs, and room that is booked ahead.
         self.promises: dict[str, Promise] = {}
         # How much slack the future had when they were made, and how often it had changed.
-        self.promised_at = self.promised_when = 0
+        self.promised_at = self.promised_when = self.promised_before = 0
         self.bookings: dict[str, Reservation] = {}
         self._facts_stale = True
         self.profile = profile
@@ -143,6 +143,7 @@ class Cluster:
         if row is None:
             return
         heapq.heappush(self._unused, row)
+        self.future.setbacks += 1
         self._match_on(name)
         self.evaluations.forget()
         self.table.drop(row)
@@ -283,10 +284,12 @@ class Cluster:
         """What the latest plan promised, instead of what earlier ones did."""
         self.promises = {one.job: one for one in promises if one.job in self.waiting}
         self.promised_at = self.future.slack
+        self.promised_before = self.future.setbacks
         self.promised_when = self.future.changes
 
     def book(self, reservation: Reservation) -> None:
         self.bookings[reservation.name] = reservation
+        self.future.setbacks += 1
         self._end_with(reservation.name)
 
     def unbook(self, name: str) -> None:
@@ -314,6 +317,7 @@ class Cluster:
         one = self.holdings[job_id]
         if one.runs_s is None:
             return
+        self.future.setbacks += 1
         planned_s = self.predictor.corrected(one.runs_s, now - one.since, one.limit_s)
         self.holdings[job_id] = later = replace(one, ends_at=one.since + planned_s)
         self.future.release(job_id, one.placements)
@@ -408,7 +412,10 @@ class Cluster:
         row = self.rows.get(name)
         if row is not None:
             record = self.table.records[row]
-            self.table.healthy[row] = name in self._ready and record is not None and not record.cordoned
+            was = bool(self.table.healthy[row])
+            healthy = self.table.healthy[row] = name in self._ready and record is not None and not record.cordoned
+            self.future.slack += healthy and not was
+            self.future.setbacks += was and not healthy
             self.evaluations.touch(row)
             self._shift(row)
 

@@ -34,6 +34,8 @@ class Future:
         self.ending = 0
         # Counts what can make a plan better than it was: somebody ended before his time, a node came or is ready.
         self.slack = 0
+        # Counts what can make a promise impossible: somebody outlives his estimate, a node is lost, room is booked.
+        self.setbacks = 0
 
     def ends_on(self, node: str) -> list[End]:
         """Nobody may change it."""

@@ -65,7 +65,7 @@ class Checker:
         for one in decision.ended:
             self._end(one, decision.down)
         self._come(decision)
-        unforeseen = bool(decision.down) or self._unsure(now)
+        unforeseen = bool(decision.down or decision.again) or self._unsure(now)
         self._resize(decision.resized, -1)
         self._begin(decision)
         self._resize(decision.resized, +1)
@@ -250,7 +250,9 @@ class Checker:
         return self._possible[job]
 
     def _alone(self, job: int) -> float:
-        rooms = {name: room for name, room in self._rooms.items() if name not in self._down}
+        # Without backfill everybody waits for whoever is first, even if that one waits for a node to come back.
+        down = set[str]() if self._rules.strategy == "strict" else self._down
+        rooms = {name: room for name, room in self._rooms.items() if name not in down}
         ends: list[End] = [(0.0, one.placements) for one in self._running.values()]
         return earliest(rooms, ends, self._wished(job), 0.0)
 
@@ -288,8 +290,14 @@ class Checker:
                 else:
                     what = "started" if job in started else "is promised"
                     self._say(now, job, f"was promised {_at(base)}, and {what} {_at(at)}; nothing unforeseen happened")
+        if strategy != "conservative":
+            # Whoever is promised a start behind one of which nobody can say when is delayed by that one.
+            head = self._first_in_line() if self._waiting else None
+            promised = {job: at for job, at in promised.items() if job == head}
         self._promised = promised
-        self._first = promised if unforeseen else {job: self._first.get(job, at) for job, at in promised.items()}
+        # What is unforeseen may put it off; what happens after that may not put it off further.
+        first = {job: self._first.get(job, at) for job, at in promised.items()}
+        self._first = {job: max(first[job], at) for job, at in promised.items()} if unforeseen else first
 
     # ---- in the end
 
