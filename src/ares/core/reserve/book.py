@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ares.core.reserve.room import Room, emptied, ends_after, mask, rooms
+from ares.core.reserve.room import Room, Rooms, emptied, mask
 from ares.core.reserve.words import clock, count, span
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Columns
@@ -12,8 +12,8 @@ from ares.model.base import Record
 from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Placement
 
-# Later starts that are tried for an offer.
-_LATER_MAX = 24
+# Moments at which something becomes free that are tried one by one for an offer.
+_NEXT_MAX = 8
 _LENGTH_MAX_S = 366 * 86_400.0
 _AHEAD_MAX_S = 366 * 86_400.0
 
@@ -45,8 +45,8 @@ def book(
     wrong = _wrong(cluster, asked, start, until, now)
     if wrong is not None:
         return wrong
-    found = _book(cluster, reservations, asked, start, until, now)
-    return found or _no_room(cluster, reservations, asked, start, until, now)
+    rooms = Rooms(cluster, reservations, asked, now)
+    return _book(cluster.table, rooms.at(start, until), asked) or _no_room(cluster, rooms, asked, start, until, now)
 
 
 def extendable(
@@ -132,12 +132,9 @@ def _unit(asked: RoomAsked) -> _Unit:
 # ---- choosing
 
 
-def _book(
-    cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, start: float, until: float, now: float
-) -> tuple[Placement, ...]:
-    unit, table = _unit(asked), cluster.table
-    fits = [(one, _fits(table, one, unit)) for one in rooms(cluster, reservations, asked, start, until, now)]
-    fits = [(one, number) for one, number in fits if number]
+def _book(table: Columns, there: Sequence[Room], asked: RoomAsked) -> tuple[Placement, ...]:
+    unit = _unit(asked)
+    fits = [(one, number) for one in there if (number := _fits(table, one, unit))]
     chosen = _evenly(fits, unit, asked.nodes) if asked.nodes else _packed(fits, unit.wanted)
     return tuple(_placement(table, one, unit, number) for one, number in sorted(chosen, key=lambda it: it[0].row))
 
@@ -163,14 +160,16 @@ def _with_each(table: Columns, one: Room, unit: _Unit) -> tuple[int, int]:
 
 def _packed(fits: Sequence[tuple[Room, int]], wanted: int) -> list[tuple[Room, int]]:
     """On few nodes: the roomiest first, and the tightest that will do for the rest."""
-    left, chosen, open_ = wanted, list[tuple[Room, int]](), list(fits)
-    while left and open_:
-        enough = [it for it in open_ if it[1] >= left]
-        it = min(enough or open_, key=lambda it: (it[1] if enough else -it[1], bool(it[0].later), it[0].row))
-        open_.remove(it)
-        chosen.append((it[0], min(left, it[1])))
-        left -= min(left, it[1])
-    return [] if left else chosen
+    left, chosen = wanted, list[tuple[Room, int]]()
+    open_ = sorted(fits, key=lambda it: (-it[1], bool(it[0].later), it[0].row))
+    for at, (one, number) in enumerate(open_):
+        if number >= left:
+            enough = [it for it in open_[at:] if it[1] >= left]
+            tightest, _ = min(enough, key=lambda it: (it[1], bool(it[0].later), it[0].row))
+            return [*chosen, (tightest, left)]
+        chosen.append((one, number))
+        left -= number
+    return []
 
 
 def _evenly(fits: Sequence[tuple[Room, int]], unit: _Unit, nodes: int) -> list[tuple[Room, int]]:
@@ -195,11 +194,8 @@ def _placement(table: Columns, one: Room, unit: _Unit, number: int) -> Placement
 # ---- saying no
 
 
-def _no_room(
-    cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, start: float, until: float, now: float
-) -> NotBooked:
-    unit = _unit(asked)
-    there = rooms(cluster, reservations, asked, start, until, now)
+def _no_room(cluster: Cluster, rooms: Rooms, asked: RoomAsked, start: float, until: float, now: float) -> NotBooked:
+    unit, there = _unit(asked), rooms.at(start, until)
     most = _most(cluster.table, there, unit, asked)
     ever = _most(cluster.table, emptied(cluster, asked), unit, asked)
     if ever < unit.wanted:
@@ -207,20 +203,33 @@ def _no_room(
         message = f"{count(unit.wanted, unit.word)} are asked for, and {have} even if everything were free"
         fix = f"book at most {ever}" if ever else "`ares nodes` and `ares pools` show what there is"
         return NotBooked(code="reservation-invalid", message=message, fix=fix, most=most)
-    later = next(
-        (
-            at
-            for at in ends_after(cluster, reservations, start, now)[:_LATER_MAX]
-            if _book(cluster, reservations, asked, at, at + until - start, now)
-        ),
-        None,
-    )
+    later = _later(cluster.table, rooms, asked, start, until - start)
     window = f"from {clock(start, now)} until {clock(until, now)}"
     message = f"of {count(unit.wanted, unit.word)} {most} can be had {window}{_why(there, unit)}"
     offers = [] if later is None else [f"begin at {clock(later, now)}"]
     offers += [f"book {count(most, unit.word)}"] if most else []
     fix = " or ".join(offers) or "ask those who hold it to say how long they run, or drain a node in time"
     return NotBooked(code="reservation-no-room", message=message, fix=fix, most=most, nearest_start=later)
+
+
+def _later(table: Columns, rooms: Rooms, asked: RoomAsked, start: float, length_s: float) -> float | None:
+    """A later start that would do: the first, where nobody else has booked; else one of the first."""
+
+    def can(at: float) -> bool:
+        return bool(_book(table, rooms.at(at, at + length_s), asked))
+
+    moments = [at for at in rooms.ends if at > start]
+    for at in moments[:_NEXT_MAX]:
+        if can(at):
+            return at
+    # The later the more jobs have ended: what is possible at the end is halved until it is not.
+    low, high = min(_NEXT_MAX, len(moments)) - 1, len(moments) - 1
+    if high <= low or not can(moments[high]):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if can(moments[middle]) else (middle, high)
+    return moments[high]
 
 
 def _most(table: Columns, there: Sequence[Room], unit: _Unit, asked: RoomAsked) -> int:

@@ -1,15 +1,16 @@
-"""What a node has to give in a window of time: all it has, without what is booked and what will still be held."""
+"""What nodes have to give in a window of time: all they have, without what is booked and what will still be held."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Bools
 from ares.core.schedule.holding import Holding
-from ares.model.reservation import Reservation, RoomAsked
+from ares.model.reservation import BOOKED, Reservation, RoomAsked
 from ares.model.state import Placement
 
 
@@ -28,7 +29,7 @@ class Room:
     silent: int = 0
     # The jobs that do not say when they end.
     silent_jobs: set[str] = field(default_factory=set[str])
-    # Whether nobody holds anything on it when the window begins.
+    # Whether nobody holds or has booked anything on it.
     whole: bool = True
 
     @property
@@ -36,16 +37,67 @@ class Room:
         return self.gpus & ~(self.booked | self.later | self.silent)
 
 
-def rooms(
-    cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, start: float, until: float, now: float
-) -> list[Room]:
-    """One for each ready node that is asked about, in the order of rows."""
-    booked = [one for one in reservations if one.overlaps(start, until)]
-    # Their jobs are within what they have booked.
-    inside = frozenset(one.name for one in booked)
-    return [
-        _room(cluster, row, asked, booked, inside, start, now) for row in _rows(cluster, cluster.table.healthy, asked)
-    ]
+class _Held(NamedTuple):
+    """Somebody's part of a node, and when he has ended: at infinity when nobody can say."""
+
+    end: float
+    job: str
+    gpus: int
+    cpu_milli: int
+    memory_mib: int
+    reservation: str | None
+
+
+class _Booked(NamedTuple):
+    start: float
+    until: float
+    name: str
+    gpus: int
+    cpu_milli: int
+    memory_mib: int
+
+
+class Rooms:
+    """Of the nodes that are asked about, in the order of rows. Looked up once, then asked about any window."""
+
+    def __init__(self, cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, now: float) -> None:
+        self._all = [_all_of(cluster, row, asked) for row in _rows(cluster, cluster.table.healthy, asked)]
+        names = {one.name for one in self._all}
+        self._booked: dict[str, list[_Booked]] = {name: [] for name in names}
+        for one in reservations:
+            for place in one.placements:
+                if one.state in BOOKED and place.node in names:
+                    part = _Booked(one.start, one.until, one.name, mask(place), place.cpu_milli, place.memory_mib)
+                    self._booked[place.node].append(part)
+        self._held = {name: list(_held(cluster, name, now)) for name in names}
+        ends = {held.end for one in self._held.values() for held in one if held.end < inf}
+        # Moments at which something becomes free.
+        self.ends = sorted(ends | {one.until for each in self._booked.values() for one in each})
+
+    def at(self, start: float, until: float) -> list[Room]:
+        """What each can give from `start` until `until`."""
+        return [self._room(one, start, until) for one in self._all]
+
+    def _room(self, base: Room, start: float, until: float) -> Room:
+        found = Room(base.row, base.name, base.cpu_milli, base.memory_mib, base.gpus)
+        here = [one for one in self._booked[base.name] if one.start < until and start < one.until]
+        # Their jobs are within what they have booked.
+        inside = {one.name for one in here}
+        for one in here:
+            found.booked |= one.gpus
+        cpu, memory = _peak(here, start) if here else (0, 0)
+        for held in self._held[base.name]:
+            if held.end <= start or held.reservation in inside:
+                continue
+            if held.end == inf:
+                found.silent |= held.gpus
+                found.silent_jobs.add(held.job)
+            else:
+                found.later |= held.gpus
+            cpu, memory, found.whole = cpu + held.cpu_milli, memory + held.memory_mib, False
+        found.whole = found.whole and not here
+        found.cpu_milli, found.memory_mib = max(0, found.cpu_milli - cpu), max(0, found.memory_mib - memory)
+        return found
 
 
 def emptied(cluster: Cluster, asked: RoomAsked) -> list[Room]:
@@ -71,77 +123,37 @@ def _all_of(cluster: Cluster, row: int, asked: RoomAsked) -> Room:
     return Room(row, record.info.name, record.info.cpu_milli, record.info.memory_mib, gpus)
 
 
-def _room(
-    cluster: Cluster,
-    row: int,
-    asked: RoomAsked,
-    booked: Sequence[Reservation],
-    inside: frozenset[str],
-    start: float,
-    now: float,
-) -> Room:
-    found = _all_of(cluster, row, asked)
-    name = found.name
-    here = [(one, place) for one in booked for place in one.placements if place.node == name]
-    for _, place in here:
-        found.booked |= mask(place)
-    cpu, memory = _peak(here, start)
-    for place, end, job in _held(cluster, name, inside, now):
-        if end is not None and end <= start:
-            continue
-        if end is None:
-            found.silent |= mask(place)
-            found.silent_jobs.add(job)
-        else:
-            found.later |= mask(place)
-        cpu, memory, found.whole = cpu + place.cpu_milli, memory + place.memory_mib, False
-    found.whole = found.whole and not here
-    found.cpu_milli, found.memory_mib = max(0, found.cpu_milli - cpu), max(0, found.memory_mib - memory)
-    return found
-
-
-def _peak(here: Sequence[tuple[Reservation, Placement]], start: float) -> tuple[int, int]:
+def _peak(here: Sequence[_Booked], start: float) -> tuple[int, int]:
     """The most that is booked at once from `start` on: some follow each other."""
-    moments = {max(start, one.start) for one, _ in here}
-    sums = [
-        (sum(p.cpu_milli for p in at), sum(p.memory_mib for p in at))
-        for moment in moments
-        for at in [[place for one, place in here if one.start <= moment < one.until]]
-    ]
-    return max((cpu for cpu, _ in sums), default=0), max((memory for _, memory in sums), default=0)
+    cpu = memory = 0
+    for moment in {max(start, one.start) for one in here}:
+        at = [one for one in here if one.start <= moment < one.until]
+        cpu = max(cpu, sum(one.cpu_milli for one in at))
+        memory = max(memory, sum(one.memory_mib for one in at))
+    return cpu, memory
 
 
-def _held(
-    cluster: Cluster, name: str, inside: frozenset[str], now: float
-) -> Iterator[tuple[Placement, float | None, str]]:
-    """What is held on the node or kept on it for somebody, when that ends, and whose it is."""
+def _held(cluster: Cluster, name: str, now: float) -> Iterator[_Held]:
+    """What is held on the node, or kept on it for somebody."""
     for job in cluster.on_node.get(name, ()):
         holding = cluster.holdings[job]
-        if holding.reservation in inside:
-            continue
+        end = end_of(cluster, holding, now)
         for place in holding.placements:
             if place.node == name:
-                yield place, end_of(cluster, holding, now), job
+                yield _Held(end, job, mask(place), place.cpu_milli, place.memory_mib, holding.reservation)
     for job, kept in cluster.reserved.items():
         for place in kept.placements:
             if place.node == name and job not in cluster.holdings:
-                yield place, None, job
+                yield _Held(inf, job, mask(place), place.cpu_milli, place.memory_mib, None)
 
 
-def end_of(cluster: Cluster, holding: Holding, now: float) -> float | None:
-    """When it will have ended; None when nobody can say, which is so also when it should have ended already."""
+def end_of(cluster: Cluster, holding: Holding, now: float) -> float:
+    """When it will have ended; never when nobody can say, which is so also when it should have ended already."""
     if holding.leaving:
         return now + holding.leave_s
     at = cluster.future.ends_at(holding.job)
-    return at if at is not None and now < at < inf else None
+    return inf if at is None or at <= now else at
 
 
 def mask(place: Placement) -> int:
     return sum(1 << gpu for gpu in place.gpus)
-
-
-def ends_after(cluster: Cluster, reservations: Iterable[Reservation], start: float, now: float) -> list[float]:
-    """Moments after `start` at which something becomes free, the first first."""
-    found = {one.until for one in reservations if one.overlaps(start, float("inf"))}
-    found |= {end for one in cluster.holdings.values() if (end := end_of(cluster, one, now)) is not None}
-    return sorted(at for at in found if at > start)
