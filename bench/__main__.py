@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from bench import etcd, latency, machine, memory, noops, scheduling, submissions
+from bench import etcd, latency, machine, memory, noops, replays, scheduling, submissions
 from bench.processes import NotMeasured
 from bench.report import Row, missing, show, write_json, write_page
 from bench.scale import FULL, QUICK, Scale
@@ -25,6 +25,7 @@ TITLES = {
     "d": "the same on etcd",
     "e": "memory for queued jobs",
     "f": "the scheduling core",
+    "g": "replays of traces",
 }
 
 
@@ -37,7 +38,7 @@ def main() -> int:
 
     benchmarks: dict[str, Benchmark] = {
         "a": submissions.rows, "b": noop_rows, "c": latency.rows, "d": etcd.rows, "e": memory.rows,
-        "f": scheduling.rows,
+        "f": scheduling.rows, "g": replays.rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")
     rows: list[Row] = []

@@ -27,6 +27,9 @@ class Scale:
     # For the scheduling core: nodes of the small and the large cluster, and how many jobs wait.
     nodes: tuple[int, int] = (1000, 10_000)
     waiting: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    # For replays: jobs and nodes of the made trace, and how many jobs of each log; all of them when none are said.
+    replayed: tuple[int, int] = (100_000, 1000)
+    logged: int | None = None
 
 
 FULL = Scale(
@@ -35,5 +38,5 @@ FULL = Scale(
 )  # fmt: skip
 QUICK = Scale(
     spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=100_000,
-    fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000),
+    fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000), replayed=(5000, 100), logged=2000,
 )  # fmt: skip
