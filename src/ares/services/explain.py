@@ -70,7 +70,10 @@ class Explanation(Record, frozen=True):
     rank: float | None = None
     factors: tuple[FactorShown, ...] = ()
     limits: tuple[Standing, ...] = ()
+    # By the run times given, should nobody else come.
     starts: Eta | None = None
+    # In four of five cases like it.
+    eta: Eta | None = None
     # A start that the latest plan holds room for.
     promise: Promise | None = None
     # Why nobody is evicted for it.
@@ -188,6 +191,7 @@ class Explain:
             factors=factors,
             limits=self._limits(found),
             starts=starts,
+            eta=self._planner.eta(state.id),
             promise=cluster.promises.get(state.id),
             no_eviction=self._no_eviction(state, spec, now),
             change=smallest_change(cluster, state, spec, now),

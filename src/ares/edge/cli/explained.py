@@ -51,10 +51,16 @@ def _facts(found: "Explanation", now: float) -> list[tuple[str, str]]:
         ("Whose move", REMEDIES.get(found.remedy or "", "")),
         ("Position", _position(found)),
         ("Starts", "" if found.starts is None else starts(found.starts, now)),
+        ("ETA", "" if found.eta is None else _eta(found.eta, now)),
         ("Promised", _promise(found, now)),
         ("Preempting", found.no_eviction),
         ("Start now", "" if change is None else f"{change.message}: {as_typed(change.fields)}"),
     ]
+
+
+def _eta(eta: "Eta", now: float) -> str:
+    """The interval that four of five like it start in, and how often such intervals held."""
+    return f"{starts(eta, now)}; meant to hold in 4 of 5 cases, see `ares predict error`"
 
 
 def _promise(found: "Explanation", now: float) -> str:

@@ -18,7 +18,8 @@ PROGRAM = "ares"
 COMMANDS = {
     "up": "up", "down": "up", "submit": "submit", "jobs": "jobs", "show": "show", "logs": "logs", "wait": "wait",
     "cancel": "change", "retry": "change", "explain": "explain", "plan": "plan", "prio": "prio", "sla": "sla",
-    "why-preempted": "preempted", "replay": "replay", "usage": "usage", "events": "events", "nodes": "nodes",
+    "predict": "predict", "why-preempted": "preempted", "replay": "replay", "usage": "usage", "events": "events",
+    "nodes": "nodes",
     "node": "nodes", "pools": "pools", "lease": "nodes", "reserve": "reserve", "reservations": "reserve",
     "reservation": "reserve", "consolidate": "drain", "profile": "profile", "plugins": "profile",
     "simulate": "simulate", "tune": "tune", "token": "token", "server": "serve", "agent": "serve", "store": "serve",

@@ -1,22 +1,26 @@
 """Jobs as people read them: cells of tables and lines of `ares show`. Pure: the time is given."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ares.edge.cli.text import cpus, duration, memory
 
 if TYPE_CHECKING:
     from ares.edge.client.answers import Waiting
+    from ares.edge.client.decisions import Eta
     from ares.model.event import LedgerEvent
     from ares.model.job import JobSpec, Resources
     from ares.model.state import ExitInfo, JobState, Phase, Placement
 
-JOB_HEADER = ("ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "REASON")
+JOB_HEADER = ("ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "ETA", "NODE", "REASON")
 JOB_HEADER_WIDE = (
-    "ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "NODE", "CPUS", "MEMORY", "GPUS", "FENCE", "BY", "DEADLINE",
-    "REASON",
+    "ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "ETA", "NODE", "CPUS", "MEMORY", "GPUS", "FENCE", "BY",
+    "DEADLINE", "REASON",
 )  # fmt: skip
 _PLACED = 8
+_SOON_S = 60.0
+_WEEK_S = 6 * 86_400.0
 # What deserves a look comes first.
 _COUNTED = ("FAILED", "UNKNOWN", "RUNNING", "STAGING", "RETRYING", "PREEMPTED", "PENDING", "CANCELLED", "SUCCEEDED")
 EVENT_HEADER = ("AT", "KIND", "STATE", "ATTEMPT", "FENCE", "BY", "REASON")
@@ -33,7 +37,8 @@ def job_row(
 ) -> tuple[str, ...]:
     """One line of `ares jobs`. An array has `tasks`: how many are in each phase."""
     front = (state.id, state.name, state.phase, str(state.attempt or ""), duration(now - state.submitted_at))
-    where = (run_time(state, now), nodes(state.placements))
+    eta = "" if waiting is None or waiting.eta is None else between(waiting.eta, now)
+    where = (run_time(state, now), eta, nodes(state.placements))
     held = (
         cpus(sum(p.cpu_milli for p in state.placements)) if state.placements else "",
         memory(sum(p.memory_mib for p in state.placements)) if state.placements else "",
@@ -62,6 +67,22 @@ def deadline(state: "JobState", now: float) -> str:
 
 def until(at: float, now: float) -> str:
     return f"in {duration(at - now)}" if at >= now else f"{duration(now - at)} ago"
+
+
+def between(eta: "Eta", now: float) -> str:
+    """now-15:05, 14:20-15:05, Tue 23:50-Wed 00:10; nothing when nobody can say."""
+    if eta.latest is None:
+        return ""
+    earliest = "now" if eta.earliest - now < _SOON_S else _clock(eta.earliest, now)
+    if eta.latest - now < _SOON_S:
+        return earliest
+    return f"{earliest}-{_clock(eta.latest, now)}"
+
+
+def _clock(at: float, now: float) -> str:
+    moment, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now)  # noqa: DTZ006 - as the reader's clock shows
+    form = "%H:%M" if moment.date() == today.date() else "%a %H:%M" if at - now < _WEEK_S else "%d %b %H:%M"
+    return moment.strftime(form)
 
 
 def counts(tasks: "Mapping[Phase, int]") -> str:

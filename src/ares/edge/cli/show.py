@@ -118,6 +118,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Retry of", state.retry_of or ""),
         ("Array", _array(detail)),
         ("Queue", _queue(detail)),
+        ("ETA", _eta(detail, now)),
         ("Attempt", f"{state.attempt}, fence {state.fence}" if state.attempt else ""),
         ("Alternative", _alternative(detail)),
         ("Node", placed(state.placements)),
@@ -169,6 +170,17 @@ _REMEDIES = {
     "wait": "it starts when others have ended",
     "operator": "the cluster needs attention: see `ares nodes`",
 }
+
+
+def _eta(detail: "JobDetail", now: float) -> str:
+    from ares.edge.cli.explained import starts
+    from ares.edge.cli.rows import between
+
+    eta = None if detail.waiting is None else detail.waiting.eta
+    if eta is None:
+        return ""
+    clock = between(eta, now)
+    return f"{clock}, {starts(eta, now)}" if clock else starts(eta, now)
 
 
 def _queue(detail: "JobDetail") -> str:

@@ -65,6 +65,8 @@ class Waiting(Record, frozen=True):
     remedy: str = ""
     message: str = ""
     numbers: dict[str, int] = {}
+    # When it starts, in four of five cases like it; of an array, its next task.
+    eta: Eta | None = None
 
 
 class JobDetail(Record, frozen=True):

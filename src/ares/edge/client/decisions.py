@@ -132,6 +132,8 @@ class Explanation(Record, frozen=True):
     factors: tuple[Factor, ...] = ()
     limits: tuple[Standing, ...] = ()
     starts: Eta | None = None
+    # When it starts, in four of five cases like it.
+    eta: Eta | None = None
     # A start that the latest plan holds room for.
     promise: Promise | None = None
     # Why nobody is displaced for it.

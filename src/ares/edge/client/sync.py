@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
-from ares.edge.client import answers, calls, decisions, operator
+from ares.edge.client import answers, calls, decisions, operator, predictions
 from ares.edge.client import booking as booking_calls
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.answers import JobDetail, JobRef, NewToken, Refusal, StreamEvent, Submitted, job_id
@@ -18,6 +18,7 @@ from ares.edge.client.deadlines import SlaView
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
 from ares.edge.client.logs import OnAttempt, follow_logs
+from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
@@ -134,6 +135,22 @@ class Client:
     def plan(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> decisions.PlanAnswer:
         """What would happen if this were submitted now. Changes nothing."""
         return self.send(calls.plan(spec_of(spec, ask)))
+
+    def predict(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> JobPrediction:
+        """How long this would run and when it would start, were it submitted now. Changes nothing."""
+        return self.send(predictions.job(spec_of(spec, ask)))
+
+    def prediction_report(self) -> PredictionReport:
+        """How good predictions of run times and starts have been."""
+        return self.send(predictions.report())
+
+    def install_model(self, model: bytes) -> ModelView:
+        """A model of run times that `ares predict train` wrote; used if it was better than like jobs' runs."""
+        return self.send(predictions.install(model))
+
+    def remove_model(self) -> None:
+        """Like jobs' runs count again."""
+        self.send(predictions.remove())
 
     def sla(self) -> tuple[SlaView, ...]:
         """Classes of service, and how many jobs met their deadline."""

@@ -32,17 +32,17 @@ JOBS = [
 WAITING = {"code": "INFEASIBLE_GPU", "remedy": "yours", "message": "needs 8 GPUs", "numbers": {"asked": 8}}
 PAGE = {"cursor": "", "waiting": {"b" * 16: WAITING}}
 TABLE = """\
-ID                  NAME          STATE      ATTEMPT  AGE  RUN   NODE      REASON
-0123456789abcdef    train         RUNNING    1        1h   2m5s  node-1    -
-bbbbbbbbbbbbbbbb    wait          PENDING    -        5s   -     -         cannot run: needs 8 GPUs
-cccccccccccccccc    flaky         RETRYING   2        1h   3s    -         exit 3; next try in 12s
-dddddddddddddddd    big           FAILED     4        1h   1d2h  -         SIGKILL (oom): used 4097 of 4096 MiB
-eeeeeeeeeeeeeeee_7  a\\tb\\x1b[31m  CANCELLED  -        1h   -     node-1+1  processes still ending
+ID                  NAME          STATE      ATTEMPT  AGE  RUN   ETA  NODE      REASON
+0123456789abcdef    train         RUNNING    1        1h   2m5s  -    node-1    -
+bbbbbbbbbbbbbbbb    wait          PENDING    -        5s   -     -    -         cannot run: needs 8 GPUs
+cccccccccccccccc    flaky         RETRYING   2        1h   3s    -    -         exit 3; next try in 12s
+dddddddddddddddd    big           FAILED     4        1h   1d2h  -    -         SIGKILL (oom): used 4097 of 4096 MiB
+eeeeeeeeeeeeeeee_7  a\\tb\\x1b[31m  CANCELLED  -        1h   -     -    node-1+1  processes still ending
 """
 WIDE = """\
-ID                NAME   STATE    ATTEMPT  AGE  RUN   NODE    CPUS  MEMORY  GPUS  FENCE  BY   DEADLINE  REASON
-0123456789abcdef  train  RUNNING  1        1h   2m5s  node-1  1.5   4Gi     2     1.2    -    -         -
-bbbbbbbbbbbbbbbb  wait   PENDING  -        5s   -     -       -     -       -     1.0    tok  -         cannot run: needs 8 GPUs
+ID                NAME   STATE    ATTEMPT  AGE  RUN   ETA  NODE    CPUS  MEMORY  GPUS  FENCE  BY   DEADLINE  REASON
+0123456789abcdef  train  RUNNING  1        1h   2m5s  -    node-1  1.5   4Gi     2     1.2    -    -         -
+bbbbbbbbbbbbbbbb  wait   PENDING  -        5s   -     -    -       -     -       -     1.0    tok  -         cannot run: needs 8 GPUs
 """
 
 
