@@ -6,7 +6,7 @@ what has been released until then.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -185,12 +185,12 @@ class Claims:
         """What is claimed of the row at any time between."""
         return [part.taken for part in self._by_row.get(row, ()) if part.start < until and part.until > start]
 
-    def has_room(self, claim: Claim, settled: Container[str]) -> bool:
-        """Whether a claim can be met beside those that are settled, by what is known of those who run."""
+    def has_room(self, claim: Claim) -> bool:
+        """Whether one more claim can be met, by what is known of those who run."""
         self.lift()
         for row in {taken.row for taken in claim.taken}:
             own = [taken for taken in claim.taken if taken.row == row]
-            others = [part for part in self._by_row.get(row, ()) if part.owner in settled and part.until > claim.start]
+            others = [part for part in self._by_row.get(row, ()) if part.until > claim.start]
             times = {claim.start, *(part.start for part in others if claim.start < part.start < claim.until)}
             for at in times:
                 uses = [part.taken for part in others if part.start <= at < part.until]

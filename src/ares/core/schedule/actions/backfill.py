@@ -49,10 +49,10 @@ class Behind:
         self._policy = round_.profile.backfill
         self._strategy = strategy_of(round_.profile)
         self._kept = round_.cluster.promises
-        # What was promised holds as long as nothing got better, or worse.
-        future = round_.cluster.future
-        self._setback = future.setbacks != round_.cluster.promised_before
-        self._slack = self._setback or future.slack != round_.cluster.promised_at
+        # What was promised holds as long as nothing got better.
+        self._slack = round_.cluster.future.slack != round_.cluster.promised_at
+        # Jobs whose promise cannot be kept: somebody outlived his estimate, or a node is gone.
+        self._lost: set[str] = set()
         self._counted = 0
         # By class: the shortest run time that found no place; whoever runs as long need not try.
         self._refused: dict[int, float] = {}
@@ -225,7 +225,7 @@ class Behind:
             return True
         found = self._opening(one, runs_s)
         if self._strategy == "conservative" and kept is not None and kept.start > round_.now:
-            if (found is None or kept.start <= found.start) and self._possible(kept):
+            if job not in self._lost and (found is None or kept.start <= found.start):
                 self._keep(job)
                 return True
             self._slack = True
@@ -288,20 +288,21 @@ class Behind:
     # ---- conservative: what was promised stays promised
 
     def _claim_kept(self) -> None:
-        for kept in self._kept.values():
+        """What cannot be had any more is not in the way of others, who may do better than they were promised."""
+        claims = self._round.claims
+        setback = self._cluster.future.setbacks != self._cluster.promised_before
+        for job, kept in self._kept.items():
             claim = claim_of(self._cluster, kept)
-            if claim is not None:
-                self._round.claims.add(claim)
+            if claim is None or (setback and not claims.has_room(claim)):
+                self._lost.add(job)
+            else:
+                claims.add(claim)
+        self._slack = self._slack or bool(self._lost)
 
     def _stands(self, job: str) -> bool:
         """Whether a job can only start when it was promised to: nothing got better since."""
         kept = self._kept.get(job)
         return kept is not None and not self._slack and kept.start > self._round.now and job in self._round.claims.of
-
-    def _possible(self, kept: Promise) -> bool:
-        """Whether what was promised can still be had."""
-        claim = claim_of(self._cluster, kept)
-        return claim is not None and (not self._setback or self._round.claims.has_room(claim, self._round.promises))
 
     def _keep(self, job: str) -> None:
         kept, claims = self._kept[job], self._round.claims
