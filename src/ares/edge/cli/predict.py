@@ -55,8 +55,9 @@ def predict_job(ctx: click.Context, command: tuple[str, ...], output: str, **fla
 def predict_error(ctx: click.Context, output: str) -> None:
     """Shows how far predictions were from what came.
 
-    As this platform has measured it itself: of run times by what was said when a job came; of starts by the interval a job that had to wait was
-    told first, and by the latest. Four of five intervals are meant to hold.
+    As this platform has measured it itself: of run times by what was said when a job came; of starts by
+    the interval that a job which had to wait was told first, and by the latest. Four of five intervals
+    are meant to hold.
     """
     from ares.edge.client import predictions
 
