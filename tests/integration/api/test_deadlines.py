@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from ares.core.run.inputs import Start
 from ares.model.node import Gpu, NodeInfo
 from ares.model.profile import Profile, Sla
 from tests.integration.api.test_decisions import configure, join, placed, scheduling, submit
@@ -101,7 +102,9 @@ async def test_how_classes_fare(world: World) -> None:
         failed = await submit(client, sla="gold", restart="never")
         await world.finish_job(await world.start_job(failed["id"]), code=1)
         long = await submit(client, deadlineAt=time.time() + HOUR, expectedRuntimeS=2 * HOUR)
-        running = await world.start_job(long["id"])
+        async with scheduling(world):
+            assert await placed(client, long["id"]) == "n1"
+        running = await world.apply(long["id"], Start(fence=world.view.entries[long["id"]].state.fence))
         waits = await submit(client, sla="prompt", resources={"gpus": 8})
         assert waits["deadline"]["verdict"] == "no"
         found = await classes(client)

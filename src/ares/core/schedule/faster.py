@@ -9,7 +9,6 @@ from ares.core.schedule.round import Round
 from ares.model.job import JobSpec
 from ares.model.state import JobState
 
-
 # Letters whose names begin with a vowel: models are mostly spelled.
 _SPELLED = frozenset("AEFHILMNORSX")
 

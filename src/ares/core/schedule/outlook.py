@@ -81,10 +81,14 @@ def _waiting(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Co
     one = cluster.waiting.class_of(state.id)
     assert one is not None, f"{state.id} waits"
     if one.key.asks[0].runs and (slot := paced_jobs(cluster, now).get(state.id)) is not None:
-        runs = cluster.predictor.estimate(spec, account_of(state), slot.model)
+        lasts_s = slot.end - slot.start
+        runs = Estimate(lasts_s, lasts_s, lasts_s, "the run times it states")
+        if slot.model is not None:
+            runs = cluster.predictor.estimate(spec, account_of(state), slot.model)
         others = len(cluster.waiting) - 1
-        basis = f"on {named(slot.model or 'GPU')}" + (f", planned together with {count(others, 'job')} that wait" if others else "")
-        return Course(slot.start, runs, basis)
+        beside = f", planned together with {count(others, 'job')} that wait" if others else ""
+        where = "several GPU models" if slot.model is None else named(slot.model)
+        return Course(slot.start, runs, f"on {where}{beside}")
     round_ = Round(cluster, cluster.profile, now)
     try:
         return _behind(round_, state, spec, one)
