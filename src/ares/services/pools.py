@@ -1,10 +1,11 @@
 """Pools of nodes: what they have, who holds it now and later, and when a job of some size would start there."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import AsyncIterator, Iterable
 
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.power import draw_of_pools
-from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_etas
+from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_eta
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.profile import Pool
@@ -93,19 +94,28 @@ class Pools:
         nodes = await self._nodes.nodes(who)
         self._planner.refresh_ready()
         names = sorted({node.info.pool for node in nodes} & ({name} if name else {node.info.pool for node in nodes}))
-        return tuple(
-            self._pool(who, one, [node for node in nodes if node.info.pool == one], asked, runs_s) for one in names
-        )
+        found: list[PoolView] = []
+        for one in names:
+            here = [node for node in nodes if node.info.pool == one]
+            shapes = (asked,) if asked is not None else tuple(common_shapes([node.info for node in here]))
+            etas = [eta async for eta in self._etas(who, one, shapes, runs_s)]
+            found.append(self._pool(who, one, here, tuple(etas)))
+        return tuple(found)
 
-    def _pool(self, who: Principal, name: str, nodes: "list[NodeView]", asked: Shape | None, runs_s: float) -> PoolView:
-        cluster, now = self._planner.cluster, self._clock.wall()
+    async def _etas(self, who: Principal, pool: str, shapes: Iterable[Shape], runs_s: float) -> AsyncIterator[ShapeEta]:
+        for shape in shapes:
+            yield shape_eta(self._planner.cluster, who.tenant, pool, shape, runs_s, self._clock.wall())
+            # With thousands of nodes each takes its time: others get their turn on the loop.
+            await asyncio.sleep(0)
+
+    def _pool(self, who: Principal, name: str, nodes: "list[NodeView]", shapes: tuple[ShapeEta, ...]) -> PoolView:
+        cluster = self._planner.cluster
         models: dict[str, int] = {}
         for gpu in (gpu for node in nodes for gpu in node.info.gpus):
             models[gpu.model] = models.get(gpu.model, 0) + 1
         here = {node.name for node in nodes}
         held = [place for node in here for places in self._view.by_node.get(node, {}).values() for place in places]
         kept = [place for one in cluster.reserved.values() for place in one.placements]
-        shapes = (asked,) if asked is not None else tuple(common_shapes([node.info for node in nodes]))
         bookings = self._bookings(who, here)
         return PoolView(
             name=name,
@@ -129,7 +139,7 @@ class Pools:
             promises=self._promises(who, here),
             terms=cluster.profile.pools.get(name, _PLAIN),
             power_watts=draw_of_pools(cluster.table).get(name, 0.0),
-            shapes=shape_etas(cluster, who.tenant, name, shapes, runs_s, now),
+            shapes=shapes,
         )
 
     def _bookings(self, who: Principal, here: set[str]) -> tuple[PoolBooking, ...]:

@@ -14,11 +14,12 @@ from ares.core.schedule.explain import infeasible
 from ares.core.schedule.openings import earliest
 from ares.core.schedule.round import Round
 from ares.model.base import Record
-from ares.model.job import RANKS_MAX, Gang, JobSpec, Resources
+from ares.model.job import Gang, JobSpec, Resources
 from ares.model.node import NodeInfo
 from ares.model.state import JobState
 
 _SIZES = (1, 2, 4, 8)
+_NODES_MAX = 8
 # With each GPU of a common size.
 _CPU_MILLI, _MEMORY_MIB = 1000, 1024
 _SOON_S = 2.0
@@ -41,7 +42,7 @@ class ShapeEta(Record, frozen=True):
 
 
 def common_shapes(nodes: Sequence[NodeInfo]) -> Iterator[Shape]:
-    """Of nodes like these: some GPUs, one of them whole, and all of them."""
+    """Of nodes like these: some GPUs, one of them whole, and several."""
     whole = max(nodes, key=lambda one: (len(_gpus(one)), one.cpu_milli, one.memory_mib))
     most = len(_gpus(whole))
     for gpus in _SIZES:
@@ -53,8 +54,9 @@ def common_shapes(nodes: Sequence[NodeInfo]) -> Iterator[Shape]:
     each = Resources(cpu_milli=max(1, whole.cpu_milli), memory_mib=max(1, whole.memory_mib), gpus=most)
     yield Shape(words="1 whole node", resources=each)
     alike = sum((len(_gpus(one)), one.cpu_milli, one.memory_mib) >= (most, *_size(whole)) for one in nodes)
-    if 1 < alike <= RANKS_MAX:
-        yield Shape(words=f"{alike} whole nodes", resources=each, ranks=alike)
+    if alike > 1:
+        ranks = min(alike, _NODES_MAX)
+        yield Shape(words=f"{ranks} whole nodes", resources=each, ranks=ranks)
 
 
 def _gpus(info: NodeInfo) -> list[int]:
@@ -65,9 +67,7 @@ def _size(info: NodeInfo) -> tuple[int, int]:
     return info.cpu_milli, info.memory_mib
 
 
-def shape_etas(
-    cluster: Cluster, tenant: str, pool: str | None, shapes: Sequence[Shape], runs_s: float, now: float
-) -> tuple[ShapeEta, ...]:
+def shape_eta(cluster: Cluster, tenant: str, pool: str | None, shape: Shape, runs_s: float, now: float) -> ShapeEta:
     """By the estimates of those who run, around what is booked and promised, for a job that runs so long."""
     cluster.prepare()
     round_ = Round(cluster, cluster.profile, now)
@@ -75,7 +75,7 @@ def shape_etas(
         claim = claim_of(cluster, promise)
         if claim is not None:
             round_.claims.add(claim)
-    found = tuple(_eta(round_, tenant, pool, shape, runs_s) for shape in shapes)
+    found = _eta(round_, tenant, pool, shape, runs_s)
     round_.close()
     return found
 
