@@ -65,7 +65,10 @@ class Checker:
         for one in decision.ended:
             self._end(one, decision.down)
         self._come(decision)
-        unforeseen = bool(decision.down or decision.again) or self._unsure(now)
+        unforeseen = bool(decision.down) or self._unsure(now)
+        if self._rules.strategy != "conservative":
+            # Whoever waits again, or for a node that is back, may be ahead of the one that was first.
+            unforeseen = unforeseen or bool(decision.again or decision.up)
         self._resize(decision.resized, -1)
         self._begin(decision)
         self._resize(decision.resized, +1)

@@ -72,6 +72,7 @@ class World:
         self._rates: dict[tuple[object, ...], tuple[Rate, ...]] = {}
         # Jobs that run although they were thought to have ended: the next cycle thinks of another end.
         self._overdue: set[int] = set()
+        self._expected: dict[int, float | None] = {}
         self._records = {name: record for name in cluster.rows if (record := cluster.table.records[cluster.rows[name]])}
         self._names = tuple(node.name for node in trace.nodes)
         # Of jobs that run: how much is left of their run when all ranks work on it, since when, and how fast.
@@ -190,7 +191,7 @@ class World:
 
     def _expect(self, job: int, ends: float) -> None:
         """Should it outlive what the scheduler thinks, that is worth a look then."""
-        ends_at = self.cluster.holdings[f"{job:08d}"].ends_at
+        ends_at = self._expected[job] = self.cluster.holdings[f"{job:08d}"].ends_at
         if ends_at is not None and ends_at + _LOOK_S < ends:
             self._push(max(ends_at + _LOOK_S, self.now), LOOK, job, _attempt(self._state(job)))
 
@@ -198,7 +199,8 @@ class World:
         """Whether it still runs; if so and it was to have ended by now, the next cycle thinks of another end."""
         if not self.runs(job, attempt):
             return False
-        if self.expected_by(job, self.now):
+        # A cycle in between may have thought of another end already.
+        if self.expected_by(job, self.now) or self._expected[job] != self.cluster.holdings[f"{job:08d}"].ends_at:
             self._overdue.add(job)
         return True
 
