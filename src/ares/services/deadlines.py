@@ -130,6 +130,8 @@ class Deadlines:
         """Whether by the estimates an open deadline will be missed: a quick look, without a plan of its own."""
         if state.phase in TERMINAL or outcome(state) is not None:
             return False
+        if state.deadline_at is None and state.start_by_at is None:
+            return False
         now, cluster = self._clock.wall(), self._planner.cluster
         due = state.deadline_at
         if due is not None and due < now:

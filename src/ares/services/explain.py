@@ -174,7 +174,7 @@ class Explain:
         # A job that can never run has no time to start at.
         never = reason is not None and reason.remedy == "yours"
         runs_s = cluster.waiting.runs_of(state.id)
-        booked = None if never else starts_around(cluster, found.key, runs_s, ahead, now)
+        booked = None if never else starts_around(cluster, found.key, runs_s, ahead, now, state.id)
         starts = None if never else booked or start_estimate(round_, found.key, found.key.asks[0], ahead)
         return Explanation(
             job=state.id,

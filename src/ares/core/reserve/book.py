@@ -251,6 +251,6 @@ def _why(there: Sequence[Room], unit: _Unit) -> str:
     parts = [f"{count(len(jobs), 'job')} there {unknown}"] if jobs else []
     if unit.word == "GPU":
         parts = [f"{silent} are held by {count(len(jobs), 'job')} that {unknown}"] if silent else []
-        parts += [f"{later} by jobs that end later"] if later else []
+        parts += [f"{later} are held by jobs that end later"] if later else []
         parts += [f"{booked} are booked already"] if booked else []
     return "".join(f"; {part}" for part in parts)

@@ -50,7 +50,8 @@ def _too_long(one: Reservation, spec: JobSpec, now: float) -> Rejected | None:
     if runs is None or runs.seconds <= left_s:
         return None
     message = f"it runs {span(runs.seconds)} by {runs.basis}, and reservation {one.name} has {span(left_s)}"
-    fix = f"choose a shorter run time, or extend it: `ares reservation extend {one.name} --for {int(runs.seconds)}s`"
+    more_min = -int(-(runs.seconds - left_s) // 60)
+    fix = f"choose a shorter run time, or extend it: `ares reservation extend {one.name} --for {more_min}m`"
     return Rejected(code="reservation-too-short", message=message, fix=fix)
 
 

@@ -56,8 +56,10 @@ def held_for(cluster: Cluster, key: ClassKey, runs_s: float, now: float) -> Reas
     return _reserved(cluster, key, next(alone, by_start[0]), now)
 
 
-def starts_around(cluster: Cluster, key: ClassKey, runs_s: float, ahead: int, now: float) -> Eta | None:
-    """When a job could start that booked room keeps waiting; None when that is not why it waits."""
+def starts_around(cluster: Cluster, key: ClassKey, runs_s: float, ahead: int, now: float, job: str = "") -> Eta | None:
+    """When a job could start that booked room keeps waiting; None when that is not why it waits.
+
+    What is promised to `job` itself is not in its way."""
     own = cluster.booked(key.asks[0].reservation, now)
     if own is not None:
         basis = f"its reservation {own.name} begins then"
@@ -69,7 +71,7 @@ def starts_around(cluster: Cluster, key: ClassKey, runs_s: float, ahead: int, no
     round_ = Round(cluster, cluster.profile, now)
     for promise in cluster.promises.values():
         claim = claim_of(cluster, promise)
-        if claim is not None:
+        if claim is not None and promise.job != job:
             round_.claims.add(claim)
     found = [earliest(cluster, round_.txn, round_.claims, ask, now, runs_s) for ask in key.asks]
     round_.close()

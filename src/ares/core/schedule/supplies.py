@@ -44,7 +44,9 @@ class Supplies:
         if found is None:
             return None
         wait = self._wait(found.key.asks[0], cluster.backlog.ahead(job_id))
-        promise = cluster.promises.get(job_id)
+        own, promise = cluster.booked(found.key.asks[0].reservation, self._now), cluster.promises.get(job_id)
+        if own is not None and own.start > self._now:
+            return Wait(own.start - self._now, wait.share, f"its reservation {own.name} begins then")
         return wait if promise is None else Wait(max(0.0, promise.start - self._now), wait.share, _PROMISED)
 
     def wait_of_new(self, key: ClassKey, runs: Estimate | None) -> Wait:

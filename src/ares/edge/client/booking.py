@@ -1,7 +1,8 @@
 """Requests about room that is booked ahead, as values like those in `calls`, and what they are answered."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
@@ -10,7 +11,7 @@ import msgspec
 
 from ares.edge.client import units
 from ares.edge.client.calls import Call, Request
-from ares.edge.client.errors import InvalidSpec
+from ares.edge.client.errors import InvalidBooking, InvalidSpec
 from ares.model.base import Record
 from ares.model.reservation import ReservationState, RoomAsked, Turn
 from ares.model.state import Placement
@@ -71,7 +72,12 @@ class Booking(TypedDict, total=False):
 
 def reserve(**booking: Unpack[Booking]) -> Call[ReservationView]:
     if "length" not in booking:
-        raise InvalidSpec("no length is given", fix="say how long it lasts, such as 4h")
+        raise InvalidBooking("no length is given", fix="say how long it lasts, such as 4h")
+    with _of_bookings():
+        return _post("/v1/reservations", _body(booking))
+
+
+def _body(booking: Booking) -> dict[str, object]:
     asked: dict[str, object] = {
         "gpus": booking.get("gpus"),
         "gpuModel": booking.get("gpu_model"),
@@ -92,7 +98,7 @@ def reserve(**booking: Unpack[Booking]) -> Call[ReservationView]:
         "note": booking.get("note", ""),
         "unusedReleaseS": units.seconds(booking["unused_release"]) if "unused_release" in booking else None,
     }
-    return _post("/v1/reservations", _given(body))
+    return _given(body)
 
 
 def reservations(*, over: bool = False) -> Call[tuple[ReservationView, ...]]:
@@ -105,7 +111,8 @@ def reservation(name: str) -> Call[ReservationView]:
 
 
 def extend(name: str, more: str | float) -> Call[ReservationView]:
-    return _post(f"{_path(name)}/extend", {"moreS": units.seconds(more)})
+    with _of_bookings():
+        return _post(f"{_path(name)}/extend", {"moreS": units.seconds(more)})
 
 
 def cancel(name: str, reason: str = "") -> Call[ReservationView]:
@@ -125,7 +132,16 @@ def moment(value: str | datetime) -> float | None:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        raise InvalidSpec(f"{text!r} is no moment", fix=_MOMENT_FORMS) from None
+        raise InvalidBooking(f"{text!r} is no moment", fix=_MOMENT_FORMS) from None
+
+
+@contextmanager
+def _of_bookings() -> Generator[None]:
+    """Amounts and times are read as those of jobs are, but it is no job that they are wrong in."""
+    try:
+        yield
+    except InvalidSpec as error:
+        raise InvalidBooking(error.detail, fix=error.fix) from error
 
 
 def _post(path: str, body: dict[str, Any]) -> Call[ReservationView]:

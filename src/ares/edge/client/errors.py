@@ -6,6 +6,7 @@ AresError
 ├── BadAnswer           an answer that is not Ares'
 ├── WaitTimeout         the job did not end in the time given (also a TimeoutError)
 ├── InvalidSpec         the job asked for is not a valid one (also a ValueError)
+│   └── InvalidBooking  the reservation asked for is not
 ├── AmbiguousJob        a job id's beginning fits several jobs
 └── ApiError            the server said no: `status`, `code`, `fix`
     ├── InvalidRequest  400, 413, 415, 422
@@ -67,6 +68,10 @@ class InvalidSpec(AresError, ValueError):
     """This is not a valid job"""
 
     code = "invalid"
+
+
+class InvalidBooking(InvalidSpec):
+    """This cannot be booked"""
 
 
 class AmbiguousJob(AresError):

@@ -107,7 +107,7 @@ def test_a_job_that_ends_in_time_is_counted_on_and_one_that_does_not_say_is_not(
     early = said(book(made, (), RoomAsked(gpus=12), NOW + HOUR / 2, NOW + 2 * HOUR, NOW))
     assert (early.most, early.nearest_start) == (5, NOW + HOUR)
     assert "of 12 GPUs 5 can be had" in early.message
-    assert "3 are held by 1 job that does not say how long it runs; 8 by jobs that end later" in early.message
+    assert "3 are held by 1 job that does not say how long it runs; 8 are held by jobs that end later" in early.message
     assert where(book(made, (), RoomAsked(gpus=12), NOW + HOUR, NOW + 2 * HOUR, NOW)) == {"a": 8, "b": 4}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ares.edge.client import booking
-from ares.edge.client.errors import InvalidSpec
+from ares.edge.client.errors import InvalidBooking
 from tests.unit.edge.cli.conftest import Ares
 from tests.unit.edge.client.stub import Say, Stub, problem
 
@@ -55,8 +55,22 @@ def test_moments(stub: Stub) -> None:
     assert before + 7200 <= at <= time.time() + 7200
     assert booking.moment("now") is None
     assert booking.moment("2026-12-01T14:00+00:00") == 1_796_133_600.0
-    with pytest.raises(InvalidSpec, match="'tomorrow' is no moment"):
+    with pytest.raises(InvalidBooking, match="This cannot be booked: 'tomorrow' is no moment"):
         booking.moment("tomorrow")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"length": "4"}, "duration 4 has no unit"),
+        ({"length": "4h", "memory": "5"}, "memory 5 has no unit"),
+        ({"length": "4h", "start": "soon"}, "'soon' is no moment"),
+        ({}, "no length is given"),
+    ],
+)
+def test_what_cannot_be_read_is_no_job(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidBooking, match=f"This cannot be booked: {words}"):
+        booking.reserve(gpus=1, **wrong)
 
 
 def test_a_refusal_offers_what_would_do(stub: Stub, ares: Ares) -> None:
