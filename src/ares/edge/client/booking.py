@@ -74,10 +74,10 @@ def reserve(**booking: Unpack[Booking]) -> Call[ReservationView]:
     if "length" not in booking:
         raise InvalidBooking("no length is given", fix="say how long it lasts, such as 4h")
     with _of_bookings():
-        return _post("/v1/reservations", _body(booking))
+        return _post("/v1/reservations", _body(booking, units.seconds(booking["length"])))
 
 
-def _body(booking: Booking) -> dict[str, object]:
+def _body(booking: Booking, length_s: float) -> dict[str, object]:
     asked: dict[str, object] = {
         "gpus": booking.get("gpus"),
         "gpuModel": booking.get("gpu_model"),
@@ -89,7 +89,7 @@ def _body(booking: Booking) -> dict[str, object]:
     }
     body: dict[str, object] = {
         "asked": _given(asked),
-        "lengthS": units.seconds(booking["length"]),
+        "lengthS": length_s,
         "start": moment(booking.get("start", "now")),
         "tenant": booking.get("tenant"),
         "name": booking.get("name"),
