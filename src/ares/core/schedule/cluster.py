@@ -6,7 +6,6 @@ The service keeps it up to date from what it sees in the store; every operation 
 import heapq
 from collections import Counter
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -17,17 +16,14 @@ from ares.core.queue.order import account_of
 from ares.core.queue.shares import Held, Shares
 from ares.core.queue.usage import Usage
 from ares.core.queue.waiting import JobClass, Waiting
-from ares.core.schedule.columns import WHOLE, Columns
-from ares.core.schedule.evaluate import Evaluations
-from ares.core.schedule.future import Future
 from ares.core.schedule.holding import Holding
+from ares.core.schedule.occupancy import Occupancy
 from ares.core.schedule.opened import Opened
 from ares.core.schedule.plugins import rules_of
 from ares.core.schedule.promise import Promise
-from ares.core.schedule.rows import Facts, Matching
+from ares.core.schedule.rows import Facts
 from ares.core.schedule.typical import Typicals
-from ares.core.schedule.used import Used
-from ares.model.job import JobSpec, Qos
+from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile, ShareResource
 from ares.model.reservation import Reservation
@@ -42,22 +38,11 @@ class Reserved(NamedTuple):
     alternative: int = 0
 
 
-class Free(NamedTuple):
-    """What is left of one node, and how many attempts hold something on it."""
+class Cluster(Occupancy):
+    """Jobs on top of what is taken: who holds it, who waits, what is to come."""
 
-    jobs: int
-    cpu_milli: int
-    memory_mib: int
-    gpus: tuple[int, ...]
-    # Thousandths of GPUs that are shared and not used up.
-    gpu_shares: dict[int, int]
-
-
-class Cluster:
     def __init__(self, profile: Profile = Profile(), predictor: Predictor | None = None) -> None:  # noqa: B008 - frozen
-        self.table = Columns()
-        self.matching = Matching()
-        self.evaluations = Evaluations(self.table, self.matching)
+        super().__init__()
         self.waiting = Waiting()
         self.backlog = Backlog()
         self.usage = Usage(profile.order.half_life_s)
@@ -65,12 +50,8 @@ class Cluster:
         # What is kept for jobs that others make room for.
         self.reserved: dict[str, Reserved] = {}
         self.licences_used: Counter[str] = Counter()
-        self.rows: dict[str, int] = {}
         # Who holds something on a node, for those who ask.
         self.on_node: dict[str, dict[str, None]] = {}
-        self._unused: list[int] = []
-        self._ready: set[str] = set()
-        self._used: dict[str, Used] = {}
         self._typicals = Typicals()
         # What every account holds, in sum.
         self._held: dict[str, Held] = {}
@@ -81,7 +62,6 @@ class Cluster:
         # How many running jobs may be evicted, by priority level.
         self.preemptible: Counter[int] = Counter()
         self.predictor = predictor or Predictor()
-        self.future = Future()
         self.opened = Opened()
         # Starts that the latest plan promised to waiting jobs, and room that is booked ahead.
         self.promises: dict[str, Promise] = {}
@@ -129,14 +109,6 @@ class Cluster:
         if record.info.datasets or (before is not None and before.info.datasets):
             self.evaluations.forget()
 
-    def set_ready(self, name: str, ready: bool) -> bool:
-        """Whether the node's agent is alive. May come before the node itself. Tells whether that is news."""
-        if ready == (name in self._ready):
-            return False
-        (self._ready.add if ready else self._ready.discard)(name)
-        self._set_healthy(name)
-        return True
-
     def drop_node(self, name: str) -> None:
         self._ready.discard(name)
         row = self.rows.pop(name, None)
@@ -153,21 +125,6 @@ class Cluster:
         self.future.touch(row)
         self.evaluations.forget_possible()
         self._facts_stale = True
-
-    def free(self, name: str) -> Free | None:
-        """What is left of a node, or None when there is no such node."""
-        row = self.rows.get(name)
-        if row is None:
-            return None
-        table, used = self.table, self._used.get(name, Used())
-        left = table.gpu_left[row].tolist()
-        return Free(
-            used.jobs,
-            table.cpu_free.item(row),
-            table.memory_free.item(row),
-            tuple(gpu for gpu, milli in enumerate(left) if milli == WHOLE),
-            {gpu: milli for gpu, milli in enumerate(left) if 0 < milli < WHOLE},
-        )
 
     # ---- what attempts hold
 
@@ -237,32 +194,6 @@ class Cluster:
         if kept is not None:
             self._change(kept.placements, -1)
 
-    def is_there(self, place: Placement) -> bool:
-        """Whether its node is ready, and still the one it was chosen on."""
-        return self.may_be_there(place) and bool(self.table.healthy[self.rows[place.node]])
-
-    def may_be_there(self, place: Placement) -> bool:
-        """Whether its node is still the one it was chosen on, and open: that it is not ready may pass."""
-        row = self.rows.get(place.node)
-        record = None if row is None else self.table.records[row]
-        return record is not None and record.incarnation == place.incarnation and not record.cordoned
-
-    def is_alone(self, place: Placement, qos: Qos, used: Used | None = None) -> bool:
-        """Whether what is kept at `place` is held by nobody else. Counts every holder: columns do not go below zero.
-
-        `used` is what would be held on its node, `place` included; without it, what is."""
-        if not self.is_there(place):
-            return False
-        table, row = self.table, self.rows[place.node]
-        record, more = table.records[row], qos != "guaranteed"
-        assert record is not None, f"{place.node} is there"
-        extra = more * table.cpu_extra.item(row), more * table.memory_extra.item(row)
-        return (used or self._used[place.node]).within(record.info, place, extra)
-
-    def used_on(self, name: str) -> Used:
-        """A copy of what is held on a node, to try changes on."""
-        return deepcopy(self._used.get(name, _NOTHING))
-
     # ---- who waits
 
     def enqueue(self, state: JobState, spec: JobSpec) -> JobClass:
@@ -325,10 +256,6 @@ class Cluster:
         for place in one.placements:
             self._shift(self.rows.get(place.node))
 
-    def _shift(self, row: int | None) -> None:
-        if row is not None:
-            self.future.touch(row)
-
     @property
     def pending(self) -> int:
         return len(self.waiting)
@@ -366,13 +293,6 @@ class Cluster:
             held[at] for account, held in self._held.items() if account == path or account.startswith(f"{path}/")
         )
 
-    def capacity(self) -> Held:
-        table = self.table
-        exists = table.exists
-        return Held(
-            int(table.cpu[exists].sum()), int(table.memory[exists].sum()), WHOLE * int(table.gpu_count[exists].sum())
-        )
-
     # ---- inside
 
     def advance(self, now: float) -> None:
@@ -399,78 +319,10 @@ class Cluster:
             self.evaluations.facts = facts
             self.evaluations.forget()
 
-    def _new_row(self) -> int:
-        if self._unused:
-            return heapq.heappop(self._unused)
-        row = len(self.rows)
-        if row == self.table.rows:
-            self.table.grow()
-            self.evaluations.forget()
-        return row
-
-    def _set_healthy(self, name: str) -> None:
-        row = self.rows.get(name)
-        if row is not None:
-            record = self.table.records[row]
-            was = bool(self.table.healthy[row])
-            healthy = self.table.healthy[row] = name in self._ready and record is not None and not record.cordoned
-            self.future.slack += healthy and not was
-            self.future.setbacks += was and not healthy
-            self.evaluations.touch(row)
-            self._shift(row)
-
-    def _set_free(self, name: str) -> None:
-        row = self.rows.get(name)
-        record = None if row is None else self.table.records[row]
-        if row is None or record is None:
-            return
-        table, info, used = self.table, record.info, self._used.get(name) or _NOTHING
-        table.cpu_free[row] = info.cpu_milli - used.cpu_milli
-        table.memory_free[row] = info.memory_mib - used.memory_mib
-        for gpu in info.gpus:
-            if gpu.index < table.gpus_wide:
-                table.set_gpu_left(row, gpu.index, -1 if gpu.mig else max(0, WHOLE - used.gpus[gpu.index]))
-        for place, numa in enumerate(info.numa):
-            table.numa_cpu_free[row, place] = table.numa_cpu[row, place] - used.numa_cpu[numa.index]
-            table.numa_memory_free[row, place] = numa.memory_mib - used.numa_memory[numa.index]
-        for kind, names in info.devices.items():
-            taken = sum(1 << bit for bit, one in enumerate(names) if used.devices[kind, one] > 0)
-            table.set_devices_taken(row, kind, taken)
-        self.evaluations.touch(row)
-
-    def _change(self, placements: tuple[Placement, ...], sign: int) -> None:
-        for place in placements:
-            used = self._used.get(place.node)
-            if used is None:
-                used = self._used[place.node] = Used()
-            used.add(place, sign)
-            self._set_free_of(place, used)
-            if used.jobs == 0:
-                del self._used[place.node]
-
-    def _set_free_of(self, place: Placement, used: Used) -> None:
-        """Only what a placement touches: most of a node stays as it is."""
-        row = self.rows.get(place.node)
-        record = None if row is None else self.table.records[row]
-        if row is None or record is None:
-            return
-        self.future.touch(row)
-        table, info = self.table, record.info
-        table.cpu_free[row] = info.cpu_milli - used.cpu_milli
-        table.memory_free[row] = info.memory_mib - used.memory_mib
-        for gpu in place.gpus:
-            # A node may have come back with fewer GPUs than an attempt on it holds.
-            if gpu < table.gpus_wide and table.gpu_left[row, gpu] >= 0:
-                table.set_gpu_left(row, gpu, max(0, WHOLE - used.gpus[gpu]))
-        if place.numa is not None or place.devices:
-            self._set_free(place.node)
-        self.evaluations.touch(row)
-
 
 def _at(holding: Holding) -> float:
     return inf if holding.ends_at is None else holding.ends_at
 
 
 _PLAIN = Pool()
-_NOTHING = Used()
 _NONE = Held(0, 0, 0)
