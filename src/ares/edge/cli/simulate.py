@@ -65,11 +65,12 @@ def print_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @trace_options
 @output_option("table", "json")
 def simulate(trace: Path, policies: tuple[str, ...], output: str, **asked: Any) -> int:
-    """Replays TRACE, a file of jobs, under one or more policies, and compares them.
+    """Compares policies on a trace of jobs.
 
-    By the code that schedules real jobs, on a clock that jumps. No server is needed, and nothing is
-    changed. Files may be gzipped. Formats: Standard Workload Format (.swf), the Alibaba and
-    Philly-like CSV tables, and the history of an Ares server.
+    TRACE is a file of jobs that came and ran somewhere. It is replayed under each policy by the code that
+    schedules real jobs, on a clock that jumps. No server is needed, and nothing is changed. Files may be
+    gzipped. Formats: Standard Workload Format (.swf), the Alibaba and Philly-like CSV tables, and the
+    history of an Ares server.
 
     \b
       ares simulate KTH-SP2.swf.gz -p fcfs -p easy -p conservative

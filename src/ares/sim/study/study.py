@@ -79,7 +79,7 @@ def study(
     baseline: bool = True,
 ) -> Study:
     """Every policy as it is, then the same with what the question changes; without `baseline` only the latter."""
-    asked = bool(what_if.words)
+    asked = bool(what_if.words(trace))
     traces = (trace, what_if.trace(trace)) if asked else (trace,)
     options = [world.options(one) for one in traces]
     tasks: list[Task] = []
@@ -87,7 +87,7 @@ def study(
         if baseline or not asked:
             tasks.append(Task(0, policy, options[0], check=world.check, starts=world.starts))
         if asked:
-            tasks.append(Task(1, what_if.policy(policy), options[1], check=world.check, starts=world.starts))
+            tasks.append(Task(1, what_if.policy(policy, trace), options[1], check=world.check, starts=world.starts))
     return Study(traces, tuple(tasks))
 
 

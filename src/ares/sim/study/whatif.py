@@ -33,10 +33,11 @@ class WhatIf:
     load: float = 1.0
     fair_share: bool = False
 
-    @property
-    def words(self) -> tuple[str, ...]:
+    def words(self, trace: Trace) -> tuple[str, ...]:
+        """What is asked; nothing when all stays as it is."""
+        what = "GPUs" if any(node.gpus for node in trace.nodes) else "CPUs"
         found = [
-            (self.gpus != 1.0, f"{_percent(self.gpus)} GPUs"),
+            (self.gpus != 1.0, f"{_percent(self.gpus)} {what}"),
             (self.load != 1.0, f"{_percent(self.load)} load"),
             (self.fair_share, "fair share"),
         ]
@@ -45,10 +46,10 @@ class WhatIf:
     def trace(self, trace: Trace) -> Trace:
         return scaled(trace, gpus=self.gpus, load=self.load)
 
-    def policy(self, policy: Policy) -> Policy:
+    def policy(self, policy: Policy, trace: Trace) -> Policy:
         """Named so that it can be told from the one it comes from."""
         profile = shared(policy) if self.fair_share else policy.profile
-        return replace(policy, name=f"{policy.name}, {', '.join(self.words)}", profile=profile)
+        return replace(policy, name=f"{policy.name}, {', '.join(self.words(trace))}", profile=profile)
 
 
 def shared(policy: Policy) -> Profile:

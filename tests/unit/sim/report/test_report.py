@@ -143,4 +143,5 @@ def test_a_replay_without_jobs() -> None:
     empty = outcome(jobs=1)
     empty.jobs.first_start[:] = float("nan")
     empty.jobs.end[:] = float("nan")
-    parsed(made(empty))
+    said = " ".join(texts(parsed(made(empty)), "td"))
+    assert "unfinished 1" in said
