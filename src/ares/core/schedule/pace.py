@@ -5,17 +5,18 @@ each where it adds the least to the time that all take together and makes nobody
 a GPU that is free starts there; the others wait, for a better GPU or for their turn.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from ares.core.schedule.columns import Floats
+from ares.core.schedule.columns import Floats, Ints
 
 
 class Runner(NamedTuple):
-    """A waiting job. `kind` is a row of the tables of run times and of GPUs it could have: like jobs share one."""
+    """A waiting job. `kind` is a row of the table of run times: like jobs share one."""
 
     job: str
     kind: int
@@ -27,9 +28,11 @@ class Runner(NamedTuple):
 
 
 class Gpus(NamedTuple):
-    """Each GPU there is: from when on it is free, and by kind of job how long that runs there; inf: not at all."""
+    """Each GPU there is: from when on it is free, and its sort; by kind of job and sort of GPU how long it runs there.
+    inf: not at all."""
 
     free_at: Floats
+    sort: Ints
     runs_s: Floats
 
 
@@ -63,7 +66,9 @@ class _Put(NamedTuple):
 
 def pace(runners: Sequence[Runner], gpus: Gpus, now: float) -> dict[str, Slot]:
     """A slot for everyone who can have one. The same inputs give the same slots, whatever the order of `runners`."""
-    lines = _Lines(gpus)
+    if not runners:
+        return {}
+    lines = _Lines(gpus, len(runners))
     best = gpus.runs_s.min(axis=1, initial=inf)
 
     def turn(one: Runner) -> tuple[float, float, str]:
@@ -78,76 +83,104 @@ def pace(runners: Sequence[Runner], gpus: Gpus, now: float) -> dict[str, Slot]:
 
 class _Lines:
     """Jobs in line before each GPU. For every place in every line it is known when one put there would begin, how much
-    those behind it count, and how far they can be put off before one of them is late."""
+    those behind it count, and how far they can be put off before one of them is late.
 
-    def __init__(self, gpus: Gpus) -> None:
+    Of GPUs of one sort that nobody is in line for only the one that is free first is looked at."""
+
+    def __init__(self, gpus: Gpus, jobs: int) -> None:
         self._gpus = gpus
-        self._of: list[list[_Put]] = [[] for _ in gpus.free_at]
-        count = len(gpus.free_at)
-        self._begin: Floats = np.full((count, 2), inf)
-        self._begin[:, 0] = gpus.free_at
-        self._behind: Floats = np.zeros((count, 2))
-        self._slack: Floats = np.full((count, 2), inf)
+        known = np.flatnonzero(np.isfinite(gpus.free_at))
+        by_time = known[np.argsort(gpus.free_at[known], kind="stable")]
+        self._unused = [deque(by_time[gpus.sort[by_time] == sort].tolist()) for sort in range(gpus.runs_s.shape[1])]
+        rows = jobs + len(self._unused)
+        self._gpu: Ints = np.zeros(rows, np.int64)
+        self._sort: Ints = np.zeros(rows, np.int64)
+        self._of: list[list[_Put]] = []
+        # By line and place.
+        self._begin: Floats = np.full((rows, 2), inf)
+        self._behind: Floats = np.zeros((rows, 2))
+        self._slack: Floats = np.full((rows, 2), inf)
+        self._kind: Ints = np.full((rows, 2), -1, np.int64)
+        self._weight: Floats = np.zeros((rows, 2))
+        for sort in range(len(self._unused)):
+            self._open(sort)
 
     def insert(self, runner: Runner) -> None:
         """Where it adds the least; in time if that can be, else where it makes nobody else late."""
-        runs = self._gpus.runs_s[runner.kind][:, None]
+        lines = len(self._of)
+        runs = self._gpus.runs_s[runner.kind][self._sort[:lines]][:, None]
         with np.errstate(invalid="ignore"):
-            ends = self._begin + runs
-            cost = runner.weight * ends + runs * self._behind
-        allowed = np.isfinite(ends) & (runs <= self._slack)
+            ends = self._begin[:lines] + runs
+            cost = runner.weight * ends + runs * self._behind[:lines]
+        allowed = np.isfinite(ends) & (runs <= self._slack[:lines])
         in_time = allowed & (ends <= runner.deadline)
         late = not in_time.any()
         cost = np.where(allowed if late else in_time, cost, inf)
         if not cost.size or not np.isfinite(cost).any():
             return
-        gpu, at = divmod(int(cost.argmin()), cost.shape[1])
-        self._of[gpu].insert(at, _Put(runner, late))
-        self._measure(gpu)
+        line, at = divmod(int(cost.argmin()), cost.shape[1])
+        self._put(line, at, _Put(runner, late))
 
     def use_idle(self, now: float) -> None:
         """Nobody waits who would end sooner on a GPU that nobody is to use now."""
-        for gpu in np.flatnonzero(self._gpus.free_at <= now).tolist():
-            if self._of[gpu]:
-                continue
-            gains = [(self._gain(line, at, gpu, now), line, at) for line, at in self._places()]
-            gain, line, at = max(gains, default=(0.0, 0, 0), key=lambda one: (one[0], -one[1], -one[2]))
-            if gain > 0.0:
-                put = self._of[line].pop(at)
-                ends = now + float(self._gpus.runs_s[put.runner.kind, gpu])
-                self._of[gpu].append(put._replace(late=ends > put.runner.deadline))
-                self._measure(line)
-                self._measure(gpu)
+        line = 0
+        while line < len(self._of):
+            if self._of[line] or self._begin[line, 0] > now or not self._move_to(line, now):
+                line += 1
 
-    def _places(self) -> list[tuple[int, int]]:
-        return [(line, at) for line, puts in enumerate(self._of) for at in range(len(puts))]
-
-    def _gain(self, line: int, at: int, gpu: int, now: float) -> float:
-        """What all gain together when that one goes to that GPU at once; nothing unless it gains itself."""
-        runner = self._of[line][at].runner
-        runs = float(self._gpus.runs_s[runner.kind, line])
-        mine = float(self._begin[line, at]) + runs - now - float(self._gpus.runs_s[runner.kind, gpu])
-        return runner.weight * mine + runs * float(self._behind[line, at + 1]) if mine > 0.0 else 0.0
+    def _move_to(self, line: int, now: float) -> bool:
+        """Gives the idle GPU to whoever gains most, with those behind it; whether anybody does who gains itself."""
+        lines = len(self._of)
+        kinds, began = self._kind[:lines, :-1], self._begin[:lines, :-1]
+        there = kinds >= 0
+        runs = self._gpus.runs_s[kinds, self._sort[:lines][:, None]]
+        with np.errstate(invalid="ignore"):
+            mine = np.where(there, began + runs - now - self._gpus.runs_s[kinds, self._sort[line]], 0.0)
+            gains = np.where(mine > 0.0, self._weight[:lines, :-1] * mine + runs * self._behind[:lines, 1:], 0.0)
+        other, at = divmod(int(gains.argmax()), gains.shape[1])
+        if gains[other, at] <= 0.0:
+            return False
+        put = self._of[other].pop(at)
+        self._measure(other)
+        ends = now + float(self._gpus.runs_s[put.runner.kind, self._sort[line]])
+        self._put(line, 0, put._replace(late=ends > put.runner.deadline))
+        return True
 
     def slots(self) -> dict[str, Slot]:
         found: dict[str, Slot] = {}
-        for gpu, puts in enumerate(self._of):
+        for line, puts in enumerate(self._of):
             for at, put in enumerate(puts):
-                start = float(self._begin[gpu, at])
-                end = start + float(self._gpus.runs_s[put.runner.kind, gpu])
-                found[put.runner.job] = Slot(gpu, start, end, end > put.runner.deadline)
+                start = self._begin.item(line, at)
+                end = start + self._gpus.runs_s.item(put.runner.kind, self._sort.item(line))
+                found[put.runner.job] = Slot(self._gpu.item(line), start, end, end > put.runner.deadline)
         return found
 
-    def _measure(self, gpu: int) -> None:
-        """After the line before a GPU changed."""
-        puts = self._of[gpu]
+    def _open(self, sort: int) -> None:
+        """A line before the next GPU of the sort, if there is one."""
+        if self._unused[sort]:
+            line, gpu = len(self._of), self._unused[sort].popleft()
+            self._of.append([])
+            self._gpu[line], self._sort[line], self._begin[line, 0] = gpu, sort, self._gpus.free_at[gpu]
+
+    def _put(self, line: int, at: int, put: _Put) -> None:
+        first = not self._of[line]
+        self._of[line].insert(at, put)
+        self._measure(line)
+        if first and len(self._of) < len(self._begin):
+            self._open(self._sort.item(line))
+
+    def _measure(self, line: int) -> None:
+        """After the line changed."""
+        puts, sort = self._of[line], self._sort.item(line)
         count = len(puts)
         if count >= self._begin.shape[1]:
             self._widen()
-        begin, behind, slack = self._begin[gpu], self._behind[gpu], self._slack[gpu]
+        begin, behind, slack = self._begin[line], self._behind[line], self._slack[line]
         begin[1:], behind[:], slack[:] = inf, 0.0, inf
+        self._kind[line], self._weight[line] = -1, 0.0
         for at, put in enumerate(puts):
-            begin[at + 1] = begin[at] + self._gpus.runs_s[put.runner.kind, gpu]
+            begin[at + 1] = begin[at] + self._gpus.runs_s[put.runner.kind, sort]
+            self._kind[line, at], self._weight[line, at] = put.runner.kind, put.runner.weight
         for at in range(count - 1, -1, -1):
             put = puts[at]
             behind[at] = behind[at + 1] + put.runner.weight
@@ -158,3 +191,5 @@ class _Lines:
         self._begin = np.concatenate([self._begin, np.full(more, inf)], axis=1)
         self._behind = np.concatenate([self._behind, np.zeros(more)], axis=1)
         self._slack = np.concatenate([self._slack, np.full(more, inf)], axis=1)
+        self._kind = np.concatenate([self._kind, np.full(more, -1, np.int64)], axis=1)
+        self._weight = np.concatenate([self._weight, np.zeros(more)], axis=1)

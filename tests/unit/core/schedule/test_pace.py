@@ -14,6 +14,8 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.faster import paced_jobs, waits_for_faster
 from ares.core.schedule.pace import Gpus, Runner, Slot, pace
 from ares.model.profile import Profile
+from ares.model.reservation import Reservation, RoomAsked
+from ares.model.state import Placement
 from tests.unit.core.world import NOW, cluster, node, nodes_of, placed, plan, run, spec, state
 
 
@@ -26,7 +28,7 @@ def _slots(
         for kind, (job, runs, due) in enumerate(jobs)
     ]
     table = np.array([runs for _, runs, _ in jobs]).reshape(len(jobs), len(free_at))
-    return pace(made, Gpus(np.array(free_at), table), 0.0)
+    return pace(made, Gpus(np.array(free_at), np.arange(len(free_at)), table), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_a_job_that_counts_more_goes_before_a_shorter_one() -> None:
 
 @pytest.mark.parametrize(("free_at", "runs"), [([], []), ([0.0], [inf]), ([inf], [1.0])])
 def test_who_can_have_no_gpu_has_no_slot(free_at: list[float], runs: list[float]) -> None:
-    made = Gpus(np.array(free_at), np.array([runs]).reshape(1, len(free_at)))
+    made = Gpus(np.array(free_at), np.arange(len(free_at)), np.array([runs]).reshape(1, len(free_at)))
     assert pace([Runner("j", 0, 1.0, inf, inf)], made, 0.0) == {}
 
 
@@ -192,3 +194,25 @@ def test_a_job_of_several_gpus_waits_for_the_better_ones_too() -> None:
     assert (why.numbers["waitsS"], why.numbers["soonerS"]) == (600, 3000)
     made.release("r")
     assert nodes_of(plan(made)) == [("j", "fast")]
+
+
+def test_a_gpu_that_is_booked_is_not_counted_on() -> None:
+    made = cluster(node("fast", gpus=1, model=FAST), node("slow", gpus=1, model=SLOW))
+    room = Placement(node="fast", incarnation=1, cpu_milli=1000, memory_mib=1, gpus=(0,))
+    made.book(
+        Reservation(
+            name="r", tenant="u", start=NOW + 60.0, until=NOW + 7200.0, placements=(room,), asked=RoomAsked(gpus=1)
+        )
+    )
+    made.enqueue(state("j", NOW), spec(gpus=1, expected_runtimes_s={FAST: 600.0, SLOW: 900.0}))
+    assert nodes_of(plan(made)) == [("j", "slow")]
+
+
+def test_a_gpu_that_is_promised_is_not_counted_on() -> None:
+    made = cluster(node("fast", gpus=2, model=FAST), node("slow", gpus=1, model=SLOW))
+    run(made, "r", spec(gpus=1, expected_runtime_s=60.0), placed("fast", gpus=(0,)), since=NOW)
+    made.enqueue(state("wide", 0.0), spec(gpus=2, model=FAST, priority="HIGH", expected_runtime_s=3600.0))
+    made.promise(plan(made).promises)
+    assert made.promises["wide"].start == NOW + 60.0
+    made.enqueue(state("j", NOW), spec(gpus=1, expected_runtimes_s={FAST: 600.0, SLOW: 900.0}))
+    assert nodes_of(plan(made)) == [("j", "slow")]

@@ -15,7 +15,9 @@ from ares.core.queue.factors import rank
 from ares.core.queue.order import Place, job_of
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.ask import Ask
-from ares.core.schedule.columns import WHOLE, Floats, Ints
+from ares.core.schedule.bookings import claim_of, claims_of
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.columns import WHOLE, Bools, Floats, Ints
 from ares.core.schedule.models import choices
 from ares.core.schedule.openings import earliest
 from ares.core.schedule.pace import Gpus, Paced, Runner, Slot, pace
@@ -23,7 +25,7 @@ from ares.core.schedule.plan import LeftOut
 from ares.core.schedule.round import Round
 
 # Jobs that are planned together, the first by rank; those behind take what is left, as jobs without run times do.
-_JOBS_MAX = 1024
+_JOBS_MAX = 512
 # Jobs further behind than this by rank count as much as nothing.
 _WEIGHT_MIN = 2.0**-20
 
@@ -77,19 +79,19 @@ def _in_line(round_: Round, classes: list[JobClass]) -> dict[str, Paced]:
     """Jobs of one GPU each, all planned together."""
     if not classes:
         return {}
-    lines = _lines(round_)
-    kinds = [one.key.asks[0] for one in classes]
-    gpus = Gpus(lines.free_at, np.array([_runs(round_, ask, lines) for ask in kinds]))
-    slots = pace(_runners(round_, classes), gpus, round_.now)
-    kind_of = {one.id: kind for kind, one in enumerate(classes)}
-    idle = _idle(slots, lines, round_.now)
-    return {job: _paced(slot, gpus.runs_s[kind_of[_class_of(round_, job)]], idle, lines) for job, slot in slots.items()}
+    lines = _lines(round_, {one.id for one in classes})
+    gpus = _sorted_out(round_, [one.key.asks[0] for one in classes], lines)
+    runners = _runners(round_, classes)
+    slots = pace(runners, gpus, round_.now)
+    idle = _idle(slots, lines, gpus, round_.now)
+    return {one.job: _paced(slots[one.job], gpus.runs_s[one.kind], idle, lines) for one in runners if one.job in slots}
 
 
 def _tells(round_: Round, key: ClassKey) -> bool:
     """Whether its jobs tell GPU models apart, and nothing but GPUs stands in their way."""
     ask = key.asks[0]
-    return bool(ask.runs) and len(key.asks) == 1 and not ask.near and round_.gate(key, ask) is None
+    plain = len(key.asks) == 1 and not ask.near and not ask.reservation
+    return bool(ask.runs) and plain and round_.gate(key, ask) is None
 
 
 def _of_one_gpu(key: ClassKey) -> bool:
@@ -112,16 +114,11 @@ def _class_of(round_: Round, job: str) -> int:
     return found.id
 
 
-def _lines(round_: Round) -> _Lines:
+def _lines(round_: Round, mine: set[int]) -> _Lines:
     cluster, now = round_.cluster, round_.now
     table = cluster.table
-    ends: dict[tuple[str, int], float] = {}
-    for one in cluster.holdings.values():
-        # Whoever should have ended already is expected any moment.
-        at = inf if one.ends_at is None else max(one.ends_at, now + 1.0)
-        for place in one.placements:
-            for gpu in place.gpus:
-                ends[place.node, gpu] = max(at, ends.get((place.node, gpu), 0.0))
+    ends = {key: max(at, now + 1.0) for key, at in _ends(cluster).items()}
+    spoken_for = _spoken_for(cluster, mine, now)
     found: list[tuple[int, int, str, float]] = []
     for row in np.flatnonzero(table.healthy & (table.gpu_count > 0)).tolist():
         record = table.records[row]
@@ -130,21 +127,54 @@ def _lines(round_: Round) -> _Lines:
             if not gpu.mig and gpu.index < table.gpus_wide:
                 free = table.gpu_left.item(row, gpu.index) == WHOLE
                 at = now if free else ends.get((record.info.name, gpu.index), inf)
-                found.append((row, gpu.index, gpu.model, at))
+                found.append((row, gpu.index, gpu.model, max(at, spoken_for.get((row, gpu.index), at))))
     rows, gpus = np.array([one[:2] for one in found], np.int64).reshape(-1, 2).T
     return _Lines(rows, gpus, [one[2] for one in found], np.array([one[3] for one in found], np.float64))
 
 
-def _runs(round_: Round, ask: Ask, lines: _Lines) -> Floats:
-    """How long it runs on each GPU; for ever where it may not, or where a free GPU alone is not enough for it."""
-    plain = ask._replace(runs=())
+def _ends(cluster: Cluster) -> dict[tuple[str, int], float]:
+    """When each GPU that is held will be free."""
+    found: dict[tuple[str, int], float] = {}
+    for one in cluster.holdings.values():
+        at = inf if one.ends_at is None else one.ends_at
+        for place in one.placements:
+            for gpu in place.gpus:
+                found[place.node, gpu] = max(at, found.get((place.node, gpu), 0.0))
+    return found
+
+
+def _spoken_for(cluster: Cluster, mine: set[int], now: float) -> dict[tuple[int, int], float]:
+    """Until when GPUs are booked, or promised to jobs that are not planned here."""
+    claims = [*claims_of(cluster, now)]
+    for job, promise in cluster.promises.items():
+        one = cluster.waiting.class_of(job)
+        if one is not None and one.id not in mine and (claim := claim_of(cluster, promise)) is not None:
+            claims.append(claim)
+    return {(taken.row, gpu): claim.until for claim in claims for taken in claim.taken for gpu in taken.gpus}
+
+
+def _sorted_out(round_: Round, asks: list[Ask], lines: _Lines) -> Gpus:
+    """GPUs of one model that the same asks could have are of one sort."""
+    plain = {ask._replace(runs=()): 0 for ask in asks}
+    usable = np.array([_usable(round_, one, lines) for one in plain]).reshape(len(plain), len(lines.models))
+    keys = [(model, usable[:, gpu].tobytes()) for gpu, model in enumerate(lines.models)]
+    sorts = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    first = [keys.index(key) for key in sorts]
+    number = {one: at for at, one in enumerate(plain)}
+    runs = [
+        [runs_on(ask.runs, lines.models[gpu]) if usable[number[ask._replace(runs=())], gpu] else inf for gpu in first]
+        for ask in asks
+    ]
+    table = np.array(runs, np.float64).reshape(len(asks), len(first))
+    return Gpus(lines.free_at, np.array([sorts[key] for key in keys], np.int64), table)
+
+
+def _usable(round_: Round, ask: Ask, lines: _Lines) -> Bools:
+    """GPUs that it may have; not where a free GPU alone is not enough for it."""
     evaluations, table = round_.evaluations, round_.cluster.table
-    passes = evaluations.of(plain).stage == len(evaluations.rules.filters)
-    usable = evaluations.possible(plain)[lines.rows]
-    usable &= table.answers(ask.gpu_model, ask.gpu_memory_mib)[lines.rows, lines.gpus]
-    usable &= passes[lines.rows] | (lines.free_at > round_.now)
-    by_model = {model: runs_on(ask.runs, model) for model in set(lines.models)}
-    return np.where(usable, np.array([by_model[model] for model in lines.models]), inf)
+    passes = evaluations.of(ask).stage == len(evaluations.rules.filters)
+    answers = table.answers(ask.gpu_model, ask.gpu_memory_mib)[lines.rows, lines.gpus]
+    return evaluations.possible(ask)[lines.rows] & answers & (passes[lines.rows] | (lines.free_at > round_.now))
 
 
 def _runners(round_: Round, classes: list[JobClass]) -> list[Runner]:
@@ -171,18 +201,19 @@ def _runner(place: Place, kind: int, key: ClassKey, weight: float) -> Runner:
     return Runner(job_of(place), kind, weight, place[0] + fastest(key.asks[0].runs), place[0])
 
 
-def _idle(slots: dict[str, Slot], lines: _Lines, now: float) -> Ints:
-    """GPUs that are free and that nobody of these is to use now."""
+def _idle(slots: dict[str, Slot], lines: _Lines, gpus: Gpus, now: float) -> dict[int, str]:
+    """Sorts of GPUs of which one is free that nobody of these is to use now, each with its model."""
     used = {slot.gpu for slot in slots.values() if slot.start <= now}
-    return np.array([gpu for gpu in np.flatnonzero(lines.free_at <= now).tolist() if gpu not in used], np.int64)
+    free = (gpu for gpu in np.flatnonzero(lines.free_at <= now).tolist() if gpu not in used)
+    return {gpus.sort.item(gpu): lines.models[gpu] for gpu in free}
 
 
-def _paced(slot: Slot, runs: Floats, idle: Ints, lines: _Lines) -> Paced:
-    instead = int(idle[runs[idle].argmin()]) if len(idle) and np.isfinite(runs[idle]).any() else None
+def _paced(slot: Slot, runs: Floats, idle: dict[int, str], lines: _Lines) -> Paced:
+    best = min(((runs.item(sort), model) for sort, model in idle.items()), default=(inf, ""))
     return Paced(
         model=lines.models[slot.gpu],
         start=slot.start,
         end=slot.end,
         late=slot.late,
-        instead=None if instead is None else (lines.models[instead], float(runs[instead])),
+        instead=None if best[0] == inf else (best[1], best[0]),
     )
