@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -26,6 +27,12 @@ Progress = Callable[[int, int, int], None]
 _LOOK_EVERY_S = 0.2
 # What Ctrl-C ends a program with.
 _INTERRUPTED = 130
+
+
+class Lost(Exception):
+    """A process that replayed is gone."""
+
+    fix = "there may be too little memory for several at once: try --jobs 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,10 @@ class Runner:
         for at in range(len(tasks)):
             self._counts[at] = 0
         futures = [self._pool.submit(work, at, task) for at, task in enumerate(tasks)]
-        self._watch(futures, tasks, progress)
+        try:
+            self._watch(futures, tasks, progress)
+        except BrokenProcessPool:
+            raise Lost(f"one of {self._workers} processes ended before its replay did") from None
         return [future.result() for future in futures]
 
     def _watch(self, futures: Sequence[Future[Any]], tasks: Sequence[Task], progress: Progress | None) -> None:

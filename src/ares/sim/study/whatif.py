@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def shared(policy: Policy) -> Profile:
 def failures_of(text: str, trace: Trace, seed: int, seconds: Sequence[float] | None) -> tuple[Failure, ...]:
     """From a file (at,node,lasts_s), or drawn: `seconds` are the means between failures of a node and to repair."""
     if seconds is None:
-        return _told(Path(text))
+        return _told(Path(text), {node.name for node in trace.nodes})
     first, last = trace.jobs[0].submit, trace.jobs[-1].submit
     repair_s = seconds[1] if len(seconds) > 1 else _REPAIR_S
     # How long the replay lasts is not known before; after the last submission there is as much again.
@@ -79,23 +79,27 @@ def failures_of(text: str, trace: Trace, seed: int, seconds: Sequence[float] | N
     return drawn(names, first, until, mtbf_s=seconds[0], mttr_s=repair_s, seed=seed)
 
 
-def _told(path: Path) -> tuple[Failure, ...]:
+def _told(path: Path, nodes: Set[str]) -> tuple[Failure, ...]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         missing = [name for name in _COLUMNS if name not in (rows.fieldnames or ())]
         if missing:
             what = f"column{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing"
             raise BadTrace(path.name, 1, what, f"a list of failures has the columns {', '.join(_COLUMNS)}")
-        return tuple(_failure(path.name, rows.line_num, row) for row in rows)
+        return tuple(_failure(path.name, rows.line_num, row, nodes) for row in rows)
 
 
-def _failure(file: str, line: int, row: dict[str, str | None]) -> Failure:
+def _failure(file: str, line: int, row: dict[str, str | None], nodes: Set[str]) -> Failure:
     try:
         at, lasts_s = float(row["at"] or "nan"), float(row["lasts_s"] or "nan")
     except ValueError as error:
         raise BadTrace(file, line, str(error), "write times in seconds") from None
     if not (math.isfinite(at) and math.isfinite(lasts_s) and lasts_s > 0 and row["node"]):
         raise BadTrace(file, line, "a failure needs a time, a node, and more than 0 seconds", "correct the line")
+    if row["node"] not in nodes:
+        raise BadTrace(
+            file, line, f"there is no node {row['node']!r}", f"there are {', '.join(sorted(nodes)[:3])}, ..."
+        )
     return Failure(at=at, node=row["node"], lasts_s=lasts_s)
 
 

@@ -193,6 +193,9 @@ def test_failures_from_a_file(ares: Ares, trace: str, tmp_path: Path) -> None:
     path.write_text("at,node,lasts_s\n1000,a0,600\nsoon,a1,60\n")
     done = ares("simulate", trace, "--nodes", NODES, "--failures", str(path))
     assert done.err.startswith("error: down.csv:3: could not convert string to float: 'soon'\nfix: ")
+    path.write_text("at,node,lasts_s\n1000,elsewhere,600\n")
+    done = ares("simulate", trace, "--nodes", NODES, "--failures", str(path))
+    assert done.err == "error: down.csv:2: there is no node 'elsewhere'\nfix: there are a0, a1, ...\n"
 
 
 def test_names_in_a_trace_do_not_drive_the_terminal(ares: Ares, tmp_path: Path) -> None:

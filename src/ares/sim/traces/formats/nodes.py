@@ -8,7 +8,7 @@ from ares.sim.traces.formats import alibaba, history
 from ares.sim.traces.trace import BadTrace, node
 
 # How many, CPUs of each, GPUs of each, their model.
-_KIND = re.compile(r"^(?P<count>\d+)x(?P<cpus>\d+)(?:x(?P<gpus>\d+)(?:x(?P<model>[A-Za-z0-9 ._-]+))?)?$")
+_KIND = re.compile(r"^(?P<count>\d+)x(?P<cpus>\d+)(?:x(?P<gpus>\d+)(?:[x:](?P<model>[A-Za-z0-9 ._-]+))?)?$")
 
 
 def nodes_of(text: str) -> tuple[NodeInfo, ...]:
