@@ -22,6 +22,7 @@ COMMANDS = {
     "nodes": "nodes",
     "node": "nodes", "pools": "pools", "lease": "nodes", "reserve": "reserve", "reservations": "reserve",
     "reservation": "reserve", "consolidate": "drain", "profile": "profile", "plugins": "profile",
+    "history": "history",
     "simulate": "simulate", "tune": "tune", "token": "token", "server": "serve", "agent": "serve", "store": "serve",
     "version": "about", "completion": "about",
 }  # fmt: skip
