@@ -13,7 +13,9 @@ from tests.tidy.source import ROOT, SRC, tracked
 HEAVY = ("litestar", "uvicorn", "grpc", "apsw", "numpy", "prometheus_client", "opentelemetry", "google.protobuf")
 # What only an extra or the test tools bring, and the one place each may be imported.
 OPTIONAL = {"google": "ares.adapters.store.etcd"}
-TEST_TOOLS = ("opentelemetry.sdk", "pytest", "hypothesis", "psutil", "schemathesis", "grpc_tools", "redis", "requests")
+TEST_TOOLS = (
+    "opentelemetry.sdk", "pytest", "hypothesis", "psutil", "schemathesis", "grpc_tools", "redis", "requests", "sklearn",
+)  # fmt: skip
 
 LOADED = "import sys, {module}; print('\\n'.join(sys.modules))"
 IMPORT_ALL = """

@@ -15,9 +15,9 @@ BETTER = HeldOut(jobs=9, model_mae_s=1.0, model_distance=0.1, history_mae_s=2.0,
 MODEL = TreeModel(trees=(LEAF,), base=0.0, features=FEATURES, held_out=BETTER, source="a trace")
 
 
-async def ran(world: World, agent: ScriptedAgent, seconds: float, **changes: object) -> str:
+async def ran(world: World, agent: ScriptedAgent, seconds: float, name: str = "job") -> str:
     """A job that took the whole node for so long."""
-    job = await world.submit(cpu_milli=4_000, **changes)
+    job = await world.submit(cpu_milli=4_000, name=name)
     await world.settle()
     agent.started(agent.starts[job])
     await world.advance(seconds)

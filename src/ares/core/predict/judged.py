@@ -7,7 +7,7 @@ from statistics import median
 from ares.model.base import Record
 
 # Of so many jobs the median is.
-_LATEST = 512
+_LATEST = 4096
 
 
 class Accuracy(Record, frozen=True):

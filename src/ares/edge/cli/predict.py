@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ares.edge.client.predictions import Accuracy, Hits, JobPrediction, ModelView, PredictionReport
 
 _FORMAT = "swf, alibaba, philly, easy, deadlines or history.  [default: seen from the file]"
+_TRACE = "Of like jobs' runs on the jobs of this file instead, without a server."
+_HISTORY = "like jobs' runs"
 # More than any model of ours.
 _MODEL_MAX = 8 * 1024 * 1024
 
@@ -50,15 +52,23 @@ def predict_job(ctx: click.Context, command: tuple[str, ...], output: str, **fla
 
 
 @predict.command("error")
+@click.option("--trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help=_TRACE)
+@click.option("--format", "format_", metavar="NAME", help=_FORMAT)
 @output_option("table", "json", "yaml")
 @click.pass_context
-def predict_error(ctx: click.Context, output: str) -> None:
+def predict_error(ctx: click.Context, trace: Path | None, format_: str | None, output: str) -> None:
     """Shows how far predictions were from what came.
 
     As this platform has measured it itself: of run times by what was said when a job came; of starts by
     the interval that a job which had to wait was told first, and by the latest. Four of five intervals
     are meant to hold.
     """
+    if trace is not None:
+        found = _score(trace, format_)
+        if not print_objects(output, _plain(found), lambda _: []):
+            for line in score_lines(found):
+                click.echo(line)
+        return
     from ares.edge.client import predictions
 
     call = predictions.report()
@@ -66,6 +76,19 @@ def predict_error(ctx: click.Context, output: str) -> None:
     if not print_objects(output, raw, lambda _: []):
         for line in error_lines(call.read(raw)):
             click.echo(line)
+
+
+def _score(trace: Path, format_: str | None) -> Any:
+    from ares.edge.cli.traceflags import readable
+
+    with readable():
+        return simulator("learn.score").score(simulator("traces.formats").read(trace, format_))
+
+
+def _plain(record: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(record)
 
 
 @predict.command("train")
@@ -97,7 +120,7 @@ def predict_train(trace: Path, write: Path, format_: str | None, seed: int, outp
         except learn.CannotTrain as error:
             raise click.ClickException(str(error)) from None
     write.write_bytes(msgspec.json.encode(model))
-    raw: Any = msgspec.to_builtins({"heldOut": model.held_out, "better": model.held_out.better, "file": str(write)})
+    raw: Any = _plain({"heldOut": model.held_out, "better": model.held_out.better, "file": str(write)})
     if not print_objects(output, raw, lambda _: []):
         for line in held_out_lines(model.held_out):
             click.echo(line)
@@ -171,6 +194,20 @@ def _accuracy(found: "Accuracy") -> str:
         f"{found.jobs:,} jobs, off by {duration(found.mean_absolute_error_s)} in the mean and by"
         f" {found.median_relative_error:.0%} in the median; {found.within:.0%} within the interval (80% is meant)"
     )
+
+
+def score_lines(found: Any) -> list[str]:
+    from ares.edge.cli.table import layout
+
+    rows = (
+        (
+            words, f"{one.jobs:,}", f"{one.mean_absolute_error_s:,.0f} s",
+            "" if one.median_relative_error is None else f"{one.median_relative_error:.0%}",
+            f"{one.within:.1%}" if words == _HISTORY and one.within is not None else "",
+        )
+        for words, one in ((_HISTORY, found.history), ("what jobs state", found.stated))
+    )  # fmt: skip
+    return layout(("SAID BY", "JOBS", "MEAN ERROR", "MEDIAN OFF BY", "WITHIN (80% IS MEANT)"), rows)
 
 
 def _hits(found: "Hits", words: str) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ares.core.predict.features import FEATURES
 from ares.core.predict.predictor import Predictor
 from ares.model.profile import PredictionPolicy
-from ares.sim.traces.trace import Trace
+from ares.sim.traces.trace import Trace, TraceJob
 
 Floats = NDArray[np.float64]
 
@@ -34,8 +34,8 @@ def samples_of(trace: Trace) -> Samples:
     for row, job in enumerate(trace.jobs):
         while ending and ending[0][0] <= job.submit:
             ended = trace.jobs[heapq.heappop(ending)[1]]
-            predictor.learn(ended.spec, _account(ended.tenant, ended.user), ended.run_s)
-        account = _account(job.tenant, job.user)
+            predictor.learn(ended.spec, account_of(ended), ended.run_s)
+        account = account_of(job)
         features[row] = predictor.features(job.spec, account)
         said = predictor.estimate(job.spec, account)
         if said is not None:
@@ -47,5 +47,6 @@ def samples_of(trace: Trace) -> Samples:
     return Samples(features, runs, history, limits)
 
 
-def _account(tenant: str, user: str | None) -> str:
-    return f"{tenant}/default/{user or tenant}"
+def account_of(job: TraceJob) -> str:
+    """As the simulator submits it."""
+    return f"{job.tenant}/default/{job.user or job.tenant}"
