@@ -42,5 +42,6 @@ def _node(room: Room, steps: list[_Step]) -> Iterator[tuple[int, str]]:
             # What is promised may be over-committed as far as what runs may be.
             words = next(room.overused(guaranteed=False), None)
             if words is not None:
-                yield job, f"was promised what {room.info.name} will not have at {at:g} s: {words} would be in use"
+                when = f"{round(at, 3):.15g} s"
+                yield job, f"was promised what {room.info.name} will not have at {when}: {words} would be in use"
                 return

@@ -62,10 +62,9 @@ class Checker:
         now = decision.time
         self._now = now
         self._fail(decision)
-        for one in decision.ended:
-            self._end(one, decision.down)
+        late = [self._end(one, decision.down) for one in decision.ended]
         self._come(decision)
-        unforeseen = bool(decision.down) or self._unsure(now)
+        unforeseen = bool(decision.down) or any(late) or self._unsure(now)
         if self._rules.strategy != "conservative":
             # Whoever waits again, or for a node that is back, may be ahead of the one that was first.
             unforeseen = unforeseen or bool(decision.again or decision.up)
@@ -101,7 +100,7 @@ class Checker:
             if job in self._came:
                 self._say(decision.time, job, "was submitted twice")
             if self._jobs[job].submit > decision.time + _ROUNDING_S:
-                self._say(decision.time, job, f"came before its submission at {self._jobs[job].submit:g} s")
+                self._say(decision.time, job, f"came before its submission at {_at(self._jobs[job].submit)}")
             self._came.add(job)
             self._waiting.add(job)
         for job in decision.again:
@@ -113,23 +112,25 @@ class Checker:
         if decision.down or decision.up:
             self._possible.clear()
 
-    def _end(self, one: Ended, down: tuple[str, ...]) -> None:
+    def _end(self, one: Ended, down: tuple[str, ...]) -> bool:
+        """Whether it was thought to end before."""
         self._counts["ends"] += 1
         running = self._running.pop(one.job, None)
         if running is None:
             self._say(one.at, one.job, "ended without having run")
-            return
+            return False
         self._add(running.placements, +1)
         ran, whole = one.at - running.since, self._whole(one.job, running.placements)
         gang = self._jobs[one.job].spec.gang
         if gang is not None and gang.min_ranks is not None:
-            return
+            return one.at > running.ends
         if ran > whole + _ROUNDING_S:
             self._say(one.at, one.job, f"ran for {ran:g} s; it takes {whole:g} s")
         elif ran < whole - _ROUNDING_S and not (
             self._taken_away or any(one.node in down for one in running.placements)
         ):
             self._say(one.at, one.job, f"ended after {ran:g} s; it takes {whole:g} s, and no node failed")
+        return one.at > running.ends
 
     def _whole(self, job: int, placements: tuple[Placement, ...]) -> float:
         """How long the attempt runs if nothing happens to it."""
@@ -141,7 +142,8 @@ class Checker:
         return runs if one.spec.time_limit_s is None else min(runs, one.spec.time_limit_s)
 
     def _model(self, place: Placement) -> str:
-        return next((gpu.model for gpu in self._infos[place.node].gpus if gpu.index == place.gpus[0]), "")
+        cards = self._infos[place.node].gpus if place.node in self._infos else ()
+        return next((gpu.model for gpu in cards if gpu.index == place.gpus[0]), "")
 
     def _resize(self, resized: Iterable[Started], sign: int) -> None:
         """What goes is given back before anybody starts, what comes is taken after that."""
@@ -217,7 +219,7 @@ class Checker:
         elif strategy in ("easy", "deadline") and with_them > without + _ROUNDING_S:
             names = ", ".join(self._id(job) for job in sorted(passed))
             self._say(
-                now, head, f"could start at {without:g} s; because {names} passed it, not before {_at(with_them)}"
+                now, head, f"could start at {_at(without)}; because {names} passed it, not before {_at(with_them)}"
             )
         elif strategy == "strict" and passed:
             names = ", ".join(self._id(job) for job in sorted(passed))
@@ -241,7 +243,7 @@ class Checker:
     def _earliest(self, job: int, without: set[int], now: float) -> float:
         rooms = {name: room for name, room in self._rooms.items() if name not in self._down}
         for passed in without:
-            for place in self._running[passed].placements:
+            for place in [one for one in self._running[passed].placements if one.node in rooms]:
                 rooms[place.node] = rooms[place.node].copy()
                 rooms[place.node].add(place, +1)
         ends: list[End] = [(one.ends, one.placements) for who, one in self._running.items() if who not in without]
@@ -310,7 +312,7 @@ class Checker:
             if job not in self._came:
                 self._say(end, job, "never came, though the trace has it")
             elif job in self._running:
-                self._say(end, job, f"still runs, since {self._running[job].since:g} s")
+                self._say(end, job, f"still runs, since {_at(self._running[job].since)}")
             elif job not in self._ran and not beyond(self._jobs[job].spec) and self._fits_empty(job):
                 self._say(end, job, "never ran, though there would be room for it on the empty cluster")
 
@@ -327,11 +329,11 @@ class Checker:
 
     def _say(self, at: float, job: int, words: str) -> None:
         if len(self._said) < _SAID_MAX:
-            when = "in the end" if at == inf else f"at {at:g} s"
+            when = "in the end" if at == inf else f"at {_at(at)}"
             self._said.append(f"{when}: {self._id(job)} {words}")
         else:
             self._more += 1
 
 
 def _at(at: float) -> str:
-    return "no time" if at == inf else f"{at:g} s"
+    return "no time" if at == inf else f"{round(at, 3):.15g} s"

@@ -1,0 +1,56 @@
+"""Every decision of replays of public data, judged by the checker: with the right machine, and for each strategy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ares.model.job import JobSpec, Resources
+from ares.sim.check.checker import Checker
+from ares.sim.check.verdict import Verdict
+from ares.sim.study.parts import cut
+from ares.sim.traces.engine import EventOrder, Options, replay
+from ares.sim.traces.formats import read
+from ares.sim.traces.policies import policy
+from ares.sim.traces.trace import Trace, TraceJob, fleet, in_order
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="no data beside the project (expected ../shared/data)")
+JOBS = 2000
+
+
+def judged(trace: Trace, name: str, order: EventOrder) -> Verdict:
+    chosen = policy(name)
+    checker = Checker(trace, name, chosen.profile)
+    replay(trace, chosen, Options(event_order=order, log=checker))
+    return checker.verdict()
+
+
+@pytest.mark.parametrize("name", ["fcfs", "greedy", "easy", "conservative", "aggressive"])
+def test_backfill_cases_are_in_order(name: str) -> None:
+    waits = promises = 0
+    for case in json.loads((DATA / "backfill-cases" / "cases.json").read_text()):
+        jobs, _ = in_order(_job(number, job) for number, job in enumerate(case["jobs"]))
+        for order in ("instant", "reference"):
+            verdict = judged(Trace(case["case"], jobs, fleet(1, case["processors"])), name, order)
+            assert not verdict.broken, "\n".join([case["case"], *verdict.words()])
+            waits, promises = waits + verdict.heads, promises + verdict.promises
+    assert waits or name == "conservative"
+    assert promises or name in ("fcfs", "greedy")
+
+
+def _job(number: int, job: dict[str, Any]) -> TraceJob:
+    wants = Resources(cpu_milli=1000 * job["procs"], memory_mib=1)
+    spec = JobSpec(command=("true",), resources=wants, expected_runtime_s=float(job["est"]))
+    return TraceJob(id=str(number), submit=float(job["submit"]), run_s=float(job["actual"]), spec=spec)
+
+
+@pytest.mark.parametrize("name", ["easy", "easy-sjbf", "conservative", "aggressive", "easy@predicted"])
+def test_the_first_jobs_of_a_real_log_are_in_order(name: str) -> None:
+    trace = cut(read(DATA / "easy" / "KTH-SP2.csv.gz"), first=JOBS)
+    verdict = judged(trace, name, "instant")
+    assert not verdict.broken, "\n".join(verdict.words())
+    assert verdict.starts == JOBS
+    assert verdict.promises > 1000
+    assert bool(verdict.excused) == (name == "easy@predicted"), "no job outlives the time it asked for"
