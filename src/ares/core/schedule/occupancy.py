@@ -61,6 +61,15 @@ class Occupancy:
             {gpu: milli for gpu, milli in enumerate(left) if 0 < milli < WHOLE},
         )
 
+    def most_free(self) -> tuple[int, int, int]:
+        """The most of CPU, of memory and of GPU thousandths that any one row has left."""
+        table, used = self.table, self.table.used
+        if used == 1:
+            return table.cpu_free.item(0), table.memory_free.item(0), table.gpu_idle.item(0)
+        free = (table.cpu_free, table.memory_free, table.gpu_idle)
+        cpu, memory, gpu = (int(column[:used].max(initial=0)) for column in free)
+        return cpu, memory, gpu
+
     def capacity(self) -> Held:
         table = self.table
         exists = table.exists

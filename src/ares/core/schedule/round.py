@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from math import inf
 from typing import NamedTuple, Protocol
 
@@ -27,6 +28,8 @@ from ares.core.schedule.transaction import Taken, Transaction, placement
 from ares.model.job import RANKS_MAX
 from ares.model.profile import Profile
 from ares.model.state import Placement
+
+_NOBODY: frozenset[str] = frozenset()
 
 # Filters that say no because of what others hold.
 HELD_BACK = frozenset({"gpus", "devices", "cpu", "memory", "numa", "power"})
@@ -96,6 +99,8 @@ class Round:
     def close(self) -> None:
         """Leaves the cluster as it was."""
         self.txn.rollback(0)
+        # It knows this round: without it nothing has to be looked for as garbage.
+        self.behind = None
         for job in self._matched:
             self.cluster.matching.drop(job)
 
@@ -116,8 +121,10 @@ class Round:
             self._shares.take(account, held)
 
     @property
-    def dealt_with(self) -> set[str]:
+    def dealt_with(self) -> AbstractSet[str]:
         """Jobs that have a place, or that wait for a better GPU than they could have now."""
+        if not self.placed and not self.paced:
+            return _NOBODY
         return {one.job for one in self.placed} | {job for job, one in self.paced.items() if one.start > self.now}
 
     def key_of(self, job: str, key: ClassKey) -> ClassKey:

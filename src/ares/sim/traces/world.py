@@ -119,7 +119,11 @@ class World:
 
     def fits(self, job: int) -> bool:
         """Whether there is room for it now."""
-        return self._has_room(self.cluster, self._class_of(f"{job:08d}"))
+        one = self._class_of(f"{job:08d}")
+        cpu, memory, _ = self.cluster.most_free()
+        if all(ask.qos == "guaranteed" and (ask.cpu_milli > cpu or ask.memory_mib > memory) for ask in one.key.asks):
+            return False
+        return self._has_room(self.cluster, one)
 
     def _has_room(self, cluster: Cluster, one: JobClass) -> bool:
         round_ = Round(cluster, cluster.profile, self.now)

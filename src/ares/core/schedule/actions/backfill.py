@@ -187,13 +187,7 @@ class Behind:
         claims = self._round.claims
         key = claims.hidden_from(ends_at, reservation)
         claims.hide(ends_at, reservation)
-        table, used = self._cluster.table, self._cluster.table.used
-        if used == 1:
-            most = (table.cpu_free.item(0), table.memory_free.item(0), table.gpu_idle.item(0))
-        else:
-            free = (table.cpu_free, table.memory_free, table.gpu_idle)
-            cpu, memory, gpu = (int(column[:used].max(initial=0)) for column in free)
-            most = (cpu, memory, gpu)
+        most = self._cluster.most_free()
         self._most[key] = most
         return most
 
