@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from ares.core.admit.sla import dated, unknown
 from ares.core.admit.verdict import Rejected
@@ -124,7 +124,11 @@ class Deadlines:
         if found is None:
             return None
         others = () if found.verdict == "yes" else ways(cluster, state, spec, now)
-        return DeadlineSeen(**asdict(found), ways=others)
+        # Of an array nothing is known but that each task asks for as much.
+        first = (
+            replace(found, message=f"for its first task: {found.message}") if spec.array and not state.array else found
+        )
+        return DeadlineSeen(**asdict(first), ways=others)
 
     def at_risk(self, state: JobState) -> bool:
         """Whether by the estimates an open deadline will be missed: a quick look, without a plan of its own."""

@@ -15,6 +15,7 @@ from ares.core.queue.position import position
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.reserve.waits import held_for, starts_around, waits_within
+from ares.core.reserve.words import clock
 from ares.core.schedule.change import Change, smallest_change
 from ares.core.schedule.considered import Ranked, decide_again
 from ares.core.schedule.eta import start_estimate
@@ -176,6 +177,10 @@ class Explain:
         runs_s = cluster.waiting.runs_of(state.id)
         booked = None if never else starts_around(cluster, found.key, runs_s, ahead, now, state.id)
         starts = None if never else booked or start_estimate(round_, found.key, found.key.asks[0], ahead)
+        slot = self._planner.paced(state.id)
+        if slot is not None and slot.start > now:
+            basis = f"by the plan of all jobs that state run times by GPU model, it ends then at {clock(slot.end, now)}"
+            starts = Eta(earliest=slot.start, latest=slot.start, basis=basis, computed_at=now)
         return Explanation(
             job=state.id,
             phase=state.phase,

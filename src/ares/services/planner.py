@@ -16,7 +16,7 @@ from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.explain import why_waiting
-from ares.core.schedule.faster import paced_jobs, waits_for_faster
+from ares.core.schedule.faster import named, paced_jobs, waits_for_faster
 from ares.core.schedule.follow import count_use, follow, forget
 from ares.core.schedule.held import held_back
 from ares.core.schedule.pace import Paced
@@ -119,7 +119,11 @@ class Planner:
         now = self._clock.monotonic()
         if self._supplies is None or now - self._supplies[0] > _SUPPLIES_KEPT_S:
             self._supplies = now, Supplies(self.cluster, self._clock.wall())
-        return self._supplies[1].wait_of(job_id)
+        wait, slot = self._supplies[1].wait_of(job_id), self.paced(job_id)
+        if wait is None or slot is None:
+            return wait
+        where = "several GPU models" if slot.model is None else named(slot.model)
+        return wait._replace(seconds=max(0.0, slot.start - self._clock.wall()), basis=f"planned for {where}")
 
     def eta(self, job_id: str) -> Eta | None:
         """When the job starts, in four of five cases like it; None when it does not wait or can never run."""

@@ -140,3 +140,6 @@ async def test_a_plan_tells_of_deadline_and_faster_gpus(world: World) -> None:
         job = await submit(client, **{key: value for key, value in spec.items() if key not in JOB})
         why = (await client.get(f"/v1/jobs/{job['id']}")).json()["waiting"]
         assert why["code"] == "WAITING_FOR_FASTER"
+        explained = (await client.get(f"/v1/jobs/{job['id']}/explain")).json()
+        assert explained["starts"]["earliest"] == pytest.approx(time.time() + 600.0, abs=60)
+        assert explained["eta"]["basis"] == "planned for an A100"
