@@ -28,8 +28,8 @@ _FOLDER = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "easy
 _LOGS = (("KTH-SP2", "KTH-SP2.csv.gz", 10.0), ("SDSC-SP2", "SDSC-SP2-user-estimate.csv.gz", 25.0))
 _REFERENCE = Options(event_order="reference")
 _EASY = policy("easy")
-# Of the made GPU trace: how full the cluster would be, and how long jobs run on average.
-_LOAD, _MEAN_S = 0.9, 3600.0
+# Of the made GPU trace: as much as the cluster can do, so that jobs wait; how long they run on average and at most.
+_LOAD, _MEAN_S, _MOST_S = 1.0, 3600.0, 28_800
 _MADE_TARGET_S = 300.0
 
 
@@ -88,7 +88,7 @@ def _doubled(log: Trace) -> Trace:
 
 
 def gpu_trace(jobs: int, nodes: int, seed: int = 1) -> Trace:
-    """Jobs of 1 to 64 GPUs and 50 users, as many as fill nearly all of the nodes; users say too much rather than too
+    """Jobs of 1 to 64 GPUs and 50 users, as many as fill all nodes; users say too much rather than too
     little."""
     chance = random.Random(seed)
     made = [_job(chance) for _ in range(jobs)]
@@ -102,7 +102,7 @@ def gpu_trace(jobs: int, nodes: int, seed: int = 1) -> Trace:
 
 
 def _job(chance: random.Random) -> tuple[JobSpec, float]:
-    run_s = float(round(chance.lognormvariate(0.0, 1.5) * _MEAN_S / 3.08) + 1)
+    run_s = float(min(_MOST_S, round(chance.lognormvariate(0.0, 1.5) * _MEAN_S / 2.4) + 1))
     ranks = chance.choice((2, 4, 8)) if chance.random() < 0.05 else 1
     gpus = 8 if ranks > 1 else chance.choices((1, 2, 4, 8), (70, 12, 10, 8))[0]
     wants = Resources(cpu_milli=8000 * gpus, memory_mib=16_384 * gpus, gpus=gpus)

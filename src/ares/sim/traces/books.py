@@ -41,7 +41,8 @@ class Books:
         self._open: dict[int, dict[int, int]] = {}
         self._cpu_now = self._gpu_now = 0
         self._moments: list[tuple[float, int, int, int, float]] = []
-        self._every, self._seen = 1, 0
+        # About two moments for every job come, and looking at all nodes takes its time.
+        self._every, self._seen = max(1, count // _MOMENTS), 0
 
     # ---- where jobs are
 
