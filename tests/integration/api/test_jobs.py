@@ -16,6 +16,7 @@ async def test_a_job_from_submission_to_result(world: World) -> None:
             "tasks": 1,
             "links": {"self": f"/v1/jobs/{job}", "events": f"/v1/jobs/{job}/events", "logs": f"/v1/jobs/{job}/logs"},
             "warnings": [{"code": "NO_NODES", "message": "no node is registered", "remedy": "operator"}],
+            "deadline": None,
         }
         assert made.headers["location"] == f"/v1/jobs/{job}"
         waiting = (await client.get(f"/v1/jobs/{job}")).json()
