@@ -65,6 +65,8 @@ class Evaluations:
         self.matching = matching
         self.facts = Facts()
         self._rules = Rules((), ())
+        # Whether a set of rules has built-in filters only, for those who look at that often.
+        self.all_known: tuple[Rules | None, bool] = (None, False)
         self._kept: dict[Ask, Evaluation] = {}
         # Rows that could take an ask if they were empty and ready; it changes with the nodes themselves only.
         self._possible: dict[Ask, Bools] = {}

@@ -14,6 +14,8 @@ from ares.core.schedule.transaction import Taken, Transaction, alike, fit, fit_e
 
 def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Taken | None:
     """The best row takes it; None when no row can."""
+    if evaluations.table.used == 1 and _only_counts(evaluations, ask):
+        return _on_the_only_row(evaluations, txn, ask)
     found, row = evaluations.best(ask)
     while row >= 0:
         taken = fit(evaluations.table, ask, row)
@@ -25,6 +27,36 @@ def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Taken | N
         row = int(found.score.argmax())
         found.best = row = row if found.score[row] != NO else -1
     return None
+
+
+def _only_counts(evaluations: Evaluations, ask: Ask) -> bool:
+    """Whether of what changes from job to job nothing but free CPU and memory decides."""
+    if ask.gpus or ask.devices or ask.near or ask.numa != "none" or evaluations.table.power is not None:
+        return False
+    return _built_in(evaluations)
+
+
+def _built_in(evaluations: Evaluations) -> bool:
+    """Whether it is known what every filter looks at."""
+    rules, known = evaluations.all_known
+    if rules is not evaluations.rules:
+        known = {name for name, _ in evaluations.rules.filters} <= BUILT_IN
+        evaluations.all_known = (evaluations.rules, known)
+    return known
+
+
+def _on_the_only_row(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Taken | None:
+    """Nothing to choose between, and nothing to weigh."""
+    table, more = evaluations.table, ask.qos != "guaranteed"
+    cpu = table.cpu_free.item(0) + more * table.cpu_extra.item(0)
+    memory = table.memory_free.item(0) + more * table.memory_extra.item(0)
+    if cpu < ask.cpu_milli or memory < ask.memory_mib:
+        return None
+    if not (table.healthy[0] and evaluations.possible(ask)[0]):
+        return None
+    taken = Taken(0, ask.cpu_milli, ask.memory_mib, (), ask.gpu_milli, (), None)
+    txn.take(taken)
+    return taken
 
 
 # One more job on a row: minus the lowest score on the way there, the row, a running number, what is taken. Until scores
@@ -71,7 +103,7 @@ def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int)
     rows = np.flatnonzero(score != NO)
     order = rows[np.argsort(-score[rows], kind="stable")]
     fits = room(evaluations.rows(ask, order))
-    if len(order) == 1 and alike(ask) and frozenset(name for name, _ in evaluations.rules.filters) == BUILT_IN:
+    if len(order) == 1 and alike(ask) and _built_in(evaluations):
         # Nothing to choose between: as many as there is room for.
         return _on_one_row(evaluations, txn, ask, first, min(wanted, int(fits[0])))
     begin, end = 0, int(np.searchsorted(np.cumsum(fits), wanted)) + 1
