@@ -58,6 +58,12 @@ class Course:
         for record in by_row:
             made.set_ready(record.info.name, record.info.name in self.world.ready)
             made.put_node(record)
+        kept, mine = self.cluster, made
+        mine.promise(kept.promises.values())
+        # Whether anything changed since they were made.
+        mine.promised_at -= kept.promised_at != kept.future.slack
+        mine.promised_before -= kept.promised_before != kept.future.setbacks
+        mine.promised_when -= kept.promised_when != kept.future.changes
         return made
 
     # ---- what happens
@@ -74,6 +80,7 @@ class Course:
 
     def carry_out(self, plan: Plan) -> None:
         """Everything a plan proposes, in the order the service writes it; started jobs run at once."""
+        self.cluster.promise(plan.promises)
         for one in plan.placed:
             runs = stated(self.jobs[one.job].spec)
             bind = Bind(placements=one.placements, alternative=one.alternative, planned_s=runs and runs.seconds)

@@ -34,7 +34,8 @@ def shown(plan: Plan) -> tuple[Any, ...]:
     """A plan without the numbers of classes, which are of one process only."""
     placed = tuple(replace(one, class_id=0) for one in plan.placed)
     left = tuple(replace(one, class_id=0) for one in plan.left)
-    return placed, left, plan.evictions, plan.resized, plan.unheld, plan.more
+    promises = tuple(replace(one, made_at=0.0) for one in plan.promises)
+    return placed, left, promises, plan.evictions, plan.resized, plan.unheld, plan.more
 
 
 # ---- the judge's look at one plan
@@ -205,7 +206,7 @@ def check_plan(course: Course, plan: Plan) -> None:
     check_counted(course, plan)
     check_near(course, plan)
     check_evictions(course, plan)
-    if not plan.more:
+    if not plan.more and course.world.profile.backfill.strategy == "greedy":
         check_left_out(course, plan)
 
 

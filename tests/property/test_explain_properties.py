@@ -19,7 +19,7 @@ from ares.model.job import JobSpec, Resources, Toleration
 from ares.model.state import JobState
 from tests.property import judge
 from tests.property.course import Course
-from tests.property.worlds import SPECS, World, job, worlds
+from tests.property.worlds import GREEDY, SPECS, World, job, worlds
 from tests.unit.core.schedule.filters.codes import CODES
 
 # What stands behind each code, in the order in which nodes are asked; a gang comes last.
@@ -33,7 +33,8 @@ ORDER = list(STAGES)
 
 def busy(world: World) -> Course:
     """A few cycles later: half the queue has been placed as far as it goes, and all is calm."""
-    world.profile = replace(world.profile, max_placements_per_cycle=512, actions=("allocate",))
+    actions = ("allocate", "backfill")
+    world.profile = replace(world.profile, max_placements_per_cycle=512, actions=actions, backfill=GREEDY)
     course = Course.of(world)
     course.carry_out(cycle(course.cluster, world.profile, course.now))
     for name in [name for name, one in course.jobs.items() if one.state.phase == "PENDING"]:

@@ -13,14 +13,14 @@ from ares.core.schedule.round import Round
 from ares.core.schedule.transaction import Transaction
 from ares.model.job import JobSpec
 from tests.property.course import Course
-from tests.property.worlds import NOW, SPECS, World, worlds
+from tests.property.worlds import GREEDY, NOW, SPECS, World, worlds
 from tests.unit.core.world import cluster, node
 from tests.unit.core.world import spec as small
 
 
 def started(world: World) -> Course:
     """With what fits of the queue running, and the rest gone."""
-    world.profile = replace(world.profile, actions=("allocate",))
+    world.profile = replace(world.profile, actions=("allocate", "backfill"), backfill=GREEDY)
     course = Course.of(world)
     course.carry_out(cycle(course.cluster, world.profile, course.now))
     course.cluster.prepare()
@@ -77,7 +77,7 @@ def naively(course: Course) -> tuple[list[str], list[str]]:
 @settings(max_examples=200)
 @given(worlds(jobs=24))
 def test_the_lazy_order_is_the_order_of_ranks_at_every_step(world: World) -> None:
-    world.profile = replace(world.profile, actions=("allocate",))
+    world.profile = replace(world.profile, actions=("allocate", "backfill"), backfill=GREEDY)
     course = Course.of(world)
     plan = cycle(course.cluster, world.profile, NOW)
     assert ([one.job for one in plan.placed], [one.first_job for one in plan.left]) == naively(course)
@@ -86,6 +86,7 @@ def test_the_lazy_order_is_the_order_of_ranks_at_every_step(world: World) -> Non
 @settings(max_examples=100)
 @given(worlds(jobs=24))
 def test_within_a_class_nobody_is_overtaken(world: World) -> None:
+    world.profile = replace(world.profile, backfill=GREEDY)
     course = Course.of(world)
     lines = [[job_of(place) for place in one.line.heads(1000)] for one in course.cluster.waiting.active.values()]
     placed = {one.job for one in cycle(course.cluster, world.profile, NOW).placed}

@@ -21,7 +21,7 @@ from ares.model.job import (
     TopologyWish,
 )
 from ares.model.node import Gpu, NodeInfo, NodeRecord, NumaNode, Taint
-from ares.model.profile import OrderPolicy, Pool, PreemptionPolicy, Profile, Share, Weight
+from ares.model.profile import BackfillPolicy, OrderPolicy, Pool, PreemptionPolicy, Profile, Share, Weight
 from ares.model.state import JobState
 from tests.unit.core.schedule.nodes import links
 
@@ -151,7 +151,14 @@ PROFILES = st.builds(
     # Without the scorer that goes by which jobs were seen before: that is history, which a newcomer does not have.
     scorers=st.just(tuple(one for one in Profile().scorers if one.name != "fragmentation")),
     max_placements_per_cycle=rare(512, 3),
+    backfill=st.builds(
+        BackfillPolicy,
+        strategy=st.sampled_from(["greedy", "greedy", "easy", "conservative", "aggressive", "deadline"]),
+        order=rare("rank", "shortest"),
+    ),
 )
+# Whoever fits starts, whoever waits: places and reasons are then a matter of room alone.
+GREEDY = BackfillPolicy(strategy="greedy")
 
 
 def job(number: int, tenant: str, spec: JobSpec, at: float) -> tuple[JobState, JobSpec]:
