@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ares.model.job import JobSpec, Resources
+from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Job, JobState, Phase
 from ares.sim.traces.engine import replay
-from ares.sim.traces.formats import alibaba, history, read
+from ares.sim.traces.formats import alibaba, read
 from ares.sim.traces.formats.nodes import nodes_of
 from ares.sim.traces.policies import policy
 from ares.sim.traces.trace import BadTrace, Trace, node
@@ -131,7 +133,12 @@ def done(number: int, phase: Phase, start: float | None, end: float | None, how:
     return Job(spec=JobSpec(command=("fit",), name="fit", time_limit_s=500), state=state)
 
 
-def test_history_goes_out_and_comes_back(tmp_path: Path) -> None:
+def exported(nodes: list[NodeInfo], jobs: list[Job]) -> bytes:
+    """As `ares history` writes it."""
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in (*({"node": info} for info in nodes), *jobs))
+
+
+def test_history_comes_back_as_a_trace(tmp_path: Path) -> None:
     jobs = [
         done(2, "SUCCEEDED", 1010.0, 1060.0, ExitInfo(code=0)),
         done(1, "FAILED", 1010.0, 1020.0, ExitInfo(code=3, failure="exit")),
@@ -140,7 +147,7 @@ def test_history_goes_out_and_comes_back(tmp_path: Path) -> None:
         done(5, "FAILED", 1010.0, 1510.0, ExitInfo(failure="time-limit")),
     ]
     path = tmp_path / "mine.jsonl"
-    path.write_bytes(b"".join(history.dump([node("n0", 4)], jobs)))
+    path.write_bytes(exported([node("n0", 4)], jobs))
     found = read(path)
     assert found.nodes == (node("n0", 4),)
     assert [(one.id, one.submit, one.run_s, one.fails) for one in found.jobs] == [
@@ -160,13 +167,13 @@ def test_history_goes_out_and_comes_back(tmp_path: Path) -> None:
     ],
 )
 def test_lines_that_are_no_history(tmp_path: Path, line: str, what: str) -> None:
-    good = b"".join(history.dump([node("n0", 4)], [])).decode().strip()
+    good = exported([node("n0", 4)], []).decode().strip()
     with pytest.raises(BadTrace, match=rf"h\.jsonl:2: {what}.*export it again"):
         read(write(tmp_path / "h.jsonl", good, line))
 
 
 def test_a_history_without_nodes_says_so(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
-    path.write_bytes(b"".join(history.dump([], [done(1, "SUCCEEDED", 0.0, 1.0)])))
+    path.write_bytes(exported([], [done(1, "SUCCEEDED", 0.0, 1.0)]))
     with pytest.raises(BadTrace, match=r"h\.jsonl: a history without nodes; give --nodes"):
         read(path)

@@ -1,6 +1,7 @@
-"""Ares' own history: JSON lines, one {"spec", "state"} for every job and one {"node"} for every node."""
+"""Ares' own history, as `ares history` writes it: one line {"spec", "state"} for every job, one {"node"} for every
+node."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo
-from ares.model.state import Job, JobState
+from ares.model.state import JobState
 from ares.sim.traces.formats.reading import Repairs, lines, trace
 from ares.sim.traces.trace import BadTrace, Trace, TraceJob
 
@@ -17,14 +18,6 @@ class _Line(Record, frozen=True):
     spec: JobSpec | None = None
     state: JobState | None = None
     node: NodeInfo | None = None
-
-
-def dump(nodes: Iterable[NodeInfo], jobs: Iterable[Job]) -> Iterable[bytes]:
-    """The lines of an export."""
-    for info in nodes:
-        yield msgspec.json.encode({"node": info}) + b"\n"
-    for job in jobs:
-        yield msgspec.json.encode(job) + b"\n"
 
 
 def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
