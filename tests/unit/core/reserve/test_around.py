@@ -1,22 +1,15 @@
 """Cycles around booked room: who may use it before it begins, who while it lasts, and who is not displaced for it."""
 
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
-from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.follow import follow
 from ares.core.schedule.offers import would_evict
 from ares.core.schedule.plan import Plan
 from ares.model.job import Gang
 from ares.model.profile import BackfillPolicy, Profile
-from ares.model.reservation import Reservation, RoomAsked
-from ares.model.state import Placement
+from tests.unit.core.reserve.booked import ALL, HOUR, book, runs, wait
 from tests.unit.core.world import NOW, cluster, node, placed, places, plan, spec, state
 
-HOUR = 3600.0
-ALL = tuple(range(4))
 STRICT = Profile(actions=("claim", "allocate"))
 STRATEGIES = [
     pytest.param(STRICT, id="strict"),
@@ -25,26 +18,6 @@ STRATEGIES = [
         for one in ("greedy", "easy", "conservative", "aggressive", "deadline")
     ),
 ]
-
-
-def book(
-    made: Cluster, *at: Placement, name: str = "demo", start: float = NOW + HOUR, length: float = HOUR, **more: Any
-) -> Reservation:
-    one = Reservation(
-        name=name, tenant="t", start=start, until=start + length, asked=RoomAsked(gpus=1), placements=at, **more
-    )
-    made.book(one)
-    return one
-
-
-def wait(made: Cluster, job: str, at: float = NOW - 1, **said: Any) -> None:
-    made.enqueue(state(job, at), spec(**said))
-
-
-def runs(made: Cluster, job: str, place: Placement, **said: Any) -> None:
-    planned_s = said.get("expected_runtime_s")
-    now = state(job, phase="RUNNING", placements=(place,), bound_at=NOW - 100, planned_s=planned_s)
-    follow(made, None, now, spec(**said), NOW)
 
 
 def gpus(made: Plan) -> dict[str, tuple[str, tuple[int, ...]]]:

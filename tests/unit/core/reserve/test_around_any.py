@@ -10,7 +10,7 @@ from ares.core.schedule.plan import Plan
 from ares.model.profile import BackfillPolicy, Profile
 from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Placement
-from tests.unit.core.reserve.test_around import runs, wait
+from tests.unit.core.reserve.booked import runs, wait
 from tests.unit.core.world import NOW, cluster, node, placed, plan
 
 NODES = ("a", "b")

@@ -11,7 +11,7 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.offers import offers
 from ares.core.schedule.reasons import Reason
 from ares.model.job import JobSpec
-from tests.unit.core.reserve.test_around import ALL, HOUR, book, runs
+from tests.unit.core.reserve.booked import ALL, HOUR, book, runs
 from tests.unit.core.world import NOW, cluster, node, placed, spec, state
 
 

@@ -2,7 +2,7 @@
 
 from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_eta
 from ares.model.job import Resources
-from tests.unit.core.reserve.test_around import ALL, HOUR, book, runs
+from tests.unit.core.reserve.booked import ALL, HOUR, book, runs
 from tests.unit.core.world import NOW, cluster, node, placed, plan, spec, state
 
 LONG = 600.0
