@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ares.adapters.store.memory import Fault
 from ares.adapters.store.memory.faults import Faults
 from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
-from ares.model.profile import OrderPolicy, PreemptionPolicy, Profile, Share
+from ares.model.profile import BackfillPolicy, OrderPolicy, PreemptionPolicy, Profile, Share
 from ares.model.state import TERMINAL
 from ares.ports.store import StoreError
 from ares.services.planner import Planner
@@ -36,7 +36,11 @@ PROFILES = (
     replace(BASE, shares=SHARES),
     replace(BASE, shares={"alpha": Share(hard={"cpu": 6000})}),
     replace(BASE, order=OrderPolicy(half_life_s=3600.0), max_placements_per_cycle=1),
+    # Nobody may pass whoever waits.
     replace(BASE, actions=("claim", "allocate", "grow")),
+    replace(BASE, actions=("claim", "allocate", "backfill", "grow"), backfill=BackfillPolicy(strategy="greedy")),
+    replace(BASE, backfill=BackfillPolicy(strategy="conservative"), max_placements_per_cycle=3),
+    replace(BASE, backfill=BackfillPolicy(strategy="aggressive", delay_max_s=60.0)),
 )
 GANGS = (
     Gang(ranks=2),
