@@ -11,7 +11,7 @@ from tests.platform import Platform, eventually
 
 pytestmark = pytest.mark.slow
 
-AHEAD_S = 15.0
+AHEAD_S = 12.0
 
 
 def job(gpus: int, **more: object) -> JobSpec:

@@ -228,11 +228,12 @@ class Windows:
         if state.phase not in BOUND or spec is None or why_not_preemptible(spec):
             return None
         mine = state.tenant == one.tenant
+        record = moved_record(rule, "", holding, self._clock.wall())
         what = Preempt(
             fence=state.fence,
             by=f"reservation {one.name}" if mine else "a reservation of another tenant",
             reason=reason,
-            record=moved_record(rule, one.created_by if mine else "", holding, self._clock.wall()),
+            record={**record, "for": {"reservation": one.name if mine else ""}},
         )
         return Change(job, state.tenant, (what,), (guard,))
 

@@ -220,7 +220,7 @@ async def test_a_job_that_is_still_there_at_the_end_is_told_in_time_and_goes_on_
         assert world.clock.wall() < made.until - 85
         (told,) = [event for event in world.audit.events[job] if event.kind == "preempted"]
         assert told.reason.startswith("reservation demo ends at ")
-        assert told.data["rule"] == "reservation-ends"
+        assert (told.data["rule"], told.data["for"]) == ("reservation-ends", {"reservation": "demo"})
         agent.obey()
         await world.until(lambda: record(world).state == "ended", 120)
         await world.until(lambda: len(agent.all_starts(job)) == 2, 10)

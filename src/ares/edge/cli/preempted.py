@@ -60,6 +60,8 @@ def told(event: "LedgerEvent", job_id: str, now: float) -> list[str]:
 
 
 def _asker(asker: dict[str, Any]) -> str:
+    if "reservation" in asker:
+        return f"reservation {asker['reservation']}" if asker["reservation"] else "a reservation of another tenant"
     if "operator" in asker:
         return f"operator {asker['operator']}"
     return f"{asker.get('job') or 'a job of another tenant'}, {asker.get('priority')}, {asker.get('gpus', 0):g} GPUs"

@@ -258,6 +258,10 @@ Who left (to make room for a more important job; 1,240 GPU-seconds of work repea
     drained = {**event, "data": {**record, "rule": "drain", "for": {"operator": "ops"}}}
     stub.on("GET", f"/v1/jobs/{JOB}/preemptions", {"events": [drained]})
     assert ares("why-preempted", JOB).out.splitlines()[1] == "  For         operator ops"
+    for name, words in (("demo", "reservation demo"), ("", "a reservation of another tenant")):
+        booked = {**event, "data": {**record, "rule": "reserved", "for": {"reservation": name}}}
+        stub.on("GET", f"/v1/jobs/{JOB}/preemptions", {"events": [booked]})
+        assert ares("why-preempted", JOB).out.splitlines()[1] == f"  For         {words}"
     stub.on("GET", f"/v1/jobs/{JOB}/preemptions", {"events": []})
     assert ares("why-preempted", JOB).err == f"{JOB} was never preempted, and nobody was for it\n"
 
