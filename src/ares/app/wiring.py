@@ -26,6 +26,7 @@ from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.ports.store import Compare, Store
 from ares.services.arrays import Arrays
+from ares.services.booking import Book
 from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
 from ares.services.deadlines import Deadlines
@@ -44,8 +45,8 @@ from ares.services.nodes import Nodes
 from ares.services.planner import Planner
 from ares.services.plugins import Plugins
 from ares.services.pools import Pools
-from ares.services.profiles import Profiles
 from ares.services.predictions import Predictions
+from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Reports
 from ares.services.requeue import Requeue
@@ -96,8 +97,8 @@ class Services:
     kept: FileDecisions
     explain: Explain
     spending: Spending
-    tally: Tally
     predictions: Predictions
+    tally: Tally
     arrays: Arrays
     retention: Retention
     progress: ProgressBoard
@@ -115,8 +116,8 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     # Before anything reads a profile: its names must be known then.
     loaded = plugins.load()
     planner = Planner(view, clock)
-    kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
     predictions = Predictions(store, view, planner, clock, telemetry)
+    kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
     decisions = Decisions(clock, rng, kept)
     transitions = Transitions(store, view, clock, rng, telemetry, epoch)
     deadlines = Deadlines(view, planner, clock)
@@ -126,7 +127,8 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
     progress = ProgressBoard(store, view, clock)
     enrolment = Enrolment(store, clock, replica)
     keep_s = config.limits.keep_days * 86_400
-    windows = Windows(store, view, planner, transitions, clock, telemetry, keep_s)
+    book = Book(store, view)
+    windows = Windows(store, book, view, planner, transitions, clock, telemetry, keep_s)
     nodes = Nodes(store, view, clock)
     exclusive = not config.store_url.startswith("etcd:")
     leader = Leader(store, view, clock, cluster=config.cluster, replica=replica, exclusive=exclusive)
@@ -162,11 +164,11 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         consolidate=Consolidate(view, planner, transitions, clock, telemetry),
         windows=windows,
         gaps=Gaps(view, planner, transitions, clock, telemetry),
-        reservations=Reservations(store, view, planner, windows, clock, rng, telemetry),
+        reservations=Reservations(book, view, planner, windows, clock, rng, telemetry),
         kept=kept,
+        predictions=predictions,
         tally=Tally(planner, clock, telemetry),
         explain=Explain(store, view, planner, decisions, clock),
-        predictions=predictions,
         spending=Spending(view, clock),
         arrays=Arrays(view, submit, clock),
         retention=Retention(store, view, logs, clock, keep_s),
@@ -201,9 +203,9 @@ class ControlPlane:
         self._spawn("view", services.view.run())
         await services.view.catch_up()
         self._spawn("progress", services.progress.run())
+        self._spawn("predictions", services.predictions.run())
         self._spawn("leader", services.leader.run(self._reign))
         agents = AgentServer(services.sessions, services.tokens)
-        self._spawn("predictions", services.predictions.run())
         self._started.push_async_callback(agents.stop, _DRAIN_S)
         self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, self._tls())
         http = HttpServer(build_app(self._api(services), self._settings()), self._settings())
@@ -222,9 +224,9 @@ class ControlPlane:
                 loops.create_task(services.gaps.run(guard))
                 loops.create_task(services.monitor.run())
                 loops.create_task(services.requeue.run())
+                loops.create_task(services.predictions.lead(guard))
                 loops.create_task(services.tally.run())
                 loops.create_task(services.arrays.run())
-                loops.create_task(services.predictions.lead(guard))
                 loops.create_task(services.retention.run())
         finally:
             services.telemetry.gauge("ares_leader", 0)
@@ -255,9 +257,9 @@ class ControlPlane:
             drain=services.drain,
             consolidate=services.consolidate,
             reservations=services.reservations,
+            predictions=services.predictions,
             tokens=services.tokens,
             health=services.health,
-            predictions=services.predictions,
             metrics=services.telemetry.render,
             telemetry=services.telemetry,
             clock=SystemClock(),
