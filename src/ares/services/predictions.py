@@ -32,7 +32,7 @@ log = structlog.get_logger()
 _LOOK_EVERY_S = 2.0
 _KEEP_EVERY_S = 60.0
 # Jobs told at once, so that nobody waits for it.
-_AT_ONCE = 1000
+_AT_ONCE = 250
 # Ended jobs that a new process learns from.
 _LATEST = 2000
 

@@ -1,11 +1,9 @@
 """How much work waits ahead of a job. Every operation costs about the same however many wait."""
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from itertools import accumulate
 from math import inf, log2
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ares.core.schedule.ask import Ask
 
@@ -29,12 +27,11 @@ def amount_of(ask: Ask) -> int:
     return (ask.gpus_milli if ask.gpus else ask.cpu_milli) * ask.ranks
 
 
-class _Slot(NamedTuple):
-    """Waiting jobs of one kind and priority level, about equally long."""
+class _Line(NamedTuple):
+    """Jobs that compete: of one kind and one priority level."""
 
     kind: Kind
     level: int
-    length: int
 
 
 class _Works:
@@ -44,8 +41,8 @@ class _Works:
 
     def __init__(self) -> None:
         self.of: dict[int, float] = {}
-        self._turns: NDArray[np.int64] | None = None
-        self._sums: NDArray[np.float64] = np.zeros(1)
+        self._turns: list[int] | None = None
+        self._sums: list[float] = [0.0]
 
     def put(self, turn: int, work: float) -> None:
         self.of[turn] = work
@@ -55,22 +52,22 @@ class _Works:
         del self.of[turn]
         self._turns = None
 
-    def before(self, turn: float) -> float:
+    def before(self, turn: int | None) -> float:
+        """None: of all."""
         if self._turns is None:
-            count = len(self.of)
             # A dict keeps the order of arrival.
-            self._turns = np.fromiter(self.of.keys(), np.int64, count)
-            works = np.fromiter(self.of.values(), np.float64, count)
-            self._sums = np.concatenate(([0.0], np.cumsum(works)))
-        return float(self._sums[np.searchsorted(self._turns, turn)])
+            self._turns = list(self.of)
+            self._sums = list(accumulate(self.of.values(), initial=0.0))
+        return self._sums[-1] if turn is None else self._sums[bisect_left(self._turns, turn)]
 
 
 class Backlog:
     """Work is the amount a job asks for times its run time."""
 
     def __init__(self) -> None:
-        self._works: dict[_Slot, _Works] = {}
-        self._turns: dict[str, tuple[int, _Slot]] = {}
+        # In each line, by about how long they run.
+        self._lines: dict[_Line, dict[int, _Works]] = {}
+        self._turns: dict[str, tuple[int, _Line, int]] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -80,42 +77,50 @@ class Backlog:
         """At the end, once: a job that is already there is put there anew."""
         self.remove(job_id)
         runs_s = _UNKNOWN_S if runs_s == inf else runs_s
-        slot = _Slot(kind_of(ask), level, _length(runs_s))
-        self._works.setdefault(slot, _Works()).put(self._next, amount_of(ask) * runs_s)
-        self._turns[job_id] = self._next, slot
+        line, length = _Line(kind_of(ask), level), _length(runs_s)
+        self._lines.setdefault(line, {}).setdefault(length, _Works()).put(self._next, amount_of(ask) * runs_s)
+        self._turns[job_id] = self._next, line, length
         self._next += 1
 
     def remove(self, job_id: str) -> None:
-        turn, slot = self._turns.pop(job_id, (0, None))
-        if slot is not None:
-            works = self._works[slot]
-            works.drop(turn)
-            if not works.of:
-                del self._works[slot]
+        found = self._turns.pop(job_id, None)
+        if found is None:
+            return
+        turn, line, length = found
+        lengths = self._lines[line]
+        lengths[length].drop(turn)
+        if not lengths[length].of:
+            del lengths[length]
+        if not lengths:
+            del self._lines[line]
 
     def ahead(self, job_id: str) -> float:
         """Work of those that compete for the same, are about as long or shorter, and came before or matter more.
 
         Longer ones ahead seldom hold up a short one where gaps are filled, and gaps are."""
         found = self._turns.get(job_id)
-        return 0.0 if found is None else self._ahead(found[1], found[0])
+        return 0.0 if found is None else self._ahead(*found)
 
     def ahead_of_new(self, ask: Ask, level: int, runs_s: float) -> float:
         """As for a job that comes now."""
-        return self._ahead(_Slot(kind_of(ask), level, _length(_UNKNOWN_S if runs_s == inf else runs_s)), self._next)
+        line = _Line(kind_of(ask), level)
+        return self._ahead(self._next, line, _length(_UNKNOWN_S if runs_s == inf else runs_s))
 
-    def _ahead(self, mine: _Slot, turn: int) -> float:
+    def _ahead(self, turn: int, mine: _Line, longest: int) -> float:
+        rivals = _rivals(mine.kind)
         return sum(
-            works.before(turn if slot.level == mine.level else inf)
-            for slot, works in self._works.items()
-            if slot.level <= mine.level and slot.length <= mine.length and slot.kind in _rivals(mine.kind)
+            works.before(turn if line.level == mine.level else None)
+            for line, lengths in self._lines.items()
+            if line.level <= mine.level and line.kind in rivals
+            for length, works in lengths.items()
+            if length <= longest
         )
 
 
-def _rivals(kind: Kind) -> Iterable[Kind]:
+def _rivals(kind: Kind) -> tuple[Kind, ...]:
     return (kind, Kind(kind.resource)) if kind.model else (kind,)
 
 
 def _length(runs_s: float) -> int:
-    """Half powers of two."""
-    return int(2.0 * log2(1.0 + runs_s))
+    """Powers of two."""
+    return int(log2(1.0 + runs_s))
