@@ -105,33 +105,42 @@ class Services:
     telemetry: PrometheusTelemetry
 
 
+def _leader(config: Config, store: Store, view: View, clock: SystemClock, replica: str) -> Leader:
+    # Nobody else can have the embedded store open.
+    exclusive = not config.store_url.startswith("etcd:")
+    return Leader(store, view, clock, cluster=config.cluster, replica=replica, exclusive=exclusive)
+
+
+def _kept_decisions(config: Config, telemetry: PrometheusTelemetry) -> FileDecisions:
+    return FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
+
+
 def build_services(config: Config, store: Store, epoch: int, store_id: str) -> Services:
     """Pure assembly: nothing runs yet."""
     clock, rng = SystemClock(), SystemRng()
     replica = config.replica or f"replica-{base32(rng, 6)}"
     telemetry = PrometheusTelemetry(rng, get_tracer("ares") if config.traces else None)
-    logs = FileLogs(config.logs_path)
-    view = View(store, clock)
+    logs, view = FileLogs(config.logs_path), View(store, clock)
     tokens = Tokens(store, view, clock, rng)
     # Before anything reads a profile: its names must be known then.
     loaded = plugins.load()
     planner = Planner(view, clock)
     predictions = Predictions(store, view, planner, clock, telemetry)
-    kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
+    kept = _kept_decisions(config, telemetry)
     decisions = Decisions(clock, rng, kept)
     transitions = Transitions(store, view, clock, rng, telemetry, epoch)
     deadlines = Deadlines(view, planner, clock)
     cursors = Cursors(hashlib.sha256(store_id.encode()).digest())
     submit = Submit(store, view, deadlines, clock, rng, telemetry, epoch, config.limits.jobs_max)
-    reports = Reports(transitions, telemetry)
     progress = ProgressBoard(store, view, clock)
-    enrolment = Enrolment(store, clock, replica)
+    sessions = Sessions(
+        view=view, enrolment=Enrolment(store, clock, replica), reports=Reports(transitions, telemetry),
+        progress=progress, tokens=tokens, logs=logs, clock=clock, telemetry=telemetry, epoch=epoch,
+    )  # fmt: skip
     keep_s = config.limits.keep_days * 86_400
-    book = Book(store, view)
+    book, nodes = Book(store, view), Nodes(store, view, clock)
     windows = Windows(store, book, view, planner, transitions, clock, telemetry, keep_s)
-    nodes = Nodes(store, view, clock)
-    exclusive = not config.store_url.startswith("etcd:")
-    leader = Leader(store, view, clock, cluster=config.cluster, replica=replica, exclusive=exclusive)
+    leader = _leader(config, store, view, clock, replica)
     return Services(
         view=view,
         tokens=tokens,
@@ -143,17 +152,7 @@ def build_services(config: Config, store: Store, epoch: int, store_id: str) -> S
         nodes=nodes,
         pools=Pools(view, nodes, planner, clock),
         health=Health(view, leader, loaded.refused),
-        sessions=Sessions(
-            view=view,
-            enrolment=enrolment,
-            reports=reports,
-            progress=progress,
-            tokens=tokens,
-            logs=logs,
-            clock=clock,
-            telemetry=telemetry,
-            epoch=epoch,
-        ),
+        sessions=sessions,
         leader=leader,
         monitor=Monitor(view, transitions, clock, telemetry),
         requeue=Requeue(view, transitions, clock),
