@@ -1,6 +1,7 @@
 """Any cluster through any course of events: what a plan may never do, judged by a slow judge of its own."""
 
 from collections import Counter
+from math import inf
 from typing import Any
 
 from hypothesis import given, note, settings
@@ -148,6 +149,34 @@ def check_left_out(course: Course, plan: Plan) -> None:
                 assert not now or not judge.fits(course.world, rooms, state, spec, wants, course.pairs()), (left, wants)
 
 
+def kept_rooms(course: Course, plan: Plan) -> list[tuple[str, tuple[Placement, ...]]]:
+    """Of those for whom room was made before, and who do not have it yet."""
+    placed = {one.job for one in plan.placed}
+    return [(job, course.state(job).hold) for job in course.jobs if job not in placed and job not in plan.unheld]
+
+
+def check_promises(course: Course, plan: Plan) -> None:
+    """By the estimates, there is room for all promises together: whoever starts, grows or evicts leaves it alone."""
+    now, changed = course.now, {one.job: one.placements for one in plan.resized}
+    steps: list[tuple[float, int, Placement, str]] = []
+    for job in course.jobs:
+        ends = course.cluster.future.ends_at(job)
+        places = changed.get(job, held(course.state(job)))
+        steps += [(now, -1, place, job) for place in places]
+        steps += [(max(now, ends), +1, place, job) for place in places if ends is not None and ends < inf]
+    for job, places in [(one.job, one.placements) for one in plan.placed] + kept_rooms(course, plan):
+        ends = now + course.cluster.waiting.runs_of(job)
+        steps += [(now, -1, place, job) for place in places]
+        steps += [(ends, +1, place, job) for place in places if ends < inf]
+    for one in plan.promises:
+        steps += [(one.start, -1, place, one.job) for place in one.placements]
+        steps += [(one.until, +1, place, one.job) for place in one.placements if one.until is not None]
+    rooms = judge.rooms_of(course.world)
+    for at, sign, place, job in sorted(steps, key=lambda step: (step[0], -step[1])):
+        rooms[place.node].take(place, -sign)
+        assert at == now or sign > 0 or not rooms[place.node].overfull(), (at, job, rooms[place.node].overfull())
+
+
 def check_evictions(course: Course, plan: Plan) -> None:
     """Only those go who may, never more than the bound allows, and never twice."""
     policy = course.world.profile.preemption
@@ -206,6 +235,9 @@ def check_plan(course: Course, plan: Plan) -> None:
     check_counted(course, plan)
     check_near(course, plan)
     check_evictions(course, plan)
+    if course.world.profile.backfill.strategy != "aggressive" and not plan.evictions:
+        # Whoever evicts others goes before what is promised: the next plan promises anew.
+        check_promises(course, plan)
     if not plan.more and course.world.profile.backfill.strategy == "greedy":
         check_left_out(course, plan)
 

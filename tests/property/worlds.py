@@ -118,7 +118,7 @@ SPECS = st.builds(
     tolerations=rare((), (Toleration(key="spot"),)),
     residency=rare((), ("eu",)),
     inputs=rare((), (Dataset(name="films"),)),
-    expected_runtime_s=rare(None, 500.0),
+    expected_runtime_s=st.sampled_from([None, None, 150.0, 500.0]),
     deadline_at=rare(None, NOW + 2000.0),
     team=rare(None, "red"),
     preemption=rare(Preemption(), Preemption(allowed=False)),
@@ -197,6 +197,7 @@ _PLAIN = st.builds(
     gang=st.one_of(st.none(), st.none(), GANGS),
     topology=rare(None, TopologyWish(level="rack", required=True), TopologyWish(level="nvlink", required=True)),
     licences=rare({}, {"solver": 1}),
+    expected_runtime_s=st.sampled_from([None, 150.0, 500.0, 1000.0]),
 ).filter(lambda spec: isinstance(decide(spec), Admitted))
 
 

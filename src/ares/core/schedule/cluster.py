@@ -187,6 +187,7 @@ class Cluster(Occupancy):
             self.unreserve(job_id)
             if kept.placements:
                 self.reserved[job_id] = kept
+                self.future.setbacks += 1
                 self._change(kept.placements, +1)
 
     def unreserve(self, job_id: str) -> None:

@@ -253,7 +253,8 @@ class Round:
             at=self.now,
             placed=tuple(self.placed),
             left=(*self.left.values(), *self.held_back.values()),
-            promises=tuple(self.promises.values()),
+            # For some of them others are asked to leave: they start sooner than that.
+            promises=tuple(one for job, one in self.promises.items() if job not in self.making_room),
             evictions=tuple(self.evictions),
             resized=tuple(self.resized),
             # Whoever found another place gives up the room with it.

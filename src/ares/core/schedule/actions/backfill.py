@@ -210,6 +210,9 @@ class Behind:
 
     def _promise(self, job: str, one: JobClass) -> bool:
         """Promises the job the earliest start there is; whether anybody can say when that is."""
+        if job in self._cluster.reserved:
+            # Room is kept for it already: others are on their way out.
+            return False
         round_, runs_s = self._round, self._waiting.runs_of(job)
         kept = self._kept.get(job)
         if kept is not None and self._still(kept) and (claim := claim_of(self._cluster, kept)) is not None:
