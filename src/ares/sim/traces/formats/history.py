@@ -1,5 +1,4 @@
-"""Ares' own history, as `ares history` writes it: one line {"spec", "state"} for every job, one {"node"} for every
-node."""
+"""Ares' own history, as `ares history` writes it: {"spec", "state"} of every job, {"node"} of every node, as lines."""
 
 from collections.abc import Iterator
 from pathlib import Path
