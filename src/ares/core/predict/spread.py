@@ -8,7 +8,7 @@ _MISS = (1.0 - COVERAGE) / 2
 # How far an end moves when it was wrong, in log units.
 _RATE = 0.08
 _WIDEST = 16.0
-_FIRST = log(3.0)
+_FIRST = log(5.0)
 
 # (low, high, seen, within)
 SpreadData = tuple[float, float, int, int]
