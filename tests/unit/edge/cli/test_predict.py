@@ -1,0 +1,68 @@
+"""What `ares predict` and the ETA column say, as people read it."""
+
+from datetime import datetime
+
+import pytest
+
+from ares.edge.cli.predict import error_lines, job_lines
+from ares.edge.cli.rows import between
+from ares.edge.client.decisions import Eta
+from ares.edge.client.predictions import (
+    Accuracy,
+    HeldOut,
+    Hits,
+    Interval,
+    JobPrediction,
+    ModelView,
+    PredictionReport,
+    StartsJudged,
+)
+
+NOON = datetime(2026, 11, 16, 12, 0).timestamp()  # noqa: DTZ001 - as the reader's clock shows
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("earliest", "latest", "cell"),
+    [
+        (HOUR, 2 * HOUR, "13:00-14:00"),
+        (10.0, 2 * HOUR, "now-14:00"),
+        (0.0, 20.0, "now"),
+        (11 * HOUR, 13 * HOUR, "23:00-Tue 01:00"),
+        (0.0, 9 * 24 * HOUR, "now-25 Nov 12:00"),
+        (HOUR, None, ""),
+    ],
+)
+def test_the_eta_of_a_pending_job(earliest: float, latest: float | None, cell: str) -> None:
+    eta = Eta(earliest=NOON + earliest, latest=None if latest is None else NOON + latest)
+    assert between(eta, NOON) == cell
+
+
+def test_a_job_is_told_how_long_and_when() -> None:
+    runs = Interval(seconds=720.0, low=60.0, high=7200.0, basis="7 runs of that name")
+    starts = Eta(earliest=NOON + 60, latest=NOON + 600, basis="by what runs", computed_at=NOON)
+    assert job_lines(JobPrediction(runtime=runs, starts=starts), NOON) == [
+        "  Runs    12m, 1m to 2h: 7 runs of that name",
+        "  Starts  in 1m to 10m: by what runs (worked out 0s ago)",
+    ]
+    assert "nobody can say" in job_lines(JobPrediction(), NOON)[0]
+
+
+def test_errors_are_told_in_numbers_and_so_is_having_none() -> None:
+    new = error_lines(PredictionReport())
+    assert "no job has ended" in new[0]
+    assert "Model      none" in new[-1]
+    model = ModelView(source="kth", trained_on=9000, trees=100, held_out=HeldOut(jobs=5), used=False)
+    told = "\n".join(
+        error_lines(
+            PredictionReport(
+                runtimes=Accuracy(jobs=1200, mean_absolute_error_s=300, median_relative_error=0.31, within=0.79),
+                starts=StartsJudged(first=Hits(given=400, within=320), latest=Hits(given=400, within=330)),
+                kinds=2345,
+                model=model,
+            )
+        )
+    )
+    assert "1,200 jobs, off by 5m in the mean and by 31% in the median; 79% within" in told
+    assert "80% of 400 that had to wait started within the interval, by what they were told first" in told
+    assert "100 trees trained on 9,000 runs of kth; not used, as it was not better" in told
