@@ -110,7 +110,7 @@ def _at(cluster: Cluster, txn: Transaction, claims: Claims, row: int, start: flo
 def _gang(
     cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float
 ) -> Opening | None:
-    levels = {row: Level(cluster.table, row, ask) for row in rows.tolist()}
+    levels, special = {row: Level(cluster.table, row, ask) for row in rows.tolist()}, claims.rows()
     ends: list[tuple[float, int, Shift]] = []
     for row, level in levels.items():
         for taken in claims.overlapping(row, now, inf):
@@ -126,7 +126,9 @@ def _gang(
             at += 1
         if total >= ask.min_ranks:
             tries += 1
-            taken = _gang_tried(cluster, txn, claims, ask, rows, start, start + runs_s)
+            # A row without room for a rank by then is of no use, whatever has ended on it.
+            useful = [row for row, ranks in room.items() if ranks > 0 or row in special]
+            taken = _gang_tried(cluster, txn, claims, ask, useful, start, start + runs_s)
             if taken is not None:
                 return Opening(start, tuple(taken))
         if at == len(ends):
@@ -145,10 +147,10 @@ def _ended(levels: dict[int, Level], room: dict[int, int], end: tuple[float, int
 
 
 def _gang_tried(
-    cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, start: float, until: float
+    cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: list[int], start: float, until: float
 ) -> Sequence[Taken] | None:
     checkpoint = txn.checkpoint()
-    for row in rows.tolist():
+    for row in rows:
         _at(cluster, txn, claims, row, start, until)
     taken = place_gang(cluster.evaluations, txn, ask)
     txn.rollback(checkpoint)
