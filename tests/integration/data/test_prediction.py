@@ -2,11 +2,15 @@
 
 docs/concepts/prediction.md tells of the whole logs; here are their first jobs, where all is still to be learned."""
 
+import csv
+import gzip
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as put
 
+from ares.model.profile import PredictionPolicy
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
@@ -29,6 +33,23 @@ def slowdown_and_starts(log: str, name: str) -> tuple[float, float]:
     rate = starts.judged().rate
     assert rate is not None
     return float(np.maximum(1.0, slowdown).mean()), rate
+
+
+@pytest.mark.slow
+def test_every_job_starts_as_published_where_estimates_are_corrected() -> None:
+    """EASY, the shortest first, by the predictions given with the log: the user's last two runs, in Tsafrir's steps."""
+    path = DATA / "easy" / "KTH-SP2.csv.gz"
+    with gzip.open(path, "rt") as lines:
+        rows = list(csv.DictReader(lines))
+    whole, by = read(path), policy("easy-sjbf")
+    jobs = tuple(
+        put(job, spec=put(job.spec, expected_runtime_s=float(row["tsafrir_prediction"])))
+        for job, row in zip(whole.jobs, rows, strict=True)
+    )
+    by = put(by, profile=put(by.profile, prediction=PredictionPolicy(source="stated", correction="steps")))
+    found = replay(replace(whole, jobs=jobs), by, Options(event_order="reference")).jobs
+    published = np.array([float(row["wait_easy_sjbf_tsafrir"]) for row in rows])
+    assert np.flatnonzero(found.first_start - found.submit != published).tolist() == []
 
 
 def test_like_jobs_runs_shorten_waits_on_kth() -> None:

@@ -44,6 +44,7 @@ def _case_job(number: int, job: dict[str, Any]) -> TraceJob:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("file", "column", "name", "estimates", "slowdown"),
     [
