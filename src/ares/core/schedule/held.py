@@ -6,6 +6,7 @@ from ares.core.queue.waiting import ClassKey
 from ares.core.schedule.bookings import claim_of
 from ares.core.schedule.claims import Claim
 from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.promise import Promise
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.round import Round
 
@@ -15,15 +16,24 @@ def held_back(cluster: Cluster, job: str, key: ClassKey, now: float) -> Reason |
     claims = [
         claim
         for promise in cluster.promises.values()
-        if promise.job != job and (claim := claim_of(cluster, promise)) is not None
+        if promise.job != job and (claim := _claim(cluster, promise)) is not None
     ]
     runs_s = cluster.waiting.runs_of(job)
     if not claims or _starts(cluster, key, now, runs_s, claims):
         return None
-    for claim in sorted(claims, key=lambda one: one.start):
-        if not _starts(cluster, key, now, inf, [claim]):
+    # Whoever ends by the time the first of them begins is in nobody's way; the longest such time is what it is told.
+    for claim in sorted(claims, key=lambda one: one.start, reverse=True):
+        if claim.start > now and _starts(cluster, key, now, claim.start - now, claims):
             return _reason(claim, runs_s, now)
-    return _reason(min(claims, key=lambda one: one.start), runs_s, now)
+    return None
+
+
+def _claim(cluster: Cluster, promise: Promise) -> Claim | None:
+    """What others must leave alone: where promises may slip, from as late as this one may."""
+    claim, policy = claim_of(cluster, promise), cluster.profile.backfill
+    if claim is None or policy.strategy != "aggressive":
+        return claim
+    return claim._replace(start=max(claim.start, promise.first_start + policy.delay_max_s))
 
 
 def _starts(cluster: Cluster, key: ClassKey, now: float, runs_s: float, claims: list[Claim]) -> bool:
