@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from ares.core.energy.model import rates_of
-from ares.core.predict.estimate import Estimate, stated
-from ares.core.predict.predictor import Predictor
 from ares.core.queue.waiting import JobClass
 from ares.core.run.fences import revoked_fence
 from ares.core.run.inputs import (
@@ -32,11 +30,11 @@ from ares.core.schedule.follow import follow, forget, planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.round import Round
 from ares.model.job import JobSpec
-from ares.model.node import NodeRecord
 from ares.model.profile import Profile
 from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement, Rate
 from ares.sim.traces.books import Books
 from ares.sim.traces.decisions import Ended, Started
+from ares.sim.traces.machine import machine
 from ares.sim.traces.trace import Trace, TraceJob
 
 # What is to happen, and in which order at one instant.
@@ -44,8 +42,6 @@ END, UP, DOWN, RETRY, SUBMIT, LOOK, LEAVE = range(7)
 # Time, kind, whom it is about, and which attempt of it or for how long.
 Event = tuple[float, int, int, float]
 
-# What placements draw and cost is looked up, up to this many kinds of them.
-_RATES_MAX = 65_536
 # The service looks every second: so long after its estimate a job is seen to run on.
 _LOOK_S = 1.0
 _WELL = ExitInfo(code=0)
@@ -61,14 +57,15 @@ class World:
         self.trace = trace
         self.now = 0.0
         self.events: list[Event] = []
-        self.cluster = cluster = _machine(trace, profile)
-        self._empty = _machine(trace, profile)
+        self.cluster = cluster = machine(trace, profile)
+        self._empty = machine(trace, profile)
         # By class, whether its jobs could ever run here.
         self._possible: dict[int, bool] = {}
         self.specs = specs
         self.states: list[JobState | None] = [None] * len(trace.jobs)
         self.books = Books(trace, trace.nodes)
         self._chance = random.Random(seed)
+        # What placements draw and cost, by what they are of where.
         self._rates: dict[tuple[object, ...], tuple[Rate, ...]] = {}
         # Jobs that run although they were thought to have ended: the next cycle thinks of another end.
         self._overdue: set[int] = set()
@@ -223,8 +220,6 @@ class World:
         key = tuple((one.node, one.cpu_milli, one.memory_mib, one.gpus, one.gpu_milli) for one in places)
         found = self._rates.get(key)
         if found is None:
-            if len(self._rates) >= _RATES_MAX:
-                self._rates.clear()
             found = self._rates[key] = rates_of(self._records, self.cluster.profile, places)
         return found
 
@@ -401,22 +396,3 @@ class World:
 def _attempt(state: JobState) -> int:
     """Tells attempts apart, and what a gang is before and after it changed."""
     return (state.attempt << 20) + state.generation
-
-
-class _Told(Predictor):
-    """Learns nothing, where nothing but what jobs state is gone by."""
-
-    def met(self, job_id: str, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
-        del job_id, account
-        return stated(spec, gpu_model)
-
-    def ended(self, job_id: str, ran_s: float | None) -> None:
-        pass
-
-
-def _machine(trace: Trace, profile: Profile) -> Cluster:
-    cluster = Cluster(profile, _Told() if profile.prediction.source == "stated" else Predictor())
-    for info in trace.nodes:
-        cluster.put_node(NodeRecord(info=info, incarnation=1, registered_at=0.0))
-        cluster.set_ready(info.name, True)
-    return cluster

@@ -1,0 +1,28 @@
+"""The cluster of a replay, with all nodes of its trace up and empty."""
+
+from ares.core.predict.estimate import Estimate, stated
+from ares.core.predict.predictor import Predictor
+from ares.core.schedule.cluster import Cluster
+from ares.model.job import JobSpec
+from ares.model.node import NodeRecord
+from ares.model.profile import Profile
+from ares.sim.traces.trace import Trace
+
+
+def machine(trace: Trace, profile: Profile) -> Cluster:
+    cluster = Cluster(profile, _Told() if profile.prediction.source == "stated" else Predictor())
+    for info in trace.nodes:
+        cluster.put_node(NodeRecord(info=info, incarnation=1, registered_at=0.0))
+        cluster.set_ready(info.name, True)
+    return cluster
+
+
+class _Told(Predictor):
+    """Learns nothing, where nothing but what jobs state is gone by."""
+
+    def met(self, job_id: str, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
+        del job_id, account
+        return stated(spec, gpu_model)
+
+    def ended(self, job_id: str, ran_s: float | None) -> None:
+        pass
