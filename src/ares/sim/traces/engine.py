@@ -5,6 +5,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import nextafter
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -25,7 +26,8 @@ from ares.sim.traces.world import DOWN, END, LEAVE, LOOK, RETRY, UP, Event, Worl
 
 Estimates = Literal["user", "exact", "predicted"]
 # instant: all that happens at one moment, then cycles until nothing more comes of it. reference: one event at a time,
-# submissions first; a submission has a cycle only if the job itself fits now; what was to end by now has ended.
+# submissions first; a submission has a cycle only if the job itself fits now or somebody outlived his estimate, which
+# has none of its own; what was to end by now has ended.
 # committed: whoever is first in line and waits stays first, and those who come meanwhile line up once it has started.
 EventOrder = Literal["instant", "reference", "committed"]
 # Of how many submitted jobs how many are over.
@@ -167,24 +169,30 @@ class _Replay:
 
     def _one_by_one(self) -> None:
         world, jobs, events = self._world, self._trace.jobs, self._world.events
+        # How often anybody had outlived his estimate when the latest cycle was run.
+        setbacks = 0
         while self._next < len(jobs) or (events and self._alive()):
             if self._next < len(jobs) and (not events or jobs[self._next].submit <= events[0][0]):
                 job, self._next = self._next, self._next + 1
                 now = world.now = jobs[job].submit
                 self._end_as_estimated(now)
-                changed = self._submit(job) and world.fits(job)
+                changed = self._submit(job) and (world.fits(job) or world.cluster.future.setbacks != setbacks)
             else:
                 event = heapq.heappop(events)
                 now = world.now = event[0]
                 self._end_as_estimated(now)
-                changed = self._happen(event) or event[1] == END
+                changed = (self._happen(event) or event[1] == END) and event[1] != LOOK
             if changed:
                 self._cycle()
+                setbacks = world.cluster.future.setbacks
                 world.books.moment(now, world.cluster.pending, world.cluster.table)
 
     def _end_as_estimated(self, now: float) -> None:
-        """Whoever ends at this moment, as was expected, has let go of its place; its own turn still comes."""
+        """Whoever ends at this moment, as was expected, has let go of its place; its own turn still comes.
+
+        Whoever outlived his estimate got another first, and whoever does so at this moment gets one."""
         events, world = self._world.events, self._world
+        world.cluster.advance(nextafter(now, -_NEVER))
         due: list[Event] = []
         while events and events[0][0] <= now:
             due.append(heapq.heappop(events))
@@ -192,6 +200,7 @@ class _Replay:
             if event[1] == END and world.runs(event[2], event[3]) and world.expected_by(event[2], now):
                 self._ended(event[2])
             heapq.heappush(events, event)
+        world.cluster.advance(nextafter(now, _NEVER))
 
     # ---- events
 
