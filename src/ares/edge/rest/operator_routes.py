@@ -3,7 +3,7 @@
 from ares.core.predict.trees import TreeModel
 from ares.edge.rest import machines, pools, predictions, profiles, reservations
 from ares.edge.rest.answers import JSON
-from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery
+from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery, SubmitBody
 from ares.edge.rest.machines import ConsolidationBody, TaintQuery
 from ares.edge.rest.operation import Body, Operation
 from ares.edge.rest.pools import PoolList, PoolsQuery
