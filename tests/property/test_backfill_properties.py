@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -195,12 +195,12 @@ def test_without_backfill_jobs_start_in_order(story: Story) -> None:
 
 
 @pytest.mark.parametrize("strategy", PROMISING)
-@settings(max_examples=30)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_a_job_held_back_starts_if_it_is_as_short_as_it_is_told(strategy: str, data: st.DataObject) -> None:
     """And not if it is a second longer."""
     play = Play(data.draw(stories(unknown=True)), strategy)
-    found = 0
+
     for plan in play.decisions():
         course, started = play.course, {one.job for one in plan.placed}
         course_after = carried(course, plan)
@@ -210,7 +210,7 @@ def test_a_job_held_back_starts_if_it_is_as_short_as_it_is_told(strategy: str, d
             promised = {one.job for one in plan.promises}
             if reason is None or job in promised:
                 continue
-            found += 1
+
             assert reason.code == "HELD_BACK"
             left_s = float(reason.numbers["heldForS"])
             # Where promises may slip, the next plan may hold other room: there a longer one may start, too.
@@ -218,7 +218,6 @@ def test_a_job_held_back_starts_if_it_is_as_short_as_it_is_told(strategy: str, d
                 changed = carried(course, plan, job, replace(spec, expected_runtime_s=left_s + more_s))
                 again = cycle(changed.cluster, course.world.profile, course.now)
                 assert (job in {one.job for one in again.placed}) == starts, (reason, more_s)
-    assume(found)
 
 
 def carried(course: Course, plan: Plan, job: str = "", spec: JobSpec | None = None) -> Course:

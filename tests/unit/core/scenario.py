@@ -10,14 +10,17 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.core.queue.waiting import class_key
+from ares.core.reserve.waits import held_for
 from ares.core.schedule.change import smallest_change
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.explain import reason
+from ares.core.schedule.held import held_back
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.reasons import Reason
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord, Taint
 from ares.model.profile import Profile
+from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Fence, JobState, Placement
 from tests.property.course import Course
 from tests.property.worlds import NOW, World
@@ -55,6 +58,8 @@ def _spec(said: dict[str, Any]) -> JobSpec:
     rest = {word: said[word] for word in said if word not in _RECORD | set(_SIZES) | set(_NAMES)}
     if "alternatives" in rest:
         rest["alternatives"] = [_resources(one) for one in rest["alternatives"]]
+    if "minutes" in rest:
+        rest["expectedRuntimeS"] = 60.0 * rest.pop("minutes")
     if "deadline_in_h" in rest:
         rest["deadlineAt"] = NOW + HOUR * rest.pop("deadline_in_h")
     return msgspec.convert({"command": ["true"], "resources": _resources(said), **rest}, JobSpec)
@@ -71,6 +76,8 @@ class Scenario:
         self.course = Course.of(World(nodes, {one.info.name for one in nodes}, profile=profile))
         for said in self.text.get("running", []):
             self._run(said)
+        for said in self.text.get("reserved", []):
+            self._book(said)
         for said in self.text.get("waiting", []):
             self._wait(said)
 
@@ -80,12 +87,30 @@ class Scenario:
         state = replace(
             _state(said, since), phase="RUNNING", bound_at=since, started_at=since, fence=Fence(counter=1), attempt=1,
             started_ranks=tuple(range(len(names))), preemptions=said.get("preempted_times", 0),
-            preempted_at=None if ago is None else NOW - HOUR * ago,
+            preempted_at=None if ago is None else NOW - HOUR * ago, planned_s=spec.expected_runtime_s,
         )  # fmt: skip
         for rank, name in enumerate(names):
             # One rank at a time, so that the next sees what is left.
             state = replace(state, placements=(*state.placements, self._place(spec, said, name, rank)))
             self.course.submit(state, spec)
+
+    def _book(self, said: dict[str, Any]) -> None:
+        """From so many minutes after noon on, on the first GPUs of each of its nodes."""
+        start = NOW + 60.0 * said["from_minute"]
+        places = tuple(
+            Placement(node=name, incarnation=1, cpu_milli=1, memory_mib=1, gpus=tuple(range(said["gpus"])))
+            for name in names_of(said["on"])
+        )
+        self.course.cluster.book(
+            Reservation(
+                name=said["name"],
+                tenant=said.get("tenant", "acme"),
+                start=start,
+                until=start + 60.0 * said["minutes"],
+                asked=RoomAsked(gpus=said["gpus"]),
+                placements=places,
+            )  # fmt: skip
+        )
 
     def _place(self, spec: JobSpec, said: dict[str, Any], name: str, rank: int) -> Placement:
         wants, free = spec.resources, self.course.cluster.free(name)
@@ -142,6 +167,9 @@ class Scenario:
             return Reason(code="WAITING_FOR_EVICTION", message=state.reason)
         key = class_key(state, spec)
         found = reason(course.cluster, key, key.asks[0], course.now)
+        runs_s = course.cluster.waiting.runs_of(job)
+        found = found or held_for(course.cluster, key, runs_s, course.now)
+        found = found or held_back(course.cluster, job, key, course.now)
         return found or Reason(code="NEXT_CYCLE", message="there is room for it")
 
     def _change(self, job: str) -> str:
@@ -183,4 +211,15 @@ def told(plan: Plan) -> dict[str, Any]:
         "lost_gpu_h": {one.job: one.lost_gpu_s / HOUR for one in plan.evictions},
         "kept_for": {one.job: " ".join(place.node for place in one.hold) for one in plan.evictions},
         "resized": {one.job: len(one.placements) for one in plan.resized},
+        "promised": {one.job: f"{clock(one.start)} on {_where(one.placements)}" for one in plan.promises},
     }
+
+
+def clock(at: float) -> str:
+    """Every story begins at noon."""
+    minutes = 12 * 60 + round((at - NOW) / 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def _where(places: tuple[Placement, ...]) -> str:
+    return " ".join(sorted({place.node for place in places}))
