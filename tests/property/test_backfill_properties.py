@@ -80,6 +80,8 @@ def stories(draw: st.DrawFn, unknown: bool = False, early: bool = False) -> Stor
             spec = replace(spec, expected_runtime_s=None)
         if early and spec.expected_runtime_s and draw(st.booleans()):
             spec = replace(spec, expected_runtime_s=runs * draw(st.sampled_from([1.5, 4.0])))
+        # By submission means just that, deadline or not.
+        spec = replace(spec, deadline_at=draw(rare(None, NOW + 100.0)))
         jobs.append((at, spec, runs))
     return Story(World(made, {one.info.name for one in made}), jobs)
 

@@ -109,7 +109,7 @@ class Scenario:
                 until=start + 60.0 * said["minutes"],
                 asked=RoomAsked(gpus=said["gpus"]),
                 placements=places,
-            )  # fmt: skip
+            )
         )
 
     def _place(self, spec: JobSpec, said: dict[str, Any], name: str, rank: int) -> Placement:

@@ -32,7 +32,8 @@ class Settled:
 
     def add(self, place: Place, facts: Facts) -> None:
         primary, secondary = rank(facts, _NO_SHARES, self._order, 0.0)
-        at = self._ranks[place[3]] = (-primary, -secondary, place)
+        # Between equals the earlier submission comes first, deadline or not.
+        at = self._ranks[place[3]] = (-primary, -secondary, (0.0, *place[1:]))
         if not self.line or at > self.line[-1]:
             self.line.append(at)
         else:
