@@ -215,6 +215,18 @@ class Claims:
         txn.rollback(checkpoint)
         return fits
 
+    def all_overlapping(self, start: float) -> Iterator[Taken]:
+        """What is claimed of any row from `start` on."""
+        for parts in self._by_row.values():
+            yield from (part.taken for part in parts if part.until > start)
+
+    def given_back(self, now: float) -> Iterator[tuple[float, int, Taken]]:
+        """What began in this cycle, and what is claimed, with when each ends and its row."""
+        for row, begun in self._begun.items():
+            yield from ((at, row, taken) for at, taken in begun)
+        for row, parts in self._by_row.items():
+            yield from ((part.until, row, part.taken) for part in parts if now < part.until < inf)
+
     def released(self, row: int, by: float) -> list[Use]:
         """What is given back on the row until then."""
         return [use for at, use in self._ends(row) if at <= by]

@@ -16,6 +16,7 @@ from ares.core.queue.order import account_of
 from ares.core.queue.shares import Held, Shares
 from ares.core.queue.usage import Usage
 from ares.core.queue.waiting import JobClass, Waiting
+from ares.core.schedule.ends import Ends
 from ares.core.schedule.holding import Holding
 from ares.core.schedule.occupancy import Occupancy
 from ares.core.schedule.opened import Opened
@@ -63,6 +64,7 @@ class Cluster(Occupancy):
         self.preemptible: Counter[int] = Counter()
         self.predictor = predictor or Predictor()
         self.opened = Opened()
+        self.ends = Ends()
         # Starts that the latest plan promised to waiting jobs, and room that is booked ahead.
         self.promises: dict[str, Promise] = {}
         # How much slack the future had when they were made, and how often it had changed.

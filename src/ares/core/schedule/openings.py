@@ -18,11 +18,14 @@ from ares.core.schedule.columns import Floats, Ints
 from ares.core.schedule.gang import place_gang
 from ares.core.schedule.level import Level, Shift, opening
 from ares.core.schedule.powered import powered_from
+from ares.core.schedule.rooms import Rooms, countable
 from ares.core.schedule.transaction import Taken, Transaction, fit, taken_by
 from ares.model.state import Placement
 
 # Rows or times that are tried before nobody can say.
 _TRIES = 16
+# Up to this many rows are gone through one by one.
+_FEW = 16
 _FIRST: Ints = np.zeros(1, np.int64)
 
 
@@ -110,6 +113,8 @@ def _at(cluster: Cluster, txn: Transaction, claims: Claims, row: int, start: flo
 def _gang(
     cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float
 ) -> Opening | None:
+    if len(rows) > _FEW and countable(cluster, ask):
+        return _gang_by_columns(cluster, txn, claims, ask, rows, now, runs_s)
     levels, special = {row: Level(cluster.table, row, ask) for row in rows.tolist()}, claims.rows()
     ends: list[tuple[float, int, Shift]] = []
     for row, level in levels.items():
@@ -135,6 +140,25 @@ def _gang(
             return None
         total += _ended(levels, room, ends[at])
         at += 1
+    return None
+
+
+def _gang_by_columns(
+    cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float
+) -> Opening | None:
+    """The same for many nodes, where counting tells what there is room for."""
+    rooms = Rooms(cluster, claims, ask, rows, now)
+    first, special = rooms.first(), list(claims.rows())
+    # Whatever else must come together, later is better: in ever larger steps.
+    for step in range(_TRIES):
+        number = first + (1 << step) - 1
+        if number >= len(rooms.times):
+            return None
+        start = float(rooms.times[number])
+        useful = rows[(rooms.at(start) > 0) | np.isin(rows, special)].tolist()
+        taken = _gang_tried(cluster, txn, claims, ask, useful, start, start + runs_s)
+        if taken is not None:
+            return Opening(start, tuple(taken))
     return None
 
 
