@@ -34,7 +34,9 @@ METRICS: dict[str, Metric] = {
     "ares_log_bytes_total": Metric("counter", "Bytes of job output kept."),
     "ares_http_requests_total": Metric("counter", "HTTP answers by status.", "status"),
     "ares_auth_denials_total": Metric("counter", "Requests denied, by reason.", "reason"),
-    "ares_eta_total": Metric("counter", "Jobs that had to wait, by whether they started when they were told.", "within"),
+    "ares_eta_total": Metric(
+        "counter", "Jobs that had to wait, by whether they started when they were told.", "within"
+    ),
     "ares_scheduling_latency_seconds": Metric("histogram", "From queued to bound.", buckets=_SLOW),
     "ares_cycle_seconds": Metric("histogram", "One scheduling cycle."),
     "ares_store_latency_seconds": Metric("histogram", "Calls to the store of record, by operation.", "op"),

@@ -20,7 +20,7 @@ def runs_by_model(spec: JobSpec) -> Runs:
 
 
 def runs_on(runs: Runs, gpu_model: str) -> float:
-    """By whole words, as a job asks for a model; of several names that fit, the most exact. Without any, the slowest."""
+    """By whole words, as a job asks for a model; of several that fit, the most exact. Without any, the slowest."""
     name = words(gpu_model)
     fits = [(len(wanted), seconds) for model, seconds in runs if (wanted := words(model)) <= name]
     if not fits:

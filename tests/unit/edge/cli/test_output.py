@@ -43,7 +43,7 @@ WIDE = """\
 ID                NAME   STATE    ATTEMPT  AGE  RUN   ETA  NODE    CPUS  MEMORY  GPUS  FENCE  BY   DEADLINE  REASON
 0123456789abcdef  train  RUNNING  1        1h   2m5s  -    node-1  1.5   4Gi     2     1.2    -    -         -
 bbbbbbbbbbbbbbbb  wait   PENDING  -        5s   -     -    -       -     -       -     1.0    tok  -         cannot run: needs 8 GPUs
-"""
+"""  # noqa: E501 - as it is printed
 
 
 @pytest.mark.usefixtures("now")
