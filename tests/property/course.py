@@ -80,7 +80,7 @@ class Course:
 
     def carry_out(self, plan: Plan) -> None:
         """Everything a plan proposes, in the order the service writes it; started jobs run at once."""
-        self.cluster.promise(plan.promises)
+        self.cluster.promise(plan.promises, more=plan.more)
         for one in plan.placed:
             runs = stated(self.jobs[one.job].spec)
             bind = Bind(placements=one.placements, alternative=one.alternative, planned_s=runs and runs.seconds)

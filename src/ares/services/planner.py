@@ -65,7 +65,7 @@ class Planner:
 
     def planned(self, plan: Plan) -> None:
         """Keeps what was promised, and drops what is known about classes that the latest cycle did not leave out."""
-        self.cluster.promise(plan.promises)
+        self.cluster.promise(plan.promises, more=plan.more)
         self._reasons = {
             one.class_id: known for one in plan.left if (known := self._reasons.get(one.class_id)) is not None
         }

@@ -214,9 +214,12 @@ class Cluster(Occupancy):
 
     # ---- what is to come
 
-    def promise(self, promises: Iterable[Promise]) -> None:
-        """What the latest plan promised, instead of what earlier ones did."""
+    def promise(self, promises: Iterable[Promise], *, more: bool = False) -> None:
+        """What the latest plan promised, instead of what earlier ones did. With `more` it did not come to everybody."""
         self.promises = {one.job: one for one in promises if one.job in self.waiting}
+        if more:
+            # What got better or worse is still to be looked at.
+            return
         self.promised_at = self.future.slack
         self.promised_before = self.future.setbacks
         self.promised_when = self.future.changes

@@ -247,6 +247,12 @@ class Round:
         short = lacking[self.evaluations.of(ask).stage] & self.cluster.table.healthy
         return np.flatnonzero(short & self.evaluations.possible(ask))
 
+    def _promised(self, placed: set[str]) -> dict[str, Promise]:
+        if not self.more or self.profile.backfill.strategy != "aggressive":
+            return self.promises
+        # The cycle may not have come to them; how far they may slip counts from what they were promised first.
+        return {job: one for job, one in self.cluster.promises.items() if job not in placed} | self.promises
+
     def plan(self) -> Plan:
         placed = {one.job for one in self.placed}
         return Plan(
@@ -254,7 +260,7 @@ class Round:
             placed=tuple(self.placed),
             left=(*self.left.values(), *self.held_back.values()),
             # For some of them others are asked to leave: they start sooner than that.
-            promises=tuple(one for job, one in self.promises.items() if job not in self.making_room),
+            promises=tuple(one for job, one in self._promised(placed).items() if job not in self.making_room),
             evictions=tuple(self.evictions),
             resized=tuple(self.resized),
             # Whoever found another place gives up the room with it.

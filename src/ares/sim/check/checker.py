@@ -201,7 +201,7 @@ class Checker:
     def _judge_head(self, decision: Decision) -> None:
         """Nobody who came later may make it start later: by what runs and when it is thought to end."""
         strategy = self._rules.strategy
-        if not self._rules.in_line or strategy == "conservative" or not self._waiting:
+        if not self._rules.in_line or strategy == "conservative" or not self._waiting or decision.more:
             return
         head = self._first_in_line()
         if head is None:
@@ -280,6 +280,9 @@ class Checker:
         now, strategy = decision.time, self._rules.strategy
         promised = {one.job: one.start for one in decision.promises}
         started = {one.job for one in decision.started}
+        if decision.more and strategy != "conservative":
+            # Whoever this one did not come to is promised something by the next.
+            return
         kept = strategy == "conservative" or (self._rules.in_line and strategy in ("easy", "aggressive", "deadline"))
         for job, before in self._promised.items() if kept else ():
             at = now if job in started else promised.get(job, inf if job in self._waiting else None)

@@ -47,6 +47,8 @@ class Decision(Record, frozen=True):
     promises: tuple[Promised, ...] = ()
     # Attempts that go on with other ranks than before: all those they have now.
     resized: tuple[Started, ...] = ()
+    # The cycle stopped at its limit: another one goes on where it stopped.
+    more: bool = False
     # Running jobs whose estimate was corrected since: what they are thought to end at now.
     corrected: tuple[tuple[int, float], ...] = ()
 

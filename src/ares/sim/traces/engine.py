@@ -250,12 +250,12 @@ class _Replay:
         plan = cycle(world.cluster, self._profile, world.now, tells=False)
         self._cycles += 1
         started = world.apply(plan)
-        world.cluster.promise(plan.promises)
+        world.cluster.promise(plan.promises, more=plan.more)
         world.planned()
-        self._note(started, plan.promises)
+        self._note(started, plan.promises, more=plan.more)
         return plan
 
-    def _note(self, started: Iterable[Started], promises: Iterable[Promise]) -> None:
+    def _note(self, started: Iterable[Started], promises: Iterable[Promise], *, more: bool = False) -> None:
         """Hands one decision to whoever keeps a log."""
         world, since, log, watch = self._world, self._since, self._options.log, self._options.watch
         if log is not None or watch is not None:
@@ -269,6 +269,7 @@ class _Replay:
                 started=tuple(started),
                 promises=tuple(_promised(one) for one in promises),
                 resized=tuple(world.resized),
+                more=more,
                 corrected=tuple(world.corrected),
             )
             if log is not None:

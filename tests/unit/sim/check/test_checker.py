@@ -63,6 +63,17 @@ def test_so_are_those_where_nothing_goes_as_foreseen(name: str) -> None:
     assert excused, "somebody outlived an estimate"
 
 
+@pytest.mark.parametrize("name", ["easy", "conservative", "aggressive"])
+def test_so_are_cycles_that_stop_at_their_limit(name: str) -> None:
+    """Whoever a cycle did not come to keeps what was promised."""
+    policy = POLICIES[name]
+    few = replace(policy, profile=replace(policy.profile, max_placements_per_cycle=1))
+    for seed in (1, 2):
+        verdict = judged(some(seed), few)
+        fine(verdict)
+        assert verdict.promises
+
+
 def test_what_is_not_judged_is_said() -> None:
     verdict = judged(some(1, jobs=10), POLICIES["default"])
     fine(verdict)
@@ -96,7 +107,7 @@ def test_a_promise_that_is_off_by_seconds_is_found(monkeypatch: pytest.MonkeyPat
 
 
 def test_promises_that_are_forgotten_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forget(cluster: Cluster, promises: Iterable[Promise]) -> None:
+    def forget(cluster: Cluster, promises: Iterable[Promise], *, more: bool) -> None:
         cluster.promised_at = -1
 
     monkeypatch.setattr(Cluster, "promise", forget)

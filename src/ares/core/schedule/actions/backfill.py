@@ -101,6 +101,10 @@ class Behind:
                 self._leave(job, one)
                 if self._strategy == "strict" and not self._has_its_own(one) and self._could_ever(one):
                     break
+        # Whoever this cycle did not come to keeps what was promised.
+        for job, kept in self._kept.items():
+            if self._strategy == "conservative" and job in round_.claims.of:
+                round_.promises.setdefault(job, kept)
         round_.claims.lift()
 
     def _in_order(self, rest: Iterable[Candidate]) -> Iterator[Candidate]:
