@@ -11,6 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Columns
@@ -55,6 +56,13 @@ class Claims:
         self.ending = False
         self._blocks: dict[tuple[float, str], tuple[Taken, ...]] = {}
         self._applied: tuple[Taken, ...] = ()
+        # By row, the GPUs and devices that are kept for whoever others make room for.
+        self._kept: dict[int, set[int | str]] = {}
+        for one in cluster.reserved.values():
+            for place in one.placements:
+                if place.node in cluster.rows:
+                    kept = self._kept.setdefault(cluster.rows[place.node], set())
+                    kept.update(place.gpus, *place.devices.values())
 
     def __bool__(self) -> bool:
         return bool(self.of) or bool(self._cluster.bookings)
@@ -168,8 +176,8 @@ class Claims:
         return min((part.start for part in self._by_row.get(row, ())), default=inf)
 
     def rows(self) -> set[int]:
-        """Rows that are not as the cluster has them: something is claimed on them or was begun."""
-        return self._by_row.keys() | self._begun.keys()
+        """Rows that are not as the cluster has them: something is claimed on them, kept there or was begun."""
+        return self._by_row.keys() | self._begun.keys() | self._kept.keys()
 
     def shifts(self, row: int) -> list[Shift]:
         """All that begins and ends on the row, in the order of time."""
@@ -234,9 +242,18 @@ class Claims:
     def _ends(self, row: int) -> Iterator[tuple[float, Use]]:
         record = self._cluster.table.records[row]
         if record is not None:
+            kept = self._kept.get(row)
             for end in self._cluster.future.ends_on(record.info.name):
-                yield end.at, end.place
+                yield end.at, end.place if kept is None else _beside(end.place, kept)
         yield from self._begun.get(row, ())
+
+
+def _beside(place: Placement, kept: set[int | str]) -> Placement:
+    """What is given back of a place, where some of it goes to whoever it is kept for."""
+    if kept.isdisjoint(place.gpus) and kept.isdisjoint(name for names in place.devices.values() for name in names):
+        return place
+    devices = {kind: tuple(name for name in names if name not in kept) for kind, names in place.devices.items()}
+    return replace(place, gpus=tuple(gpu for gpu in place.gpus if gpu not in kept), devices=devices)
 
 
 def _without(booked: Taken, used: Taken) -> Taken:
