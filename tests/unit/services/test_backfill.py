@@ -71,3 +71,17 @@ async def test_a_gap_that_is_too_short_is_not_used() -> None:
         job = await world.submit(cpu_milli=HALF, gap_min_s=1001.0)
         await world.settle()
         assert world.state(job).phase == "PENDING"
+
+
+async def test_a_gap_is_used_only_if_it_lasts_as_long_beside_the_time_to_leave() -> None:
+    async with World() as world:
+        agent, _, _ = await busy(world)
+        job = await world.submit(cpu_milli=HALF, gap_min_s=10.0, preemption=SAVES, grace_s=10.0)
+        await world.settle()
+        agent.started(agent.starts[job])
+        await world.until(lambda: world.state(job).phase == "PREEMPTED", 1000)
+        agent.obey()
+        await world.advance(10)
+        # It is gone early, and what is left of the gap is less than it takes to start and leave again.
+        assert world.state(job).phase == "PENDING"
+        assert len(agent.all_starts(job)) == 1

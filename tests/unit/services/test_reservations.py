@@ -222,6 +222,12 @@ async def test_a_job_that_is_still_there_at_the_end_is_told_in_time_and_goes_on_
         assert told.reason.startswith("reservation demo ends at ")
         assert (told.data["rule"], told.data["for"]) == ("reservation-ends", {"reservation": "demo"})
         agent.obey()
+        await world.advance(60)
+        # It is gone early, and would be told to leave at once if it started there again.
+        reason = world.one.planner.reason(job)
+        assert reason is not None
+        assert (reason.code, world.state(job).phase) == ("RESERVATION_ENDING", "PENDING")
+        assert len(agent.all_starts(job)) == 1
         await world.until(lambda: record(world).state == "ended", 120)
         await world.until(lambda: len(agent.all_starts(job)) == 2, 10)
 

@@ -8,6 +8,7 @@ from ares.core.queue.factors import Facts, latest_start
 from ares.core.queue.line import Line
 from ares.core.queue.order import LEVELS, Place, account_of, facts_of, place
 from ares.core.queue.settled import Settled, is_settled
+from ares.core.run.ranks import leaving_s
 from ares.core.schedule.ask import Ask, asks_of
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
@@ -94,9 +95,11 @@ class Waiting:
                 self._labels[state.id] = spec.labels
             if runs_s < inf:
                 self._runs[state.id] = runs_s
-            if spec.gap_min_s is not None:
-                self._gaps[state.id] = spec.gap_min_s
-            shortest_s = min(runs_s, spec.gap_min_s or inf)
+            # It is told to leave so long before the gap ends.
+            gap_s = inf if spec.gap_min_s is None else spec.gap_min_s + leaving_s(spec)
+            if gap_s < inf:
+                self._gaps[state.id] = gap_s
+            shortest_s = min(runs_s, gap_s)
             found.shortest_s = min(found.shortest_s, shortest_s) if len(found.line) else shortest_s
             found.line.add(at)
             self.active[found.id] = found

@@ -25,6 +25,12 @@ def waits_within(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
         left_s = own.start - now
         message = f"its reservation {own.name} begins at {clock(own.start, now)}, in {span(left_s)}"
         return Reason(code="RESERVATION_PLANNED", message=message, numbers={"beginsInS": int(left_s)})
+    if cluster.closing(key.asks[0], now) is not None:
+        left_s = own.until - now
+        message = (
+            f"its reservation {own.name} ends in {span(left_s)}, too soon to start in it; then it may run anywhere"
+        )
+        return Reason(code="RESERVATION_ENDING", message=message, numbers={"endsInS": int(left_s)})
     if infeasible(cluster, key, now) or _fits(cluster, key, inf, now, list(claims_of(cluster, now))):
         return None
     return _full(cluster, key, own, now)
@@ -62,10 +68,12 @@ def starts_around(cluster: Cluster, key: ClassKey, runs_s: float, ahead: int, no
     What is promised to `job` itself is not in its way."""
     own = cluster.booked(key.asks[0].reservation, now)
     if own is not None:
-        basis = f"its reservation {own.name} begins then"
-        latest = None if ahead else own.start
-        planned = Eta(earliest=own.start, latest=latest, basis=basis, computed_at=now)
-        return planned if own.start > now else None
+        planned = own.start > now
+        if not planned and cluster.closing(key.asks[0], now) is None:
+            return None
+        at, word = (own.start, "begins") if planned else (own.until, "ends")
+        latest = at if planned and not ahead else None
+        return Eta(earliest=at, latest=latest, basis=f"its reservation {own.name} {word} then", computed_at=now)
     if held_for(cluster, key, runs_s, now) is None:
         return None
     round_ = Round(cluster, cluster.profile, now)

@@ -77,6 +77,11 @@ def why_not_preemptible(spec: JobSpec) -> str:
     return ""
 
 
+def leaving_s(spec: JobSpec) -> float:
+    """How long an attempt may take to leave when it is preempted: saving a checkpoint, then the grace."""
+    return spec.grace_s + (0.0 if spec.preemption.checkpoint_signal is None else spec.preemption.wait_s)
+
+
 def numbered(ranks: Iterable[int]) -> str:
     """Ranks in a person's words: "rank 3", "ranks 1, 2, 5", and not hundreds of them."""
     found = sorted(ranks)

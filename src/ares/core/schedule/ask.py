@@ -6,7 +6,7 @@ Jobs with equal asks are placed alike, so everything computed for one of them se
 from typing import NamedTuple
 
 from ares.core.predict.by_model import Runs, runs_by_model
-from ares.core.run.ranks import why_not_preemptible
+from ares.core.run.ranks import leaving_s, why_not_preemptible
 from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel
 
 Pairs = tuple[tuple[str, str], ...]
@@ -54,6 +54,8 @@ class Ask(NamedTuple):
     reservation: str = ""
     # May not be taken away: not for nodes that may be.
     firm: bool = False
+    # With a reservation: how long before its end it is told to leave.
+    leave_s: float = 0.0
 
     @property
     def gpus_milli(self) -> int:
@@ -97,6 +99,7 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         runs_by_model(spec) if wants.gpus else (),
         spec.reservation or "",
         bool(why_not_preemptible(spec)),
+        leaving_s(spec) if spec.reservation else 0.0,
     )
 
 

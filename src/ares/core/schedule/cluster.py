@@ -16,6 +16,7 @@ from ares.core.queue.order import account_of
 from ares.core.queue.shares import Held, Shares
 from ares.core.queue.usage import Usage
 from ares.core.queue.waiting import JobClass, Waiting
+from ares.core.schedule.ask import Ask
 from ares.core.schedule.ends import Ends
 from ares.core.schedule.holding import Holding
 from ares.core.schedule.occupancy import Occupancy
@@ -238,6 +239,11 @@ class Cluster(Occupancy):
         """The reservation that binds those who name it: one that is over binds nobody."""
         one = self.bookings.get(name) if name else None
         return one if one is not None and one.until > now else None
+
+    def closing(self, ask: Ask, now: float) -> Reservation | None:
+        """The reservation of the ask, when it is so near its end that whoever starts in it is told to leave at once."""
+        one = self.booked(ask.reservation, now)
+        return one if one is not None and now >= one.until - ask.leave_s else None
 
     def _end_with(self, name: str) -> None:
         """Its jobs end when it does."""

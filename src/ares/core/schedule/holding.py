@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ares.core.queue.order import LEVELS, account_of
 from ares.core.queue.shares import Held
-from ares.core.run.ranks import next_rank, why_not_preemptible
+from ares.core.run.ranks import leaving_s, next_rank, why_not_preemptible
 from ares.core.schedule.ask import Ask, asks_of
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, JobState, Placement
@@ -62,7 +62,6 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
     since = state.bound_at or state.queued_at
     bound = state.phase in BOUND
     elastic = _elastic(state, spec)
-    saving = spec.preemption
     return Holding(
         job=state.id,
         tenant=state.tenant,
@@ -79,7 +78,7 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
         leaves_at=state.leaves_at,
         runs_s=runs_s,
         limit_s=spec.time_limit_s,
-        leave_s=spec.grace_s + (0.0 if saving.checkpoint_signal is None else saving.wait_s),
+        leave_s=leaving_s(spec),
         elastic=elastic,
         ranks=() if elastic is None else state.placements,
         next_rank=0 if elastic is None else next_rank(state),

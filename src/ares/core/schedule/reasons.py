@@ -12,8 +12,8 @@ ReasonCode = Literal[
     "INFEASIBLE_POWER",
     "INSUFFICIENT_CPU", "INSUFFICIENT_MEMORY", "INSUFFICIENT_GPU", "INSUFFICIENT_DEVICE", "INSUFFICIENT_LICENCE",
     "INSUFFICIENT_NUMA", "INSUFFICIENT_TOPOLOGY", "INSUFFICIENT_GANG",
-    "HELD_BACK", "RESERVED", "RESERVATION_PLANNED", "RESERVATION_FULL", "WAITING_FOR_EVICTION",
-    "WAITING_FOR_FASTER", "NEXT_CYCLE",
+    "HELD_BACK", "RESERVED", "RESERVATION_PLANNED", "RESERVATION_FULL", "RESERVATION_ENDING",
+    "WAITING_FOR_EVICTION", "WAITING_FOR_FASTER", "NEXT_CYCLE",
 ]  # fmt: skip
 # "yours": change the job. "wait": it will fit when others end. "operator": the cluster needs attention.
 Remedy = Literal["yours", "wait", "operator"]
@@ -53,6 +53,7 @@ REMEDIES: dict[ReasonCode, Remedy] = {
     "RESERVED": "wait",
     "RESERVATION_PLANNED": "wait",
     "RESERVATION_FULL": "wait",
+    "RESERVATION_ENDING": "wait",
     "WAITING_FOR_EVICTION": "wait",
     "WAITING_FOR_FASTER": "wait",
     "NEXT_CYCLE": "wait",

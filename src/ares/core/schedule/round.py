@@ -159,6 +159,8 @@ class Round:
         for number, ask in enumerate(key.asks):
             if (key.licences or self.profile.shares) and self.gate(key, ask) is not None:
                 continue
+            if ask.reservation and self.cluster.closing(ask, self.now) is not None:
+                continue
             if self.claims:
                 self.claims.hide(self.now + runs_s, ask.reservation)
             considered = consider(self.evaluations, ask) if len(self.considered) < self.keep else None
