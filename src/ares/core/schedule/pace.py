@@ -56,6 +56,8 @@ class Paced(NamedTuple):
     late: bool
     # A model that it could have now and does without, and how long it would run there.
     instead: tuple[str, float] | None
+    # It starts on a GPU that somebody else has later, and ends by then.
+    slips_in: bool = False
 
 
 class _Put(NamedTuple):

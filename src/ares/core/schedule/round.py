@@ -135,6 +135,11 @@ class Round:
         ask = key.asks[0]
         return key._replace(asks=(ask._replace(gpu_model=paced.model or ask.gpu_model, runs=()),))
 
+    def runs_of(self, job: str) -> float:
+        """How long it runs; where `pace` has it slip in, on the GPU model it gets."""
+        paced = self.paced.get(job)
+        return paced.end - self.now if paced is not None and paced.slips_in else self.cluster.waiting.runs_of(job)
+
     @property
     def full(self) -> bool:
         return len(self.placed) >= self.profile.max_placements_per_cycle

@@ -208,6 +208,19 @@ def test_a_gpu_that_is_booked_is_not_counted_on() -> None:
     assert nodes_of(plan(made)) == [("j", "slow")]
 
 
+@pytest.mark.parametrize(("runs_s", "starts"), [(59.0, ["j"]), (61.0, [])])
+def test_a_short_job_runs_on_a_booked_gpu_before_its_time(runs_s: float, starts: list[str]) -> None:
+    made = cluster(node("fast", gpus=1, model=FAST))
+    room = Placement(node="fast", incarnation=1, cpu_milli=1000, memory_mib=1, gpus=(0,))
+    made.book(
+        Reservation(
+            name="r", tenant="u", start=NOW + 60.0, until=NOW + 7200.0, placements=(room,), asked=RoomAsked(gpus=1)
+        )
+    )
+    made.enqueue(state("j", NOW), spec(gpus=1, expected_runtimes_s={FAST: runs_s, SLOW: 900.0}))
+    assert [one.job for one in plan(made).placed] == starts
+
+
 def test_a_gpu_that_is_promised_is_not_counted_on() -> None:
     made = cluster(node("fast", gpus=2, model=FAST), node("slow", gpus=1, model=SLOW))
     run(made, "r", spec(gpus=1, expected_runtime_s=60.0), placed("fast", gpus=(0,)), since=NOW)

@@ -129,12 +129,12 @@ class Behind:
             return False
         if len(self._round.promises) < self._policy.reservations or self._waiting.gap_of(job) is not None:
             return False
-        runs_s = self._waiting.runs_of(job)
+        runs_s = self._round.runs_of(job)
         return runs_s >= self._refused.get(one.id, _EVER) or not self.may_fit(one, runs_s)
 
     def _start(self, job: str, one: JobClass) -> bool:
         """Gives the job a place now, if it may have one: to its end, or for as long as others do not need it."""
-        runs_s, gap_s = self._waiting.runs_of(job), self._waiting.gap_of(job)
+        runs_s, gap_s = self._round.runs_of(job), self._waiting.gap_of(job)
         return self._start_to_end(job, one, runs_s) or (
             gap_s is not None and gap_s < runs_s and self._start_in_gap(job, one, gap_s)
         )

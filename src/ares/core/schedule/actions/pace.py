@@ -37,6 +37,8 @@ class _Lines(NamedTuple):
     gpus: Ints
     models: list[str]
     free_at: Floats
+    # Of those that are free before somebody else has them: until when. Otherwise -inf.
+    before: Floats
 
 
 def paces(round_: Round) -> None:
@@ -84,7 +86,9 @@ def _in_line(round_: Round, classes: list[JobClass]) -> dict[str, Paced]:
     runners = _runners(round_, classes)
     slots = pace(runners, gpus, round_.now)
     idle = _idle(slots, lines, gpus, round_.now)
-    return {one.job: _paced(slots[one.job], gpus.runs_s[one.kind], idle, lines) for one in runners if one.job in slots}
+    found = {one.job: _paced(slots[one.job], gpus.runs_s[one.kind], idle, lines) for one in runners if one.job in slots}
+    short = ((one, _before(one, found.get(one.job), lines, gpus, round_.now)) for one in runners)
+    return found | {one.job: slips_in for one, slips_in in short if slips_in is not None}
 
 
 def _tells(round_: Round, key: ClassKey) -> bool:
@@ -119,7 +123,7 @@ def _lines(round_: Round, mine: set[int]) -> _Lines:
     table = cluster.table
     ends = {key: max(at, now + 1.0) for key, at in _ends(cluster).items()}
     spoken_for = _spoken_for(cluster, mine, now)
-    found: list[tuple[int, int, str, float]] = []
+    found: list[tuple[int, int, str, float, float]] = []
     for row in np.flatnonzero(table.healthy & (table.gpu_count > 0)).tolist():
         record = table.records[row]
         assert record is not None, f"row {row} is ready"
@@ -127,9 +131,11 @@ def _lines(round_: Round, mine: set[int]) -> _Lines:
             if not gpu.mig and gpu.index < table.gpus_wide:
                 free = table.gpu_left.item(row, gpu.index) == WHOLE
                 at = now if free else ends.get((record.info.name, gpu.index), inf)
-                found.append((row, gpu.index, gpu.model, max(at, spoken_for.get((row, gpu.index), at))))
+                start, until = spoken_for.get((row, gpu.index), (inf, at))
+                found.append((row, gpu.index, gpu.model, max(at, until), start if free and start > now else -inf))
     rows, gpus = np.array([one[:2] for one in found], np.int64).reshape(-1, 2).T
-    return _Lines(rows, gpus, [one[2] for one in found], np.array([one[3] for one in found], np.float64))
+    free_at, before = np.array([one[3:] for one in found], np.float64).reshape(-1, 2).T
+    return _Lines(rows, gpus, [one[2] for one in found], free_at, np.where(np.isfinite(before), before, -inf))
 
 
 def _ends(cluster: Cluster) -> dict[tuple[str, int], float]:
@@ -143,14 +149,20 @@ def _ends(cluster: Cluster) -> dict[tuple[str, int], float]:
     return found
 
 
-def _spoken_for(cluster: Cluster, mine: set[int], now: float) -> dict[tuple[int, int], float]:
-    """Until when GPUs are booked, or promised to jobs that are not planned here."""
+def _spoken_for(cluster: Cluster, mine: set[int], now: float) -> dict[tuple[int, int], tuple[float, float]]:
+    """From when and until when GPUs are booked, or promised to jobs that are not planned here."""
     claims = [*claims_of(cluster, now)]
     for job, promise in cluster.promises.items():
         one = cluster.waiting.class_of(job)
         if one is not None and one.id not in mine and (claim := claim_of(cluster, promise)) is not None:
             claims.append(claim)
-    return {(taken.row, gpu): claim.until for claim in claims for taken in claim.taken for gpu in taken.gpus}
+    found: dict[tuple[int, int], tuple[float, float]] = {}
+    for claim in claims:
+        for taken in claim.taken:
+            for gpu in taken.gpus:
+                start, until = found.get((taken.row, gpu), (inf, -inf))
+                found[taken.row, gpu] = min(start, claim.start), max(until, claim.until)
+    return found
 
 
 def _sorted_out(round_: Round, asks: list[Ask], lines: _Lines) -> Gpus:
@@ -217,3 +229,14 @@ def _paced(slot: Slot, runs: Floats, idle: dict[int, str], lines: _Lines) -> Pac
         late=slot.late,
         instead=None if best[0] == inf else (best[1], best[0]),
     )
+
+
+def _before(one: Runner, found: Paced | None, lines: _Lines, gpus: Gpus, now: float) -> Paced | None:
+    """A start now, on a GPU that somebody else has later, for whoever is to wait and would have ended by then."""
+    ends = now + gpus.runs_s[one.kind][gpus.sort]
+    ends = np.where(ends <= lines.before, ends, inf)
+    at = int(ends.argmin()) if len(ends) else 0
+    if not len(ends) or ends[at] == inf or (found is not None and (found.start <= now or found.end <= ends[at])):
+        return None
+    end = ends.item(at)
+    return Paced(model=lines.models[at], start=now, end=end, late=end > one.deadline, instead=None, slips_in=True)
