@@ -54,19 +54,28 @@ def extendable(
 ) -> NotBooked | None:
     """Why the reservation cannot last until then: somebody else has booked its room from its end on."""
     others = [other for other in reservations if other.name != one.name and other.overlaps(one.until, until)]
-    for place in one.placements:
-        here = [(other, p) for other in others for p in other.placements if p.node == place.node]
-        row = cluster.rows.get(place.node)
-        cpu = place.cpu_milli + sum(p.cpu_milli for _, p in here)
-        memory = place.memory_mib + sum(p.memory_mib for _, p in here)
-        table = cluster.table
+    met = [(at, place.node) for place in one.placements if (at := _met(cluster, place, others, one.until)) is not None]
+    if not met:
+        return None
+    first, name = min(met)
+    message = f"its room on node {name} is booked by somebody else from {clock(first, one.until)} on"
+    fix = "book other room from then on"
+    if first > one.until:
+        fix = f"extend it by {span(first - one.until)} at most, or {fix}"
+    return NotBooked(code="reservation-no-room", message=message, fix=fix, nearest_start=None)
+
+
+def _met(cluster: Cluster, place: Placement, others: Sequence[Reservation], since: float) -> float | None:
+    """From when on others have so much of the node that this cannot be had beside it."""
+    here = [(other, p) for other in others for p in other.placements if p.node == place.node]
+    row, table = cluster.rows.get(place.node), cluster.table
+    for at in sorted({max(other.start, since) for other, _ in here}):
+        then = [p for other, p in here if other.start <= at < other.until]
+        cpu = place.cpu_milli + sum(p.cpu_milli for p in then)
+        memory = place.memory_mib + sum(p.memory_mib for p in then)
         full = row is not None and (cpu > table.cpu.item(row) or memory > table.memory.item(row))
-        taken = [(other, p) for other, p in here if full or mask(p) & mask(place)]
-        if taken:
-            first = min(other.start for other, _ in taken)
-            message = f"its room on node {place.node} is booked by somebody else from {clock(first, one.until)} on"
-            fix = f"extend it until {clock(max(first, one.until), one.until)} at most, or book other room from then on"
-            return NotBooked(code="reservation-no-room", message=message, fix=fix, nearest_start=None)
+        if full or any(mask(p) & mask(place) for p in then):
+            return at
     return None
 
 
@@ -200,7 +209,8 @@ def _no_room(cluster: Cluster, rooms: Rooms, asked: RoomAsked, start: float, unt
     ever = _most(cluster.table, emptied(cluster, asked), unit, asked)
     if ever < unit.wanted:
         have = f"of that kind {ever} could be had" if ever else "none of that kind could be had"
-        message = f"{count(unit.wanted, unit.word)} are asked for, and {have} even if everything were free"
+        verb = "is" if unit.wanted == 1 else "are"
+        message = f"{count(unit.wanted, unit.word)} {verb} asked for, and {have} even if everything were free"
         fix = f"book at most {ever}" if ever else "`ares nodes` and `ares pools` show what there is"
         return NotBooked(code="reservation-invalid", message=message, fix=fix, most=most)
     later = _later(cluster.table, rooms, asked, start, until - start)

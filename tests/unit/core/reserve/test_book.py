@@ -184,6 +184,20 @@ def test_longer_only_as_far_as_nobody_comes_after() -> None:
     assert said(extendable(made, [one, full], one, NOW + 3 * HOUR)).code == "reservation-no-room"
 
 
+def test_how_much_longer_counts_only_what_is_in_its_way_and_at_once() -> None:
+    made = cluster(*eight("a"))
+    one = booked("one", NOW, NOW + HOUR, placed("a", cpu=8, gpus=(0, 1)))
+    beside = booked("beside", NOW, NOW + 2 * HOUR, placed("a", cpu=8, gpus=(2,)))
+    after = booked("after", NOW + 2 * HOUR, NOW + 3 * HOUR, placed("a", cpu=8, gpus=(3,)))
+    # One after the other they fit beside it.
+    assert extendable(made, [one, beside, after], one, NOW + 3 * HOUR) is None
+    taken = booked("taken", NOW + 2.5 * HOUR, NOW + 3 * HOUR, placed("a", cpu=1, gpus=(1,)))
+    found = said(extendable(made, [one, beside, taken], one, NOW + 3 * HOUR))
+    assert found.fix == "extend it by 1 h 30 min at most, or book other room from then on"
+    at_once = replace(taken, start=NOW + HOUR)
+    assert said(extendable(made, [one, at_once], one, NOW + 2 * HOUR)).fix == "book other room from then on"
+
+
 # ---- any bookings, one after the other
 
 TIMES = st.integers(0, 12).map(lambda n: NOW + n * 600.0)
