@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -129,11 +129,20 @@ def changed(profile: Profile, sets: Mapping[str, str]) -> Profile:
 
 def _misfit(key: str, value: str, error: str) -> str:
     found = _EXPECTED.match(error)
+    if (choices := _choices(key)) and "enum" in error:
+        return f"{key}={value} does not fit: {key} is one of {', '.join(choices)}"
     if found is None:
         # About a name in the key: its place in the whole profile tells nobody anything.
         return f"{key} cannot be set: {error.partition(' - at ')[0]}"
     bound = f" of {_BOUNDS[found['sign']]} {float(found['bound']):.12g}" if found["sign"] else ""
     return f"{key}={value} does not fit: {key} is {_KINDS[found['kind']]}{bound}"
+
+
+def _choices(key: str) -> tuple[str, ...]:
+    """What a setting may be that is a word of a list."""
+    head, _, field = key.partition(".")
+    section = {"backfill": BackfillPolicy, "prediction": PredictionPolicy}.get(head)
+    return () if section is None else get_args(get_type_hints(section).get(field))
 
 
 def _set(plain: dict[str, Any], profile: Profile, key: str, value: str) -> None:
@@ -226,7 +235,9 @@ def _pool(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> No
 def _sla(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
     name, _, field = rest.partition(".")
     slas: dict[str, Any] = plain.setdefault("slas", {})
-    if not field and not value:
+    if not field:
+        if value:
+            raise BadSetting(f"slas.{name}: say what of it: end_within_s or start_within_s")
         slas.pop(name, None)
         return
     _field(slas.setdefault(name, {}), Sla, f"slas.{name}", field, value)

@@ -149,6 +149,12 @@ def test_without_moves_the_exit_code_tells_no_plan_from_room_that_is_there(
         ("weight.cost", "-1", "weight.cost=-1 does not fit: weight.cost is a number of at least 0"),
         ("licences.x", "-1", "licences.x=-1 does not fit: licences.x is a whole number of at least 0"),
         ("preemption.gap", "9", "preemption.gap=9 does not fit: preemption.gap is a whole number of at most 5"),
+        (
+            "prediction.correction",
+            "x",
+            "prediction.correction=x does not fit: prediction.correction is one of limit, steps",
+        ),
+        ("slas.gold", "3", "slas.gold: say what of it: end_within_s or start_within_s"),
         ("pools.p.spot", "maybe", "pools.p.spot=maybe does not fit: pools.p.spot is true or false"),
     ],
 )
