@@ -11,6 +11,7 @@ import click
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.program import simulator
 from ares.edge.cli.traceflags import (
+    check_outputs,
     json_option,
     read_output,
     read_percent,
@@ -69,8 +70,8 @@ def simulate(trace: Path, policies: tuple[str, ...], output: str, **asked: Any) 
 
     TRACE is a file of jobs that came and ran somewhere. It is replayed under each policy by the code that
     schedules real jobs, on a clock that jumps. No server is needed, and nothing is changed. Files may be
-    gzipped. Formats: Standard Workload Format (.swf), the Alibaba and Philly-like CSV tables, and the
-    history of an Ares server.
+    gzipped. Formats: Standard Workload Format (.swf), CSV tables (Alibaba's, Philly-like, and those with
+    requested times or deadlines), and the history of an Ares server.
 
     \b
       ares simulate KTH-SP2.swf.gz -p fcfs -p easy -p conservative
@@ -81,6 +82,7 @@ def simulate(trace: Path, policies: tuple[str, ...], output: str, **asked: Any) 
     The last two are questions: each policy is shown as it is and with what the question changes. The
     same seed gives the same outcome, however many cores work on it.
     """
+    check_outputs(trace, asked["report"], asked["json_"], asked["jobs_csv"])
     with readable():
         asked_for = _study(trace, policies, asked)
         done = _run(asked_for, asked, quiet=asked["quiet"] or output == "json")

@@ -78,6 +78,19 @@ def read_output(ctx: click.Context, param: click.Parameter, value: str | None) -
     return path
 
 
+def check_outputs(trace: Path, *outputs: Path | None) -> None:
+    """Files to be written do not take the place of the trace, nor of each other."""
+    seen = {trace.resolve(): "the trace"}
+    for path in outputs:
+        if path is None:
+            continue
+        if path.resolve() in seen:
+            raise click.UsageError(f"{path} is {seen[path.resolve()]}; name another file to write")
+        # What is no file has room for several: /dev/null, /dev/stdout.
+        if path.is_file() or not path.exists():
+            seen[path.resolve()] = "named twice"
+
+
 report_option = click.option(
     "--report", metavar="FILE", callback=read_output, help="Write an HTML page with plots, complete in itself."
 )

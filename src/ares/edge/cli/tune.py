@@ -10,6 +10,7 @@ import click
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.program import simulator
 from ares.edge.cli.traceflags import (
+    check_outputs,
     json_option,
     read_output,
     readable,
@@ -65,6 +66,7 @@ def tune(trace: Path, aims: tuple[str, ...], trials: int, holdout: float, base: 
     The same seed gives the same profile. To keep shares, pools and limits that are in force, begin with
     them: `ares profile show -o yaml > mine.yaml`, then `--base mine.yaml`.
     """
+    check_outputs(trace, asked["write"], asked["report"], asked["json_"])
     with readable():
         module = simulator("tune.tune")
         policy = module.base_policy(simulator("traces.policies").policy(base))
@@ -117,7 +119,7 @@ def _print(tuned: Any, written: Path | None) -> None:
     cut = tuned.split
     click.echo(
         f"{tuned.found.tried} profiles tried on the {len(cut.train.jobs):,} jobs of the first part; "
-        f"{len(tuned.found.front)} are beaten by no other\n"
+        f"{len(tuned.found.front)} {'is' if len(tuned.found.front) == 1 else 'are'} beaten by no other\n"
     )
     print_table(page.front_header(tuned), page.front_rows(tuned), of="profiles")
     click.echo("\non held-out jobs")

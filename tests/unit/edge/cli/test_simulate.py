@@ -186,6 +186,18 @@ def test_bad_traces_are_named_with_their_line(ares: Ares, tmp_path: Path, name: 
     assert len(lines) == 2
 
 
+def test_what_is_written_takes_the_place_of_nothing(ares: Ares, trace: str, tmp_path: Path) -> None:
+    before, out = Path(trace).read_bytes(), str(tmp_path / "out")
+    done = ares("simulate", trace, "--json", trace)
+    assert (done.code, "is the trace; name another file" in done.err) == (2, True)
+    done = ares("simulate", trace, "--json", out, "--report", out)
+    assert (done.code, "is named twice; name another file" in done.err) == (2, True)
+    assert Path(trace).read_bytes() == before
+    assert (
+        ares("simulate", trace, "--nodes", NODES, "-j", "1", "--json", "/dev/null", "--report", "/dev/null").code == 0
+    )
+
+
 def test_failures_from_a_file(ares: Ares, trace: str, tmp_path: Path) -> None:
     path = tmp_path / "down.csv"
     path.write_text("at,node,lasts_s\n1000,a0,600\n5000,a1,60\n")
