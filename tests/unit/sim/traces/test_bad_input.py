@@ -104,6 +104,14 @@ def test_what_is_no_number_is_named_with_its_line(tmp_path: Path, kind: str, tex
         load(tmp_path, kind, lines)
 
 
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_number_too_large_for_anything_is_named_with_its_line(tmp_path: Path, kind: str) -> None:
+    lines = list(TABLES[kind])
+    lines[3] = changed(kind, lines[3], SUBMIT[kind], "1e18")
+    with pytest.raises(BadTrace, match=r"some\.(swf|csv):4: .*is 1e18, beyond 1,000,000,000,000"):
+        load(tmp_path, kind, lines)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in TABLES if kind != "swf"])
 def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path, kind: str) -> None:
     at = SUBMIT[kind]

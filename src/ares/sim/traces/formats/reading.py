@@ -13,6 +13,8 @@ from ares.model.node import NodeInfo
 from ares.sim.traces.trace import BadTrace, Trace, TraceJob, in_order
 
 _GZIP = b"\x1f\x8b"
+# Anything larger is a slip: seconds since 1970 are less, and thousandths of it still fit a column.
+_NUMBER_MAX = 1e12
 
 
 class Repairs:
@@ -94,6 +96,8 @@ def number(file: str, line: int, column: str, text: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise BadTrace(file, line, f"{column} is {text!r}, not a number", "correct the line or remove it")
+    if abs(value) > _NUMBER_MAX:
+        raise BadTrace(file, line, f"{column} is {text}, beyond {_NUMBER_MAX:,.0f}", "correct the line or remove it")
     return value
 
 
