@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from ares.core.admit import arrays, placing
 from ares.core.admit.verdict import Admitted, Rejected
+from ares.core.reserve.words import span
 from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec
 
 LABELS_MAX = 64
@@ -31,7 +32,7 @@ def too_late(spec: JobSpec, now: float) -> Rejected | None:
     """Whether the deadline is over. Apart from `decide`, for a request made in time may be repeated later."""
     if spec.deadline_at is None or spec.deadline_at > now:
         return None
-    message = f"the deadline passed {now - spec.deadline_at:,.0f} s ago"
+    message = f"the deadline passed {span(now - spec.deadline_at)} ago"
     return Rejected(code="deadline-passed", message=message, fix="choose a deadlineAt in the future, or none")
 
 

@@ -38,7 +38,7 @@ def predict_job(ctx: click.Context, command: tuple[str, ...], output: str, **fla
 
     \b
       ares predict job -f job.yaml
-      ares predict job --gpus 8 --name train --time-limit 4h -- python train.py
+      ares predict job --gpus 8 --name train --time 4h -- python train.py
 
     Both are intervals that four of five jobs like it fall into.
     """

@@ -49,7 +49,9 @@ def told(event: "LedgerEvent", job_id: str, now: float) -> list[str]:
     lines = [f"{ago}: {what}: {printable(event.reason)}"]
     asker: dict[str, Any] = data.get("for", {})
     if event.kind == "preempted" and asker:
-        lines.append(f"  {'For':<12}{printable(_asker(asker))}")
+        # A gap ends by itself.
+        if asker.get("operator") != "":
+            lines.append(f"  {'For':<12}{printable(_asker(asker))}")
         lines.append(f"  {'Rule':<12}{data.get('rule')}: {data.get('why')}")
         mine = next((one for one in data.get("victims", ()) if one.get("job") == job_id), None)
         if mine is not None:
