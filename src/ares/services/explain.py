@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ares.core import keys
 from ares.core.predict.eta import Eta
 from ares.core.queue.factors import FactorShown, explain
-from ares.core.queue.order import account_of, facts_of
+from ares.core.queue.order import account_of
 from ares.core.queue.position import position
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
@@ -164,23 +164,10 @@ class Explain:
         reason = self._planner.reason(state.id)
         asks = tuple(explain_ask(cluster, found.key, ask, now) for ask in found.key.asks)
         round_ = Round(cluster, cluster.profile, now)
-        place = cluster.waiting.place_of(state.id)
-        assert place is not None, "it waits"
         order = cluster.profile.order
-        factors = explain(
-            facts_of(place, found.key.level, found.key.account, found.key.dated), round_.shares, order, now
-        )
+        factors = explain(cluster.waiting.facts_of(state.id), round_.shares, order, now)
         stands = position(cluster.waiting, state.id, round_.shares, order, now)
         ahead = 0 if stands is None else stands.ahead
-        # A job that can never run has no time to start at.
-        never = reason is not None and reason.remedy == "yours"
-        runs_s = cluster.waiting.runs_of(state.id)
-        booked = None if never else starts_around(cluster, found.key, runs_s, ahead, now, state.id)
-        starts = None if never else booked or start_estimate(round_, found.key, found.key.asks[0], ahead)
-        slot = self._planner.paced(state.id)
-        if slot is not None and slot.start > now:
-            basis = f"by the plan of all jobs that state run times by GPU model, it ends then at {clock(slot.end, now)}"
-            starts = Eta(earliest=slot.start, latest=slot.start, basis=basis, computed_at=now)
         return Explanation(
             job=state.id,
             phase=state.phase,
@@ -195,12 +182,30 @@ class Explain:
             rank=_sum(factors, "primary"),
             factors=factors,
             limits=self._limits(found),
-            starts=starts,
+            starts=self._starts(round_, state.id, found, reason, ahead),
             eta=self._planner.eta(state.id),
             promise=cluster.promises.get(state.id),
             no_eviction=self._no_eviction(state, spec, now),
             change=smallest_change(cluster, state, spec, now),
         )
+
+    def _starts(self, round_: Round, job: str, found: JobClass, reason: Reason | None, ahead: int) -> Eta | None:
+        """When it could start by the estimates of others; a job that can never run has no such time."""
+        cluster, now = round_.cluster, round_.now
+        slot, promise = self._planner.paced(job), cluster.promises.get(job)
+        if reason is not None and reason.remedy == "yours":
+            return None
+        if slot is not None and slot.start > now:
+            basis = f"by the plan of all jobs that state run times by GPU model, it ends then at {clock(slot.end, now)}"
+            return Eta(earliest=slot.start, latest=slot.start, basis=basis, computed_at=now)
+        if promise is not None:
+            start, basis = max(now, promise.start), "it was promised that, and the room is held for it from then on"
+            return Eta(earliest=start, latest=start, basis=basis, computed_at=promise.made_at)
+        if reason is not None and reason.code == "HELD_BACK":
+            # There is room, but not for it: only the interval of like jobs can say more.
+            return None
+        booked = starts_around(cluster, found.key, cluster.waiting.runs_of(job), ahead, now, job)
+        return booked or start_estimate(round_, found.key, found.key.asks[0], ahead)
 
     def _no_eviction(self, state: JobState, spec: JobSpec, now: float) -> str:
         if state.hold:
@@ -239,7 +244,7 @@ class Explain:
             if tenant != who.tenant and who.role != "admin":
                 continue
             for place in one.line.heads(limit):
-                factors = explain(facts_of(place, one.key.level, one.key.account, one.key.dated), shares, order, now)
+                factors = explain(cluster.waiting.facts_of(place[3]), shares, order, now)
                 primary, secondary = _sum(factors, "primary"), _sum(factors, "secondary")
                 entry = self._view.entries.get(place[3])
                 row = PrioRow(

@@ -127,6 +127,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Preemption", _yields(detail, now)),
         ("Decision", _decision(events)),
         ("Run time", run_time(state, now)),
+        ("Planned", "" if state.planned_s is None else f"{duration(state.planned_s)}, by what was known at its start"),
         ("Used", _used(detail.used)),
         ("Progress", "" if progress is None else f"{fraction}{progress.message}".strip()),
         ("Reason", why(state, now, detail.waiting)),
