@@ -71,11 +71,11 @@ class Round:
         self.txn = Transaction(cluster.evaluations)
         # Room that is spoken for later, to begin with: what is booked.
         self.claims = Claims(cluster, self.txn, now)
-        for claim in claims_of(cluster, now):
+        for claim in claims_of(cluster, now) if cluster.bookings else ():
             self.claims.add(claim)
         self._shares: Shares | None = None
         self._spent: list[tuple[str, Held]] = []
-        self.licences: Counter[str] = cluster.licences_used.copy()
+        self.licences: Counter[str] = cluster.licences_used.copy() if cluster.licences_used else Counter()
         self.placed: list[Placed] = []
         self.left: dict[int, LeftOut] = {}
         # Classes that would fit, but what is free is held for somebody else.
