@@ -6,11 +6,10 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.core.run.ranks import held
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
 from ares.model.profile import Pool
-from ares.model.state import Placement
+from ares.model.state import BOUND, Placement
 from tests.property import judge
 from tests.property.course import Course
 from tests.property.test_cycle_properties import EVENTS, happen, shown
@@ -44,7 +43,9 @@ def check_power(course: Course, plan: Plan) -> None:
     now += [place for places in placed.values() for place in places]
     now += [place for job, places in resized.items() for place in places if place not in course.state(job).placements]
     gone = {victim for one in plan.evictions for victim in one.victims}
-    stay = [(job, held(one.state)) for job, one in course.jobs.items() if job in course.in_use() and job not in gone]
+    # Whoever was asked to go by an earlier plan, and is still there, is gone by then as well.
+    bound = {job: one.state.placements for job, one in course.jobs.items() if one.state.phase in BOUND}
+    stay = [(job, places) for job, places in bound.items() if job not in gone]
     then = [place for job, places in stay for place in resized.get(job, places)]
     then += [place for places in placed.values() for place in places]
     then += [place for one in plan.evictions for place in one.hold]

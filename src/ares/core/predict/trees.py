@@ -11,8 +11,10 @@ from ares.model.base import Note, Record
 
 # A new meaning of the features makes older models useless.
 FORMAT = 1
-_NODES = Annotated[tuple[int, ...], Meta(min_length=1, max_length=4096)]
-_NUMBERS = Annotated[tuple[float, ...], Meta(min_length=1, max_length=4096)]
+_Number = Annotated[float, Meta(ge=-1e12, le=1e12)]
+_Error = Annotated[float, Meta(ge=0.0, le=1e12)]
+_NODES = Annotated[tuple[Annotated[int, Meta(ge=-1, le=4096)], ...], Meta(min_length=1, max_length=4096)]
+_NUMBERS = Annotated[tuple[_Number, ...], Meta(min_length=1, max_length=4096)]
 
 
 class BadModel(ValueError):
@@ -37,11 +39,11 @@ class HeldOut(Record, frozen=True):
 
     `mae` is the mean absolute error, `distance` the mean of |log of said over truth|. Better is who is so by both."""
 
-    jobs: int
-    model_mae_s: float
-    model_distance: float
-    history_mae_s: float
-    history_distance: float
+    jobs: Annotated[int, Meta(ge=0, le=10**12)]
+    model_mae_s: _Error
+    model_distance: _Error
+    history_mae_s: _Error
+    history_distance: _Error
 
     @property
     def better(self) -> bool:
@@ -51,12 +53,12 @@ class HeldOut(Record, frozen=True):
 class TreeModel(Record, frozen=True):
     """Says the logarithm of a run time: `base` and the leaves that `features` lead to, summed."""
 
-    trees: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=1000)]
-    base: float
+    trees: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=200)]
+    base: _Number
     features: Annotated[tuple[str, ...], Meta(max_length=64)]
     held_out: HeldOut
-    format: int = FORMAT
-    trained_on: Annotated[int, Meta(ge=1)] = 1
+    format: Annotated[int, Meta(ge=1, le=1000)] = FORMAT
+    trained_on: Annotated[int, Meta(ge=1, le=10**12)] = 1
     # Where from, in words.
     source: Note = ""
 

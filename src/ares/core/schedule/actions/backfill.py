@@ -19,8 +19,6 @@ from ares.core.schedule.round import Found, Round
 from ares.core.schedule.transaction import taken_by
 from ares.model.profile import BackfillStrategy, Profile
 
-# Nodes from which on a gang's start is not looked for again in every cycle, and for which part of the wait it holds.
-_LARGE, _FRESH = 256, 0.02
 # Nothing is as long as that: it compares with no number, not even with the endless.
 _EVER = float("nan")
 
@@ -253,11 +251,7 @@ class Behind:
         round_, cluster = self._round, self._cluster
         if round_.placed or round_.claims or kept.start <= round_.now or self._strategy == "aggressive":
             return False
-        if cluster.promised_when == cluster.future.changes:
-            return True
-        # A gang on a large cluster: what is dear to find is looked for less often the further away it is.
-        dear = len(kept.placements) > 1 and cluster.table.used > _LARGE
-        return dear and round_.now - kept.made_at < _FRESH * (kept.start - kept.made_at)
+        return cluster.promised_when == cluster.future.changes
 
     def _opening(self, one: JobClass, runs_s: float) -> Opening | None:
         """Of its alternatives the one that opens first."""
