@@ -120,7 +120,7 @@ OPERATOR_OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "deletePredictionModel", "DELETE", "/predictions/model", "profile:admin", "Go by like jobs' runs again.",
-        predictions.delete_model, {204: ("", None)}, NoQuery, tag="predictions",
+        predictions.delete_model, {204: ("", None)}, NoQuery, None, ("not-found",), tag="predictions",
     ),
     Operation(
         "consolidate", "POST", "/consolidations", "nodes:admit",
