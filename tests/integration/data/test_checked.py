@@ -1,7 +1,6 @@
 """Every decision of replays of public data, judged by the checker: with the right machine, and for each strategy."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from ares.sim.traces.engine import EventOrder, Options, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from ares.sim.traces.trace import Trace, TraceJob, fleet, in_order
+from tests.needs import DATA, data
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="no data beside the project (expected ../shared/data)")
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=data("easy"))
 JOBS = 2000
 
 

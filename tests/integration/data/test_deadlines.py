@@ -2,7 +2,6 @@
 
 import csv
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +10,13 @@ from ares.sim.traces.formats.deadlines import load
 from ares.sim.traces.policies import POLICIES
 from ares.sim.traces.summary import Summary, summary
 from ares.sim.traces.trace import Trace, node
+from tests.needs import DATA, data
 
-FOLDER = Path(__file__).parents[4] / "shared" / "data" / "deadlines"
+FOLDER = DATA / "deadlines"
 JOBS = FOLDER / "20_ddl_first100.csv"
 MODELS = ("A100", "V100", "GTX2080Ti")
 
-pytestmark = pytest.mark.skipif(
-    not FOLDER.is_dir(), reason="no trace beside the project (expected ../shared/data/deadlines)"
-)
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=data("deadlines"))
 
 
 def _trace(jobs: int = 100, gpus: int = 15) -> Trace:

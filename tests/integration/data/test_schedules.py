@@ -4,7 +4,6 @@ import csv
 import gzip
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from ares.sim.traces.summary import summary
 from ares.sim.traces.trace import Trace, TraceJob, fleet, in_order
+from tests.needs import DATA, data
 
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="no data beside the project (expected ../shared/data)")
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=data("easy"))
 
 
 @pytest.mark.parametrize("order", ["instant", "reference"])
