@@ -181,7 +181,7 @@ def _away(one: "ReservationView", now: float) -> str:
 
 
 def room(one: "ReservationView") -> str:
-    gpus = f"{one.gpus} GPUs, " if one.gpus else ""
+    gpus = f"{one.gpus} GPU{'' if one.gpus == 1 else 's'}, " if one.gpus else ""
     return f"{gpus}{cpus(one.cpu_milli)} CPUs, {memory(one.memory_mib)}"
 
 

@@ -74,7 +74,10 @@ def reserve(**booking: Unpack[Booking]) -> Call[ReservationView]:
     if "length" not in booking:
         raise InvalidBooking("no length is given", fix="say how long it lasts, such as 4h")
     with _of_bookings():
-        return _post("/v1/reservations", _body(booking, units.seconds(booking["length"])))
+        length_s = units.seconds(booking["length"])
+        if length_s < 1.0:
+            raise InvalidBooking(f"a reservation of {length_s:g} s holds nothing", fix="say how long it lasts, such as 4h")
+        return _post("/v1/reservations", _body(booking, length_s))
 
 
 def _body(booking: Booking, length_s: float) -> dict[str, object]:

@@ -66,6 +66,7 @@ def test_moments(stub: Stub) -> None:
         ({"length": "4h", "memory": "5"}, "memory 5 has no unit"),
         ({"length": "4h", "start": "soon"}, "'soon' is no moment"),
         ({}, "no length is given"),
+        ({"length": "0"}, "a reservation of 0 s holds nothing"),
     ],
 )
 def test_what_cannot_be_read_is_no_job(wrong: dict[str, Any], words: str) -> None:
