@@ -49,6 +49,9 @@ class ReservationView(Record, frozen=True):
     history: tuple[Turn, ...] = ()
 
 
+_LENGTH = "say how long it lasts, such as 4h"
+
+
 class Booking(TypedDict, total=False):
     """Keyword arguments that describe a reservation. `length` is how long it lasts, `start` when it begins."""
 
@@ -72,11 +75,11 @@ class Booking(TypedDict, total=False):
 
 def reserve(**booking: Unpack[Booking]) -> Call[ReservationView]:
     if "length" not in booking:
-        raise InvalidBooking("no length is given", fix="say how long it lasts, such as 4h")
+        raise InvalidBooking("no length is given", fix=_LENGTH)
     with _of_bookings():
         length_s = units.seconds(booking["length"])
         if length_s < 1.0:
-            raise InvalidBooking(f"a reservation of {length_s:g} s holds nothing", fix="say how long it lasts, such as 4h")
+            raise InvalidBooking(f"a reservation of {length_s:g} s holds nothing", fix=_LENGTH)
         return _post("/v1/reservations", _body(booking, length_s))
 
 
