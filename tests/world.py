@@ -11,9 +11,8 @@ commit is judged by `tests.audit` as it happens.
 """
 
 import asyncio
-import hashlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,39 +37,10 @@ from ares.ports.store import (
     StoreUnavailable,
     Unknown,
 )
-from ares.services.arrays import Arrays
-from ares.services.booking import Book
-from ares.services.consolidate import Consolidate
-from ares.services.cursors import Cursors
-from ares.services.deadlines import Deadlines
-from ares.services.decisions import Decisions
-from ares.services.drain import Drain
-from ares.services.enrolment import Enrolment
-from ares.services.explain import Explain
-from ares.services.gaps import Gaps
-from ares.services.jobs import Jobs
-from ares.services.leader import Leader
-from ares.services.logs import LogReader
-from ares.services.monitor import Monitor
-from ares.services.nodes import Nodes
-from ares.services.planner import Planner
-from ares.services.pools import Pools
-from ares.services.predictions import Predictions
-from ares.services.profiles import Profiles
-from ares.services.progress import ProgressBoard
-from ares.services.reports import Reports
-from ares.services.requeue import Requeue
-from ares.services.reservations import Reservations
-from ares.services.retention import Retention
-from ares.services.schedule import Schedule
-from ares.services.sessions import Sessions
-from ares.services.stream import EventStream
-from ares.services.submit import Rejected, Submit, SubmitRequest, Submitted
-from ares.services.tokens import Tokens
+from ares.services import replica as services
+from ares.services.submit import Rejected, SubmitRequest, Submitted
 from ares.services.transitions import Change as JobChange
-from ares.services.transitions import Outcome, Transitions, Written
-from ares.services.view import View
-from ares.services.windows import Windows
+from ares.services.transitions import Outcome, Written
 from tests.agents import ScriptedAgent
 from tests.audit import Audit
 from tests.clocks import ManualClock, SeededRng, settle
@@ -168,92 +138,39 @@ class Wire:
         raise AssertionError("a replica does not own the store")
 
 
-class Replica:
-    """One set of services, wired as `app.wiring` does."""
+class Replica(services.Replica):
+    """The services of one replica, its loops, and its own wire to the store."""
 
     def __init__(self, world: "World", name: str, *, exclusive: bool, scheduling: bool) -> None:
-        clock, rng, epoch = world.clock, world.rng, world.epoch
-        self._scheduling = scheduling
-        self.name = name
         self.wire = Wire(world.store)
-        store: Store = self.wire
-        self.telemetry = PrometheusTelemetry(rng)
-        self.view = View(store, clock)
-        self.tokens = Tokens(store, self.view, clock, rng)
-        self.planner = Planner(self.view, clock)
-        self.transitions = Transitions(store, self.view, clock, rng, self.telemetry, epoch)
-        self.deadlines = Deadlines(self.view, self.planner, clock)
-        self.submit = Submit(store, self.view, self.deadlines, clock, rng, self.telemetry, epoch, world.queue_max)
-        self.progress = ProgressBoard(store, self.view, clock)
-        self.leader = Leader(store, self.view, clock, cluster="local", replica=name, exclusive=exclusive)
-        self.jobs = Jobs(
-            store,
-            self.view,
-            self.transitions,
-            self.submit,
-            self.planner,
-            self.deadlines,
-            Cursors(hashlib.sha256(b"world").digest()),
-            clock,
+        self.telemetry = PrometheusTelemetry(world.rng)
+        ports = services.Ports(
+            store=self.wire, clock=world.clock, rng=world.rng, telemetry=self.telemetry, logs=world.logs
         )
-        self.events = EventStream(store, self.view)
-        self.logs = LogReader(self.view, world.logs, clock)
-        self.nodes = Nodes(store, self.view, clock)
-        self.pools = Pools(self.view, self.nodes, self.planner, clock)
-        self.sessions = Sessions(
-            view=self.view,
-            enrolment=Enrolment(store, clock, name),
-            reports=Reports(self.transitions, self.telemetry),
-            progress=self.progress,
-            tokens=self.tokens,
-            logs=world.logs,
-            clock=clock,
-            telemetry=self.telemetry,
-            epoch=epoch,
-            ack_within_s=0.0,
-        )
-        self.monitor = Monitor(self.view, self.transitions, clock, self.telemetry)
-        self.requeue = Requeue(self.view, self.transitions, clock)
-        self.decisions = Decisions(clock, rng)
-        self.schedule = Schedule(
-            self.view, self.planner, self.transitions, self.decisions, clock, self.telemetry, linger_s=0.0
-        )
-        self.predictions = Predictions(store, self.view, self.planner, clock, self.telemetry)
-        self.profiles = Profiles(store, self.view, clock, self.telemetry)
-        self.drain = Drain(self.view, self.planner, self.transitions, clock, self.telemetry)
-        self.consolidate = Consolidate(self.view, self.planner, self.transitions, clock, self.telemetry)
-        self.book = Book(store, self.view)
-        self.windows = Windows(
-            store, self.book, self.view, self.planner, self.transitions, clock, self.telemetry, KEEP_S
-        )
-        self.gaps = Gaps(self.view, self.planner, self.transitions, clock, self.telemetry)
-        self.reservations = Reservations(self.book, self.view, self.planner, self.windows, clock, rng, self.telemetry)
-        self.explain = Explain(store, self.view, self.planner, self.decisions, clock)
-        self.arrays = Arrays(self.view, self.submit, clock)
-        self.retention = Retention(store, self.view, world.logs, clock, KEEP_S)
+        terms = services.Terms(
+            replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
+            keep_s=KEEP_S, linger_s=0.0, ack_within_s=0.0,
+        )  # fmt: skip
+        super().__init__(ports, terms)
+        self._scheduling = scheduling
         self.guards: list[Compare] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         self._tasks.append(asyncio.create_task(self.view.run()))
         await self.view.catch_up()
-        self._tasks.append(asyncio.create_task(self.progress.run()))
-        self._tasks.append(asyncio.create_task(self.predictions.run()))
-        self._tasks.append(asyncio.create_task(self.leader.run(self._reign)))
+        self._tasks += [asyncio.create_task(loop) for loop in self.loops().values()]
 
-    async def _reign(self, guard: Compare) -> None:
+    async def reign(self, guard: Compare) -> None:
         self.guards.append(guard)
-        async with asyncio.TaskGroup() as loops:
-            if self._scheduling:
-                loops.create_task(self.schedule.run(guard))
-            loops.create_task(self.drain.run(guard))
-            loops.create_task(self.windows.run(guard))
-            loops.create_task(self.gaps.run(guard))
-            loops.create_task(self.predictions.lead(guard))
-            loops.create_task(self.monitor.run())
-            loops.create_task(self.requeue.run())
-            loops.create_task(self.arrays.run())
-            loops.create_task(self.retention.run())
+        await super().reign(guard)
+
+    def duties(self, guard: Compare) -> tuple[Coroutine[object, object, None], ...]:
+        first, *others = super().duties(guard)
+        if self._scheduling:
+            return first, *others
+        first.close()
+        return tuple(others)
 
     async def stop(self) -> None:
         """Leaves in order: resigns if it led."""

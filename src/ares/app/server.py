@@ -46,13 +46,14 @@ async def _either(*events: asyncio.Event) -> None:
 async def _leave_token(plane: ControlPlane, config: Config) -> None:
     """There is no anonymous mode: a new store gets one administrator, whose token only we can read."""
     where = {"url": _url(plane, config), "agents": f"{config.agents.host}:{plane.agents_port}"}
-    has_admin = any(token.role == "admin" and not token.revoked for token in plane.services.view.tokens.values())
+    replica = plane.assembled.replica
+    has_admin = any(token.role == "admin" and not token.revoked for token in replica.view.tokens.values())
     if has_admin:
         # Replicas share one store: only the machine that holds the token keeps an address with it.
         if "token" in handover.read(config.home_path):
             handover.write(config.home_path, **where)
         return
-    handover.write(config.home_path, **where, token=await plane.services.tokens.bootstrap(config.tenant))
+    handover.write(config.home_path, **where, token=await replica.tokens.bootstrap(config.tenant))
 
 
 def _url(plane: ControlPlane, config: Config) -> str:

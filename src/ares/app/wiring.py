@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,43 +24,8 @@ from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.ports.store import Compare, Store
-from ares.services.arrays import Arrays
-from ares.services.booking import Book
-from ares.services.consolidate import Consolidate
-from ares.services.cursors import Cursors
-from ares.services.deadlines import Deadlines
-from ares.services.decisions import Decisions
-from ares.services.drain import Drain
-from ares.services.enrolment import Enrolment
-from ares.services.explain import Explain
-from ares.services.gaps import Gaps
-from ares.services.health import Health
 from ares.services.ids import base32
-from ares.services.jobs import Jobs
-from ares.services.leader import Leader
-from ares.services.logs import LogReader
-from ares.services.monitor import Monitor
-from ares.services.nodes import Nodes
-from ares.services.planner import Planner
-from ares.services.plugins import Plugins
-from ares.services.pools import Pools
-from ares.services.predictions import Predictions
-from ares.services.profiles import Profiles
-from ares.services.progress import ProgressBoard
-from ares.services.reports import Reports
-from ares.services.requeue import Requeue
-from ares.services.reservations import Reservations
-from ares.services.retention import Retention
-from ares.services.schedule import Schedule
-from ares.services.sessions import Sessions
-from ares.services.spending import Spending
-from ares.services.stream import EventStream
-from ares.services.submit import Submit
-from ares.services.tally import Tally
-from ares.services.tokens import Tokens
-from ares.services.transitions import Transitions
-from ares.services.view import View
-from ares.services.windows import Windows
+from ares.services.replica import Ports, Replica, Terms
 
 log = structlog.get_logger()
 
@@ -69,111 +33,35 @@ _DRAIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """The services of one replica, wired to each other."""
+class Assembled:
+    """A replica and the adapters that the process itself has to do with."""
 
-    view: View
-    tokens: Tokens
-    submit: Submit
-    deadlines: Deadlines
-    jobs: Jobs
-    events: EventStream
-    logs: LogReader
-    nodes: Nodes
-    pools: Pools
-    health: Health
-    sessions: Sessions
-    leader: Leader
-    monitor: Monitor
-    requeue: Requeue
-    schedule: Schedule
-    profiles: Profiles
-    plugins: Plugins
-    drain: Drain
-    consolidate: Consolidate
-    windows: Windows
-    gaps: Gaps
-    reservations: Reservations
-    kept: FileDecisions
-    explain: Explain
-    spending: Spending
-    predictions: Predictions
-    tally: Tally
-    arrays: Arrays
-    retention: Retention
-    progress: ProgressBoard
+    replica: Replica
     telemetry: PrometheusTelemetry
+    kept: FileDecisions
 
 
-def _leader(config: Config, store: Store, view: View, clock: SystemClock, replica: str) -> Leader:
-    # Nobody else can have the embedded store open.
-    exclusive = not config.store_url.startswith("etcd:")
-    return Leader(store, view, clock, cluster=config.cluster, replica=replica, exclusive=exclusive)
-
-
-def _kept_decisions(config: Config, telemetry: PrometheusTelemetry) -> FileDecisions:
-    return FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
-
-
-def build_services(config: Config, store: Store, epoch: int, store_id: str) -> Services:
-    """Pure assembly: nothing runs yet."""
+def assemble(config: Config, store: Store, epoch: int, store_id: str) -> Assembled:
+    """Nothing runs yet."""
     clock, rng = SystemClock(), SystemRng()
-    replica = config.replica or f"replica-{base32(rng, 6)}"
     telemetry = PrometheusTelemetry(rng, get_tracer("ares") if config.traces else None)
-    logs, view = FileLogs(config.logs_path), View(store, clock)
-    tokens = Tokens(store, view, clock, rng)
-    # Before anything reads a profile: its names must be known then.
-    loaded = plugins.load()
-    planner = Planner(view, clock)
-    predictions = Predictions(store, view, planner, clock, telemetry)
-    kept = _kept_decisions(config, telemetry)
-    decisions = Decisions(clock, rng, kept)
-    transitions = Transitions(store, view, clock, rng, telemetry, epoch)
-    deadlines = Deadlines(view, planner, clock)
-    cursors = Cursors(hashlib.sha256(store_id.encode()).digest())
-    submit = Submit(store, view, deadlines, clock, rng, telemetry, epoch, config.limits.jobs_max)
-    progress = ProgressBoard(store, view, clock)
-    sessions = Sessions(
-        view=view, enrolment=Enrolment(store, clock, replica), reports=Reports(transitions, telemetry),
-        progress=progress, tokens=tokens, logs=logs, clock=clock, telemetry=telemetry, epoch=epoch,
-    )  # fmt: skip
-    keep_s = config.limits.keep_days * 86_400
-    book, nodes = Book(store, view), Nodes(store, view, clock)
-    windows = Windows(store, book, view, planner, transitions, clock, telemetry, keep_s)
-    leader = _leader(config, store, view, clock, replica)
-    return Services(
-        view=view,
-        tokens=tokens,
-        submit=submit,
-        deadlines=deadlines,
-        jobs=Jobs(store, view, transitions, submit, planner, deadlines, cursors, clock),
-        events=EventStream(store, view),
-        logs=LogReader(view, logs, clock),
-        nodes=nodes,
-        pools=Pools(view, nodes, planner, clock),
-        health=Health(view, leader, loaded.refused),
-        sessions=sessions,
-        leader=leader,
-        monitor=Monitor(view, transitions, clock, telemetry),
-        requeue=Requeue(view, transitions, clock),
-        schedule=Schedule(view, planner, transitions, decisions, clock, telemetry),
-        profiles=Profiles(store, view, clock, telemetry),
-        plugins=Plugins(view, loaded),
-        drain=Drain(view, planner, transitions, clock, telemetry),
-        consolidate=Consolidate(view, planner, transitions, clock, telemetry),
-        windows=windows,
-        gaps=Gaps(view, planner, transitions, clock, telemetry),
-        reservations=Reservations(book, view, planner, windows, clock, rng, telemetry),
-        kept=kept,
-        predictions=predictions,
-        tally=Tally(planner, clock, telemetry),
-        explain=Explain(store, view, planner, decisions, clock),
-        spending=Spending(view, clock),
-        arrays=Arrays(view, submit, clock),
-        retention=Retention(store, view, logs, clock, keep_s),
-        progress=progress,
-        telemetry=telemetry,
+    kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
+    ports = Ports(
+        store=store, clock=clock, rng=rng, telemetry=telemetry, logs=FileLogs(config.logs_path), decisions=kept
     )
+    terms = Terms(
+        replica=config.replica or f"replica-{base32(rng, 6)}",
+        epoch=epoch,
+        store_id=store_id,
+        cluster=config.cluster,
+        # Nobody else can have the embedded store open.
+        exclusive=not config.store_url.startswith("etcd:"),
+        jobs_max=config.limits.jobs_max,
+        keep_s=config.limits.keep_days * 86_400,
+        # Before anything reads a profile: its names must be known then.
+        plugins=plugins.load(),
+    )
+    return Assembled(Replica(ports, terms), telemetry, kept)
 
 
 class ControlPlane:
@@ -195,40 +83,30 @@ class ControlPlane:
         epoch = await ensure_epoch(store, rng)
         kv = await store.get(keys.EPOCH)
         assert kv is not None, "the epoch was just written"
-        self.services = services = build_services(self._config, store, epoch, decode_epoch(kv.value).id)
-        self._started.callback(services.kept.close)
-        await services.view.open()
+        self.assembled = assemble(self._config, store, epoch, decode_epoch(kv.value).id)
+        replica = self.assembled.replica
+        self._started.callback(self.assembled.kept.close)
+        await replica.view.open()
         self._started.push_async_callback(self._end_loops)
-        self._spawn("view", services.view.run())
-        await services.view.catch_up()
-        self._spawn("progress", services.progress.run())
-        self._spawn("predictions", services.predictions.run())
-        self._spawn("leader", services.leader.run(self._reign))
-        agents = AgentServer(services.sessions, services.tokens)
+        self._spawn("view", replica.view.run())
+        await replica.view.catch_up()
+        for name, loop in replica.loops(self._reign).items():
+            self._spawn(name, loop)
+        agents = AgentServer(replica.sessions, replica.tokens)
         self._started.push_async_callback(agents.stop, _DRAIN_S)
         self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, self._tls())
-        http = HttpServer(build_app(self._api(services), self._settings()), self._settings())
+        http = HttpServer(build_app(self._api(), self._settings()), self._settings())
         self._started.push_async_callback(http.stop)
         await http.start()
         self.http_port = http.port
 
     async def _reign(self, guard: Compare) -> None:
-        services = self.services
-        services.telemetry.gauge("ares_leader", 1)
+        telemetry = self.assembled.telemetry
+        telemetry.gauge("ares_leader", 1)
         try:
-            async with asyncio.TaskGroup() as loops:
-                loops.create_task(services.schedule.run(guard))
-                loops.create_task(services.drain.run(guard))
-                loops.create_task(services.windows.run(guard))
-                loops.create_task(services.gaps.run(guard))
-                loops.create_task(services.monitor.run())
-                loops.create_task(services.requeue.run())
-                loops.create_task(services.predictions.lead(guard))
-                loops.create_task(services.tally.run())
-                loops.create_task(services.arrays.run())
-                loops.create_task(services.retention.run())
+            await self.assembled.replica.reign(guard)
         finally:
-            services.telemetry.gauge("ares_leader", 0)
+            telemetry.gauge("ares_leader", 0)
 
     def _spawn(self, name: str, loop: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(loop, name=name)
@@ -240,7 +118,8 @@ class ControlPlane:
             log.error("loop.failed", loop=task.get_name(), error=repr(error), exc_info=error)
             self.failed.set()
 
-    def _api(self, services: Services) -> ApiServices:
+    def _api(self) -> ApiServices:
+        services, telemetry = self.assembled.replica, self.assembled.telemetry
         return ApiServices(
             submit=services.submit,
             deadlines=services.deadlines,
@@ -259,8 +138,8 @@ class ControlPlane:
             predictions=services.predictions,
             tokens=services.tokens,
             health=services.health,
-            metrics=services.telemetry.render,
-            telemetry=services.telemetry,
+            metrics=telemetry.render,
+            telemetry=telemetry,
             clock=SystemClock(),
             rng=SystemRng(),
         )

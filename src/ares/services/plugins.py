@@ -40,6 +40,9 @@ class Loaded:
     refused: tuple[RefusedPlugin, ...] = ()
 
 
+NO_PLUGINS = Loaded({})
+
+
 class PluginList(Record, frozen=True):
     plugins: tuple[Plugin, ...]
     refused: tuple[RefusedPlugin, ...] = ()

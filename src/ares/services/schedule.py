@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 _IDLE_LOOK_S = 1.0
 _LINGER_STEP_S = 0.003
-_LINGER_MAX_S = 0.03
+LINGER_S = 0.03
 _LINGER_ENOUGH = 32
 _STORE_PAUSE_S = 0.2
 # Decisions of one cycle that are kept whole.
@@ -50,7 +50,7 @@ class Schedule:
         decisions: Decisions,
         clock: Clock,
         telemetry: Telemetry,
-        linger_s: float = _LINGER_MAX_S,
+        linger_s: float = LINGER_S,
     ) -> None:
         self._view = view
         self._planner = planner

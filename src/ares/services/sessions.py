@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 _STORE_PAUSE_S = 0.2
 # Acknowledgements wait this long for a command to travel with.
-_ACK_WITHIN_S = 0.02
+ACK_WITHIN_S = 0.02
 # After less silence than this nobody takes anything away for it.
 _SILENT_S = DEAD_AFTER_S / 2
 # One rank's address in a message.
@@ -72,7 +72,7 @@ class Sessions:
         clock: Clock,
         telemetry: Telemetry,
         epoch: int,
-        ack_within_s: float = _ACK_WITHIN_S,
+        ack_within_s: float = ACK_WITHIN_S,
     ) -> None:
         self._view = view
         self._enrolment = enrolment

@@ -1,0 +1,157 @@
+"""A replica of the control plane: every service, wired to the others, on whatever ports it is given.
+
+The platform runs it on real ones, the tests and the simulator on their own: there is no second assembly.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Coroutine
+from dataclasses import dataclass
+
+from ares.ports.clock import Clock, Rng
+from ares.ports.decisions import DecisionLog
+from ares.ports.logs import Logs
+from ares.ports.store import Compare, Store
+from ares.ports.telemetry import Telemetry
+from ares.services.arrays import Arrays
+from ares.services.booking import Book
+from ares.services.consolidate import Consolidate
+from ares.services.cursors import Cursors
+from ares.services.deadlines import Deadlines
+from ares.services.decisions import Decisions
+from ares.services.drain import Drain
+from ares.services.enrolment import Enrolment
+from ares.services.explain import Explain
+from ares.services.gaps import Gaps
+from ares.services.health import Health
+from ares.services.jobs import Jobs
+from ares.services.leader import Leader, Reign
+from ares.services.logs import LogReader
+from ares.services.monitor import Monitor
+from ares.services.nodes import Nodes
+from ares.services.planner import Planner
+from ares.services.plugins import NO_PLUGINS, Loaded, Plugins
+from ares.services.pools import Pools
+from ares.services.predictions import Predictions
+from ares.services.profiles import Profiles
+from ares.services.progress import ProgressBoard
+from ares.services.reports import Reports
+from ares.services.requeue import Requeue
+from ares.services.reservations import Reservations
+from ares.services.retention import Retention
+from ares.services.schedule import LINGER_S, Schedule
+from ares.services.sessions import ACK_WITHIN_S, Sessions
+from ares.services.spending import Spending
+from ares.services.stream import EventStream
+from ares.services.submit import Submit
+from ares.services.tally import Tally
+from ares.services.tokens import Tokens
+from ares.services.transitions import Transitions
+from ares.services.view import View
+from ares.services.windows import Windows
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where a replica meets the world."""
+
+    store: Store
+    clock: Clock
+    rng: Rng
+    telemetry: Telemetry
+    logs: Logs
+    decisions: DecisionLog | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a replica is told about itself."""
+
+    replica: str
+    epoch: int
+    store_id: str
+    cluster: str = "local"
+    # Nobody else can have the store open.
+    exclusive: bool = False
+    jobs_max: int = 2_000_000
+    keep_s: float = 35 * 86_400.0
+    plugins: Loaded = NO_PLUGINS
+    # How long a scheduling cycle and an acknowledgement wait for company.
+    linger_s: float = LINGER_S
+    ack_within_s: float = ACK_WITHIN_S
+
+
+class Replica:
+    """Pure assembly: nothing runs before `loops` and `reign` are."""
+
+    def __init__(self, ports: Ports, terms: Terms) -> None:
+        store, clock, rng, telemetry, logs = ports.store, ports.clock, ports.rng, ports.telemetry, ports.logs
+        self.name = terms.replica
+        self.view = view = View(store, clock)
+        self.tokens = Tokens(store, view, clock, rng)
+        self.planner = planner = Planner(view, clock)
+        self.predictions = Predictions(store, view, planner, clock, telemetry)
+        self.decisions = Decisions(clock, rng, ports.decisions)
+        self.transitions = transitions = Transitions(store, view, clock, rng, telemetry, terms.epoch)
+        self.deadlines = Deadlines(view, planner, clock)
+        self.submit = Submit(store, view, self.deadlines, clock, rng, telemetry, terms.epoch, terms.jobs_max)
+        self.progress = ProgressBoard(store, view, clock)
+        self.leader = Leader(
+            store, view, clock, cluster=terms.cluster, replica=terms.replica, exclusive=terms.exclusive
+        )
+        cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
+        self.jobs = Jobs(store, view, transitions, self.submit, planner, self.deadlines, cursors, clock)
+        self.events = EventStream(store, view)
+        self.logs = LogReader(view, logs, clock)
+        self.nodes = Nodes(store, view, clock)
+        self.pools = Pools(view, self.nodes, planner, clock)
+        self.health = Health(view, self.leader, terms.plugins.refused)
+        self.sessions = Sessions(
+            view=view, enrolment=Enrolment(store, clock, terms.replica), reports=Reports(transitions, telemetry),
+            progress=self.progress, tokens=self.tokens, logs=logs, clock=clock, telemetry=telemetry,
+            epoch=terms.epoch, ack_within_s=terms.ack_within_s,
+        )  # fmt: skip
+        self.monitor = Monitor(view, transitions, clock, telemetry)
+        self.requeue = Requeue(view, transitions, clock)
+        self.schedule = Schedule(view, planner, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s)
+        self.profiles = Profiles(store, view, clock, telemetry)
+        self.plugins = Plugins(view, terms.plugins)
+        self.drain = Drain(view, planner, transitions, clock, telemetry)
+        self.consolidate = Consolidate(view, planner, transitions, clock, telemetry)
+        self.book = Book(store, view)
+        self.windows = Windows(store, self.book, view, planner, transitions, clock, telemetry, terms.keep_s)
+        self.gaps = Gaps(view, planner, transitions, clock, telemetry)
+        self.reservations = Reservations(self.book, view, planner, self.windows, clock, rng, telemetry)
+        self.tally = Tally(planner, clock, telemetry)
+        self.explain = Explain(store, view, planner, self.decisions, clock)
+        self.spending = Spending(view, clock)
+        self.arrays = Arrays(view, self.submit, clock)
+        self.retention = Retention(store, view, logs, clock, terms.keep_s)
+
+    def loops(self, reign: Reign | None = None) -> dict[str, Coroutine[object, object, None]]:
+        """What every replica runs once its view has caught up; the view's own loop comes before."""
+        return {
+            "progress": self.progress.run(),
+            "predictions": self.predictions.run(),
+            "leader": self.leader.run(reign or self.reign),
+        }
+
+    async def reign(self, guard: Compare) -> None:
+        """What only the leader runs."""
+        async with asyncio.TaskGroup() as loops:
+            for loop in self.duties(guard):
+                loops.create_task(loop)
+
+    def duties(self, guard: Compare) -> tuple[Coroutine[object, object, None], ...]:
+        return (
+            self.schedule.run(guard),
+            self.drain.run(guard),
+            self.windows.run(guard),
+            self.gaps.run(guard),
+            self.predictions.lead(guard),
+            self.monitor.run(),
+            self.requeue.run(),
+            self.tally.run(),
+            self.arrays.run(),
+            self.retention.run(),
+        )
