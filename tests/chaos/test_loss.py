@@ -11,10 +11,10 @@ import pytest
 from ares.edge.client.answers import JobDetail, Submitted
 from ares.edge.client.sync import Client
 from ares.model.event import LedgerEvent
+from ares.sim.chaos.proxy import Proxy
 from tests.chaos.load import marked
 from tests.history import Acknowledged, judge, read_store
 from tests.platform import Platform, StoreKind, eventually, say
-from tests.proxy import Proxy
 
 DECIDED_WITHIN_S = 10.0
 Build = Callable[[StoreKind], Platform]
