@@ -4,9 +4,10 @@ The world simulator, the chaos tests and `ares chaos` record these; the checkers
 file of JSON lines. Times are reference seconds: virtual in a simulation, of one monotonic clock in a real run.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -73,7 +74,8 @@ class Answered(_Event, frozen=True, tag="answered"):
     # Of "get": what the client was shown.
     phase: str = ""
     seq: int = 0
-    # Of "result" and "outputs": what the client was shown, a digest by path; a result's value has the path "".
+    # Of "result" and "outputs": what the client was shown, a digest by path; a result's value has the path "" and the
+    # digest that `digest_of` gives.
     seen: dict[str, str] = {}
 
 
@@ -113,16 +115,21 @@ class ProcessEnded(_Event, frozen=True, tag="process-ended"):
 
 
 class Fault(_Event, frozen=True, tag="fault"):
-    """Something was broken, or mended, on purpose. `who` is a component such as "agent n1" or "replica r2"."""
+    """Something was broken, or mended, on purpose. `who` is a component such as "agent n1", "replica r2" or "store".
+
+    It lasts until the fault of the same kind and component is `over`, or all is healed; one that is over at once,
+    such as a lost reply, is recorded once, with `over`."""
 
     kind: str
     who: str = ""
     # In a person's words, for the story.
     what: str = ""
+    over: bool = False
 
 
 class Frozen(_Event, frozen=True, tag="frozen"):
-    """A process was stopped as by SIGSTOP. `who` as in `Fault`; of a job's own process "job JOB FENCE"."""
+    """A process was stopped as by SIGSTOP. `who` as in `Fault`; of a job's own process "job JOB FENCE", of a machine
+    with everything on it "node NAME". An agent that is stopped alone stops no job."""
 
     who: str
 
@@ -188,7 +195,13 @@ Event = (
 )
 
 _encoder = msgspec.json.Encoder()
+_canonical = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Event)
+
+
+def digest_of(value: Any) -> str:
+    """Of a result's value as a client was shown it."""
+    return hashlib.sha256(_canonical.encode(value)).hexdigest()
 
 
 def encode(events: Iterable[Event]) -> bytes:
