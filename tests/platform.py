@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Literal, Self, TypeVar
 
 import msgspec
@@ -115,12 +115,20 @@ class Process:
 class Server(Process):
     """A control-plane replica."""
 
-    def __init__(self, name: str, home: Path, log: Path, flags: Sequence[str], ports: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        log: Path,
+        flags: Sequence[str],
+        ports: tuple[int, int],
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.home = home
         self.http = f"127.0.0.1:{ports[0]}"
         self.agents = f"127.0.0.1:{ports[1]}"
         command = [*ares("server"), "--listen", self.http, "--agents", self.agents, "--replica", name, *flags]
-        super().__init__(name, command, log, environment(home))
+        super().__init__(name, command, log, {**environment(home), **env})
 
     @property
     def url(self) -> str:
@@ -181,15 +189,22 @@ class Platform:
     def store_url(self) -> str:
         return self.etcd.url if self.etcd is not None else f"sqlite://{self.directory / 'server-0' / 'store.db'}"
 
-    def server(self, number: int = 0, *, wait: bool = True) -> Server:
-        """Starts replica `number`, for the first time or again."""
+    def server(
+        self,
+        number: int = 0,
+        *,
+        wait: bool = True,
+        store: str = "",
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> Server:
+        """Starts replica `number`, for the first time (its store may be behind a proxy) or again."""
         server = self.servers.get(number)
         if server is None:
             home = self.directory / f"server-{number}"
             home.mkdir(mode=0o700)
-            flags = [f"--set=logs={self.directory / 'logs'}", f"--set=store.url={self.store_url}"]
+            flags = [f"--set=logs={self.directory / 'logs'}", f"--set=store.url={store or self.store_url}"]
             log = self.directory / f"server-{number}.log"
-            server = Server(f"replica-{number}", home, log, flags, self._ports[number])
+            server = Server(f"replica-{number}", home, log, flags, self._ports[number], env)
             self.servers[number] = server
         server.start()
         if wait:
@@ -198,7 +213,14 @@ class Platform:
         return server
 
     def agent(
-        self, name: str, *, gpus: int = 4, servers: Sequence[str] = (), flags: Sequence[str] = (), wait: bool = True
+        self,
+        name: str,
+        *,
+        gpus: int = 4,
+        servers: Sequence[str] = (),
+        flags: Sequence[str] = (),
+        wait: bool = True,
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> Process:
         """Starts an agent, for the first time (it joins by a token) or again. It may reach every replica."""
         agent = self.agents.get(name)
@@ -207,7 +229,7 @@ class Platform:
                 f"agent {name}",
                 [*self._agent_command(name, gpus, servers), *flags],
                 self.directory / f"agent-{name}.log",
-                {**environment(self.directory / "nodes"), "ARES_JOIN_TOKEN": self._join_token(name)},
+                {**environment(self.directory / "nodes"), "ARES_JOIN_TOKEN": self._join_token(name), **env},
             )
             self.agents[name] = agent
         before = self._incarnation(name) if wait else 0
@@ -229,10 +251,18 @@ class Platform:
 
     # ---- talking to it
 
-    def client(self, number: int | None = None, *, token: str = "", retry: Retry = PATIENT) -> Client:
-        """A client of one replica, or of the first that is alive."""
+    def client(
+        self,
+        number: int | None = None,
+        *,
+        token: str = "",
+        retry: Retry = PATIENT,
+        url: str = "",
+        timeout_s: float = 10.0,
+    ) -> Client:
+        """A client of one replica, of the first that is alive, or of what stands at `url`."""
         chosen = next((n for n, s in self.servers.items() if s.alive), 0) if number is None else number
-        client = Client(self.servers[chosen].url, token or self._token, retry=retry, timeout_s=10.0)
+        client = Client(url or self.servers[chosen].url, token or self._token, retry=retry, timeout_s=timeout_s)
         self._clients.append(client)
         return client
 
