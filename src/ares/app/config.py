@@ -17,6 +17,7 @@ from ares.adapters.store.open import FORMS
 from ares.model.base import LabelKey, LabelValue
 from ares.model.job import DeviceKind
 from ares.model.node import Taint
+from ares.model.timing import Timing, broken
 
 _STORE_URL = re.compile(r"memory:|sqlite:///.+|etcd://[^/]+/?")
 Port = Annotated[int, Meta(ge=0, le=65535)]
@@ -97,6 +98,7 @@ class Config(Section, frozen=True):
     agents: AgentsConfig = AgentsConfig()
     store: StoreConfig = StoreConfig()
     limits: LimitsConfig = LimitsConfig()
+    timing: Timing = Timing()
     node: NodeConfig = NodeConfig()
 
     @property
@@ -224,9 +226,15 @@ def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
         raise ConfigError(
             f"store.url from {origin.get('store.url')}: {config.store_url} names no store", f"use {FORMS}"
         )
+    if mistake := broken(config.timing):
+        raise ConfigError(f"timing from {_origins(origin, 'timing.')}: {mistake}", "see docs/concepts/operations.md")
     for kind, ids in config.node.devices.items():
         if len(set(ids)) < len(ids):
             raise ConfigError(
                 f"node.devices from {origin.get('node.devices')}: {kind} names a device twice", "give each id once"
             )
     return config
+
+
+def _origins(origin: Mapping[str, str], prefix: str) -> str:
+    return ", ".join(sorted({source for key, source in origin.items() if key.startswith(prefix)})) or "defaults"

@@ -58,6 +58,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str) -> Assembl
         exclusive=not config.store_url.startswith("etcd:"),
         jobs_max=config.limits.jobs_max,
         keep_s=config.limits.keep_days * 86_400,
+        timing=config.timing,
         # Before anything reads a profile: its names must be known then.
         plugins=plugins.load(),
     )

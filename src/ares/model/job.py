@@ -154,8 +154,8 @@ class JobSpec(Record, frozen=True):
     warn: Warn | None = None
     # Seconds between SIGTERM and SIGKILL.
     grace_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
-    # How long the control plane waits for a silent node before it takes the job away.
-    lease_s: Annotated[float, Meta(ge=9.0, le=86_400.0)] = 9.0
+    # How long the control plane waits for a silent node before it takes the job away; never less than it is set to.
+    lease_s: Annotated[float, Meta(ge=0.5, le=86_400.0)] = 9.0
     expected_runtime_s: Runtime | None = None
     labels: dict[LabelKey, LabelValue] = {}
     # Node labels that must be equal.

@@ -110,6 +110,8 @@ class Welcome(Record, frozen=True, tag="welcome"):
     keep: tuple[AttemptRef, ...] = ()
     renew_every_s: float = 4.5
     self_fence_ratio: float = 7.0 / 9.0
+    # The shortest lease that any job has here.
+    dead_after_s: float = 9.0
 
 
 class Renewed(Record, frozen=True, tag="renewed"):

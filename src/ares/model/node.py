@@ -103,3 +103,5 @@ class NodeLease(Record, frozen=True):
     renewed_at: float = 0.0
     # Where the agent's stream ends. Empty: it has none, or is leaving; it keeps what it has and gets nothing new.
     replica: str = ""
+    # How long the agent was told that its lease lasts: whoever judges its silence goes by that.
+    dead_after_s: float = 9.0

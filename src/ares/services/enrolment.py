@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from ares.core import keys
 from ares.model.link import Hello
 from ares.model.node import NodeLease, NodeRecord, RemovedNode
+from ares.model.timing import DEFAULT, Timing
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Committed, Compare, Delete, Put, Store, StoreUnavailable
 
@@ -23,15 +24,17 @@ class Enrolled(msgspec.Struct, frozen=True, gc=False):
     node: str
     incarnation: int
     lease_revision: int
+    dead_after_s: float = DEFAULT.dead_after_s
 
 
 class Enrolment:
     """Writes `/nodes` and `/leases`. `replica` names this process in the lease."""
 
-    def __init__(self, store: Store, clock: Clock, replica: str) -> None:
+    def __init__(self, store: Store, clock: Clock, replica: str, timing: Timing = DEFAULT) -> None:
         self._store = store
         self._clock = clock
         self._replica = replica
+        self._dead_after_s = timing.dead_after_s
 
     async def enrol(self, hello: Hello) -> Enrolled:
         """A process that just started gets a new incarnation; a reconnecting one keeps its own."""
@@ -58,7 +61,7 @@ class Enrolment:
             registered_at=self._clock.wall(),
             boot=hello.boot,
         )
-        lease = self._lease(hello.info.name, incarnation)
+        lease = self._lease(hello.info.name, incarnation, self._promised(incarnation, lease_kv))
         node, leased, tombstone = (of(hello.info.name) for of in (keys.node, keys.lease, keys.removed_node))
         compares = [_unchanged(node, node_kv), _unchanged(leased, lease_kv)]
         writes: list[Put | Delete] = [Put(node, msgspec.json.encode(fresh)), Put(leased, msgspec.json.encode(lease))]
@@ -68,12 +71,23 @@ class Enrolment:
             writes.append(Delete(tombstone))
         written = await self._store.txn(compares, writes)
         if isinstance(written, Committed) and written.succeeded:
-            return Enrolled(hello.info.name, incarnation, written.revision)
+            return Enrolled(hello.info.name, incarnation, written.revision, lease.dead_after_s)
         return None
 
-    def _lease(self, node: str, incarnation: int, *, leaving: bool = False) -> NodeLease:
-        replica = "" if leaving else self._replica
-        return NodeLease(node=node, incarnation=incarnation, renewed_at=self._clock.wall(), replica=replica)
+    def _promised(self, incarnation: int, lease_kv: KV | None) -> float:
+        """What runs there may trust a longer lease than this replica gives now: the process keeps the longer one."""
+        held = None if lease_kv is None else msgspec.json.decode(lease_kv.value, type=NodeLease)
+        kept = held is not None and held.incarnation == incarnation
+        return max(self._dead_after_s, held.dead_after_s if held is not None and kept else 0.0)
+
+    def _lease(self, node: str, incarnation: int, dead_after_s: float, *, leaving: bool = False) -> NodeLease:
+        return NodeLease(
+            node=node,
+            incarnation=incarnation,
+            renewed_at=self._clock.wall(),
+            replica="" if leaving else self._replica,
+            dead_after_s=dead_after_s,
+        )
 
     async def part(self, node: str, incarnation: int) -> None:
         """Nobody has a stream to the node any more: nothing new is placed there. What it holds keeps its lease."""
@@ -85,10 +99,11 @@ class Enrolment:
                 [_unchanged(keys.lease(node), kv)], [Put(keys.lease(node), msgspec.json.encode(parted))]
             )
 
-    async def renew(self, node: str, incarnation: int, lease_revision: int, *, leaving: bool = False) -> int | None:
+    async def renew(self, held: Enrolled, lease_revision: int, *, leaving: bool = False) -> int | None:
         """The lease's new revision once durable; None when this session no longer owns the lease."""
+        node, incarnation = held.node, held.incarnation
         for _ in range(_TRIES):
-            lease = self._lease(node, incarnation, leaving=leaving)
+            lease = self._lease(node, incarnation, held.dead_after_s, leaving=leaving)
             written = await self._store.txn(
                 [Compare(keys.lease(node), "mod_revision", lease_revision)],
                 [Put(keys.lease(node), msgspec.json.encode(lease))],
@@ -96,8 +111,10 @@ class Enrolment:
             if isinstance(written, Committed) and written.succeeded:
                 return written.revision
             kv = await self._store.get(keys.lease(node))
-            held = None if kv is None else msgspec.json.decode(kv.value, type=NodeLease)
-            if kv is None or held is None or held.incarnation != incarnation or held.replica not in (self._replica, ""):
+            found = None if kv is None else msgspec.json.decode(kv.value, type=NodeLease)
+            if kv is None or found is None:
+                return None
+            if found.incarnation != incarnation or found.replica not in (self._replica, ""):
                 return None
             lease_revision = kv.mod_revision
         return None

@@ -12,6 +12,7 @@ import structlog
 
 from ares.core import keys
 from ares.model.state import LeaderRecord
+from ares.model.timing import DEFAULT, Timing
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Put, Store, StoreError
 from ares.services.view import Delta, View
@@ -19,8 +20,6 @@ from ares.services.waiting import happens
 
 log = structlog.get_logger()
 
-_TTL_S = 5.0
-_RENEW_EVERY_S = 1.5
 _RETRY_S = 1.0
 
 # The loops to run while leading, given the guard that every decision must carry.
@@ -30,7 +29,17 @@ Reign = Callable[[Compare], Awaitable[None]]
 class Leader:
     """Campaigns for ever; runs `reign` while elected and cancels it when the lease may be over."""
 
-    def __init__(self, store: Store, view: View, clock: Clock, *, cluster: str, replica: str, exclusive: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        clock: Clock,
+        *,
+        cluster: str,
+        replica: str,
+        exclusive: bool,
+        timing: Timing = DEFAULT,
+    ) -> None:
         self._store = store
         self._view = view
         self._clock = clock
@@ -38,6 +47,8 @@ class Leader:
         self._replica = replica
         # An embedded store has one process: whoever is written there as leader is dead.
         self._exclusive = exclusive
+        self._ttl_s = timing.leader_ttl_s
+        self._renew_every_s = timing.leader_renew_every_s
         self._vacant = asyncio.Event()
         self.leading = False
         view.subscribe(self._on_delta)
@@ -59,11 +70,11 @@ class Leader:
         if self._view.leader is None:
             await self._clock.sleep(_RETRY_S / 10)
             return
-        await happens(self._vacant, self._clock, _TTL_S)
+        await happens(self._vacant, self._clock, self._ttl_s)
 
     async def _campaign(self, reign: Reign) -> None:
         asked_at = self._clock.monotonic()
-        lease = await self._store.grant_lease(_TTL_S)
+        lease = await self._store.grant_lease(self._ttl_s)
         elected = await self._claim(lease)
         if elected is None:
             await self._store.revoke_lease(lease)
@@ -72,7 +83,7 @@ class Leader:
         self.leading = True
         guard = Compare(self._key, "create_revision", elected)
         reigning = asyncio.ensure_future(reign(guard))
-        keeping = asyncio.create_task(self._keep(lease, asked_at + _TTL_S))
+        keeping = asyncio.create_task(self._keep(lease, asked_at + self._ttl_s))
         try:
             await asyncio.wait({reigning, keeping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -100,7 +111,7 @@ class Leader:
     async def _keep(self, lease: int, until: float) -> None:
         """Returns when the lease is lost, or may be by our own clock."""
         while True:
-            await self._clock.sleep(_RENEW_EVERY_S)
+            await self._clock.sleep(self._renew_every_s)
             sent = self._clock.monotonic()
             try:
                 valid = await self._store.keep_alive(lease)
@@ -110,7 +121,7 @@ class Leader:
                 return
             if valid is not None:
                 until = sent + valid
-            if self._clock.monotonic() >= until - _RENEW_EVERY_S / 2:
+            if self._clock.monotonic() >= until - self._renew_every_s / 2:
                 return
 
     async def _resign(self, lease: int) -> None:

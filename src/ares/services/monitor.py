@@ -14,7 +14,10 @@ from ares.core import keys
 from ares.core.run.fences import revoked_fence
 from ares.core.run.inputs import AssemblyOver, LeaseLost, Release
 from ares.core.run.suspicion import Verdict, judge
+from ares.model.job import JobSpec
+from ares.model.node import NodeLease
 from ares.model.state import BOUND, Fence, JobState, Placement
+from ares.model.timing import DEFAULT, Timing
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, StoreError
 from ares.ports.telemetry import Telemetry
@@ -23,8 +26,6 @@ from ares.services.view import LeaseEntry, View
 
 log = structlog.get_logger()
 
-DEAD_AFTER_S = 9.0
-_SCAN_EVERY_S = 0.5
 # Nodes that one step may take from a gang: it compares the lease of each, and the next look takes the rest.
 _LOSSES_MAX = 50
 
@@ -32,7 +33,12 @@ _LOSSES_MAX = 50
 def ready(view: View, node: str) -> bool:
     """Whether the scheduler may place on the node: its agent renews, and is reached by a stream."""
     entry, age = view.leases.get(node), view.lease_age_s(node)
-    return entry is not None and age is not None and age < DEAD_AFTER_S and bool(entry.lease.replica)
+    return entry is not None and age is not None and age < entry.lease.dead_after_s and bool(entry.lease.replica)
+
+
+def lease_of(spec: JobSpec | None, lease: NodeLease) -> float:
+    """How long a job is left to a silent node: what it asked for, and no less than the node was told."""
+    return lease.dead_after_s if spec is None else max(spec.lease_s, lease.dead_after_s)
 
 
 class _Loss(NamedTuple):
@@ -46,11 +52,14 @@ class _Loss(NamedTuple):
 class Monitor:
     """Looks at every node that holds attempts, again and again."""
 
-    def __init__(self, view: View, transitions: Transitions, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(
+        self, view: View, transitions: Transitions, clock: Clock, telemetry: Telemetry, timing: Timing = DEFAULT
+    ) -> None:
         self._view = view
         self._transitions = transitions
         self._clock = clock
         self._telemetry = telemetry
+        self._timing = timing
         self._verdict = Verdict()
         # When this leader first saw a gang that has yet to assemble.
         self._assembling: dict[tuple[str, Fence], float] = {}
@@ -64,18 +73,18 @@ class Monitor:
                 await self.scan()
             except StoreError as error:
                 log.warning("monitor.scan_failed", error=str(error))
-            await self._clock.sleep(_SCAN_EVERY_S)
+            await self._clock.sleep(self._timing.scan_every_s)
 
     async def scan(self) -> None:
         """One look at every node that holds attempts."""
         if not self._view.connected:
             return
-        now = self._clock.monotonic()
+        now, dead_after_s = self._clock.monotonic(), self._timing.dead_after_s
         ages = {node: now - entry.seen_at for node, entry in self._view.leases.items()}
-        before, self._verdict = self._verdict, judge(ages, self._verdict, now, DEAD_AFTER_S)
+        before, self._verdict = self._verdict, judge(ages, self._verdict, now, dead_after_s)
         if before.paused_since is None and self._verdict.paused_since is not None:
-            silent = sum(age >= DEAD_AFTER_S for age in ages.values())
-            log.warning("monitor.storm", silent=silent, nodes=len(ages), pause_s=DEAD_AFTER_S)
+            silent = sum(age >= dead_after_s for age in ages.values())
+            log.warning("monitor.storm", silent=silent, nodes=len(ages), pause_s=dead_after_s)
         losses, staged = self._look(ages)
         changes = [self._taken(self._view.entries[job].state, found) for job, found in losses.items()]
         changes += [change for change in self._not_assembled(staged, now) if change.job not in losses]
@@ -115,10 +124,9 @@ class Monitor:
         older = tuple(place for place in places if place.incarnation < entry.lease.incarnation)
         if older:
             return _Loss(node, _ranks(older), f"the agent of node {node} restarted")
-        if age < DEAD_AFTER_S or self._verdict.paused_since is not None:
+        if age < entry.lease.dead_after_s or self._verdict.paused_since is not None:
             return None
-        spec = self._view.spec(self._view.entries[job].state)
-        lease_s = DEAD_AFTER_S if spec is None else max(spec.lease_s, DEAD_AFTER_S)
+        lease_s = lease_of(self._view.spec(self._view.entries[job].state), entry.lease)
         if age < lease_s:
             return None
         return _Loss(node, _ranks(places), f"node {node} has been silent for {age:.1f} s (lease {lease_s:g} s)")

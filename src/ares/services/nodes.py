@@ -13,7 +13,7 @@ from ares.model.node import NodeInfo, NodeRecord, RemovedNode, Taint
 from ares.model.state import BOUND, JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Delete, Put, Store
-from ares.services.monitor import DEAD_AFTER_S, ready
+from ares.services.monitor import lease_of, ready
 from ares.services.view import View
 
 LOCAL_CLUSTER = "local"
@@ -133,10 +133,9 @@ class Nodes:
 
     def _lease(self, state: JobState) -> LeaseView:
         node = state.placements[0].node
-        age = self._view.lease_age_s(node)
-        spec = self._view.spec(state)
-        lease_s = DEAD_AFTER_S if spec is None else spec.lease_s
-        live = state.phase in BOUND and age is not None
+        entry, age = self._view.leases.get(node), self._view.lease_age_s(node)
+        live = state.phase in BOUND and entry is not None
+        lease_s = 0.0 if entry is None else lease_of(self._view.spec(state), entry.lease)
         return LeaseView(
             job=state.id,
             name=state.name,
@@ -220,11 +219,11 @@ class Nodes:
                 return last
 
     def _in_use(self, name: str) -> NodeInUse | None:
-        age = self._view.lease_age_s(name)
-        if age is not None and age < DEAD_AFTER_S:
+        entry, age = self._view.leases.get(name), self._view.lease_age_s(name)
+        if entry is not None and age is not None and age < entry.lease.dead_after_s:
             return NodeInUse(
                 message=f"the agent of node {name} was heard of {age:.0f} s ago",
-                fix=f"Stop the agent there, and try again {DEAD_AFTER_S:.0f} s later.",
+                fix=f"Stop the agent there, and try again {entry.lease.dead_after_s:.0f} s later.",
             )
         if held := len(self._view.by_node.get(name, {})):
             return NodeInUse(

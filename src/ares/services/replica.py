@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
+from ares.model.timing import DEFAULT, Timing
 from ares.ports.clock import Clock, Rng
 from ares.ports.decisions import DecisionLog
 from ares.ports.logs import Logs
@@ -75,6 +76,7 @@ class Terms:
     exclusive: bool = False
     jobs_max: int = 2_000_000
     keep_s: float = 35 * 86_400.0
+    timing: Timing = DEFAULT
     plugins: Loaded = NO_PLUGINS
     # How long a scheduling cycle and an acknowledgement wait for company.
     linger_s: float = LINGER_S
@@ -97,8 +99,9 @@ class Replica:
         self.submit = Submit(store, view, self.deadlines, clock, rng, telemetry, terms.epoch, terms.jobs_max)
         self.progress = ProgressBoard(store, view, clock)
         self.leader = Leader(
-            store, view, clock, cluster=terms.cluster, replica=terms.replica, exclusive=terms.exclusive
-        )
+            store, view, clock,
+            cluster=terms.cluster, replica=terms.replica, exclusive=terms.exclusive, timing=terms.timing,
+        )  # fmt: skip
         cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
         self.jobs = Jobs(store, view, transitions, self.submit, planner, self.deadlines, cursors, clock)
         self.events = EventStream(store, view)
@@ -107,11 +110,12 @@ class Replica:
         self.pools = Pools(view, self.nodes, planner, clock)
         self.health = Health(view, self.leader, terms.plugins.refused)
         self.sessions = Sessions(
-            view=view, enrolment=Enrolment(store, clock, terms.replica), reports=Reports(transitions, telemetry),
+            view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
+            reports=Reports(transitions, telemetry), timing=terms.timing,
             progress=self.progress, tokens=self.tokens, logs=logs, clock=clock, telemetry=telemetry,
             epoch=terms.epoch, ack_within_s=terms.ack_within_s,
         )  # fmt: skip
-        self.monitor = Monitor(view, transitions, clock, telemetry)
+        self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
         self.requeue = Requeue(view, transitions, clock)
         self.schedule = Schedule(view, planner, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s)
         self.profiles = Profiles(store, view, clock, telemetry)

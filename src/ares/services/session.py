@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ares.model.link import Ack, AttemptRef, LogAck, Renew, ServerMessage
+from ares.services.enrolment import Enrolled
 from ares.services.reports import Report
 
 # A stream carries 16 MiB at once, and a frame that is refused would be refused again after every reconnect.
@@ -18,10 +19,11 @@ Key = tuple[AttemptRef, int]
 class Session:
     """Mutable and owned by `Sessions`."""
 
-    def __init__(self, node: str, incarnation: int, lease_revision: int) -> None:
-        self.node = node
-        self.incarnation = incarnation
-        self.lease_revision = lease_revision
+    def __init__(self, enrolled: Enrolled) -> None:
+        self.enrolled = enrolled
+        self.node = enrolled.node
+        self.incarnation = enrolled.incarnation
+        self.lease_revision = enrolled.lease_revision
         # What the agent may hold: offered in this session, or alive when it began.
         self.held: set[Key] = set()
         # What was told to end, or has reported its end: it needs no further command.

@@ -32,13 +32,13 @@ from ares.model.link import (
     WorldInfo,
 )
 from ares.model.state import BOUND, JobState, Placement
+from ares.model.timing import DEFAULT, Timing
 from ares.ports.clock import Clock
 from ares.ports.logs import Logs
 from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
 from ares.services.commands import attempt_of, grants, start_of, stop_of, world_of
 from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
-from ares.services.monitor import DEAD_AFTER_S
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Report, Reports
 from ares.services.session import Key, Session
@@ -51,8 +51,6 @@ log = structlog.get_logger()
 _STORE_PAUSE_S = 0.2
 # Acknowledgements wait this long for a command to travel with.
 ACK_WITHIN_S = 0.02
-# After less silence than this nobody takes anything away for it.
-_SILENT_S = DEAD_AFTER_S / 2
 # One rank's address in a message.
 _PEER_BYTES = 96
 
@@ -72,6 +70,7 @@ class Sessions:
         clock: Clock,
         telemetry: Telemetry,
         epoch: int,
+        timing: Timing = DEFAULT,
         ack_within_s: float = ACK_WITHIN_S,
     ) -> None:
         self._view = view
@@ -83,6 +82,9 @@ class Sessions:
         self._clock = clock
         self._telemetry = telemetry
         self._epoch = epoch
+        self._timing = timing
+        # After less silence than this nobody takes anything away for it.
+        self._silent_s = timing.dead_after_s / 2
         self._ack_within_s = ack_within_s
         self._by_node: dict[str, Session] = {}
         view.subscribe(self._on_delta)
@@ -134,7 +136,7 @@ class Sessions:
         older = self._by_node.get(enrolled.node)
         if older is not None:
             older.close("the agent connected again")
-        session = Session(enrolled.node, enrolled.incarnation, enrolled.lease_revision)
+        session = Session(enrolled)
         self._by_node[enrolled.node] = session
         placed = [
             (self._view.entries[job].state, mine)
@@ -144,7 +146,16 @@ class Sessions:
         # What was told to save its work first may go on doing so.
         kept = {attempt_of(state) for state, _ in placed if state.phase in BOUND or state.phase == "PREEMPTED"}
         keep = tuple(ref for ref in hello.alive if ref in kept)
-        session.send(Welcome(incarnation=enrolled.incarnation, store_epoch=self._epoch, keep=keep))
+        session.send(
+            Welcome(
+                incarnation=enrolled.incarnation,
+                store_epoch=self._epoch,
+                keep=keep,
+                renew_every_s=self._timing.renew_every_s,
+                self_fence_ratio=self._timing.self_fence_ratio,
+                dead_after_s=enrolled.dead_after_s,
+            )
+        )
         alive = frozenset(hello.alive)
         for state, places in placed:
             self._resume(session, state, places, alive)
@@ -337,9 +348,9 @@ class Sessions:
             began = self._clock.monotonic()
             try:
                 revision = await self._enrolment.renew(
-                    session.node, session.incarnation, session.lease_revision, leaving=session.leaving
+                    session.enrolled, session.lease_revision, leaving=session.leaving
                 )
-                if revision is not None and self._clock.monotonic() - session.renewed_at >= _SILENT_S:
+                if revision is not None and self._clock.monotonic() - session.renewed_at >= self._silent_s:
                     # It may have lost what it was granted: it must hear of that before it may run anything again.
                     await self._view.reach(revision)
             except StoreError as error:

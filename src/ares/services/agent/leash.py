@@ -11,13 +11,15 @@ class Leash:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ratio = 0.0
+        self._dead_after_s = 0.0
         self._nonce = 0
         self._sent: dict[int, float] = {}
         self._held_since = -inf
         self.last_sent = -inf
 
-    def set_ratio(self, self_fence_ratio: float) -> None:
-        self._ratio = self_fence_ratio
+    def set_terms(self, self_fence_ratio: float, dead_after_s: float) -> None:
+        """After which part of a lease an attempt is ended here, and the shortest lease there is."""
+        self._ratio, self._dead_after_s = self_fence_ratio, dead_after_s
 
     def sending(self) -> int:
         """Call just before a renewal is handed over for sending. Returns its nonce."""
@@ -51,4 +53,4 @@ class Leash:
 
     def deadline(self, lease_s: float) -> float:
         """Until when an attempt with this lease may run, by the agent's own clock."""
-        return self._held_since + lease_s * self._ratio
+        return self._held_since + max(lease_s, self._dead_after_s) * self._ratio

@@ -32,8 +32,10 @@ _log = structlog.get_logger(__name__)
 _BACKOFF_BASE_S = 0.05
 _BACKOFF_MAX_S = 2.0
 _RENEW_AGAIN_S = 1.0
-_PATIENCE_S = 2.0
-_PATIENCE_MAX_S = 30.0
+# Of the time between a renewal and the end of the right to run: the rest is for trying elsewhere.
+_PATIENCE_SHARE = 0.8
+_PATIENCE_MIN_S = 0.1
+_PATIENCE_GROWTH_MAX = 16.0
 # Under load a frame waits for company: as long as news come within a step, up to the limit.
 _LINGER_STEP_S = 0.003
 _LINGER_MAX_S = 0.020
@@ -69,8 +71,9 @@ class Conversation:
         self._leash = leash
         self._mailbox = mailbox
         self._attempts = attempts
-        self._renew_every_s = 4.5
-        self._patience_s = _PATIENCE_S
+        self._welcome = Welcome(incarnation=0, store_epoch=0)
+        # Grows while nobody answers.
+        self._patience = 1.0
         self._failures = 0
 
     async def run(self) -> None:
@@ -128,8 +131,8 @@ class Conversation:
         if self._attempts.incarnation not in (0, welcome.incarnation):
             self._leash.lost()
         self._attempts.incarnation = welcome.incarnation
-        self._renew_every_s = welcome.renew_every_s
-        self._leash.set_ratio(welcome.self_fence_ratio)
+        self._welcome = welcome
+        self._leash.set_terms(welcome.self_fence_ratio, welcome.dead_after_s)
         self._attempts.keep_only(welcome.keep)
         self._mailbox.rewind()
         _log.info("agent.connected", incarnation=welcome.incarnation, kept=len(welcome.keep))
@@ -166,16 +169,17 @@ class Conversation:
 
     async def _renew(self) -> None:
         """On time while answered; more often, then elsewhere, while not."""
+        welcome = self._welcome
         while True:
             now = self._clock.monotonic()
             unanswered = self._leash.unanswered_since()
-            if unanswered is not None and now - unanswered > self._patience_s:
-                patience, self._patience_s = self._patience_s, min(_PATIENCE_MAX_S, self._patience_s * 2)
-                raise LinkBroken(f"no renewal was acknowledged for {patience:g} s")
+            if unanswered is not None and now - unanswered > (patience_s := self._patience * _patience_s(welcome)):
+                self._patience = min(_PATIENCE_GROWTH_MAX, self._patience * 2)
+                raise LinkBroken(f"no renewal was acknowledged for {patience_s:g} s")
             if unanswered is None:
-                due = self._leash.held_since() + self._renew_every_s
+                due = self._leash.held_since() + welcome.renew_every_s
             else:
-                due = self._leash.last_sent + min(_RENEW_AGAIN_S, self._renew_every_s)
+                due = self._leash.last_sent + min(_RENEW_AGAIN_S, welcome.renew_every_s)
             if now >= due:
                 self._mailbox.renew(Renew(nonce=self._leash.sending()))
             else:
@@ -204,10 +208,16 @@ class Conversation:
     def _renewed(self, message: Renewed) -> None:
         if self._leash.acknowledged(message.nonce):
             # Only now: a session that breaks right after its welcome, again and again, must not be a storm.
-            self._patience_s, self._failures = _PATIENCE_S, 0
+            self._patience, self._failures = 1.0, 0
             self._attempts.renewed()
         for ref in message.stop:
             self._attempts.stop(Stop(ref=ref, grace_s=0.0, reason="no longer current"))
+
+
+def _patience_s(welcome: Welcome) -> float:
+    """How long a renewal may go unanswered before another replica is tried."""
+    self_fence_s = welcome.self_fence_ratio * welcome.dead_after_s
+    return max(_PATIENCE_MIN_S, _PATIENCE_SHARE * (self_fence_s - welcome.renew_every_s))
 
 
 async def _first_to_fail(*loops: Coroutine[None, None, None]) -> None:

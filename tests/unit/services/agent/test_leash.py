@@ -29,7 +29,7 @@ def clock() -> HandClock:
 @pytest.fixture
 def leash(clock: HandClock) -> Leash:
     leash = Leash(clock)
-    leash.set_ratio(7 / 9)
+    leash.set_terms(7 / 9, 9.0)
     return leash
 
 
