@@ -3,6 +3,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help up test chaos lint fmt bench lock clean
 
+# Compiled modules are kept: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 TESTS ?= tests
 WORKERS ?= 3
 ARGS ?=
