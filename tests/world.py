@@ -24,6 +24,7 @@ from ares.core.run.inputs import Bind, Input
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
 from ares.model.state import JobState, Placement
+from ares.model.timing import Timing
 from ares.ports.store import (
     KV,
     Change,
@@ -141,7 +142,7 @@ class Wire:
 class Replica(services.Replica):
     """The services of one replica, its loops, and its own wire to the store."""
 
-    def __init__(self, world: "World", name: str, *, exclusive: bool, scheduling: bool) -> None:
+    def __init__(self, world: "World", name: str, *, exclusive: bool, scheduling: bool, timing: Timing) -> None:
         self.wire = Wire(world.store)
         self.telemetry = PrometheusTelemetry(world.rng)
         ports = services.Ports(
@@ -149,7 +150,7 @@ class Replica(services.Replica):
         )
         terms = services.Terms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
-            keep_s=KEEP_S, linger_s=0.0, ack_within_s=0.0,
+            keep_s=KEEP_S, linger_s=0.0, ack_within_s=0.0, timing=timing,
         )  # fmt: skip
         super().__init__(ports, terms)
         self._scheduling = scheduling
@@ -190,7 +191,13 @@ class World:
     """With `scheduling=False` nothing is placed by itself: a test grants and takes away what it likes."""
 
     def __init__(
-        self, *, replicas: int = 1, queue_max: int = 1_000_000, exclusive: bool = False, scheduling: bool = True
+        self,
+        *,
+        replicas: int = 1,
+        queue_max: int = 1_000_000,
+        exclusive: bool = False,
+        scheduling: bool = True,
+        timings: Sequence[Timing] = (),
     ) -> None:
         self.clock = ManualClock()
         self.rng = SeededRng()
@@ -200,6 +207,8 @@ class World:
         self._wanted = replicas
         self._exclusive = exclusive
         self._scheduling = scheduling
+        # Of each replica, as far as named.
+        self._timings = timings
 
     async def __aenter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory()
@@ -225,8 +234,9 @@ class World:
             self.audit.finish()
 
     async def add_replica(self) -> Replica:
-        name = f"r{len(self.replicas) + 1}"
-        replica = Replica(self, name, exclusive=self._exclusive, scheduling=self._scheduling)
+        name, number = f"r{len(self.replicas) + 1}", len(self.replicas)
+        timing = self._timings[number] if number < len(self._timings) else Timing()
+        replica = Replica(self, name, exclusive=self._exclusive, scheduling=self._scheduling, timing=timing)
         self.replicas.append(replica)
         await replica.start()
         return replica
