@@ -8,7 +8,7 @@ starts a (job, fence) once.
 from ares.model.base import Record
 from ares.model.job import JobSpec, WarnSignal
 from ares.model.node import NodeInfo
-from ares.model.state import ExitInfo, Fence, Placement
+from ares.model.state import ExitInfo, Fence, OutputFile, Placement
 
 
 class AttemptRef(Record, frozen=True):
@@ -52,8 +52,8 @@ class Started(Record, frozen=True, tag="started"):
 
 
 class Exited(Record, frozen=True, tag="exited"):
-    """All processes of the attempt's rank are gone and its log is shipped. With `exit.failure`
-    "staging" it never started."""
+    """All processes of the attempt's rank are gone, its log is shipped and its outputs are kept. With
+    `exit.failure` "staging" it never started."""
 
     number: int
     ref: AttemptRef
@@ -62,6 +62,8 @@ class Exited(Record, frozen=True, tag="exited"):
     at: float
     # JSON the job wrote to ARES_RESULT_FILE, checked by the agent; empty when it wrote none.
     value: bytes = b""
+    # What it handed over, each file acknowledged as sealed before.
+    outputs: tuple[OutputFile, ...] = ()
 
 
 class Fenced(Record, frozen=True, tag="fenced"):
@@ -83,6 +85,19 @@ class LogChunk(Record, frozen=True, tag="log"):
     data: bytes
 
 
+class OutputChunk(Record, frozen=True, tag="output"):
+    """Bytes at an absolute offset of a file that an attempt hands over: repeats and overlaps are harmless.
+
+    The file is named by what it will be when it is whole. An empty chunk asks how much of it is kept."""
+
+    ref: AttemptRef
+    rank: int
+    sha256: str
+    size: int
+    offset: int
+    data: bytes
+
+
 class Progress(Record, frozen=True, tag="progress"):
     """The latest progress the job wrote; only the newest matters."""
 
@@ -92,7 +107,7 @@ class Progress(Record, frozen=True, tag="progress"):
     message: str = ""
 
 
-AgentMessage = Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | Progress
+AgentMessage = Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | OutputChunk | Progress
 
 
 class AgentFrame(Record, frozen=True):
@@ -108,6 +123,8 @@ class Welcome(Record, frozen=True, tag="welcome"):
     incarnation: int
     store_epoch: int
     keep: tuple[AttemptRef, ...] = ()
+    # Of one attempt's rank; 0 is what control planes say that keep no outputs.
+    output_bytes_max: int = 0
     renew_every_s: float = 4.5
     self_fence_ratio: float = 7.0 / 9.0
     # The shortest lease that any job has here.
@@ -183,7 +200,21 @@ class LogAck(Record, frozen=True, tag="log-ack"):
     offset: int
 
 
-ServerMessage = Welcome | Renewed | Start | Stop | Resize | Ack | LogAck
+class OutputAck(Record, frozen=True, tag="output-ack"):
+    """Of a file that is handed over, the bytes below `offset` are kept; `sealed` when all are, for good."""
+
+    ref: AttemptRef
+    rank: int
+    sha256: str
+    offset: int
+    sealed: bool = False
+    # Why it must be sent again from `offset` on.
+    trouble: str = ""
+    # Why it is not wanted: the attempt is no longer the current one.
+    refused: str = ""
+
+
+ServerMessage = Welcome | Renewed | Start | Stop | Resize | Ack | LogAck | OutputAck
 
 
 class ServerFrame(Record, frozen=True):

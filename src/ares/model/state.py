@@ -77,6 +77,14 @@ class ExitInfo(Record, frozen=True):
     cpu_s: float | None = None
 
 
+class OutputFile(Record, frozen=True):
+    """One file that a job handed over, by its path below ARES_OUTPUT_DIR; of a gang, below `rank-N/`."""
+
+    path: str
+    size: int
+    sha256: str
+
+
 class JobState(Record, frozen=True):
     """The mutable record of a job, replaced whole by compare-and-swap."""
 
@@ -101,6 +109,8 @@ class JobState(Record, frozen=True):
     generation: int = 0
     # What the gang's first rank gave as result while others still run.
     value: Any = None
+    # What ranks that have ended handed over while others still run. It becomes visible with the result, or never.
+    outputs: tuple[OutputFile, ...] = ()
     # Where the ranks of a gang meet, on the node of its first placement.
     master_port: int = 0
     # Which of its alternatives the attempt was given: 0 is what it asked for first.
@@ -172,6 +182,8 @@ class Result(Record, frozen=True):
     committed_at: float
     # What the job wrote to ARES_RESULT_FILE, None when it wrote nothing.
     value: Any = None
+    # The files that belong to it, by path. Nothing else makes a file visible.
+    outputs: tuple[OutputFile, ...] = ()
 
 
 class RequestRecord(Record, frozen=True):

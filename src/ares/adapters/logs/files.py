@@ -11,10 +11,9 @@ import re
 from collections.abc import Generator
 from pathlib import Path
 
-# Identifiers only: no dot, slash, or anything else a path could be built from.
-_SAFE_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}", re.ASCII)
+from ares.adapters.folders import entered, of_job, write_all
+
 _LOG_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.log", re.ASCII)
-_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _NUMBER_MAX = 999_999_999
@@ -41,7 +40,7 @@ class FileLogs:
                 fresh = memoryview(data)[max(0, size - offset) :]
                 if offset > size or not fresh:
                     return size
-                return _write_all(fd, fresh, size)
+                return write_all(fd, fresh, size)
             finally:
                 os.close(fd)
 
@@ -66,7 +65,7 @@ class FileLogs:
                 return
             for name in os.listdir(folder):
                 os.unlink(name, dir_fd=folder)
-        with self._walk((tenant, _shard(job))) as above:
+        with entered(self._root, of_job(tenant, job)[:-1]) as above:
             if above is not None:
                 os.rmdir(job, dir_fd=above)
 
@@ -84,50 +83,7 @@ class FileLogs:
             yield fd
 
     def _job_dir(self, tenant: str, job: str, *, create: bool = False) -> contextlib.AbstractContextManager[int | None]:
-        return self._walk((_checked(tenant), _shard(_checked(job)), job), create=create)
-
-    @contextlib.contextmanager
-    def _walk(self, steps: tuple[str, ...], *, create: bool = False) -> Generator[int | None]:
-        """A descriptor of the folder, or None if it does not exist."""
-        with contextlib.ExitStack() as opened:
-            fd: int | None = os.open(self._root, _DIR)
-            opened.callback(os.close, fd)
-            for step in steps:
-                fd = _enter(fd, step, create=create)
-                if fd is None:
-                    break
-                opened.callback(os.close, fd)
-            yield fd
-
-
-def _enter(above: int, step: str, *, create: bool) -> int | None:
-    try:
-        return os.open(step, _DIR, dir_fd=above)
-    except FileNotFoundError:
-        if not create:
-            return None
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(step, 0o700, dir_fd=above)
-    return os.open(step, _DIR, dir_fd=above)
-
-
-def _write_all(fd: int, data: memoryview, at: int) -> int:
-    while data:
-        written = os.pwrite(fd, data, at)
-        at += written
-        data = data[written:]
-    return at
-
-
-def _checked(identifier: str) -> str:
-    if not _SAFE_ID.fullmatch(identifier):
-        raise ValueError(f"{identifier!r} is not an identifier that may name a log")
-    return identifier
-
-
-def _shard(job: str) -> str:
-    """Keeps folders small. Tasks of one array share a folder."""
-    return job[:2]
+        return entered(self._root, of_job(tenant, job), create=create)
 
 
 def _log_name(attempt: int, rank: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ares.core.energy.meter import Fate, kept_rates
-from ares.core.run import fences, retry
+from ares.core.run import fences, outputs, retry
 from ares.core.run.handlers import assembled
 from ares.core.run.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Refused, Release, Stepped
 from ares.core.run.ledger import Entry, agent, commit, grants, nodes_of, where
@@ -35,15 +35,27 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
     if what.exit.failure is not None:
         return _ended(job, what, context, place)
     ended = (*state.ended_ranks, what.rank)
-    if what.rank != state.placements[0].rank:
-        what = Exit(fence=what.fence, exit=what.exit, rank=what.rank, value=state.value)
+    what = _together(state, what)
+    if what.exit.failure is not None:
+        return _ended(job, what, context, place)
     if {one.rank for one in state.placements} <= set(ended):
         return _ended(job, what, context, place)
     # The report of its start may never come.
     started = state.started_ranks if what.rank in state.started_ranks else (*state.started_ranks, what.rank)
     changes, more = assembled(state, started, context.now)
     entry = Entry("rank-exited", "", agent(place), {"rank": what.rank, **_exit_data((place,), what.exit)})
-    return commit(state, context.now, (entry, *more), ended_ranks=ended, value=what.value, **changes)
+    return commit(
+        state, context.now, (entry, *more), ended_ranks=ended, value=what.value, outputs=what.outputs, **changes
+    )
+
+
+def _together(state: JobState, what: Exit) -> Exit:
+    """With what its ranks gave before: the value of the first, and the files of all."""
+    value = what.value if what.rank == state.placements[0].rank else state.value
+    files = (*state.outputs, *outputs.of_rank(what.outputs, what.rank))
+    flaw = outputs.list_flaw(files) if what.outputs else ""
+    ended = replace(what.exit, failure="exit", message=f"its outputs cannot be kept: {flaw}") if flaw else what.exit
+    return Exit(fence=what.fence, exit=ended, rank=what.rank, value=value, outputs=files)
 
 
 def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
@@ -56,7 +68,7 @@ def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
     if job.spec.restart == "always" and job.spec.effects != "unsafe":
         return _restart(job, what, context, place, rank)
     over = _over(job, gone, context, "kept")
-    result = _result(state, what.exit, context, what.value)
+    result = _result(state, what.exit, context, what)
     entry = Entry("succeeded", "", agent(place), {**rank, **_exit_data(state.placements, what.exit)}, state.fence)
     return commit(
         state, context.now, (entry,), result,
@@ -161,8 +173,8 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
     entry = Entry("preempted", what.reason, what.by, data, state.fence)
     return commit(
         state, context.now, (entry,),
-        phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True, value=None,
-        preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold,
+        phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True,
+        value=None, outputs=(), preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold,
         **settled(state, context.now, "lost"),
     )  # fmt: skip
 
@@ -262,7 +274,7 @@ def _over(job: Job, gone: tuple[int, ...], context: Context, fate: Fate) -> dict
     use = settled(job.state, context.now, fate)
     if job.spec.gang is None:
         return {"lingering": False, **use}
-    return {**_rest(job.state, gone), **use, "value": None}
+    return {**_rest(job.state, gone), **use, "value": None, "outputs": ()}
 
 
 def _rest(state: JobState, gone: tuple[int, ...]) -> dict[str, Any]:
@@ -273,10 +285,11 @@ def _rest(state: JobState, gone: tuple[int, ...]) -> dict[str, Any]:
     return {"lingering": False, "ended_ranks": (), "started_ranks": (), "leaving": ()}
 
 
-def _result(state: JobState, exit_info: ExitInfo, context: Context, value: Any = None) -> Result:
+def _result(state: JobState, exit_info: ExitInfo, context: Context, gave: Exit | None = None) -> Result:
     return Result(
-        job=state.id, fence=state.fence, attempt=state.attempt, exit=exit_info, committed_at=context.now, value=value
-    )
+        job=state.id, fence=state.fence, attempt=state.attempt, exit=exit_info, committed_at=context.now,
+        value=None if gave is None else gave.value, outputs=() if gave is None else gave.outputs,
+    )  # fmt: skip
 
 
 def _exit_data(places: tuple[Placement, ...], exit_info: ExitInfo) -> dict[str, Any]:

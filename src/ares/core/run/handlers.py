@@ -167,7 +167,8 @@ def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refused:
     return commit(
         state, context.now, (Entry("cancelled", reason, what.by, where(held(state))),),
         phase="CANCELLED", fence=fence, lingering=lingering, reason=reason, ended_at=context.now,
-        retry_delay_s=0.0, retry_at=None, hold=(), evicting=(), value=None, **settled(state, context.now, "kept"),
+        retry_delay_s=0.0, retry_at=None, hold=(), evicting=(), value=None, outputs=(),
+        **settled(state, context.now, "kept"),
     )  # fmt: skip
 
 

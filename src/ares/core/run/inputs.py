@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
-from ares.model.state import ExitInfo, Fence, JobState, Placement, Rate, Result
+from ares.model.state import ExitInfo, Fence, JobState, OutputFile, Placement, Rate, Result
 
 
 class Context(Record, frozen=True):
@@ -47,6 +47,8 @@ class Exit(Record, frozen=True, tag="exit"):
     exit: ExitInfo
     rank: int = 0
     value: Any = None
+    # Files it handed over; each is sealed before this is asked for.
+    outputs: tuple[OutputFile, ...] = ()
 
 
 class LeaseLost(Record, frozen=True, tag="lease-lost"):

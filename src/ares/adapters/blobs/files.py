@@ -1,0 +1,192 @@
+"""Outputs as plain files: `root/tenant/xx/job/fence/sha256`, with `.part` behind the name until it is sealed.
+
+A name says what is in the file, so all who write a part, also two replicas at once, write the same bytes at the
+same places. A sealed file and the way to it are on the disk, not only in the operating system's hands.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from ares.adapters.folders import checked, entered, of_job, write_all
+from ares.model.link import AttemptRef
+from ares.model.state import Fence, OutputFile
+from ares.ports.blobs import Mismatch
+
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_BLOCK = 1024 * 1024
+_PART = ".part"
+# No tenant is called this. One empty file per job of which something may have to be removed.
+_OPEN = "+open"
+
+
+class FileBlobs:
+    """The Blobs port. The work is done in threads: a disk may be slow, and digests take their time."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (root / _OPEN).mkdir(mode=0o700, exist_ok=True)
+        self._root = root
+
+    async def append(self, ref: AttemptRef, sha256: str, offset: int, data: bytes) -> int:
+        return await asyncio.to_thread(self._append, ref, _digest(sha256), offset, data)
+
+    async def seal(self, ref: AttemptRef, sha256: str, size: int) -> Mismatch | None:
+        return await asyncio.to_thread(self._seal, ref, _digest(sha256), size)
+
+    async def unsealed(self, ref: AttemptRef, files: Iterable[OutputFile]) -> tuple[OutputFile, ...]:
+        return await asyncio.to_thread(self._unsealed, ref, tuple(files))
+
+    async def read(self, ref: AttemptRef, sha256: str, offset: int, limit: int) -> bytes:
+        return await asyncio.to_thread(self._read, ref, _digest(sha256), offset, limit)
+
+    async def keep_only(self, tenant: str, job: str, fence: Fence | None) -> None:
+        await asyncio.to_thread(self._keep_only, tenant, job, fence)
+
+    async def unsettled(self, age_s: float) -> tuple[tuple[str, str], ...]:
+        return await asyncio.to_thread(self._unsettled, age_s)
+
+    # ---- writing
+
+    def _append(self, ref: AttemptRef, sha256: str, offset: int, data: bytes) -> int:
+        if offset < 0:
+            raise ValueError(f"offset {offset} is negative")
+        steps = _attempt(ref)
+        with entered(self._root, steps) as folder:
+            if folder is not None:
+                return _append(folder, sha256, offset, data)
+        # Before anything of the job exists: what a crash leaves behind is found by it.
+        self._mark(ref.tenant, ref.job)
+        with entered(self._root, steps, create=True, durable=True) as folder:
+            assert folder is not None
+            return _append(folder, sha256, offset, data)
+
+    def _seal(self, ref: AttemptRef, sha256: str, size: int) -> Mismatch | None:
+        with entered(self._root, _attempt(ref)) as folder:
+            if folder is None:
+                return Mismatch(0, hashlib.sha256().hexdigest())
+            if (kept := _size(folder, sha256)) is not None:
+                return None if kept == size else Mismatch(kept, sha256)
+            part = sha256 + _PART
+            try:
+                fd = os.open(part, _READ, dir_fd=folder)
+            except FileNotFoundError:
+                return Mismatch(0, hashlib.sha256().hexdigest())
+            try:
+                found = _measure(fd, size)
+                if found != Mismatch(size, sha256):
+                    os.unlink(part, dir_fd=folder)
+                    return found
+                os.fsync(fd)
+                os.fchmod(fd, 0o400)
+                with contextlib.suppress(FileExistsError):
+                    # By descriptor: what was read back gets the name, whatever the part's name means by now.
+                    os.link(f"/proc/self/fd/{fd}", sha256, dst_dir_fd=folder, follow_symlinks=True)
+            finally:
+                os.close(fd)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part, dir_fd=folder)
+            os.fsync(folder)
+            return None
+
+    # ---- reading
+
+    def _unsealed(self, ref: AttemptRef, files: tuple[OutputFile, ...]) -> tuple[OutputFile, ...]:
+        with entered(self._root, _attempt(ref)) as folder:
+            if folder is None:
+                return files
+            return tuple(file for file in files if _size(folder, _digest(file.sha256)) != file.size)
+
+    def _read(self, ref: AttemptRef, sha256: str, offset: int, limit: int) -> bytes:
+        with entered(self._root, _attempt(ref)) as folder:
+            if folder is None:
+                raise FileNotFoundError(f"no outputs of {ref.job}, fence {ref.fence}, are kept")
+            fd = os.open(sha256, _READ, dir_fd=folder)
+            try:
+                return os.pread(fd, limit, offset)
+            finally:
+                os.close(fd)
+
+    # ---- removing
+
+    def _keep_only(self, tenant: str, job: str, fence: Fence | None) -> None:
+        steps, keep = of_job(tenant, job), None if fence is None else str(fence)
+        with entered(self._root, steps) as folder:
+            for name in () if folder is None else os.listdir(folder):
+                with entered(self._root, (*steps, name)) as attempt:
+                    _empty(attempt, parts_only=name == keep)
+                if name != keep:
+                    os.rmdir(name, dir_fd=folder)
+        if keep is None:
+            with entered(self._root, steps[:-1]) as above, contextlib.suppress(FileNotFoundError):
+                if above is not None:
+                    os.rmdir(job, dir_fd=above)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._root / _OPEN / f"{tenant}+{job}")
+
+    def _mark(self, tenant: str, job: str) -> None:
+        path = self._root / _OPEN / f"{checked(tenant)}+{checked(job)}"
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+    def _unsettled(self, age_s: float) -> tuple[tuple[str, str], ...]:
+        before, found = time.time() - age_s, list[tuple[str, str]]()
+        with os.scandir(self._root / _OPEN) as marks:
+            for mark in marks:
+                tenant, _, job = mark.name.partition("+")
+                # Another replica may just have removed it.
+                with contextlib.suppress(FileNotFoundError):
+                    if mark.stat(follow_symlinks=False).st_mtime <= before:
+                        found.append((tenant, job))
+        return tuple(found)
+
+
+def _attempt(ref: AttemptRef) -> tuple[str, ...]:
+    return *of_job(ref.tenant, ref.job), str(ref.fence)
+
+
+def _digest(sha256: str) -> str:
+    if not _SHA256.fullmatch(sha256):
+        raise ValueError(f"{sha256[:80]!r} is not a SHA-256 digest")
+    return sha256
+
+
+def _size(folder: int, name: str) -> int | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return None
+
+
+def _append(folder: int, sha256: str, offset: int, data: bytes) -> int:
+    if (sealed := _size(folder, sha256)) is not None:
+        return sealed
+    fd = os.open(sha256 + _PART, _WRITE, 0o600, dir_fd=folder)
+    try:
+        size = os.fstat(fd).st_size
+        fresh = memoryview(data)[max(0, size - offset) :]
+        return size if offset > size or not fresh else write_all(fd, fresh, size)
+    finally:
+        os.close(fd)
+
+
+def _measure(fd: int, size: int) -> Mismatch:
+    """What is really there; of what is too large, not more than shows it."""
+    digest, at = hashlib.sha256(), 0
+    while at <= size and (block := os.pread(fd, _BLOCK, at)):
+        digest.update(block)
+        at += len(block)
+    return Mismatch(at, digest.hexdigest())
+
+
+def _empty(folder: int | None, *, parts_only: bool) -> None:
+    for name in () if folder is None else os.listdir(folder):
+        if name.endswith(_PART) or not parts_only:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)

@@ -1,0 +1,48 @@
+"""Where the files are kept that jobs hand over. Never in the store of record, which holds the only pointer to them."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from msgspec import Struct
+
+from ares.model.link import AttemptRef
+from ares.model.state import Fence, OutputFile
+
+
+class Mismatch(Struct, frozen=True, gc=False):
+    """What was kept is not what was announced; it has been dropped."""
+
+    size: int
+    sha256: str
+
+
+class Blobs(Protocol):
+    """Files by attempt and SHA-256. One that is sealed never changes again; others are only pieces so far.
+
+    Calls raise OSError when they cannot be carried out. They may be repeated, and made by several replicas at once.
+    """
+
+    async def append(self, ref: AttemptRef, sha256: str, offset: int, data: bytes) -> int:
+        """Repeats are harmless, and with a gap nothing is written. Returns the size kept now, which says where to
+        go on from."""
+        ...
+
+    async def seal(self, ref: AttemptRef, sha256: str, size: int) -> Mismatch | None:
+        """Reads back what was kept. None: it has this size and digest, is durable, and stays as it is."""
+        ...
+
+    async def unsealed(self, ref: AttemptRef, files: Iterable[OutputFile]) -> tuple[OutputFile, ...]:
+        """Those of an attempt's files that are not sealed with their size."""
+        ...
+
+    async def read(self, ref: AttemptRef, sha256: str, offset: int, limit: int) -> bytes:
+        """Of a sealed file. Raises FileNotFoundError when it is not there."""
+        ...
+
+    async def keep_only(self, tenant: str, job: str, fence: Fence | None) -> None:
+        """Removes everything of the job but the sealed files of one attempt, or everything."""
+        ...
+
+    async def unsettled(self, age_s: float) -> tuple[tuple[str, str], ...]:
+        """Tenant and id of jobs that began to hand over files so long ago, and of which `keep_only` was not asked."""
+        ...
