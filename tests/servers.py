@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,11 +47,15 @@ def free_ports(count: int) -> list[int]:
 class EtcdServer:
     """One etcd, alone or a member of an `EtcdCluster`. Calls block: in a loop use `asyncio.to_thread`."""
 
-    def __init__(self, directory: Path, *, name: str = "etcd", peers: Sequence[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self, directory: Path, *, name: str = "etcd", peers: Sequence[tuple[str, int]] = (), listen_peer: int = 0
+    ) -> None:
+        """`listen_peer` is where it really listens when others reach it through something at its port in `peers`."""
         self.directory = directory
         self.name = name
         self._client_port, own_peer_port = free_ports(2)
         self._peers = list(peers) or [(name, own_peer_port)]
+        self._listen_peer = listen_peer or dict(self._peers)[name]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -70,11 +74,12 @@ class EtcdServer:
         self.directory.mkdir(parents=True, exist_ok=True)
         peer_port = dict(self._peers)[self.name]
         client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{peer_port}"
+        listen = f"http://127.0.0.1:{self._listen_peer}"
         # fmt: off
         command = [
             "etcd", "--name", self.name, "--data-dir", str(self.directory / f"{self.name}.data"),
             "--listen-client-urls", client, "--advertise-client-urls", client,
-            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+            "--listen-peer-urls", listen, "--initial-advertise-peer-urls", peer,
             "--initial-cluster", ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in self._peers),
             "--initial-cluster-state", "new", "--logger", "zap", "--log-level", "warn",
         ]
@@ -158,9 +163,14 @@ class EtcdServer:
 class EtcdCluster:
     """Three members that elect a leader."""
 
-    def __init__(self, directory: Path, size: int = 3) -> None:
-        peers = [(f"etcd{number}", port) for number, port in enumerate(free_ports(size))]
-        self.members = [EtcdServer(directory, name=name, peers=peers) for name, _ in peers]
+    def __init__(self, directory: Path, size: int = 3, between: Callable[[str], int] | None = None) -> None:
+        """`between` puts something in front of a member's address for the others, and says at which port it is."""
+        ports = free_ports(size)
+        peers = [(f"etcd{n}", between(f"127.0.0.1:{port}") if between else port) for n, port in enumerate(ports)]
+        self.members = [
+            EtcdServer(directory, name=name, peers=peers, listen_peer=port)
+            for (name, _), port in zip(peers, ports, strict=True)
+        ]
 
     @property
     def endpoints(self) -> list[str]:

@@ -23,8 +23,9 @@ def marked(marks: Path, *, beats: int = 0, later_beats: int | None = None, fails
 class Load:
     """Jobs until told to stop: most are short, some run a while, fail first, are arrays or are cancelled."""
 
-    def __init__(self, clients: list[Client], marks: Path, seed: int) -> None:
+    def __init__(self, clients: list[Client], marks: Path, seed: int, *, pause_s: float = 0.1) -> None:
         marks.mkdir()
+        self._pause_s = pause_s
         self.acknowledged: list[Acknowledged] = []
         self._marks = marks
         self._stop = threading.Event()
@@ -48,7 +49,7 @@ class Load:
 
     def _submit_all(self, client: Client, number: int, rng: random.Random) -> None:
         try:
-            while not self._stop.wait(rng.uniform(0.0, 0.1)):
+            while not self._stop.wait(rng.uniform(0.0, self._pause_s)):
                 answer = self._submit(client, f"load-{number}-{len(self.acknowledged)}-{rng.random()}", rng)
                 if rng.random() < 0.05:
                     answer = self._cancel(client, answer)

@@ -26,6 +26,7 @@ from ares.model.node import NodeInfo
 from ares.model.state import Fence
 from ares.ports.link import LinkBroken, LinkRefused
 from ares.services.enrolment import SessionRefused
+from ares.sim.chaos.proxy import Proxy
 
 NODE = Principal(token_id="a", tenant="t", role="node", node="n1")
 HELLO = Hello(info=NodeInfo(name="n1", cpu_milli=1, memory_mib=1))
@@ -140,3 +141,19 @@ async def test_a_server_that_stops_breaks_the_link(sessions: FakeSessions) -> No
     with pytest.raises(LinkBroken):
         await session.send(AgentFrame(messages=(Renew(nonce=1),)))
     await session.close()
+
+
+async def test_connecting_again_is_a_new_connection_whatever_became_of_the_old_one(address: str) -> None:
+    """The library would hand out the old one, dead or not, to every channel to the same address."""
+    with Proxy(address) as proxy:
+        link = GrpcLink([proxy.address])
+        first = await link.connect("good")
+        await first.send(AgentFrame(messages=(HELLO,)))
+        assert await anext(first.frames())
+        await asyncio.to_thread(proxy.half_open)
+        await first.close()
+        second = await link.connect("good")
+        await second.send(AgentFrame(messages=(HELLO,)))
+        async with asyncio.timeout(20):
+            assert await anext(second.frames())
+        await second.close()

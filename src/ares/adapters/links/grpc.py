@@ -29,6 +29,8 @@ _OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.enable_retries", 0),
+    # A new session is a new connection: what died unnoticed must not be handed out again.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 # Answers that will be the same next time.
 _REFUSALS: Final = frozenset(
