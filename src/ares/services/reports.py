@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 
 import msgspec
+import structlog
 
-from ares.core.run.inputs import Exit, Input, LeaseLost, Release
+from ares.core.run.inputs import Exit, Input, LeaseLost, Refused, Release
 from ares.core.run.inputs import Start as Begin
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 from ares.ports.telemetry import Telemetry
 from ares.services import results
-from ares.services.transitions import Change, Transitions, Written
+from ares.services.transitions import Change, Outcome, Transitions, Written
+
+log = structlog.get_logger()
 
 # Agents send at most half of this.
 _VALUE_BYTES_MAX = 128 * 1024
@@ -54,9 +57,27 @@ class Reports:
                 Change(job, said[0].ref.tenant, tuple(what for report in said for what in _inputs(report)))
                 for job, said in now.items()
             ]
-            for outcome in await self._transitions.apply(changes):
+            for said, outcome in zip(now.values(), await self._transitions.apply(changes), strict=True):
                 if isinstance(outcome, Written) and outcome.state.phase != outcome.before.phase:
                     self._telemetry.count("ares_attempts_total", 1, outcome.state.phase)
+                for report in said:
+                    if _came_late(report, outcome):
+                        self.refuse(report)
+
+    def refuse(self, report: Report) -> None:
+        """Leaves a trace of what an attempt wanted to write after it had been taken away."""
+        if isinstance(report.message, Fenced):
+            # It only says that it has stopped.
+            return
+        kind = "exited" if report.final else "started"
+        log.warning("report.refused", kind=kind, job=report.ref.job, fence=str(report.ref.fence), rank=report.rank)
+        self._telemetry.count("ares_stale_reports_total", 1, kind)
+
+
+def _came_late(report: Report, outcome: Outcome) -> bool:
+    if isinstance(outcome, Written):
+        return report.ref.fence < outcome.before.fence
+    return isinstance(outcome, Refused) and outcome.code == "stale-fence"
 
 
 def _inputs(report: Report) -> tuple[Input, ...]:

@@ -310,6 +310,12 @@ class Sessions:
         place = place_of(entry.state.placements, rank) or place_of(entry.state.leaving, rank)
         return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
 
+    def _is_stale(self, session: Session, report: Report) -> bool:
+        """It speaks of an attempt that was taken away, and so long ago that its place was given up."""
+        entry = self._view.entries.get(report.ref.job)
+        stale = entry is not None and report.ref.fence < entry.state.fence
+        return stale and not self._may_report(session, report.ref, report.rank)
+
     def _keep_log(self, session: Session, chunk: LogChunk) -> None:
         kept, key = chunk.offset + len(chunk.data), (chunk.ref, chunk.rank)
         if key not in session.lost_logs and self._may_report(session, *key):
@@ -330,6 +336,9 @@ class Sessions:
             await session.report_ready.wait()
             session.report_ready.clear()
             batch, session.reports = session.reports, []
+            for report in batch:
+                if self._is_stale(session, report):
+                    self._reports.refuse(report)
             while batch:
                 allowed = [report for report in batch if self._may_report(session, report.ref, report.rank)]
                 try:

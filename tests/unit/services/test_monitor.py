@@ -27,6 +27,24 @@ async def test_nine_seconds_of_silence_take_the_attempt_away_and_give_it_to_anot
         await world.settle()
         assert late.number in agent.acked
         assert world.state(job).phase == "RUNNING"
+        # Refused, and not in silence.
+        assert 'ares_stale_reports_total{report="exited"} 1.0' in world.one.telemetry.render().decode()
+
+
+async def test_a_zombie_is_refused_in_the_write_itself_when_its_replica_has_not_heard_yet() -> None:
+    async with World(replicas=2) as world:
+        (leader,) = world.leading()
+        other = next(one for one in world.replicas if one is not leader)
+        agent, job = await world.running(replica=other)
+        await agent.silent()
+        other.wire.hold_watch()
+        await world.advance(10)
+        assert "lease-lost" in world.kinds(job)
+        late = agent.exited(agent.starts[job])
+        await world.settle()
+        assert late.number in agent.acked
+        assert world.state(job).phase != "SUCCEEDED"
+        assert 'ares_stale_reports_total{report="exited"} 1.0' in other.telemetry.render().decode()
 
 
 async def test_a_renewal_that_lands_between_judgement_and_write_wins() -> None:

@@ -25,6 +25,9 @@ METRICS: dict[str, Metric] = {
     "ares_attempts_total": Metric("counter", "Attempts that ended, by outcome.", "outcome"),
     "ares_lease_acquisitions_total": Metric("counter", "Grants of an attempt to a node."),
     "ares_lease_losses_total": Metric("counter", "Attempts taken away from a silent or restarted node."),
+    "ares_stale_reports_total": Metric(
+        "counter", "Reports of attempts that had been taken away: refused, by what they said.", "report"
+    ),
     "ares_preemptions_total": Metric("counter", "Attempts taken away for others or to be moved, by rule.", "rule"),
     "ares_reservations_total": Metric("counter", "Changes of reservations, by the state they entered.", "state"),
     "ares_reserved_gpus": Metric("gauge", "GPUs booked by reservations, by their state.", "state"),
