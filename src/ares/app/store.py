@@ -1,4 +1,4 @@
-"""`ares store`: backup and restore of the embedded store, and a new epoch for any."""
+"""`ares store`: backup and restore of the embedded store, a new epoch for any; and a look at it for `ares verify`."""
 
 import asyncio
 from pathlib import Path
@@ -6,10 +6,11 @@ from pathlib import Path
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.store import sqlite
 from ares.adapters.store.epoch import begin_epoch
-from ares.adapters.store.open import open_store
+from ares.adapters.store.open import open_store, take_snapshot
 from ares.adapters.store.sqlite import Copy
 from ares.app.config import Config, ConfigError
 from ares.core import keys
+from ares.ports.snapshot import Progress, Snapshot
 
 
 def backup(config: Config, file: str) -> Copy:
@@ -20,6 +21,11 @@ def backup(config: Config, file: str) -> Copy:
 def restore(config: Config, file: str) -> Copy:
     """The server must be stopped. The store begins a new epoch, so older fences stay behind."""
     return sqlite.restore(file, str(_database(config)))
+
+
+def look(config: Config, progress: Progress) -> Snapshot:
+    """The store as it is now, also while the server runs. Changes nothing."""
+    return take_snapshot(config.store_url, SystemClock(), progress)
 
 
 def new_epoch(config: Config, above: int) -> int:

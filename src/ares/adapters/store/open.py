@@ -3,7 +3,8 @@
 from urllib.parse import urlsplit
 
 from ares.ports.clock import Clock
-from ares.ports.store import Store
+from ares.ports.snapshot import Progress, Snapshot
+from ares.ports.store import Store, StoreError
 
 FORMS = "memory: | sqlite:///absolute/path | etcd://host:port[,host:port...]"
 
@@ -24,3 +25,17 @@ async def open_store(url: str, clock: Clock) -> Store:
 
         return await EtcdStore.open(parts.netloc.split(","), clock)
     raise ValueError(f"{url!r} names no store: use {FORMS}")
+
+
+def take_snapshot(url: str, clock: Clock, progress: Progress) -> Snapshot:
+    """The store as it is now, to look at only; also beside a server that uses it."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+        from ares.adapters.store.sqlite.snapshot import SqliteSnapshot
+
+        return SqliteSnapshot.take(parts.path, progress)
+    if parts.scheme == "etcd" and parts.netloc and parts.path in ("", "/"):
+        from ares.adapters.store.etcd.snapshot import EtcdSnapshot
+
+        return EtcdSnapshot.take(parts.netloc.split(","), clock)
+    raise StoreError(f"{url} cannot be looked at from outside: use sqlite:///absolute/path or etcd://host:port")

@@ -24,6 +24,7 @@ COMMANDS = {
     "reservation": "reserve", "consolidate": "drain", "profile": "profile", "plugins": "profile",
     "history": "history",
     "simulate": "simulate", "tune": "tune", "token": "token", "server": "serve", "agent": "serve", "store": "serve",
+    "verify": "verify",
     "version": "about", "completion": "about",
 }  # fmt: skip
 

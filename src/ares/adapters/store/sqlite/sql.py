@@ -21,6 +21,12 @@ class Rows(Protocol):
 
 
 class Copying(Protocol):
+    @property
+    def page_count(self) -> int: ...
+
+    @property
+    def remaining(self) -> int: ...
+
     def step(self, npages: int = -1) -> bool: ...
 
 

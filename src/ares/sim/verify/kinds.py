@@ -1,0 +1,148 @@
+"""The kinds of records in a store: where each is, what it decodes to, and which record a key names.
+
+Written down a second time on purpose: a mistake in the keys of the code under test must not hide itself here.
+"""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ares.model.access import TokenRecord
+from ares.model.event import LedgerEvent
+from ares.model.job import JobSpec
+from ares.model.node import NodeLease, NodeRecord, RemovedNode
+from ares.model.profile import ProfileRecord
+from ares.model.reservation import Reservation
+from ares.model.state import (
+    ArrayRecord,
+    JobState,
+    LeaderRecord,
+    ProgressRecord,
+    RequestRecord,
+    Result,
+    RetryBudget,
+)
+
+# A job's id is random characters and then its time; its keys have the time in front.
+_RANDOM_CHARS = 9
+_TIME_CHARS = 7
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    epoch: int
+    id: str
+
+
+class Whose(NamedTuple):
+    """What a key of a tenant's record says about it."""
+
+    tenant: str
+    job: str
+    seq: int = 0
+
+
+def of_job(tail: str) -> Whose | None:
+    """TENANT/JOB, as all of a job's records have it, or TENANT/JOB/SEQ as its ledger entries do."""
+    tenant, _, rest = tail.partition("/")
+    job, _, seq = rest.partition("/")
+    if not tenant or not job or (seq and not (len(seq) == 10 and seq.isdecimal())):
+        return None
+    return Whose(tenant, straight(job), int(seq or 0))
+
+
+def straight(turned: str) -> str:
+    """The id of a job from how its keys have it."""
+    base, task, number = turned.partition("_")
+    if len(base) == _RANDOM_CHARS + _TIME_CHARS:
+        base = base[_TIME_CHARS:] + base[:_TIME_CHARS]
+    return f"{base}{task}{number}"
+
+
+def turned(job: str) -> str:
+    """How a job's keys have its id."""
+    base, task, number = job.partition("_")
+    if len(base) == _RANDOM_CHARS + _TIME_CHARS:
+        base = base[_RANDOM_CHARS:] + base[:_RANDOM_CHARS]
+    return f"{base}{task}{number}"
+
+
+class Kind(NamedTuple):
+    """`names` says whether the rest of a key is the right one for a record."""
+
+    prefix: str
+    record: type[Any]
+    names: Callable[[str, Any], bool]
+
+
+def _job(tail: str, record: Any) -> bool:
+    whose = of_job(tail)
+    return whose is not None and whose.job == record.job
+
+
+def _own(tail: str, record: Any) -> bool:
+    return of_job(tail) == (record.tenant, record.id, 0)
+
+
+def _event(tail: str, event: LedgerEvent) -> bool:
+    return of_job(tail) == (event.tenant, event.job, event.seq)
+
+
+def _root(tail: str, budget: RetryBudget) -> bool:
+    whose = of_job(tail)
+    return whose is not None and whose.job == budget.root
+
+
+def _version(tail: str, profile: ProfileRecord) -> bool:
+    return tail == f"{profile.version:010d}"
+
+
+def _of_job(tail: str, record: object) -> bool:
+    return of_job(tail) is not None
+
+
+def _of_tenant(tail: str, record: object) -> bool:
+    return all(tail.partition("/"))
+
+
+def _any(tail: str, record: object) -> bool:
+    return True
+
+
+def _field(path: str) -> Callable[[str, Any], bool]:
+    read = attrgetter(path)
+
+    def names(tail: str, record: Any) -> bool:
+        return tail == read(record)
+
+    return names
+
+
+SPECS = Kind("/jobs/", JobSpec, _of_job)
+STATES = Kind("/state/", JobState, _own)
+EVENTS = Kind("/events/", LedgerEvent, _event)
+RESULTS = Kind("/results/", Result, _job)
+PROGRESS = Kind("/progress/", ProgressRecord, _job)
+ARRAYS = Kind("/arrays/", ArrayRecord, _own)
+RETRIES = Kind("/retry/", RetryBudget, _root)
+REQUESTS = Kind("/requests/", RequestRecord, _of_tenant)
+NODES = Kind("/nodes/", NodeRecord, _field("info.name"))
+LEASES = Kind("/leases/", NodeLease, _field("node"))
+REMOVED = Kind("/removed-nodes/", RemovedNode, _any)
+TOKENS = Kind("/tokens/", TokenRecord, _field("id"))
+LEADERS = Kind("/leader/", LeaderRecord, _any)
+PROFILES = Kind("/profiles/", ProfileRecord, _version)
+RESERVATIONS = Kind("/reservations/", Reservation, _field("name"))
+# Not JSON: the name of the reservation that was booked last.
+BOOKINGS = Kind("/bookings", bytes, _any)
+PREDICTIONS = Kind("/predictions", dict, _any)
+MODEL = Kind("/prediction-model", dict, _any)
+EPOCH = Kind("/epoch", Epoch, _any)
+
+# Those that lie side by side for one job.
+PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
+# Of the platform as a whole, and few.
+OF_ALL = (
+    NODES, LEASES, REMOVED, TOKENS, LEADERS, PROFILES, RESERVATIONS, BOOKINGS, PREDICTIONS, MODEL, EPOCH,
+)  # fmt: skip
