@@ -25,6 +25,7 @@ from ares.ports.store import KV, Changes
 from tests.audit import Audit
 
 # A job that proves how it ran: a mark per (job, fence) that can be made only once, a beat while it runs, a result.
+# With GATE it runs until that file exists.
 MARKED = r"""
 mark="$MARKS/$ARES_JOB_ID.$ARES_FENCE"
 now() { read -r up _ < /proc/uptime; echo "$up"; }
@@ -35,6 +36,7 @@ beats=${BEATS:-0}
 [ "$ARES_ATTEMPT" -gt 1 ] && beats=$LATER_BEATS
 [ "$ARES_ATTEMPT" -le "${FAILS:-0}" ] && exit 3
 while [ "$beats" -gt 0 ]; do sleep 0.1; now >> "$mark"; beats=$((beats - 1)); done
+while [ -n "${GATE:-}" ] && [ ! -e "$GATE" ]; do sleep 0.1; now >> "$mark"; done
 echo "\"$ARES_FENCE\"" > "$ARES_RESULT_FILE"
 """
 

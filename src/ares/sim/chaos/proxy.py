@@ -82,6 +82,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._run, name="fault-proxy", daemon=True)
         # Bytes that came out at the other end, ever.
         self.carried: dict[Direction, int] = dict.fromkeys(DIRECTIONS, 0)
+        self._waiting: dict[Direction, bytearray] = {one: bytearray() for one in DIRECTIONS}
 
     @property
     def address(self) -> str:
@@ -141,6 +142,12 @@ class Proxy:
         self._tell(lambda: count.append(len(self._connections)))
         return count[0]
 
+    def waiting(self, direction: Direction) -> bytes:
+        """What was sent since the direction was held: by this a test knows that a message is under way."""
+        found: list[bytes] = []
+        self._tell(lambda: found.append(bytes(self._waiting[direction])))
+        return found[0]
+
     # ---- in the loop's thread
 
     def _tell(self, act: Callable[[], None]) -> None:
@@ -163,6 +170,8 @@ class Proxy:
 
     def _set_ways(self, ways: Mapping[Direction, Way]) -> None:
         self._ways.update(ways)
+        for direction in ways:
+            self._waiting[direction].clear()
         for connection in self._connections:
             connection.until_reset.clear()
 
@@ -259,6 +268,8 @@ class Proxy:
         try:
             while True:
                 data = await self._loop.sock_recv(source, _CHUNK)
+                if self._ways[direction].held:
+                    self._waiting[direction] += data
                 due = max(due, self._loop.time() + self._late_s(connection, direction))
                 await pieces.put((due, data))
                 if not data:
