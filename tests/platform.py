@@ -89,6 +89,10 @@ class Process:
             )  # fmt: skip
         return self
 
+    def change(self, **env: str) -> None:
+        """Variables of its environment from its next start on; an empty one is taken out."""
+        self._env = {name: value for name, value in {**self._env, **env}.items() if value}
+
     def kill(self) -> None:
         """SIGKILL: no goodbyes."""
         if self._process is not None:
@@ -265,6 +269,10 @@ class Platform:
         client = Client(url or self.servers[chosen].url, token or self._token, retry=retry, timeout_s=timeout_s)
         self._clients.append(client)
         return client
+
+    @property
+    def admin_token(self) -> str:
+        return self._token
 
     def roaming_client(self, first: int) -> Client:
         """A client that knows every replica, and asks the given one as long as it answers."""
