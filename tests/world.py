@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.memory import Fault, Faults, MemoryStore
@@ -146,8 +147,9 @@ class Replica(services.Replica):
         self.wire = Wire(world.store)
         self.telemetry = PrometheusTelemetry(world.rng)
         ports = services.Ports(
-            store=self.wire, clock=world.clock, rng=world.rng, telemetry=self.telemetry, logs=world.logs
-        )
+            store=self.wire, clock=world.clock, rng=world.rng, telemetry=self.telemetry, logs=world.logs,
+            blobs=world.blobs,
+        )  # fmt: skip
         terms = services.Terms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
             keep_s=KEEP_S, linger_s=0.0, ack_within_s=0.0, timing=timing,
@@ -213,6 +215,7 @@ class World:
     async def __aenter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory()
         self.logs = FileLogs(Path(self._folder.name))
+        self.blobs = MemoryBlobs(self.clock.monotonic)
         self.store = AuditedStore(self.clock)
         self.store.audit = self.audit = Audit()
         self.epoch = await ensure_epoch(self.store, self.rng)

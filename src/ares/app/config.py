@@ -55,6 +55,8 @@ class LimitsConfig(Section, frozen=True):
     # How long finished jobs, their ledgers, results, request ids and logs are kept.
     keep_days: Annotated[float, Meta(ge=0.01, le=36_500.0)] = 35.0
     jobs_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 2_000_000
+    # Of the files that one rank of an attempt hands over.
+    output_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 100 * 1024
 
 
 class NodeConfig(Section, frozen=True):
@@ -90,7 +92,9 @@ class Config(Section, frozen=True):
     home: str
     cluster: str = "local"
     replica: str = ""
+    # Where logs and outputs are kept; several replicas share both directories.
     logs: str = ""
+    outputs: str = ""
     tenant: str = "default"
     # Record spans with the OpenTelemetry provider the process was started with.
     traces: bool = False
@@ -112,6 +116,10 @@ class Config(Section, frozen=True):
     @property
     def logs_path(self) -> Path:
         return Path(self.logs) if self.logs else self.home_path / "logs"
+
+    @property
+    def outputs_path(self) -> Path:
+        return Path(self.outputs) if self.outputs else self.home_path / "outputs"
 
 
 class ConfigError(Exception):

@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 from opentelemetry.trace import get_tracer
 
+from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.decisions.files import FileDecisions
 from ares.adapters.logs.files import FileLogs
@@ -47,8 +48,9 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str) -> Assembl
     telemetry = PrometheusTelemetry(rng, get_tracer("ares") if config.traces else None)
     kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
     ports = Ports(
-        store=store, clock=clock, rng=rng, telemetry=telemetry, logs=FileLogs(config.logs_path), decisions=kept
-    )
+        store=store, clock=clock, rng=rng, telemetry=telemetry, logs=FileLogs(config.logs_path),
+        blobs=FileBlobs(config.outputs_path), decisions=kept,
+    )  # fmt: skip
     terms = Terms(
         replica=config.replica or f"replica-{base32(rng, 6)}",
         epoch=epoch,
@@ -58,6 +60,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str) -> Assembl
         exclusive=not config.store_url.startswith("etcd:"),
         jobs_max=config.limits.jobs_max,
         keep_s=config.limits.keep_days * 86_400,
+        output_bytes_max=config.limits.output_mib_max << 20,
         timing=config.timing,
         # Before anything reads a profile: its names must be known then.
         plugins=plugins.load(),
@@ -129,6 +132,7 @@ class ControlPlane:
             spending=services.spending,
             events=services.events,
             logs=services.logs,
+            outputs=services.outputs,
             nodes=services.nodes,
             pools=services.pools,
             profiles=services.profiles,

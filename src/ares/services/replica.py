@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from ares.model.timing import DEFAULT, Timing
+from ares.ports.blobs import Blobs
 from ares.ports.clock import Clock, Rng
 from ares.ports.decisions import DecisionLog
 from ares.ports.logs import Logs
@@ -27,9 +28,11 @@ from ares.services.gaps import Gaps
 from ares.services.health import Health
 from ares.services.jobs import Jobs
 from ares.services.leader import Leader, Reign
+from ares.services.leftovers import Leftovers
 from ares.services.logs import LogReader
 from ares.services.monitor import Monitor
 from ares.services.nodes import Nodes
+from ares.services.outputs import OutputReader
 from ares.services.planner import Planner
 from ares.services.plugins import NO_PLUGINS, Loaded, Plugins
 from ares.services.pools import Pools
@@ -48,6 +51,7 @@ from ares.services.submit import Submit
 from ares.services.tally import Tally
 from ares.services.tokens import Tokens
 from ares.services.transitions import Transitions
+from ares.services.uploads import OUTPUT_BYTES_MAX, Uploads
 from ares.services.view import View
 from ares.services.windows import Windows
 
@@ -61,6 +65,7 @@ class Ports:
     rng: Rng
     telemetry: Telemetry
     logs: Logs
+    blobs: Blobs
     decisions: DecisionLog | None = None
 
 
@@ -76,6 +81,8 @@ class Terms:
     exclusive: bool = False
     jobs_max: int = 2_000_000
     keep_s: float = 35 * 86_400.0
+    # Of the files that one rank of an attempt hands over.
+    output_bytes_max: int = OUTPUT_BYTES_MAX
     timing: Timing = DEFAULT
     plugins: Loaded = NO_PLUGINS
     # How long a scheduling cycle and an acknowledgement wait for company.
@@ -106,14 +113,20 @@ class Replica:
         self.jobs = Jobs(store, view, transitions, self.submit, planner, self.deadlines, cursors, clock)
         self.events = EventStream(store, view)
         self.logs = LogReader(view, logs, clock)
+        self.outputs = OutputReader(store, view, ports.blobs)
+        self.leftovers = Leftovers(store, view, ports.blobs, clock)
+        uploads = Uploads(
+            view=view, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
+            bytes_max=terms.output_bytes_max,
+        )  # fmt: skip
         self.nodes = Nodes(store, view, clock)
         self.pools = Pools(view, self.nodes, planner, clock)
         self.health = Health(view, self.leader, terms.plugins.refused)
         self.sessions = Sessions(
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
             reports=Reports(transitions, telemetry), timing=terms.timing,
-            progress=self.progress, tokens=self.tokens, logs=logs, clock=clock, telemetry=telemetry,
-            epoch=terms.epoch, ack_within_s=terms.ack_within_s,
+            progress=self.progress, tokens=self.tokens, logs=logs, uploads=uploads, clock=clock,
+            telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s,
         )  # fmt: skip
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
         self.requeue = Requeue(view, transitions, clock)
@@ -130,13 +143,14 @@ class Replica:
         self.explain = Explain(store, view, planner, self.decisions, clock)
         self.spending = Spending(view, clock)
         self.arrays = Arrays(view, self.submit, clock)
-        self.retention = Retention(store, view, logs, clock, terms.keep_s)
+        self.retention = Retention(store, view, logs, ports.blobs, clock, terms.keep_s)
 
     def loops(self, reign: Reign | None = None) -> dict[str, Coroutine[object, object, None]]:
         """What every replica runs once its view has caught up; the view's own loop comes before."""
         return {
             "progress": self.progress.run(),
             "predictions": self.predictions.run(),
+            "leftovers": self.leftovers.run(),
             "leader": self.leader.run(reign or self.reign),
         }
 

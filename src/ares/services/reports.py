@@ -108,4 +108,4 @@ def _exit(report: Exited) -> Exit:
     ended = report.exit
     if trouble and ended.failure is None:
         ended = msgspec.structs.replace(ended, failure="exit", message=trouble)
-    return Exit(fence=report.ref.fence, exit=ended, rank=report.rank, value=value)
+    return Exit(fence=report.ref.fence, exit=ended, rank=report.rank, value=value, outputs=report.outputs)

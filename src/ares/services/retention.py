@@ -1,4 +1,4 @@
-"""Forgets jobs long after they ended: records, ledger, result, request id and output together.
+"""Forgets jobs long after they ended: records, ledger, result, request id, log and outputs together.
 
 Leader only. A request id is forgotten with its job, so it protects from doubles for the job's life
 plus the time kept.
@@ -8,6 +8,7 @@ import structlog
 
 from ares.core import keys
 from ares.model.state import TERMINAL, ArrayRecord, JobState
+from ares.ports.blobs import Blobs
 from ares.ports.clock import Clock
 from ares.ports.logs import Logs
 from ares.ports.store import Compare, Delete, Op, Store, StoreError
@@ -24,10 +25,11 @@ _JUMP_S = 3600.0
 class Retention:
     """`keep_s` counts from the end of a job."""
 
-    def __init__(self, store: Store, view: View, logs: Logs, clock: Clock, keep_s: float) -> None:
+    def __init__(self, store: Store, view: View, logs: Logs, blobs: Blobs, clock: Clock, keep_s: float) -> None:
         self._store = store
         self._view = view
         self._logs = logs
+        self._blobs = blobs
         self._clock = clock
         self._keep_s = keep_s
         self._looked = (clock.wall(), clock.monotonic())
@@ -82,9 +84,10 @@ class Retention:
         await self._store.txn([guard], own)
         try:
             self._logs.delete(state.tenant, state.id)
+            await self._blobs.keep_only(state.tenant, state.id, None)
         except OSError as error:
-            # Nothing else may wait for a log: this loop's end would end the leader's reign.
-            log.warning("retention.log_left", job=state.id, error=str(error))
+            # Nothing else may wait for a file: this loop's end would end the leader's reign.
+            log.warning("retention.files_left", job=state.id, error=str(error))
 
     async def _forget_array(self, array: ArrayRecord) -> None:
         own: list[Op] = [Delete(keys.array(array.tenant, array.id)), Delete(keys.job(array.tenant, array.id))]

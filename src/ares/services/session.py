@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from ares.model.link import Ack, AttemptRef, LogAck, Renew, ServerMessage
+from ares.model.link import Ack, AttemptRef, LogAck, OutputChunk, Renew, ServerMessage
 from ares.services.enrolment import Enrolled
 from ares.services.reports import Report
 
@@ -30,6 +30,10 @@ class Session:
         self.ending: set[Key] = set()
         # Output that could not be kept: a log has no gaps, so what follows is dropped for this session.
         self.lost_logs: set[Key] = set()
+        # Pieces of outputs that came and are not kept yet, and how many bytes they are.
+        self.chunks: deque[OutputChunk] = deque()
+        self.chunk_bytes = 0
+        self.chunk_ready = asyncio.Event()
         self.reports: list[Report] = []
         self.report_ready = asyncio.Event()
         # When the latest renewal that became durable was begun, by the monotonic clock.

@@ -22,6 +22,7 @@ from ares.model.link import (
     Leave,
     LogAck,
     LogChunk,
+    OutputChunk,
     Progress,
     Renew,
     Renewed,
@@ -43,6 +44,7 @@ from ares.services.progress import ProgressBoard
 from ares.services.reports import Report, Reports
 from ares.services.session import Key, Session
 from ares.services.tokens import Tokens
+from ares.services.uploads import Uploads
 from ares.services.view import Delta, View
 from ares.services.waiting import happens
 
@@ -67,6 +69,7 @@ class Sessions:
         progress: ProgressBoard,
         tokens: Tokens,
         logs: Logs,
+        uploads: Uploads,
         clock: Clock,
         telemetry: Telemetry,
         epoch: int,
@@ -79,6 +82,7 @@ class Sessions:
         self._progress = progress
         self._tokens = tokens
         self._logs = logs
+        self._uploads = uploads
         self._clock = clock
         self._telemetry = telemetry
         self._epoch = epoch
@@ -112,6 +116,7 @@ class Sessions:
                 self._read(session, first.messages[1:], frames),
                 self._commit_reports(session),
                 self._renew(session),
+                self._uploads.run(session),
             )
         ]
         try:
@@ -146,16 +151,12 @@ class Sessions:
         # What was told to save its work first may go on doing so.
         kept = {attempt_of(state) for state, _ in placed if state.phase in BOUND or state.phase == "PREEMPTED"}
         keep = tuple(ref for ref in hello.alive if ref in kept)
-        session.send(
-            Welcome(
-                incarnation=enrolled.incarnation,
-                store_epoch=self._epoch,
-                keep=keep,
-                renew_every_s=self._timing.renew_every_s,
-                self_fence_ratio=self._timing.self_fence_ratio,
-                dead_after_s=enrolled.dead_after_s,
-            )
-        )
+        welcome = Welcome(
+            incarnation=enrolled.incarnation, store_epoch=self._epoch, keep=keep, dead_after_s=enrolled.dead_after_s,
+            renew_every_s=self._timing.renew_every_s, self_fence_ratio=self._timing.self_fence_ratio,
+            output_bytes_max=self._uploads.bytes_max,
+        )  # fmt: skip
+        session.send(welcome)
         alive = frozenset(hello.alive)
         for state, places in placed:
             self._resume(session, state, places, alive)
@@ -294,6 +295,8 @@ class Sessions:
                     session.renew_ready.set()
                 case LogChunk():
                     self._keep_log(session, message)
+                case OutputChunk():
+                    self._uploads.take(session, message)
                 case Progress():
                     if self._may_report(session, message.ref, message.rank):
                         self._progress.note(message)
@@ -336,6 +339,7 @@ class Sessions:
             await session.report_ready.wait()
             session.report_ready.clear()
             batch, session.reports = session.reports, []
+            batch = await self._uploads.checked(session, batch)
             for report in batch:
                 if self._is_stale(session, report):
                     self._reports.refuse(report)

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 
 from ares.adapters.clocks import SystemClock, SystemRng
+from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
@@ -31,6 +32,7 @@ from ares.services.jobs import Jobs
 from ares.services.leader import Leader
 from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
+from ares.services.outputs import OutputReader
 from ares.services.planner import Planner
 from ares.services.plugins import Loaded, Plugins
 from ares.services.pools import Pools
@@ -58,6 +60,7 @@ class World:
     services: ApiServices
     transitions: Transitions
     logs: FileLogs
+    blobs: MemoryBlobs
     server: HttpServer
     schedule: Schedule
 
@@ -101,7 +104,7 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     view = View(store, clock)
     telemetry = PrometheusTelemetry(rng)
     transitions = Transitions(store, view, clock, rng, telemetry, 1)
-    logs = FileLogs(folder / "logs")
+    logs, blobs = FileLogs(folder / "logs"), MemoryBlobs()
     leader = Leader(store, view, clock, cluster="local", replica="r1", exclusive=True)
     planner, decisions = Planner(view, clock), Decisions(clock, rng)
     deadlines = Deadlines(view, planner, clock)
@@ -117,6 +120,7 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
         spending=Spending(view, clock),
         events=EventStream(store, view),
         logs=LogReader(view, logs, clock),
+        outputs=OutputReader(store, view, blobs),
         nodes=nodes,
         pools=Pools(view, nodes, planner, clock),
         profiles=Profiles(store, view, clock, telemetry),
@@ -139,7 +143,7 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     await server.start()
     try:
         schedule = Schedule(view, planner, transitions, decisions, clock, telemetry)
-        yield World(store, view, services, transitions, logs, server, schedule)
+        yield World(store, view, services, transitions, logs, blobs, server, schedule)
     finally:
         await server.stop()
         following.cancel()

@@ -35,6 +35,8 @@ METRICS: dict[str, Metric] = {
     "ares_deadlines_missed_total": Metric("counter", "Jobs that missed their deadline, by class of service.", "sla"),
     "ares_decisions_dropped_total": Metric("counter", "Decisions that could not be kept on disk."),
     "ares_log_bytes_total": Metric("counter", "Bytes of job output kept."),
+    "ares_output_bytes_total": Metric("counter", "Bytes of files that jobs handed over."),
+    "ares_uploads_refused_total": Metric("counter", "Pieces of files of attempts that had been taken away: refused."),
     "ares_http_requests_total": Metric("counter", "HTTP answers by status.", "status"),
     "ares_auth_denials_total": Metric("counter", "Requests denied, by reason.", "reason"),
     "ares_eta_total": Metric(

@@ -14,6 +14,7 @@ from ares.services.health import Health
 from ares.services.jobs import Jobs
 from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
+from ares.services.outputs import OutputReader
 from ares.services.plugins import Plugins
 from ares.services.pools import Pools
 from ares.services.predictions import Predictions
@@ -38,6 +39,7 @@ class ApiServices:
     spending: Spending
     events: EventStream
     logs: LogReader
+    outputs: OutputReader
     nodes: Nodes
     pools: Pools
     profiles: Profiles
