@@ -1,0 +1,259 @@
+"""What the checkers read of the store: keys, and of each record only the fields that a promise speaks of.
+
+Written apart from `ares.core.keys` and `ares.model`, so that a mistake there is not repeated here, and lenient, so that
+records of other versions can be read: unknown fields are skipped, missing ones have the value they always had.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"})
+BOUND = frozenset({"STAGING", "RUNNING"})
+
+# Job ids are nine random characters and seven of time; keys have the time first.
+_RANDOM, _TIME = 9, 7
+
+
+class Fence(NamedTuple):
+    epoch: int = 1
+    counter: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.counter}"
+
+
+NO_FENCE = Fence(0, 0)
+
+
+@lru_cache(maxsize=65_536)
+def fence_of(text: str) -> Fence:
+    """`text` is "epoch.counter"; anything else is no fence, lower than all."""
+    epoch, _, counter = text.partition(".")
+    return Fence(int(epoch), int(counter)) if epoch.isdigit() and counter.isdigit() else NO_FENCE
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    pass
+
+
+class _Fence(_Record, frozen=True):
+    epoch: int = 1
+    counter: int = 0
+
+
+class Place(_Record, frozen=True):
+    """What one rank holds on a node."""
+
+    node: str
+    incarnation: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    gpus: tuple[int, ...] = ()
+    rank: int = 0
+    gpu_milli: int = 1000
+    devices: dict[str, tuple[str, ...]] = {}
+
+
+class State(_Record, frozen=True):
+    id: str
+    tenant: str
+    phase: str = "PENDING"
+    seq: int = 0
+    token: _Fence = msgspec.field(name="fence", default=_Fence())
+    attempt: int = 0
+    placements: tuple[Place, ...] = ()
+    lingering: bool = False
+    started_ranks: tuple[int, ...] = ()
+    ended_ranks: tuple[int, ...] = ()
+    leaving: tuple[Place, ...] = ()
+    hold: tuple[Place, ...] = ()
+    evicting: tuple[str, ...] = ()
+    retries: dict[str, int] = {}
+    restarts: int = 0
+    manual_retries: int = 0
+    array: str | None = None
+    retry_of: str | None = None
+    request_id: str | None = None
+    submitted_by: str = ""
+    team: str | None = None
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.token.epoch, self.token.counter)
+
+
+class Lost(_Record, frozen=True):
+    rank: int
+
+
+class Data(_Record, frozen=True):
+    """Of a ledger entry's data, what says which ranks are gone, and by which rule a job left."""
+
+    rank: int | None = None
+    # A list of ranks, or of a resize how many.
+    ranks: Any = None
+    lost: tuple[Lost, ...] = ()
+    rule: str = ""
+
+
+class Entry(_Record, frozen=True):
+    """One entry of a job's ledger."""
+
+    job: str
+    tenant: str
+    seq: int
+    kind: str
+    phase: str
+    attempt: int = 0
+    fence: str = ""
+    by: str = ""
+    data: Data = Data()
+
+
+class Exit(_Record, frozen=True):
+    failure: str | None = None
+
+
+class Result(_Record, frozen=True):
+    job: str
+    token: _Fence = msgspec.field(name="fence", default=_Fence())
+    exit: Exit = Exit()
+    value: Any = None
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.token.epoch, self.token.counter)
+
+
+class Request(_Record, frozen=True):
+    job: str
+    payload_sha256: str = msgspec.field(name="payloadSha256", default="")
+
+
+class Array(_Record, frozen=True):
+    id: str
+    tenant: str
+    tasks: int = 0
+    request_id: str | None = None
+    expanded: bool = False
+
+
+class Retry(_Record, frozen=True):
+    limit: int = 3
+    class_limits: dict[str, int] = {}
+
+
+class Gang(_Record, frozen=True):
+    ranks: int
+    min_ranks: int | None = None
+
+
+class Preemption(_Record, frozen=True):
+    wait_s: float = 30.0
+
+
+class Spec(_Record, frozen=True):
+    retry: Retry = Retry()
+    effects: str = "staged"
+    restart: str = "on-failure"
+    grace_s: float = 30.0
+    lease_s: float = 0.0
+    gang: Gang | None = None
+    qos: str = "guaranteed"
+    licences: dict[str, int] = {}
+    preemption: Preemption = Preemption()
+
+
+class Gpu(_Record, frozen=True):
+    index: int
+
+
+class Machine(_Record, frozen=True):
+    name: str
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    gpus: tuple[Gpu, ...] = ()
+    devices: dict[str, tuple[str, ...]] = {}
+    pool: str = "default"
+
+
+class Node(_Record, frozen=True):
+    info: Machine
+    incarnation: int = 0
+
+
+class Share(_Record, frozen=True):
+    hard: dict[str, int] = {}
+
+
+class Pool(_Record, frozen=True):
+    overcommit_cpu: float = 1.0
+    overcommit_memory: float = 1.0
+
+
+class Preempting(_Record, frozen=True):
+    cap: int = 3
+
+
+class Profile(_Record, frozen=True):
+    shares: dict[str, Share] = {}
+    pools: dict[str, Pool] = {}
+    licences: dict[str, int] = {}
+    preemption: Preempting = Preempting()
+
+
+class ProfileVersion(_Record, frozen=True):
+    version: int
+    profile: Profile = Profile()
+
+
+class Leader(_Record, frozen=True):
+    replica: str
+
+
+class RetryBudget(_Record, frozen=True):
+    root: str
+    jobs: tuple[str, ...] = ()
+
+
+class Epoch(_Record, frozen=True):
+    epoch: int
+
+
+# Of every kind of key that a promise speaks of: its record.
+KINDS: dict[str, type[msgspec.Struct]] = {
+    "/state/": State, "/events/": Entry, "/results/": Result, "/requests/": Request, "/jobs/": Spec,
+    "/arrays/": Array, "/nodes/": Node, "/profiles/": ProfileVersion, "/leader/": Leader, "/retry/": RetryBudget,
+    "/epoch": Epoch,
+}  # fmt: skip
+DECODERS = {kind: msgspec.json.Decoder(record).decode for kind, record in KINDS.items()}
+
+
+def kind_of(key: str) -> str:
+    end = key.find("/", 1)
+    return key if end < 0 else key[: end + 1]
+
+
+def tenant_of(key: str) -> str:
+    return key.split("/", 3)[2]
+
+
+def job_of(key: str) -> str:
+    """The job that a key of /state/, /jobs/, /results/, /arrays/ or /retry/ is about."""
+    return _turned(key.rsplit("/", 1)[1])
+
+
+def entry_of(key: str) -> tuple[str, int]:
+    """The job and the number that the key of a ledger entry names."""
+    _, job, seq = key.rsplit("/", 2)
+    return _turned(job), int(seq)
+
+
+@lru_cache(maxsize=65_536)
+def _turned(name: str) -> str:
+    base, mark, task = name.partition("_")
+    if len(base) == _RANDOM + _TIME:
+        base = base[_TIME:] + base[:_TIME]
+    return f"{base}{mark}{task}"

@@ -1,0 +1,117 @@
+"""E7: no attempt without a cause, and causes within their limits."""
+
+from ares.sim.invariants.books import Books, Change, Step
+from ares.sim.invariants.history import Event, ProcessStarted
+from ares.sim.invariants.records import Fence, Spec, State, fence_of
+from ares.sim.invariants.rule import Rule
+from ares.sim.invariants.scene import Scene
+
+# Limits of failure classes that do not go by the job's own limit.
+_LIMITS = {"time-limit": 0, "node-lost": 10, "staging": 2}
+_MANUAL_MAX = 10
+# Rules of leaving that the profile's cap counts.
+_CAPPED = frozenset({"priority", "reclaim", "consolidate"})
+
+
+class Budget(Rule):
+    """Attempts are at most one and one for each retry, restart and preemption, each counted with its own entry.
+
+    Retries keep to the limits of their class, restarts to jobs that ask for them, preemptions for others to the cap of
+    a profile, manual retries to ten for a lineage. A job whose effects are unsafe starts once."""
+
+    id = "E7"
+    title = "every attempt has a cause, within its limits"
+    hears = (ProcessStarted,)
+
+    def __init__(self, books: Books, scene: Scene) -> None:
+        super().__init__(books, scene)
+        # Jobs of which something may have started, and for unsafe ones under which fence.
+        self._started: set[str] = set()
+        self._ran: dict[str, Fence] = {}
+        self._left: dict[str, int] = {}
+        self._causes: dict[str, int] = {}
+
+    def step(self, step: Step) -> None:
+        after = step.after
+        if after is None or not step.wrote:
+            return
+        before = step.before or State(id=step.job, tenant=after.tenant, manual_retries=after.manual_retries)
+        spec = self.books.spec_of(after)
+        kinds = [entry.kind for entry in step.entries]
+        if after.attempt != before.attempt or "bound" in kinds:
+            self._granted(step, before, after, spec, kinds.count("bound"))
+        retried = sum(after.retries.values()) - sum(before.retries.values())
+        if retried or "retrying" in kinds:
+            self._retried(step.job, after, spec, retried, kinds.count("retrying"))
+        if after.restarts != before.restarts or "restarted" in kinds:
+            self.tested += 1
+            if after.restarts - before.restarts != kinds.count("restarted") or (spec and spec.restart != "always"):
+                self.blame(step.job, f"{after.restarts} restarts after {before.restarts}, by {', '.join(kinds)}")
+        if "preempted" in kinds:
+            self._preempted(step)
+        if after.manual_retries != before.manual_retries or after.manual_retries > _MANUAL_MAX:
+            self.tested += 1
+            asked = kinds.count("retry-requested")
+            if after.manual_retries - before.manual_retries != asked or after.manual_retries > _MANUAL_MAX:
+                self.blame(step.job, f"{after.manual_retries} manual retries after {before.manual_retries}")
+        if "started" in kinds or "rank-started" in kinds:
+            self._started.add(step.job)
+
+    def _granted(self, step: Step, before: State, after: State, spec: Spec | None, bound: int) -> None:
+        self.tested += 1
+        if after.attempt - before.attempt != bound:
+            self.blame(step.job, f"attempt {after.attempt} after {before.attempt}, by {bound} grants")
+        causes = sum(after.retries.values()) + after.restarts + self._causes.get(step.job, 0)
+        if after.attempt > 1 + causes:
+            self.blame(step.job, f"has attempt {after.attempt}, and {causes} retries, restarts and preemptions")
+        if spec is not None and spec.effects == "unsafe" and step.job in self._started:
+            self.blame(step.job, "its effects are unsafe, it had started, and it was granted again")
+
+    def _retried(self, job: str, after: State, spec: Spec | None, retried: int, entries: int) -> None:
+        self.tested += 1
+        if retried != entries:
+            self.blame(job, f"{retried} more retries are counted, its ledger has {entries} entries for them")
+        if spec is None:
+            return
+        for failure, used in after.retries.items():
+            limit = spec.retry.class_limits.get(failure, _LIMITS.get(failure, spec.retry.limit))
+            if used > limit:
+                self.blame(job, f"{used} retries of class {failure}, its limit is {limit}")
+
+    def _preempted(self, step: Step) -> None:
+        job = step.job
+        for entry in step.entries:
+            if entry.kind != "preempted":
+                continue
+            self.tested += 1
+            self._causes[job] = self._causes.get(job, 0) + 1
+            if entry.data.rule in _CAPPED:
+                left = self._left[job] = self._left.get(job, 0) + 1
+                cap = max((one.preemption.cap for one in self.books.in_force), default=None)
+                if cap is not None and left > cap:
+                    self.blame(job, f"left its place {left} times for others, the cap is {cap}")
+
+    def commit(self, change: Change) -> None:
+        for job, _, after in change.others.get("/retry/", ()):
+            if after is not None:
+                self.tested += 1
+                if len(after.jobs) > _MANUAL_MAX:
+                    self.blame(job, f"was retried {len(after.jobs)} times by hand, the limit is {_MANUAL_MAX}")
+
+    def hear(self, event: Event) -> None:
+        assert isinstance(event, ProcessStarted)
+        state = self.books.states.get(event.job)
+        spec = None if state is None else self.books.spec_of(state)
+        if spec is not None and spec.effects == "unsafe":
+            self.tested += 1
+            fence = fence_of(event.fence)
+            if self._ran.setdefault(event.job, fence) != fence:
+                self.blame(event.job, f"its effects are unsafe, and it ran as {self._ran[event.job]} and {fence}")
+
+    def restored(self) -> None:
+        """What was counted since is counted anew; the times a job left are then taken from its attempts."""
+        self._started.clear()
+        self._ran.clear()
+        self._left.clear()
+        states = self.books.states.values()
+        self._causes = {one.id: one.attempt for one in states}
