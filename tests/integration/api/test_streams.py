@@ -191,6 +191,7 @@ async def test_streams_are_counted_per_token(tmp_path: Path) -> None:
                 await within(anext(sse(response)))
                 refused = await client.get("/v1/events")
                 assert (refused.status_code, refused.json()["code"]) == (429, "too-many-streams")
+                assert int(refused.headers["retry-after"]) > 0
                 async with socket(world, "/v1/events", await world.token()) as other:
                     assert other
             async with world.client("viewer") as viewer:

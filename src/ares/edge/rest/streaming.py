@@ -11,7 +11,10 @@ from typing import Any, Literal
 
 from ares.core.access.tokens import Denied
 from ares.edge.rest.api import ApiServices, ApiSettings
-from ares.edge.rest.problems import Problem
+from ares.edge.rest.problems import Problem, retry_after
+
+# Streams live long: who finds no room asks again after this.
+_ROOM_AGAIN_S = 5.0
 
 Ending = Literal["done", "gone", "revoked", "shutdown"]
 
@@ -64,7 +67,11 @@ class Streams:
 
     def check_room(self, token_id: str) -> None:
         if self._open[token_id] >= self._settings.streams_per_token_max:
-            raise Problem("too-many-streams", detail=f"the limit is {self._settings.streams_per_token_max} per token")
+            raise Problem(
+                "too-many-streams",
+                detail=f"the limit is {self._settings.streams_per_token_max} per token",
+                headers=retry_after(_ROOM_AGAIN_S),
+            )
 
     async def send(self, sending: Awaitable[None]) -> None:
         """One send with a limit on how long the client may take for it."""
