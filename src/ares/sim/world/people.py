@@ -1,0 +1,263 @@
+"""People who submit, look, cancel and try again, over the same network as everybody.
+
+A call that got no answer is repeated with its request id by whoever must know; what they were told is the history's.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from ares.core.run.inputs import Refused
+from ares.model.access import Principal
+from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
+from ares.model.state import JobState
+from ares.ports.store import StoreError
+from ares.services.jobs import JobDetail
+from ares.services.replica import Replica
+from ares.services.submit import Rejected, SubmitRequest, Submitted
+from ares.sim.invariants.history import Answered, Asked, Verb
+from ares.sim.world.clocks import Chance
+from ares.sim.world.loop import SimLoop, context_of
+from ares.sim.world.network import Network
+from ares.sim.world.plane import Plane
+from ares.sim.world.record import Recorder
+
+T = TypeVar("T")
+
+_TIMEOUT_S = 6.0
+_SMALL = (
+    Resources(cpu_milli=500, memory_mib=64),
+    Resources(cpu_milli=1000, memory_mib=64),
+    Resources(cpu_milli=500, memory_mib=64, gpus=1),
+)
+_LARGE = (Resources(cpu_milli=2000, memory_mib=64), Resources(cpu_milli=500, memory_mib=64, gpus=2))
+_RETRY = RetryPolicy(limit=2, base_s=0.3, max_s=2.0, class_limits={"node-lost": 100, "staging": 100})
+
+
+class NoAnswer(Exception):
+    """Nobody knows what became of the call."""
+
+
+class Silence:
+    """The answer that did not come."""
+
+
+class Calls:
+    """Carries calls to replicas, numbers and records them."""
+
+    def __init__(self, loop: SimLoop, network: Network, recorder: Recorder, chance: Chance) -> None:
+        self._loop = loop
+        self._network = network
+        self._recorder = recorder
+        self._chance = chance
+        self._between = context_of("world")
+        self._ops = 0
+
+    def asked(self, client: str, tenant: str, verb: Verb, **details: str) -> int:
+        self._ops += 1
+        now = self._recorder.now()
+        self._recorder.add(Asked(t=now, op=self._ops, client=client, verb=verb, tenant=tenant, **details))
+        return self._ops
+
+    def answered(self, answer: Answered) -> None:
+        self._recorder.add(answer)
+
+    def now(self) -> float:
+        return self._recorder.now()
+
+    async def call(self, client: str, plane: Plane, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> T:
+        """Raises NoAnswer, or what the replica raised."""
+        answer: asyncio.Future[T] = self._loop.create_future()
+        if not self._network.cut(client, plane.name) and not self._lost():
+            self._loop.call_later(self._delay(), self._arrive, client, plane, work, answer, context=self._between)
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                return await answer
+        except TimeoutError:
+            raise NoAnswer(f"{plane.name} did not answer") from None
+
+    def _delay(self) -> float:
+        if self._network.slow and self._chance(self._network.slow):
+            return self._chance.between(0.1, 4.0)
+        return self._network.delay_s * self._chance.random()
+
+    def _lost(self) -> bool:
+        return bool(self._network.breaking) and self._chance(self._network.breaking)
+
+    def _arrive(
+        self, client: str, plane: Plane, work: Callable[[Replica], Coroutine[Any, Any, T]], answer: "asyncio.Future[T]"
+    ) -> None:
+        if plane.replica is None or plane.sessions is None:
+            _fail(answer, NoAnswer(f"{plane.name} cannot be reached"))
+            return
+        task = self._loop.spawn(plane.component, work(plane.replica))
+        task.add_done_callback(lambda done: self._reply(client, plane, done, answer), context=self._between)
+
+    def _reply(self, client: str, plane: Plane, done: "asyncio.Task[T]", answer: "asyncio.Future[T]") -> None:
+        error = done.exception()
+        if not self._network.cut(plane.name, client) and not self._lost():
+            if error is None:
+                self._loop.call_later(self._delay(), _give, answer, done.result(), context=self._between)
+            else:
+                self._loop.call_later(self._delay(), _fail, answer, error, context=self._between)
+
+
+def _give(answer: "asyncio.Future[T]", value: T) -> None:
+    if not answer.done():
+        answer.set_result(value)
+
+
+def _fail(answer: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+class Person:
+    """One client, with one call under way at a time."""
+
+    def __init__(self, name: str, tenant: str, calls: Calls, planes: list[Plane], chance: Chance) -> None:
+        self.name = name
+        self._who = Principal(token_id=f"token-{name}", tenant=tenant, role="submitter")
+        self._calls = calls
+        self._planes = planes
+        self._chance = chance
+        self._requests = 0
+        self._pending: list[SubmitRequest] = []
+        self.jobs: list[str] = []
+        self.done = False
+
+    # ---- what they do
+
+    async def live(self, deeds: int, until: Callable[[], bool]) -> None:
+        """So many deeds, with pauses; then insists on every answer it still waits for."""
+        for _ in range(deeds):
+            if until():
+                break
+            await asyncio.sleep(self._chance.after(2.5))
+            await self._deed()
+        while self._pending:
+            await self._submit(self._pending.pop(0))
+            await asyncio.sleep(0.2)
+        self.done = True
+
+    async def _deed(self) -> None:
+        draw = self._chance.random()
+        if not self.jobs or draw < 0.45:
+            await self._submit(self._request())
+        elif draw < 0.60:
+            await self._get(self._chance.pick(self.jobs))
+        elif draw < 0.72:
+            await self._cancel(self._chance.pick(self.jobs))
+        elif draw < 0.84:
+            await self._result(self._chance.pick(self.jobs))
+        elif draw < 0.90:
+            await self._retry(self._chance.pick(self.jobs))
+        elif self._pending:
+            await self._submit(self._pending.pop(0))
+        else:
+            await self._get(self.jobs[-1])
+
+    def _request(self) -> SubmitRequest:
+        self._requests += 1
+        chance = self._chance
+        gang = chance.pick((None, None, None, None, Gang(ranks=2, assembly_s=10.0), Gang(ranks=3, min_ranks=1)))
+        spec = JobSpec(
+            command=("work",),
+            env={"RUNS_S": f"{chance.pick((0.2, 0.5, 2.0, 6.0, 12.0))}", "CODES": chance.pick(_CODES)},
+            resources=chance.pick(_SMALL if gang else _SMALL + _LARGE),
+            gang=gang,
+            array=None if gang else chance.pick((None, None, None, None, None, "0-2")),
+            priority=chance.pick(PRIORITIES),
+            retry=_RETRY,
+            grace_s=chance.pick((0.0, 1.0)),
+            effects=chance.pick(("staged", "staged", "staged", "staged", "unsafe")),
+            preemption=chance.pick((Preemption(), Preemption(checkpoint_signal="SIGUSR2", wait_s=2.0))),
+        )
+        return SubmitRequest(spec=spec, request_id=f"{self.name}-{self._requests}")
+
+    # ---- calls
+
+    async def _submit(self, request: SubmitRequest) -> None:
+        one = await self._send(request)
+        if isinstance(one, Silence):
+            self._pending.append(request)
+        elif isinstance(one, Submitted):
+            self.jobs.append(one.job)
+            if self._chance(0.1):
+                # The same id with another payload, which must not become a job.
+                other = msgspec.structs.replace(request.spec, name="another")
+                await self._send(msgspec.structs.replace(request, spec=other))
+
+    async def _send(self, request: SubmitRequest) -> "Submitted | Rejected | Silence":
+        payload = hashlib.sha256(msgspec.json.encode(request.spec)).hexdigest()[:12]
+        op = self._calls.asked(self.name, self._who.tenant, "submit", request=request.request_id or "", payload=payload)
+        outcome = await self._call(lambda replica: replica.submit.submit(self._who, [request]))
+        one = outcome if isinstance(outcome, Silence) else outcome[0]
+        if isinstance(one, Submitted):
+            self._answer(op, "ok", job=one.job, replayed=one.replayed)
+        elif isinstance(one, Rejected) and one.code != "store-unavailable":
+            self._answer(op, "refused", code=one.code)
+        else:
+            self._answer(op, "unknown")
+            return Silence()
+        return one
+
+    async def _get(self, job: str) -> None:
+        op = self._calls.asked(self.name, self._who.tenant, "get", job=job)
+        detail = await self._call(lambda replica: replica.jobs.get(self._who, job))
+        if isinstance(detail, JobDetail):
+            self._answer(op, "ok", job=job, phase=detail.state.phase, seq=detail.state.seq)
+        else:
+            self._nothing(op, job, detail)
+
+    async def _result(self, job: str) -> None:
+        op = self._calls.asked(self.name, self._who.tenant, "result", job=job)
+        detail = await self._call(lambda replica: replica.jobs.get(self._who, job))
+        if isinstance(detail, JobDetail):
+            value = None if detail.result is None else msgspec.json.encode(detail.result.value).decode()
+            seen = {} if value is None else {"": value}
+            self._answer(op, "ok", job=job, phase=detail.state.phase, seq=detail.state.seq, seen=seen)
+        else:
+            self._nothing(op, job, detail)
+
+    async def _cancel(self, job: str) -> None:
+        op = self._calls.asked(self.name, self._who.tenant, "cancel", job=job)
+        self._steered(op, job, await self._call(lambda replica: replica.jobs.cancel(self._who, job)))
+
+    async def _retry(self, job: str) -> None:
+        op = self._calls.asked(self.name, self._who.tenant, "retry", job=job)
+        self._steered(op, job, await self._call(lambda replica: replica.jobs.retry(self._who, job)))
+
+    def _steered(self, op: int, job: str, outcome: JobState | Refused | Rejected | Silence | None) -> None:
+        match outcome:
+            case JobState():
+                self._answer(op, "ok", job=outcome.id, phase=outcome.phase, seq=outcome.seq)
+                if outcome.id not in self.jobs:
+                    self.jobs.append(outcome.id)
+            case Refused() | Rejected() if outcome.code != "store-unavailable":
+                self._answer(op, "refused", job=job, code=outcome.code)
+            case None:
+                self._answer(op, "refused", job=job, code="not-found")
+            case _:
+                self._answer(op, "unknown", job=job)
+
+    def _nothing(self, op: int, job: str, outcome: "Silence | None") -> None:
+        if outcome is None:
+            self._answer(op, "refused", job=job, code="not-found")
+        else:
+            self._answer(op, "unknown", job=job)
+
+    async def _call(self, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> "T | Silence":
+        try:
+            return await self._calls.call(self.name, self._chance.pick(self._planes), work)
+        except (NoAnswer, StoreError):
+            return Silence()
+
+    def _answer(self, op: int, outcome: Any, **details: Any) -> None:
+        self._calls.answered(Answered(t=self._calls.now(), op=op, outcome=outcome, **details))
+
+
+_CODES = ("0", "0", "0", "1 0", "1 1 0", "1")

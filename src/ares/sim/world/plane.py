@@ -1,0 +1,108 @@
+"""A replica of the control plane as a process of the simulated world: the real services, which crash and freeze."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ares.adapters.logs.files import FileLogs
+from ares.adapters.telemetry.null import NullTelemetry
+from ares.ports.blobs import Blobs
+from ares.services.replica import Ports, Replica, Terms
+from ares.services.sessions import Sessions
+from ares.sim.invariants.history import Fault, Frozen, Woken
+from ares.sim.world.clocks import Chance, SimClock
+from ares.sim.world.loop import SimLoop
+from ares.sim.world.network import Listener, Network
+from ares.sim.world.record import Recorder
+from ares.sim.world.store import RecordedStore, StoreWire, Weather
+
+Assemble = Callable[[Ports, Terms], Replica]
+
+
+class Plane(Listener):
+    """One name, many processes in its life."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        recorder: Recorder,
+        network: Network,
+        store: RecordedStore,
+        weather: Weather,
+        chance: Chance,
+        name: str,
+        logs: Path,
+        blobs: Blobs,
+        assemble: Assemble,
+    ) -> None:
+        self.name = name
+        self._loop = loop
+        self._recorder = recorder
+        self._network = network
+        self._store = store
+        self._weather = weather
+        self._chance = chance
+        self._logs = FileLogs(logs)
+        self._blobs = blobs
+        self._assemble = assemble
+        self.clock = SimClock(loop, chance)
+        self._starts = 0
+        self.component = ""
+        self.replica: Replica | None = None
+        self.sessions: Sessions | None = None
+        self.wire = StoreWire(loop, store, weather, chance, name)
+
+    @property
+    def who(self) -> str:
+        return f"replica {self.name}"
+
+    @property
+    def up(self) -> bool:
+        return self.replica is not None
+
+    def start(self) -> None:
+        self._starts += 1
+        self.component = f"{self.who} #{self._starts}"
+        cut, self.wire = self.wire.cut, StoreWire(self._loop, self._store, self._weather, self._chance, self.name)
+        self.wire.set_cut(cut)
+        ports = Ports(
+            store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self._logs,
+            blobs=self._blobs,
+        )  # fmt: skip
+        self.replica = self._assemble(ports, Terms(replica=self.name, epoch=1, store_id="world", jobs_max=1000))
+        self._loop.spawn(self.component, self._live(self.replica))
+
+    async def _live(self, replica: Replica) -> None:
+        self._loop.spawn(self.component, replica.view.run())
+        await _until_caught_up(replica, self.clock)
+        for loop in replica.loops().values():
+            self._loop.spawn(self.component, loop)
+        # Only now does anybody reach it.
+        self.sessions = replica.sessions
+
+    def crash(self) -> None:
+        self._recorder.add(Fault(t=self._recorder.now(), kind="crash", who=self.who, what="it is killed"))
+        self._loop.kill(self.component)
+        self.replica = self.sessions = None
+        self._break_streams()
+
+    def freeze(self) -> None:
+        self._recorder.add(Frozen(t=self._recorder.now(), who=self.who))
+        self._loop.freeze(self.component)
+
+    def thaw(self) -> None:
+        self._recorder.add(Woken(t=self._recorder.now(), who=self.who))
+        self._loop.thaw(self.component)
+
+    def release_watch(self) -> None:
+        """Of the process that runs now: the one whose watch was held may be gone."""
+        self.wire.release_watch()
+
+    def _break_streams(self) -> None:
+        for stream in self._network.streams:
+            if stream.up.far == self.name:
+                stream.breaks("the control plane is gone")
+
+
+async def _until_caught_up(replica: Replica, clock: SimClock) -> None:
+    while not replica.view.connected:
+        await clock.sleep(0.05)

@@ -1,0 +1,219 @@
+"""The store of record of a simulated world, and each replica's faulty wire to it.
+
+A request is carried out when it arrives, whether its sender still lives or not; the sender learns of it when the
+answer arrives, or never.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from ares.adapters.store.memory import MemoryStore
+from ares.ports.store import (
+    KV,
+    Change,
+    Changes,
+    Committed,
+    Compacted,
+    Compare,
+    Op,
+    Page,
+    StoreError,
+    StoreUnavailable,
+    Unknown,
+)
+from ares.sim.invariants.history import Commit, Write
+from ares.sim.world.clocks import Chance, SimClock
+from ares.sim.world.loop import SimLoop, context_of
+from ares.sim.world.record import Recorder
+
+T = TypeVar("T")
+
+# A caller waits this long for the store's answer.
+TIMEOUT_S = 2.0
+
+Trouble = Literal["refused", "request-lost", "reply-lost", "late"]
+
+
+class RecordedStore(MemoryStore):
+    """Writes every commit into the history."""
+
+    def __init__(self, clock: SimClock, recorder: Recorder) -> None:
+        super().__init__(clock)
+        self._recorder = recorder
+        # Whose request is being carried out.
+        self.writer = ""
+
+    def _record(self, changes: Sequence[Change]) -> None:
+        super()._record(changes)
+        if changes:
+            writes = tuple(_write(change) for change in changes)
+            now = self._recorder.now()
+            self._recorder.add(Commit(t=now, revision=self._revision, writes=writes, by=self.writer))
+
+    def snapshot(self) -> dict[str, KV]:
+        """Every key as it is now."""
+        return {key: kv for key in self._keys.under("") if (kv := self._keys.full(key)) is not None}
+
+
+def _write(change: Change) -> Write:
+    kv = change.kv
+    return Write(kv.key, None) if change.deleted else Write(kv.key, kv.value.decode(), kv.version)
+
+
+@dataclass
+class Weather:
+    """How the store treats requests now. Shared by all wires; a replica's own cut comes on top."""
+
+    # Share of requests that something happens to.
+    rate: float = 0.0
+    troubles: tuple[Trouble, ...] = ("refused", "request-lost", "reply-lost", "late")
+    # Between being sent and carried out, and back, at most.
+    delay_s: float = 0.002
+    # Share of requests that take very long.
+    slow: float = 0.0
+    # No member leads: everything is refused or never answered.
+    away: bool = False
+
+
+class StoreWire:
+    """`ports.store.Store` for one replica."""
+
+    def __init__(self, loop: SimLoop, store: RecordedStore, weather: Weather, chance: Chance, replica: str) -> None:
+        self._loop = loop
+        self._store = store
+        self._weather = weather
+        self._chance = chance
+        self._replica = replica
+        self._there = context_of("world")
+        # Cut off from the store: nothing arrives in either direction.
+        self.cut = False
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._broken = 0
+
+    # ---- faults
+
+    def hold_watch(self) -> None:
+        self._flowing.clear()
+
+    def release_watch(self) -> None:
+        if not self.cut:
+            self._flowing.set()
+
+    def break_watch(self) -> None:
+        """Ends the watch after what it holds: the replica has to list again."""
+        self._broken += 1
+        self._flowing.set()
+
+    def set_cut(self, cut: bool) -> None:
+        self.cut = cut
+        if cut:
+            self._flowing.clear()
+        else:
+            # A connection does not survive this for long.
+            self.break_watch()
+
+    # ---- travelling
+
+    def _delay(self) -> float:
+        weather, chance = self._weather, self._chance
+        if weather.slow and chance(weather.slow):
+            return chance.between(0.1, 1.5)
+        return weather.delay_s * chance.random()
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        """Raises StoreUnavailable when no answer comes: nothing is known then."""
+        chance, weather = self._chance, self._weather
+        trouble = chance.pick(weather.troubles) if weather.rate and chance(weather.rate) else None
+        if self.cut or weather.away:
+            trouble = "refused" if trouble == "refused" or (weather.away and chance(0.5)) else "request-lost"
+        if trouble == "refused":
+            await asyncio.sleep(self._delay())
+            raise StoreUnavailable("the store refused the request; nothing was changed")
+        answer: asyncio.Future[T] = self._loop.create_future()
+        if trouble != "request-lost":
+            delay = chance.between(TIMEOUT_S, 3 * TIMEOUT_S) if trouble == "late" else self._delay()
+            arrive = partial(self._arrive, work, answer, answered=trouble is None)
+            self._loop.call_later(delay, arrive, context=self._there)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await answer
+        except TimeoutError:
+            raise _NoAnswer(f"the store did not answer within {TIMEOUT_S:g} s") from None
+
+    def _arrive(self, work: Callable[[], T], answer: asyncio.Future[T], *, answered: bool) -> None:
+        self._store.writer = self._replica
+        outcome: T | StoreError
+        try:
+            outcome = work()
+        except StoreError as error:
+            outcome = error
+        if answered and not self.cut:
+            self._loop.call_later(self._delay(), _settle, answer, outcome, context=self._there)
+
+    # ---- `ports.store.Store`
+
+    async def get(self, key: str) -> KV | None:
+        return await self._call(lambda: now(self._store.get(key)))
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
+        return await self._call(
+            lambda: now(self._store.range(prefix, after=after, limit=limit, min_mod_revision=min_mod_revision))
+        )
+
+    async def txn(
+        self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> Committed | Unknown:
+        try:
+            return await self._call(lambda: now(self._store.txn(compares, then, otherwise)))
+        except _NoAnswer as error:
+            return Unknown(str(error))
+
+    async def revision(self) -> int:
+        return await self._call(lambda: now(self._store.revision()))
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes | Compacted]:
+        broken = self._broken
+        async for item in self._store.watch(prefix, from_revision):
+            await asyncio.sleep(self._delay())
+            await self._flowing.wait()
+            if broken != self._broken:
+                raise StoreUnavailable("the watch broke")
+            yield item
+
+    async def grant_lease(self, ttl_s: float) -> int:
+        return await self._call(lambda: now(self._store.grant_lease(ttl_s)))
+
+    async def keep_alive(self, lease: int) -> float:
+        return await self._call(lambda: now(self._store.keep_alive(lease)))
+
+    async def revoke_lease(self, lease: int) -> None:
+        await self._call(lambda: now(self._store.revoke_lease(lease)))
+
+    async def close(self) -> None:
+        raise AssertionError("a replica does not own the store")
+
+
+class _NoAnswer(StoreUnavailable):
+    """It may have been carried out, now or later."""
+
+
+def _settle(answer: asyncio.Future[T], outcome: T | StoreError) -> None:
+    if answer.done():
+        return
+    if isinstance(outcome, StoreError):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
+
+
+def now(call: Coroutine[Any, Any, T]) -> T:
+    """The result of a call that does not wait for anything."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("the store of a simulated world never waits")

@@ -1,0 +1,137 @@
+"""One seed's world from its first moment to its last."""
+
+import asyncio
+import gc
+import logging
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from ares.adapters.blobs.memory import MemoryBlobs
+from ares.adapters.store.epoch import encode as encode_epoch
+from ares.core.keys import EPOCH
+from ares.ports.store import Put
+from ares.services.replica import Replica
+from ares.sim.invariants.history import Ended, Event, Settings
+from ares.sim.world.clocks import Chance, SimClock
+from ares.sim.world.loop import SimLoop
+from ares.sim.world.network import Listener, Network
+from ares.sim.world.node import Node
+from ares.sim.world.people import Calls, Person
+from ares.sim.world.plane import Assemble, Plane
+from ares.sim.world.quiet import Quiet
+from ares.sim.world.record import Recorder
+from ares.sim.world.store import RecordedStore, Weather, now
+from ares.sim.world.swarm import Mix, Nemesis, mix
+
+LIVENESS_S = 400.0
+_TENANTS = ("alpha", "beta")
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What happened, and what broke in the program itself: failures are defects, whatever the predicates say."""
+
+    seed: int
+    mix: Mix
+    events: list[Event]
+    failures: tuple[str, ...]
+
+
+class World:
+    def __init__(self, seed: int, directory: Path, assemble: Assemble = Replica, shape: Mix | None = None) -> None:
+        self.seed = seed
+        self.mix = shape or mix(seed)
+        self.loop = SimLoop()
+        self.recorder = Recorder(self.loop)
+        self.network = Network()
+        self.weather = Weather()
+        self.store = RecordedStore(SimClock(self.loop, Chance(seed, "store clock")), self.recorder)
+        logs = directory / "logs"
+        self.blobs = MemoryBlobs()
+        self.planes = [self._plane(f"r{n + 1}", logs, assemble) for n in range(self.mix.replicas)]
+        self.nodes = [self._node(f"n{n + 1}", directory) for n in range(self.mix.nodes)]
+        calls = Calls(self.loop, self.network, self.recorder, Chance(seed, "calls"))
+        self.people = [
+            Person(f"p{n + 1}", _TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"))
+            for n in range(self.mix.people)
+        ]
+        self.nemesis = Nemesis(
+            self.loop, self.recorder, Chance(seed, "nemesis"), self.mix, self.network, self.store, self.weather,
+            self.planes, self.nodes, [person.name for person in self.people],
+        )  # fmt: skip
+
+    def _plane(self, name: str, logs: Path, assemble: Assemble) -> Plane:
+        chance = Chance(self.seed, name)
+        return Plane(
+            self.loop, self.recorder, self.network, self.store, self.weather, chance, name, logs, self.blobs, assemble
+        )
+
+    def _node(self, name: str, directory: Path) -> Node:
+        chance = Chance(self.seed, name)
+        replicas: list[Listener] = [*self.planes]
+        return Node(
+            self.loop, self.recorder, self.network, chance, name, directory / name, lambda: replicas,
+            drift=self.mix.drift, cpu_milli=3000, gpus=2,
+        )  # fmt: skip
+
+    async def play(self) -> None:
+        self.recorder.add(
+            Settings(t=0.0, seed=self.seed, kill_s=1.0, check_s=1.5, drift=abs(self.mix.drift), liveness_s=LIVENESS_S)
+        )
+        now(self.store.txn([], [Put(EPOCH, encode_epoch(1, b"0" * 16))]))
+        for plane in self.planes:
+            plane.start()
+        for node in self.nodes:
+            node.start()
+        lives = [
+            self.loop.spawn(f"person {person.name}", person.live(self.mix.deeds, lambda: False))
+            for person in self.people
+        ]
+        await self.nemesis.run()
+        quiet = await self._calm()
+        for life in lives:
+            if life.done() and not life.cancelled():
+                life.result()
+        self.recorder.add(Ended(t=self.recorder.now(), quiet=quiet))
+
+    async def _calm(self) -> bool:
+        """Whether everything came to its end within the bound."""
+        look = Quiet(self.store)
+        healed = self.loop.time()
+        while self.loop.time() < healed + LIVENESS_S:
+            await asyncio.sleep(1.0)
+            if all(person.done for person in self.people) and look.quiet():
+                return True
+        return False
+
+
+def play(seed: int, assemble: Assemble = Replica, shape: Mix | None = None) -> Played:
+    """Runs one seed. Everything it leaves behind is removed."""
+    _hush()
+    gc.disable()
+    directory = Path(tempfile.mkdtemp(prefix="ares-sim-", dir=_fast_directory()))
+    world = World(seed, directory, assemble, shape)
+    try:
+        asyncio.set_event_loop(None)
+        world.loop.run_until_complete(world.play())
+    finally:
+        world.loop.abandon()
+        shutil.rmtree(directory, ignore_errors=True)
+    failures = tuple(f"{component}: {error!r}" for component, error in world.loop.failures)
+    return Played(seed, world.mix, world.recorder.events, failures)
+
+
+def _fast_directory() -> str | None:
+    """Files of simulated nodes need no disk."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def _hush() -> None:
+    """Warnings of simulated faults are no news, nor is work that the dead left undone."""
+    sys.unraisablehook = lambda _unraisable: None
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
