@@ -14,6 +14,7 @@ from ares.sim.invariants.records import (
     Entry,
     Epoch,
     Leader,
+    Machine,
     Node,
     Place,
     Profile,
@@ -52,14 +53,13 @@ class Step:
 
 
 class Change:
-    """One commit: the jobs it touched, and by kind what else it wrote, each as (name, before, after)."""
+    """One commit: the jobs it touched, and what else it wrote, each as (kind, name, before, after)."""
 
-    __slots__ = ("by", "others", "steps")
+    __slots__ = ("others", "steps")
 
-    def __init__(self, by: str) -> None:
-        self.by = by
+    def __init__(self) -> None:
         self.steps: dict[str, Step] = {}
-        self.others: dict[str, list[tuple[Any, Any, Any]]] = defaultdict(list)
+        self.others: list[tuple[str, Any, Any, Any]] = []
 
 
 class Books:
@@ -68,8 +68,10 @@ class Books:
     def __init__(self) -> None:
         self.t = 0.0
         self.revision = 0
-        # A ledger entry that was there before, a record that cannot be read, and the like.
-        self.odd: list[tuple[str, str]] = []
+        # Whose transaction the newest commit was, where that is known.
+        self.by = ""
+        # A ledger entry that was there before, a record that cannot be read: when, at which revision, about whom, what.
+        self.odd: list[tuple[float, int, str, str]] = []
         # Every job and array that ever was, also before a restore.
         self.created: set[str] = set()
         self._log: list[Commit] = []
@@ -95,6 +97,8 @@ class Books:
         self.requests: dict[tuple[str, str], Request] = {}
         self.arrays: dict[str, Array] = {}
         self.nodes: dict[str, Node] = {}
+        # What a node was in each incarnation.
+        self.machines: dict[tuple[str, int], Machine] = {}
         self.profiles: dict[str, ProfileVersion] = {}
         self.leaders: dict[str, Leader] = {}
         self.retries: dict[str, RetryBudget] = {}
@@ -118,31 +122,35 @@ class Books:
 
     def take(self, commit: Commit) -> Change:
         self._log.append(commit)
-        self.t, self.revision = commit.t, commit.revision
+        self.t, self.revision, self.by = commit.t, commit.revision, commit.by
         return self._apply(commit)
 
     def restore(self, revision: int) -> None:
         """Back to how it was then."""
+        known = len(self.odd)
         self._log = [commit for commit in self._log if commit.revision <= revision]
         self._clear()
         for commit in self._log:
             self._apply(commit)
-        self.odd.clear()
+        del self.odd[known:]
 
     def _apply(self, commit: Commit) -> Change:
-        change = Change(commit.by)
+        change = Change()
         for write in commit.writes:
             taker = self._takers.get(kind_of(write.key))
             if taker is not None:
                 try:
                     taker(change, write)
                 except (msgspec.MsgspecError, ValueError) as error:
-                    self.odd.append((write.key, f"{write.key} cannot be read: {error}"))
+                    self._note_odd(write.key, f"cannot be read: {error}")
         for step in change.steps.values():
             if len(step.entries) > 1:
                 step.entries.sort(key=lambda entry: entry.seq)
             self._follow(step)
         return change
+
+    def _note_odd(self, about: str, what: str) -> None:
+        self.odd.append((self.t, self.revision, about, what))
 
     def _step(self, change: Change, job: str) -> Step:
         step = change.steps.get(job)
@@ -166,13 +174,13 @@ class Books:
         known = self.ledger[job]
         if write.value is None:
             known.discard(seq)
-            change.others["/events/"].append((job, seq, None))
+            change.others.append(("/events/", job, seq, None))
             return
         entry: Entry = DECODERS["/events/"](write.value)  # type: ignore[assignment]
         if seq in known or write.version > 1:
-            self.odd.append((job, f"ledger entry {seq} was overwritten"))
+            self._note_odd(job, f"ledger entry {seq} was overwritten")
         if (entry.job, entry.seq) != (job, seq):
-            self.odd.append((job, f"ledger entry {seq} says it is {entry.seq} of {entry.job}"))
+            self._note_odd(job, f"ledger entry {seq} says it is {entry.seq} of {entry.job}")
         known.add(seq)
         self._step(change, job).entries.append(entry)
 
@@ -183,7 +191,7 @@ class Books:
         if write.value is not None:
             after = self.results[job] = DECODERS["/results/"](write.value)  # type: ignore[assignment]
             self._step(change, job).result = after
-        change.others["/results/"].append((job, before, after))
+        change.others.append(("/results/", job, before, after))
 
     def _take_request(self, change: Change, write: Write) -> None:
         _, _, tenant, request = write.key.split("/", 3)
@@ -194,7 +202,7 @@ class Books:
         after = None
         if write.value is not None:
             after = known[name] = DECODERS[kind](write.value)
-        change.others[kind].append((name, before, after))
+        change.others.append((kind, name, before, after))
 
     def _take_spec(self, change: Change, write: Write) -> None:
         self._put(change, "/jobs/", self.specs, job_of(write.key), write)
@@ -208,7 +216,11 @@ class Books:
         self._put(change, "/retry/", self.retries, job_of(write.key), write)
 
     def _take_node(self, change: Change, write: Write) -> None:
-        self._put(change, "/nodes/", self.nodes, write.key[len("/nodes/") :], write)
+        name = write.key[len("/nodes/") :]
+        self._put(change, "/nodes/", self.nodes, name, write)
+        node = self.nodes.get(name)
+        if node is not None:
+            self.machines[name, node.incarnation] = node.info
 
     def _take_leader(self, change: Change, write: Write) -> None:
         self._put(change, "/leader/", self.leaders, write.key, write)
@@ -225,7 +237,7 @@ class Books:
         before = self.epoch
         found: Epoch | None = None if write.value is None else DECODERS["/epoch"](write.value)  # type: ignore[assignment]
         self.epoch = 0 if found is None else found.epoch
-        change.others["/epoch"].append((write.key, before, self.epoch))
+        change.others.append(("/epoch", write.key, before, self.epoch))
 
     # ---- who may be alive, by the ledger
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -46,11 +47,13 @@ class _Pass:
         self._books, self._scene = Books(), Scene()
         self._rules = [checker(self._books, self._scene) for checker in _CHECKERS]
         self._steppers = [rule.step for rule in self._rules if type(rule).step is not Rule.step]
-        self._committers = [rule.commit for rule in self._rules if type(rule).commit is not Rule.commit]
+        self._noters: dict[str, list[Callable[[Any, Any, Any], None]]] = {}
         self._hearers: dict[type, list[Callable[[Event], None]]] = {}
         for rule in self._rules:
             for kind in rule.hears:
                 self._hearers.setdefault(kind, []).append(rule.hear)
+            for prefix in rule.notes:
+                self._noters.setdefault(prefix, []).append(rule.note)
         self._counts: Counter[str] = Counter()
 
     def run(self, events: Iterable[Event]) -> Verdict:
@@ -84,8 +87,9 @@ class _Pass:
                 counts[entry.kind] += 1
             for look in self._steppers:
                 look(step)
-        for look in self._committers:
-            look(change)
+        for kind, name, before, after in change.others:
+            for note in self._noters.get(kind, ()):
+                note(name, before, after)
 
     def _verdict(self) -> Verdict:
         kinds = self._counts

@@ -5,7 +5,7 @@ records of other versions can be read: unknown fields are skipped, missing ones 
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ BOUND = frozenset({"STAGING", "RUNNING"})
 _RANDOM, _TIME = 9, 7
 
 
-class Fence(NamedTuple):
+class Fence(msgspec.Struct, frozen=True, order=True, gc=False):
     epoch: int = 1
     counter: int = 0
 
@@ -25,6 +25,7 @@ class Fence(NamedTuple):
 
 
 NO_FENCE = Fence(0, 0)
+FIRST_FENCE = Fence()
 
 
 @lru_cache(maxsize=65_536)
@@ -36,11 +37,6 @@ def fence_of(text: str) -> Fence:
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     pass
-
-
-class _Fence(_Record, frozen=True):
-    epoch: int = 1
-    counter: int = 0
 
 
 class Place(_Record, frozen=True):
@@ -61,7 +57,7 @@ class State(_Record, frozen=True):
     tenant: str
     phase: str = "PENDING"
     seq: int = 0
-    token: _Fence = msgspec.field(name="fence", default=_Fence())
+    fence: Fence = FIRST_FENCE
     attempt: int = 0
     placements: tuple[Place, ...] = ()
     lingering: bool = False
@@ -78,10 +74,6 @@ class State(_Record, frozen=True):
     request_id: str | None = None
     submitted_by: str = ""
     team: str | None = None
-
-    @property
-    def fence(self) -> Fence:
-        return Fence(self.token.epoch, self.token.counter)
 
 
 class Lost(_Record, frozen=True):
@@ -118,13 +110,9 @@ class Exit(_Record, frozen=True):
 
 class Result(_Record, frozen=True):
     job: str
-    token: _Fence = msgspec.field(name="fence", default=_Fence())
+    fence: Fence = FIRST_FENCE
     exit: Exit = Exit()
     value: Any = None
-
-    @property
-    def fence(self) -> Fence:
-        return Fence(self.token.epoch, self.token.counter)
 
 
 class Request(_Record, frozen=True):
@@ -234,10 +222,6 @@ DECODERS = {kind: msgspec.json.Decoder(record).decode for kind, record in KINDS.
 def kind_of(key: str) -> str:
     end = key.find("/", 1)
     return key if end < 0 else key[: end + 1]
-
-
-def tenant_of(key: str) -> str:
-    return key.split("/", 3)[2]
 
 
 def job_of(key: str) -> str:

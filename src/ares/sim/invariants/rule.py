@@ -1,8 +1,8 @@
 """What a rule is: it looks at steps, commits or other events in their order, and says what is wrong."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ares.sim.invariants.books import Books, Change, Step
+from ares.sim.invariants.books import Books, Step
 from ares.sim.invariants.history import Event, Violation
 from ares.sim.invariants.scene import Scene
 
@@ -12,8 +12,9 @@ class Rule:
 
     id: ClassVar[str]
     title: ClassVar[str]
-    # The events that `hear` is called with.
+    # The events that `hear` is called with, and the kinds of keys that `note` is.
     hears: ClassVar[tuple[type, ...]] = ()
+    notes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, books: Books, scene: Scene) -> None:
         self.books = books
@@ -25,8 +26,8 @@ class Rule:
     def step(self, step: Step) -> None:
         """What a commit did to one job."""
 
-    def commit(self, change: Change) -> None:
-        """A commit as a whole."""
+    def note(self, name: Any, before: Any, after: Any) -> None:
+        """A key of one of `notes` was written: from what, to what; None where there is nothing. After all steps."""
 
     def hear(self, event: Event) -> None:
         """One of `hears`."""

@@ -1,8 +1,8 @@
 """E7: no attempt without a cause, and causes within their limits."""
 
-from ares.sim.invariants.books import Books, Change, Step
+from ares.sim.invariants.books import Books, Step
 from ares.sim.invariants.history import Event, ProcessStarted
-from ares.sim.invariants.records import Fence, Spec, State, fence_of
+from ares.sim.invariants.records import Fence, RetryBudget, Spec, State, fence_of
 from ares.sim.invariants.rule import Rule
 from ares.sim.invariants.scene import Scene
 
@@ -22,6 +22,7 @@ class Budget(Rule):
     id = "E7"
     title = "every attempt has a cause, within its limits"
     hears = (ProcessStarted,)
+    notes = ("/retry/",)
 
     def __init__(self, books: Books, scene: Scene) -> None:
         super().__init__(books, scene)
@@ -91,12 +92,11 @@ class Budget(Rule):
                 if cap is not None and left > cap:
                     self.blame(job, f"left its place {left} times for others, the cap is {cap}")
 
-    def commit(self, change: Change) -> None:
-        for job, _, after in change.others.get("/retry/", ()):
-            if after is not None:
-                self.tested += 1
-                if len(after.jobs) > _MANUAL_MAX:
-                    self.blame(job, f"was retried {len(after.jobs)} times by hand, the limit is {_MANUAL_MAX}")
+    def note(self, name: str, before: RetryBudget | None, after: RetryBudget | None) -> None:
+        if after is not None:
+            self.tested += 1
+            if len(after.jobs) > _MANUAL_MAX:
+                self.blame(name, f"was retried {len(after.jobs)} times by hand, the limit is {_MANUAL_MAX}")
 
     def hear(self, event: Event) -> None:
         assert isinstance(event, ProcessStarted)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ares.sim.invariants.books import Books, Change, Step
+from ares.sim.invariants.books import Books, Step
 from ares.sim.invariants.history import (
     Answered,
     Asked,
@@ -16,7 +16,7 @@ from ares.sim.invariants.history import (
     Restored,
     Woken,
 )
-from ares.sim.invariants.records import ENDED, State
+from ares.sim.invariants.records import ENDED, Array, Leader, State
 from ares.sim.invariants.rule import Rule
 from ares.sim.invariants.scene import Scene
 
@@ -33,6 +33,7 @@ class Liveness(Rule):
     id = "E11"
     title = "everything acknowledged comes to its end"
     hears = (Asked, Answered, Ended)
+    notes = ("/arrays/",)
 
     def __init__(self, books: Books, scene: Scene) -> None:
         super().__init__(books, scene)
@@ -40,13 +41,13 @@ class Liveness(Rule):
         self._told: set[str] = set()
         self._forgotten: set[str] = set()
 
-    def commit(self, change: Change) -> None:
-        for name, _, after in change.others.get("/arrays/", ()):
-            if after is None:
-                self._forgotten.add(name)
-        for step in change.steps.values():
-            if step.after is None and step.wrote:
-                self._forgotten.add(step.job)
+    def note(self, name: str, before: Array | None, after: Array | None) -> None:
+        if after is None:
+            self._forgotten.add(name)
+
+    def step(self, step: Step) -> None:
+        if step.after is None and step.wrote:
+            self._forgotten.add(step.job)
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Asked):
@@ -109,15 +110,15 @@ class Recovery(Rule):
     id = "E12"
     title = "what a lost node held is taken away in time"
     hears = (Lost, Back, Fault, Frozen, Woken, Healed, Restored, Ended)
+    notes = ("/leader/",)
 
     def __init__(self, books: Books, scene: Scene) -> None:
         super().__init__(books, scene)
         self._lost: set[str] = set()
         self._due: dict[_Due, float] = {}
 
-    def commit(self, change: Change) -> None:
-        if self._lost and change.others.get("/leader/"):
-            self._begin_anew()
+    def note(self, name: str, before: Leader | None, after: Leader | None) -> None:
+        self._begin_anew()
 
     def step(self, step: Step) -> None:
         if not self._lost:

@@ -1,8 +1,8 @@
 """E14 and E15: who may grant, and that the ledger tells everything once."""
 
-from ares.sim.invariants.books import Books, Change, Step
-from ares.sim.invariants.history import Answered, Asked, Event
-from ares.sim.invariants.records import BOUND, Place, State
+from ares.sim.invariants.books import Books, Step
+from ares.sim.invariants.history import Answered, Asked, Event, Violation
+from ares.sim.invariants.records import BOUND, Leader, Place, State
 from ares.sim.invariants.rule import Rule
 from ares.sim.invariants.scene import Scene
 
@@ -18,26 +18,36 @@ class Ownership(Rule):
     id = "E14"
     title = "only the leader in force grants"
 
-    def commit(self, change: Change) -> None:
-        fresh: set[str] = set()
-        for key, before, after in change.others.get("/leader/", ()):
-            self.tested += 1
-            if after is not None:
-                fresh.add(key)
-                if before is not None:
-                    self.blame("", f"{after.replica} leads, and the leadership of {before.replica} had not ended")
-        leaders = [leader.replica for key, leader in self.books.leaders.items() if key not in fresh]
-        for step in change.steps.values():
-            for entry in step.entries:
-                if entry.kind in ("bound", "preempting") or (entry.kind == "resized" and entry.by == "scheduler"):
-                    self._decided(step, entry.kind, leaders, change.by)
+    notes = ("/leader/",)
 
-    def _decided(self, step: Step, kind: str, leaders: list[str], by: str) -> None:
+    def __init__(self, books: Books, scene: Scene) -> None:
+        super().__init__(books, scene)
+        # As of the commit before the present one.
+        self._leaders: dict[str, str] = {}
+
+    def note(self, name: str, before: Leader | None, after: Leader | None) -> None:
         self.tested += 1
+        self._leaders.pop(name, None)
+        if after is not None:
+            self._leaders[name] = after.replica
+            if before is not None:
+                self.blame("", f"{after.replica} leads, and the leadership of {before.replica} had not ended")
+
+    def step(self, step: Step) -> None:
+        for entry in step.entries:
+            if entry.kind in ("bound", "preempting") or (entry.kind == "resized" and entry.by == "scheduler"):
+                self._decided(step.job, entry.kind)
+
+    def _decided(self, job: str, kind: str) -> None:
+        self.tested += 1
+        by, leaders = self.books.by, [name for key, name in self._leaders.items() if key in self.books.leaders]
         if not leaders:
-            self.blame(step.job, f"{kind} was committed while nobody led")
+            self.blame(job, f"{kind} was committed while nobody led")
         elif by and by not in leaders:
-            self.blame(step.job, f"{kind} was committed by {by} while {' and '.join(leaders)} led")
+            self.blame(job, f"{kind} was committed by {by} while {' and '.join(leaders)} led")
+
+    def restored(self) -> None:
+        self._leaders = {key: leader.replica for key, leader in self.books.leaders.items()}
 
 
 class Ledger(Rule):
@@ -50,6 +60,7 @@ class Ledger(Rule):
     id = "E15"
     title = "the ledger is whole"
     hears = (Asked, Answered)
+    notes = ("/events/",)
 
     def __init__(self, books: Books, scene: Scene) -> None:
         super().__init__(books, scene)
@@ -99,13 +110,13 @@ class Ledger(Rule):
             record = ", ".join(f"{rank} on {place.node}" for rank, place in held.items()) or "nobody"
             self.blame(step.job, f"may be alive by its record: {record}; by its ledger: {said}")
 
-    def commit(self, change: Change) -> None:
-        for job, what in self.books.odd:
-            self.blame(job, what)
-        self.books.odd.clear()
-        for job, seq, _ in change.others.get("/events/", ()):
-            if job in self.books.states:
-                self.blame(job, f"ledger entry {seq} was removed, and the job is kept")
+    def note(self, name: str, before: int, after: None) -> None:
+        """`before` is the number of an entry that was removed."""
+        if name in self.books.states:
+            self.blame(name, f"ledger entry {before} was removed, and the job is kept")
+
+    def finish(self) -> None:
+        self.broken += [Violation(self.id, t, job, what, revision) for t, revision, job, what in self.books.odd]
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Asked):

@@ -3,10 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ares.sim.invariants.books import Books, Change, Step
+from ares.sim.invariants.books import Step
 from ares.sim.invariants.records import Machine, Place, Profile, State
 from ares.sim.invariants.rule import Rule
-from ares.sim.invariants.scene import Scene
 
 _WHOLE = 1000
 # Rules by which one job leaves for another.
@@ -25,16 +24,6 @@ class Quota(Rule):
 
     id = "E8"
     title = "nothing is given away twice, nobody gets more than its share"
-
-    def __init__(self, books: Books, scene: Scene) -> None:
-        super().__init__(books, scene)
-        # What a node was when it got each incarnation.
-        self._machines: dict[tuple[str, int], Machine] = {}
-
-    def commit(self, change: Change) -> None:
-        for name, _, after in change.others.get("/nodes/", ()):
-            if after is not None:
-                self._machines[name, after.incarnation] = after.info
 
     def step(self, step: Step) -> None:
         after = step.after
@@ -56,7 +45,7 @@ class Quota(Rule):
     # ---- machines
 
     def _fits(self, job: str, state: State, place: Place) -> None:
-        machine = self._machines.get((place.node, place.incarnation))
+        machine = self.books.machines.get((place.node, place.incarnation))
         if machine is None:
             self.blame(job, f"was granted {place.node} in incarnation {place.incarnation}, which never was")
             return

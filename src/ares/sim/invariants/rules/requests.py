@@ -1,6 +1,6 @@
 """E1: one job for one request."""
 
-from ares.sim.invariants.books import Books, Change, Step
+from ares.sim.invariants.books import Books, Step
 from ares.sim.invariants.history import Answered, Asked, Event
 from ares.sim.invariants.records import Request
 from ares.sim.invariants.rule import Rule
@@ -19,6 +19,7 @@ class Dedup(Rule):
     id = "E1"
     title = "one job per tenant and request"
     hears = (Asked, Answered)
+    notes = ("/requests/",)
 
     def __init__(self, books: Books, scene: Scene) -> None:
         super().__init__(books, scene)
@@ -37,11 +38,7 @@ class Dedup(Rule):
                 noted = "nothing" if found is None else f"job {found.job}"
                 self.blame(step.job, f"made by request {state.request_id!r}, under which {noted} is noted")
 
-    def commit(self, change: Change) -> None:
-        for name, before, after in change.others.get("/requests/", ()):
-            self._noted(name, before, after)
-
-    def _noted(self, name: tuple[str, str], before: Request | None, after: Request | None) -> None:
+    def note(self, name: tuple[str, str], before: Request | None, after: Request | None) -> None:
         self.tested += 1
         if before is not None and after is not None:
             self.blame(after.job, f"request {name[1]!r} of {name[0]} made {before.job}, and now {after.job}")

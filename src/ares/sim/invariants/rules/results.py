@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ares.sim.invariants.books import Books, Change, Step
+from ares.sim.invariants.books import Books, Step
 from ares.sim.invariants.history import Answered, Asked, Event, digest_of
 from ares.sim.invariants.records import BOUND, ENDED, Result
 from ares.sim.invariants.rule import Rule
@@ -22,6 +22,7 @@ class OneResult(Rule):
     id = "E5"
     title = "one result, and everybody sees the same"
     hears = (Asked, Answered)
+    notes = ("/results/",)
 
     def __init__(self, books: Books, scene: Scene) -> None:
         super().__init__(books, scene)
@@ -53,14 +54,13 @@ class OneResult(Rule):
         if isinstance(made, str) and _FENCE.match(made) and made != str(result.fence):
             self.blame(job, f"the result of fence {result.fence} was made by a process of fence {made}")
 
-    def commit(self, change: Change) -> None:
-        for job, before, after in change.others.get("/results/", ()):
-            if before is not None and after is not None:
-                self.blame(job, "its result was written a second time")
-            elif after is None and job in self.books.states:
-                self.blame(job, "its result was removed, and the job is kept")
-            elif after is not None and after.job != job:
-                self.blame(job, f"its result says it is that of {after.job}")
+    def note(self, name: str, before: Result | None, after: Result | None) -> None:
+        if before is not None and after is not None:
+            self.blame(name, "its result was written a second time")
+        elif after is None and name in self.books.states:
+            self.blame(name, "its result was removed, and the job is kept")
+        elif after is not None and after.job != name:
+            self.blame(name, f"its result says it is that of {after.job}")
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Asked):
