@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -16,7 +17,7 @@ import apsw
 
 from ares.adapters.store.limits import prefix_end
 from ares.adapters.store.sqlite.batch import AFTER_ALL
-from ares.adapters.store.sqlite.schema import check_schema, read_revision
+from ares.adapters.store.sqlite.schema import check_schema, damage_of, read_revision
 from ares.adapters.store.sqlite.sql import Connection, connect
 from ares.ports.snapshot import Progress
 from ares.ports.store import KV, StoreError
@@ -35,9 +36,10 @@ _COUNT = "SELECT count(*) FROM kv WHERE key >= ? AND key < ?"
 class SqliteSnapshot:
     """Made by `take`. The copy is gone when the block is left."""
 
-    def __init__(self, directory: tempfile.TemporaryDirectory[str], connection: Connection) -> None:
+    def __init__(self, directory: tempfile.TemporaryDirectory[str], connection: Connection, path: str) -> None:
         self._directory = directory
         self._connection = connection
+        self._path = path
         self._revision = read_revision(connection)
 
     @classmethod
@@ -52,7 +54,7 @@ class SqliteSnapshot:
             connection = _open(copy, immutable=True)
             if not check_schema(connection, path):
                 raise StoreError(f"{path} is empty: it is not a store")
-            return cls(directory, connection)
+            return cls(directory, connection, path)
         except (apsw.Error, OSError) as error:
             directory.cleanup()
             raise StoreError(f"{path} cannot be read: {error}") from error
@@ -65,25 +67,21 @@ class SqliteSnapshot:
         return self._revision
 
     def rows(self, prefix: str) -> Iterator[KV]:
-        try:
+        with _reading(prefix):
             for row in self._connection.execute(_RANGE, _bounds(prefix)):
                 yield _kv(row)
-        except apsw.Error as error:
-            raise StoreError(f"what is under {prefix} cannot be read on: {error}") from error
 
     def get(self, key: str) -> KV | None:
-        row = self._connection.execute(_GET, (key,)).fetchone()
-        return None if row is None else _kv(row)
+        with _reading(key):
+            row = self._connection.execute(_GET, (key,)).fetchone()
+            return None if row is None else _kv(row)
 
     def count(self, prefix: str) -> int:
-        return int(self._connection.execute(_COUNT, _bounds(prefix)).get)
+        with _reading(prefix):
+            return int(self._connection.execute(_COUNT, _bounds(prefix)).get)
 
     def damage(self) -> tuple[str, ...]:
-        try:
-            found = [str(row[0]) for row in self._connection.execute(f"PRAGMA integrity_check({_DAMAGE_SHOWN})")]
-        except apsw.Error as error:
-            found = [str(error)]
-        return () if found == ["ok"] else tuple(found)
+        return tuple(islice(damage_of(self._connection, self._path), _DAMAGE_SHOWN))
 
     def __enter__(self) -> Self:
         return self
@@ -147,6 +145,14 @@ def _require_room(path: str, copy: str) -> None:
             f"a copy of {path} needs {needed / 1e6:,.0f} MB in {tempfile.gettempdir()}, where {free / 1e6:,.0f} are left: "
             "set TMPDIR to a directory with more room"
         )
+
+
+@contextmanager
+def _reading(what: str) -> Generator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise StoreError(f"what is under {what} cannot be read: {error}") from error
 
 
 def _bounds(prefix: str) -> tuple[str, str | bytes]:
