@@ -67,7 +67,7 @@ class Spoiler:
         assert self._db.execute("DELETE FROM kv WHERE key = ?", (key,)).rowcount == 1
 
     def copy(self, key: str, to: str, change: Callable[[dict[str, Any]], object] = lambda record: None) -> None:
-        self._db.execute("INSERT INTO kv SELECT ?, value, create_revision, mod_revision, version, lease FROM kv"
+        self._db.execute("INSERT INTO kv (key, value, create_revision, mod_revision, version, lease) SELECT ?, value, create_revision, mod_revision, version, lease FROM kv"
                          " WHERE key = ?", (to, key))  # fmt: skip
         self.edit(to, change)
 
@@ -373,7 +373,7 @@ def test_one_job_and_one_tenant(copy: Path) -> None:
 def test_command_line(copy: Path, tmp_path: Path) -> None:
     url = f"--store=sqlite://{copy}"
     clean = run_cli("verify", url, "--output", "json", home=tmp_path)
-    assert (clean.code, clean.json()["violations"]) == (0, 0), clean  # pyright: ignore
+    assert (clean.code, clean.json()["violations"]) == (0, 0), clean  # pyright: ignore[reportIndexIssue, reportUnknownArgumentType]
     spoiler = Spoiler(copy)
     _hole(spoiler)
     spoiler.close()
@@ -424,7 +424,7 @@ def test_beside_a_server_that_is_not_disturbed(living: Platform) -> None:
     home = living.servers[0].home
     lock = (home / "store.db.lock").stat()
     found = living.cli("verify", "--output", "json")
-    assert (found.code, found.json()["violations"]) == (0, 0), found  # pyright: ignore
+    assert (found.code, found.json()["violations"]) == (0, 0), found  # pyright: ignore[reportIndexIssue, reportUnknownArgumentType]
     after = (home / "store.db.lock").stat()
     assert (after.st_mtime_ns, after.st_ino) == (lock.st_mtime_ns, lock.st_ino)
     assert sorted(path.name for path in home.iterdir() if path.name.startswith("store.db")) == [
@@ -458,7 +458,7 @@ def test_no_false_alarm_under_load(
         for number in range(30):
             found = platform.cli("verify", f"--store={platform.store_url}", "--output", "json")
             assert found.code == 0, found
-            say(f"{number}: {found.json()['jobs']} jobs, revision {found.json()['revision']}")  # pyright: ignore
+            say(f"{number}: {found.json()['jobs']} jobs, revision {found.json()['revision']}")  # pyright: ignore[reportIndexIssue, reportUnknownArgumentType]
     finally:
         ended.set()
         killer.join()

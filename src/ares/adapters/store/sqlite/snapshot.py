@@ -7,7 +7,8 @@ directory, and the server's files are held only while it is made. Nothing needs 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -142,8 +143,8 @@ def _require_room(path: str, copy: str) -> None:
     free = shutil.disk_usage(Path(copy).parent).free
     if needed > free:
         raise StoreError(
-            f"a copy of {path} needs {needed / 1e6:,.0f} MB in {tempfile.gettempdir()}, where {free / 1e6:,.0f} are left: "
-            "set TMPDIR to a directory with more room"
+            f"a copy of {path} needs {needed / 1e6:,.0f} MB in {tempfile.gettempdir()}, "
+            f"where {free / 1e6:,.0f} MB are left: set TMPDIR to a directory with more room"
         )
 
 
