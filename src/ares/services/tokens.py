@@ -29,6 +29,7 @@ class Tokens:
         self._view = view
         self._clock = clock
         self._rng = rng
+        self._ahead_s = clock.wall() - clock.monotonic()
 
     async def authenticate(self, presented: str) -> Principal | Denied:
         parsed = parse(presented)
@@ -39,7 +40,7 @@ class Tokens:
         if record is not None and record.single_use:
             # A join token admits a node; it is never a credential.
             record = None
-        return verify(record, secret, self._clock.wall())
+        return verify(record, secret, self._now())
 
     async def create(
         self, who: Principal, *, tenant: str, role: Role, name: str, ttl_s: float | None
@@ -65,7 +66,7 @@ class Tokens:
             return Denied(reason="malformed")
         kv = await self._store.get(keys.token(parsed[0]))
         record = None if kv is None else msgspec.json.decode(kv.value, type=TokenRecord)
-        verified = verify(record, parsed[1], self._clock.wall())
+        verified = verify(record, parsed[1], self._now())
         if isinstance(verified, Denied):
             return verified
         assert kv is not None
@@ -123,7 +124,7 @@ class Tokens:
     ) -> tuple[str, TokenRecord]:
         token_id = base32(self._rng, _ID_CHARS)
         secret = base64url(self._rng.token(_SECRET_BYTES))
-        now = self._clock.wall()
+        now = self._now()
         record = TokenRecord(
             id=token_id,
             sha256=digest(secret),
@@ -136,6 +137,10 @@ class Tokens:
             single_use=single_use,
         )
         return texts.format(token_id, secret), record
+
+    def _now(self) -> float:
+        """The wall clock, but never less than it began with and time has added: set back, it revives no token."""
+        return max(self._clock.wall(), self._ahead_s + self._clock.monotonic())
 
     async def _read(self, token_id: str) -> TokenRecord | None:
         kv = await self._store.get(keys.token(token_id))

@@ -28,6 +28,24 @@ async def test_a_token_works_on_every_replica_until_it_expires() -> None:
         assert text.rsplit("_", 1)[1].encode() not in kv.value
 
 
+async def test_expiry_fails_closed_whichever_way_the_clock_jumps() -> None:
+    async with World() as world:
+        tokens = world.one.tokens
+        text, _ = await tokens.create(ADMIN, tenant="alpha", role="viewer", name="", ttl_s=60.0)
+        world.clock.jump_wall(+300)
+        assert await tokens.authenticate(text) == Denied(reason="expired")
+        world.clock.jump_wall(-300)
+        assert isinstance(await tokens.authenticate(text), Principal)
+        await world.advance(61)
+        world.clock.jump_wall(-300)
+        assert await tokens.authenticate(text) == Denied(reason="expired")
+        # One that is made while the clock is behind lasts no longer once it is right again.
+        text, record = await tokens.create(ADMIN, tenant="alpha", role="viewer", name="", ttl_s=60.0)
+        assert record.expires_at == world.clock.wall() + 300 + 60
+        await world.advance(61)
+        assert await tokens.authenticate(text) == Denied(reason="expired")
+
+
 async def test_revocation_is_seen_by_other_replicas_and_a_wrong_secret_tells_nothing() -> None:
     async with World(replicas=2) as world:
         text, record = await world.one.tokens.create(ADMIN, tenant="alpha", role="admin", name="", ttl_s=None)
