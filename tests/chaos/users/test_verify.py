@@ -67,8 +67,9 @@ class Spoiler:
         assert self._db.execute("DELETE FROM kv WHERE key = ?", (key,)).rowcount == 1
 
     def copy(self, key: str, to: str, change: Callable[[dict[str, Any]], object] = lambda record: None) -> None:
-        self._db.execute("INSERT INTO kv (key, value, create_revision, mod_revision, version, lease) SELECT ?, value, create_revision, mod_revision, version, lease FROM kv"
-                         " WHERE key = ?", (to, key))  # fmt: skip
+        columns = "value, create_revision, mod_revision, version, lease"
+        copied = f"INSERT INTO kv (key, {columns}) SELECT ?, {columns} FROM kv WHERE key = ?"
+        assert self._db.execute(copied, (to, key)).rowcount == 1
         self.edit(to, change)
 
     def sibling(self, kind: str, **fields: Any) -> Callable[[str], str]:
