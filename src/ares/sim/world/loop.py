@@ -5,6 +5,7 @@ SIGSTOP, its callbacks held until it wakes, and killed as by SIGKILL: nothing of
 """
 
 import asyncio
+import contextlib
 import heapq
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -14,6 +15,7 @@ from typing import Any, Never, TypeVar
 _COMPONENT: ContextVar[str] = ContextVar("component", default="world")
 # One turn of the loop runs at most this many callbacks without time passing: more means that something spins.
 _SPIN_MAX = 200_000
+_CLEAR_UPS = 20
 
 T = TypeVar("T")
 
@@ -31,6 +33,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, str, asyncio.Handle]] = []
         # Callbacks of frozen components; of dead ones None.
         self._halted: dict[str, list[asyncio.Handle] | None] = {}
+        # What the dead were doing must not be taken apart before the end: the clearing up would run.
+        self._tasks: list[asyncio.Task[Any]] = []
         self.failures: list[tuple[str, BaseException]] = []
         self.set_exception_handler(self._take_failure)
 
@@ -56,16 +60,30 @@ class SimLoop(asyncio.BaseEventLoop):
         return component in self._halted
 
     def abandon(self) -> None:
-        """The world is over: nothing runs any more, and nobody is told of work that was left undone."""
-        for task in asyncio.all_tasks(self):
+        """The world is over: whatever still waits is taken apart, and nobody is told of work that was left undone."""
+        for task in self._tasks:
             task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
+            work = task.get_coro()
+            # Each time it waits again while it clears up, it is told again.
+            for _ in range(_CLEAR_UPS):
+                with contextlib.suppress(BaseException):
+                    work.close()
+                    break
         self._timers.clear()
+        self._turns.clear()
         self.close()
 
     # ---- what asyncio asks of a loop
 
     def time(self) -> float:
         return self._now
+
+    def create_task(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        task = super().create_task(coro, name=name, context=context)
+        self._tasks.append(task)
+        return task
 
     def call_soon(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

@@ -23,7 +23,7 @@ _COMES_AGAIN_S = 0.5
 
 
 def runs(launch: Launch) -> tuple[float, int]:
-    """How long a process runs and its exit code, as the job's environment says: a code per attempt, the last for all."""
+    """How long a process runs and its exit code, by the job's environment: a code per attempt, the last for all."""
     codes = launch.env["CODES"].split()
     attempt = int(launch.env["ARES_ATTEMPT"])
     return float(launch.env["RUNS_S"]), int(codes[min(attempt, len(codes)) - 1])

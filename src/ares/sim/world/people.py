@@ -18,7 +18,7 @@ from ares.ports.store import StoreError
 from ares.services.jobs import JobDetail
 from ares.services.replica import Replica
 from ares.services.submit import Rejected, SubmitRequest, Submitted
-from ares.sim.invariants.history import Answered, Asked, Verb
+from ares.sim.invariants.history import Answered, Asked, Verb, digest_of
 from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop, context_of
 from ares.sim.world.network import Network
@@ -217,8 +217,7 @@ class Person:
         op = self._calls.asked(self.name, self._who.tenant, "result", job=job)
         detail = await self._call(lambda replica: replica.jobs.get(self._who, job))
         if isinstance(detail, JobDetail):
-            value = None if detail.result is None else msgspec.json.encode(detail.result.value).decode()
-            seen = {} if value is None else {"": value}
+            seen = {} if detail.result is None else {"": digest_of(detail.result.value)}
             self._answer(op, "ok", job=job, phase=detail.state.phase, seq=detail.state.seq, seen=seen)
         else:
             self._nothing(op, job, detail)

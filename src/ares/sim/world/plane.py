@@ -1,6 +1,5 @@
 """A replica of the control plane as a process of the simulated world: the real services, which crash and freeze."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from ares.adapters.logs.files import FileLogs
@@ -14,8 +13,6 @@ from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
 from ares.sim.world.record import Recorder
 from ares.sim.world.store import RecordedStore, StoreWire, Weather
-
-Assemble = Callable[[Ports, Terms], Replica]
 
 
 class Plane(Listener):
@@ -32,7 +29,6 @@ class Plane(Listener):
         name: str,
         logs: Path,
         blobs: Blobs,
-        assemble: Assemble,
     ) -> None:
         self.name = name
         self._loop = loop
@@ -43,7 +39,6 @@ class Plane(Listener):
         self._chance = chance
         self._logs = FileLogs(logs)
         self._blobs = blobs
-        self._assemble = assemble
         self.clock = SimClock(loop, chance)
         self._starts = 0
         self.component = ""
@@ -61,6 +56,9 @@ class Plane(Listener):
 
     def start(self) -> None:
         self._starts += 1
+        if self._starts > 1:
+            over = Fault(t=self._recorder.now(), kind="crash", who=self.who, what="it is started again", over=True)
+            self._recorder.add(over)
         self.component = f"{self.who} #{self._starts}"
         cut, self.wire = self.wire.cut, StoreWire(self._loop, self._store, self._weather, self._chance, self.name)
         self.wire.set_cut(cut)
@@ -68,7 +66,7 @@ class Plane(Listener):
             store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self._logs,
             blobs=self._blobs,
         )  # fmt: skip
-        self.replica = self._assemble(ports, Terms(replica=self.name, epoch=1, store_id="world", jobs_max=1000))
+        self.replica = Replica(ports, Terms(replica=self.name, epoch=1, store_id="world", jobs_max=1000))
         self._loop.spawn(self.component, self._live(self.replica))
 
     async def _live(self, replica: Replica) -> None:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ares.sim.invariants.history import Fault, Healed
+from ares.sim.invariants.history import Fault, Healed, Woken
 from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Network
@@ -100,6 +100,8 @@ class Nemesis:
         self._weather.rate, self._weather.slow = mix.store_rate, mix.store_slow
         self._network.breaking, self._network.slow, self._network.doubled = mix.breaking, mix.slow, mix.doubled
         self._store.faults.lease_stretch = mix.lease_stretch
+        if mix.store_rate or mix.store_slow:
+            self._note("weather", "store", "requests to the store are lost, late or slow now and then")
         while mix.families:
             wait = chance.after(mix.every_s)
             if self._loop.time() + wait > mix.safety_s:
@@ -129,8 +131,8 @@ class Nemesis:
 
         self._loop.call_later(seconds, due)
 
-    def _note(self, kind: str, who: str, what: str) -> None:
-        self._recorder.add(Fault(t=self._recorder.now(), kind=kind, who=who, what=what))
+    def _note(self, kind: str, who: str, what: str, *, over: bool = False) -> None:
+        self._recorder.add(Fault(t=self._recorder.now(), kind=kind, who=who, what=what, over=over))
 
     # ---- nodes
 
@@ -162,9 +164,14 @@ class Nemesis:
         node = self._a_node()
         if node is not None and node.machine.processes:
             pid = self._chance.pick(list(node.machine.processes))
-            component = node.machine.processes[pid].component
+            process = node.machine.processes[pid]
             node.freeze_process(pid)
-            self._until_mended(self._chance.pick((1.0, 5.0, 10.0)), lambda: self._loop.thaw(component))
+
+            def mend() -> None:
+                self._recorder.add(Woken(t=self._recorder.now(), who=f"job {process.job} {process.fence}"))
+                self._loop.thaw(process.component)
+
+            self._until_mended(self._chance.pick((1.0, 5.0, 10.0)), mend)
 
     def _slow_machine(self) -> None:
         machine = self._chance.pick(self._nodes).machine
@@ -258,7 +265,12 @@ class Nemesis:
         wire = (plane := self._chance.pick(self._planes)).wire
         self._note("store-cut", plane.who, "it is cut off from the store")
         wire.set_cut(True)
-        self._until_mended(self._chance.pick((1.0, 4.0, 9.0)), lambda: plane.wire.set_cut(False))
+
+        def mend() -> None:
+            self._note("store-cut", plane.who, "it reaches the store again", over=True)
+            plane.wire.set_cut(False)
+
+        self._until_mended(self._chance.pick((1.0, 4.0, 9.0)), mend)
 
     def _store_away(self) -> None:
         self._note("store-away", "store", "the store has no leader")
@@ -266,17 +278,22 @@ class Nemesis:
 
         def mend() -> None:
             self._weather.away = False
-            self._note("store-back", "store", "the store has a leader again")
+            self._note("store-away", "store", "the store has a leader again", over=True)
 
         self._until_mended(self._chance.pick((0.3, 2.0, 6.0)), mend)
 
     def _watch(self) -> None:
         plane = self._chance.pick(self._planes)
         kind = self._chance.pick(("hold", "break", "compact"))
-        self._note(f"watch-{kind}", plane.who, f"its watch: {kind}")
+        self._note(f"watch-{kind}", plane.who, f"its watch: {kind}", over=kind != "hold")
         if kind == "hold":
             plane.wire.hold_watch()
-            self._until_mended(self._chance.pick((0.5, 3.0, 6.0)), plane.release_watch)
+
+            def mend() -> None:
+                self._note("watch-hold", plane.who, "its watch goes on", over=True)
+                plane.release_watch()
+
+            self._until_mended(self._chance.pick((0.5, 3.0, 6.0)), mend)
             return
         if kind == "compact":
             self._store.compact()
@@ -287,7 +304,7 @@ class Nemesis:
     def _wall_clock(self) -> None:
         one = self._chance.pick([*self._planes, *self._nodes])
         seconds = self._chance.pick((-300.0, -2.0, 2.0, 300.0))
-        self._note("wall-clock", one.who, f"its wall clock jumps by {seconds:g} s")
+        self._note("wall-clock", one.who, f"its wall clock jumps by {seconds:g} s", over=True)
         one.clock.jump_wall(seconds)
 
 

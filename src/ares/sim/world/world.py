@@ -4,7 +4,6 @@ import asyncio
 import gc
 import logging
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +14,13 @@ from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.store.epoch import encode as encode_epoch
 from ares.core.keys import EPOCH
 from ares.ports.store import Put
-from ares.services.replica import Replica
 from ares.sim.invariants.history import Ended, Event, Settings
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
 from ares.sim.world.node import Node
 from ares.sim.world.people import Calls, Person
-from ares.sim.world.plane import Assemble, Plane
+from ares.sim.world.plane import Plane
 from ares.sim.world.quiet import Quiet
 from ares.sim.world.record import Recorder
 from ares.sim.world.store import RecordedStore, Weather, now
@@ -43,7 +41,7 @@ class Played:
 
 
 class World:
-    def __init__(self, seed: int, directory: Path, assemble: Assemble = Replica, shape: Mix | None = None) -> None:
+    def __init__(self, seed: int, directory: Path, shape: Mix | None = None) -> None:
         self.seed = seed
         self.mix = shape or mix(seed)
         self.loop = SimLoop()
@@ -53,7 +51,7 @@ class World:
         self.store = RecordedStore(SimClock(self.loop, Chance(seed, "store clock")), self.recorder)
         logs = directory / "logs"
         self.blobs = MemoryBlobs()
-        self.planes = [self._plane(f"r{n + 1}", logs, assemble) for n in range(self.mix.replicas)]
+        self.planes = [self._plane(f"r{n + 1}", logs) for n in range(self.mix.replicas)]
         self.nodes = [self._node(f"n{n + 1}", directory) for n in range(self.mix.nodes)]
         calls = Calls(self.loop, self.network, self.recorder, Chance(seed, "calls"))
         self.people = [
@@ -65,11 +63,9 @@ class World:
             self.planes, self.nodes, [person.name for person in self.people],
         )  # fmt: skip
 
-    def _plane(self, name: str, logs: Path, assemble: Assemble) -> Plane:
+    def _plane(self, name: str, logs: Path) -> Plane:
         chance = Chance(self.seed, name)
-        return Plane(
-            self.loop, self.recorder, self.network, self.store, self.weather, chance, name, logs, self.blobs, assemble
-        )
+        return Plane(self.loop, self.recorder, self.network, self.store, self.weather, chance, name, logs, self.blobs)
 
     def _node(self, name: str, directory: Path) -> Node:
         chance = Chance(self.seed, name)
@@ -110,12 +106,12 @@ class World:
         return False
 
 
-def play(seed: int, assemble: Assemble = Replica, shape: Mix | None = None) -> Played:
+def play(seed: int, shape: Mix | None = None) -> Played:
     """Runs one seed. Everything it leaves behind is removed."""
     _hush()
     gc.disable()
     directory = Path(tempfile.mkdtemp(prefix="ares-sim-", dir=_fast_directory()))
-    world = World(seed, directory, assemble, shape)
+    world = World(seed, directory, shape)
     try:
         asyncio.set_event_loop(None)
         world.loop.run_until_complete(world.play())
@@ -132,6 +128,5 @@ def _fast_directory() -> str | None:
 
 
 def _hush() -> None:
-    """Warnings of simulated faults are no news, nor is work that the dead left undone."""
-    sys.unraisablehook = lambda _unraisable: None
+    """Warnings of simulated faults are no news."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

@@ -1,0 +1,127 @@
+"""Many seeds, judged: each in a process whose hashes are fixed, several processes side by side."""
+
+import gc
+import hashlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ares.sim.invariants.check import check
+from ares.sim.invariants.history import Violation, encode
+from ares.sim.mutants.mutants import switched_on
+from ares.sim.world.world import Played, play
+
+_COLLECT_EVERY = 25
+_SHOWN_MAX = 20
+
+
+class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One seed's outcome. `failures` are exceptions that nobody caught: defects, whatever the predicates say."""
+
+    seed: int
+    digest: str
+    cpu_s: float
+    violations: tuple[Violation, ...] = ()
+    failures: tuple[str, ...] = ()
+    counts: dict[str, int] = {}
+
+    @property
+    def clean(self) -> bool:
+        return not (self.violations or self.failures)
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """Of a range of seeds."""
+
+    seeds: int
+    cpu_s: float
+    counts: dict[str, int]
+    broken: tuple[Judged, ...]
+
+    @property
+    def per_cpu_minute(self) -> float:
+        return 60.0 * self.seeds / self.cpu_s if self.cpu_s else 0.0
+
+
+def replay(seed: int, mutant: str = "") -> tuple[Played, Judged]:
+    """The same every time, in whatever process, as long as PYTHONHASHSEED is 0."""
+    began = time.process_time()
+    with switched_on(mutant):
+        played = play(seed)
+    verdict = check(played.events)
+    violations = verdict.violations
+    digest = hashlib.sha256(encode(played.events)).hexdigest()
+    spent = time.process_time() - began
+    return played, Judged(seed, digest, spent, violations, played.failures, dict(verdict.counts))
+
+
+def work(first: int, count: int, step: int, mutant: str, out: Callable[[bytes], object]) -> None:
+    """The worker's side: a line for each seed."""
+    for number, seed in enumerate(range(first, first + count * step, step)):
+        _, judged = replay(seed, mutant)
+        out(msgspec.json.encode(judged) + b"\n")
+        if number % _COLLECT_EVERY == _COLLECT_EVERY - 1:
+            gc.collect()
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    first: int = 0
+    count: int = 2000
+    mutant: str = ""
+    workers: int = 0
+    # Stop at the first that is not clean.
+    until_broken: bool = False
+
+
+def run(seeds: Range) -> Iterator[Judged]:
+    """Outcomes as they come. Ends every process it started, also when the caller stops listening."""
+    workers = max(1, min(seeds.workers or os.cpu_count() or 1, seeds.count))
+    shares = [(seeds.count - place + workers - 1) // workers for place in range(workers)]
+    started = [_start(seeds.first + place, share, workers, seeds.mutant) for place, share in enumerate(shares)]
+    try:
+        yield from _listen(started, seeds.until_broken)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def _start(first: int, count: int, step: int, mutant: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "ares.sim.world.worker", str(first), str(count), str(step), mutant]
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+
+
+def _listen(started: Sequence["subprocess.Popen[bytes]"], until_broken: bool) -> Iterator[Judged]:
+    decode = msgspec.json.Decoder(Judged).decode
+    left = {process.stdout.fileno(): process for process in started if process.stdout is not None}
+    rest = dict.fromkeys(left, b"")
+    while left:
+        for fd in select.select(list(left), [], [])[0]:
+            data = os.read(fd, 1 << 16)
+            if not data:
+                if left.pop(fd).wait() != 0:
+                    raise RuntimeError("a worker failed; its error is above")
+                continue
+            *lines, rest[fd] = (rest[fd] + data).split(b"\n")
+            for line in lines:
+                judged = decode(line)
+                yield judged
+                if until_broken and not judged.clean:
+                    return
+
+
+def summarize(outcomes: Sequence[Judged]) -> Summary:
+    counts: Counter[str] = Counter()
+    for one in outcomes:
+        counts.update(one.counts)
+    broken = sorted((one for one in outcomes if not one.clean), key=lambda one: one.seed)
+    return Summary(len(outcomes), sum(one.cpu_s for one in outcomes), dict(counts), tuple(broken[:_SHOWN_MAX]))
