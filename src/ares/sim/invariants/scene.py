@@ -17,8 +17,8 @@ from ares.sim.invariants.history import (
 )
 from ares.sim.invariants.records import Fence, fence_of
 
-# Faults of these break no part of the control plane.
-_MACHINES = ("agent ", "node ", "job ", "client ")
+# Faults of these keep the control plane from its work; whatever else is broken, it can go on.
+_CONTROL = ("store", "replica ")
 
 
 class Rank(NamedTuple):
@@ -82,7 +82,7 @@ class Scene:
 
     def _fault(self, event: Fault) -> None:
         self.faulty = True
-        if event.who.startswith(_MACHINES):
+        if not event.who.startswith(_CONTROL):
             return
         self.disturbed_at = event.t
         (self.broken.discard if event.over else self.broken.add)((event.kind, event.who))
@@ -90,14 +90,17 @@ class Scene:
     def _frozen(self, event: Frozen) -> None:
         self.faulty = True
         self.frozen.add(event.who)
-        if not event.who.startswith(_MACHINES):
+        if event.who.startswith(_CONTROL):
             self.disturbed_at = event.t
             self.broken.add(("frozen", event.who))
 
     def _woken(self, event: Woken) -> None:
-        self.frozen.discard(event.who)
-        self.woken[event.who] = event.t
-        if not event.who.startswith(_MACHINES):
+        # With its agent goes on a machine that was stopped as a whole.
+        for who in (event.who, event.who.replace("agent ", "node ", 1)):
+            if who in self.frozen:
+                self.frozen.remove(who)
+                self.woken[who] = event.t
+        if event.who.startswith(_CONTROL):
             self.disturbed_at = event.t
             self.broken.discard(("frozen", event.who))
 

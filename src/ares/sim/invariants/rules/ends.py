@@ -103,9 +103,9 @@ class Recovery(Rule):
     is longer; half as soon when a fifth of the nodes is silent at once.
 
     Counted only while somebody could: the time begins anew whenever the control plane was disturbed. That is a fault or
-    a stop of anything but an agent, a node, a job or a client, coming or going (`Fault`, `Frozen`, `Woken`), a restore,
-    and a change of the leader, as a new one counts silence from what it saw itself. While such a fault lasts, or
-    nobody leads, nothing is due."""
+    a stop of the store or of a replica, coming or going (`Fault`, `Frozen`, `Woken` of "store…" or "replica …"), a
+    restore, and a change of the leader, as a new one counts silence from what it saw itself. While such a fault lasts,
+    or nobody leads, nothing is due. Faults of agents, nodes, links and clients excuse nothing."""
 
     id = "E12"
     title = "what a lost node held is taken away in time"
