@@ -5,6 +5,7 @@
     job.id, job.attempt, job.fence        # read from the environment when used
     job.progress(0.4, "epoch 4 of 10")
     job.result({"loss": 0.12})
+    open(f"{job.output_dir}/model.pt", "wb")  # files left there are handed over when the job succeeds
     job.world().rank, job.world().size    # of a gang: who takes part now
     job.on_resize(rebuild)                # called with the new world
 
@@ -28,6 +29,7 @@ fence: str
 tenant: str
 node: str
 workdir: str
+output_dir: str
 rank: int
 local_rank: int
 world_size: int
@@ -41,6 +43,7 @@ _READ: dict[str, tuple[str, Callable[[str], Any]]] = {
     "tenant": ("ARES_TENANT", str),
     "node": ("ARES_NODE", str),
     "workdir": ("ARES_WORKDIR", str),
+    "output_dir": ("ARES_OUTPUT_DIR", str),
     "rank": ("RANK", int),
     "local_rank": ("LOCAL_RANK", int),
     "world_size": ("WORLD_SIZE", int),

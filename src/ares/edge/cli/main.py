@@ -16,7 +16,8 @@ PROGRAM = "ares"
 
 # Command -> its module in this package. In the order of `ares --help`.
 COMMANDS = {
-    "up": "up", "down": "up", "submit": "submit", "jobs": "jobs", "show": "show", "logs": "logs", "wait": "wait",
+    "up": "up", "down": "up", "submit": "submit", "jobs": "jobs", "show": "show", "logs": "logs",
+    "outputs": "outputs", "wait": "wait",
     "cancel": "change", "retry": "change", "explain": "explain", "plan": "plan", "prio": "prio", "sla": "sla",
     "predict": "predict", "why-preempted": "preempted", "replay": "replay", "usage": "usage", "events": "events",
     "nodes": "nodes",

@@ -1,8 +1,10 @@
 """The async client. Same methods and same behaviour as the blocking one; see `steps` for why."""
 
 import asyncio
+import builtins
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -19,6 +21,7 @@ from ares.edge.client.deadlines import SlaView
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
 from ares.edge.client.logs import OnAttempt, follow_logs
+from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import discover
@@ -122,6 +125,26 @@ class AsyncClient:
         `on_attempt` is called with the number of each further attempt, ahead of its output.
         """
         return self._iterate(follow_logs(self._flows, job_id(job), follow, tail, attempt, rank, on_attempt))
+
+    async def outputs(self, job: JobRef) -> OutputList:
+        """The files of the job's committed result."""
+        return await self.send(listing(job_id(job)))
+
+    def output(self, job: JobRef, path: str) -> AsyncIterator[bytes]:
+        """A file's bytes in pieces. Raises DamagedOutput at the end if they are not those that were committed."""
+        return self._iterate(fetch(self._flows, job_id(job), path))
+
+    async def download(
+        self, job: JobRef, directory: str | Path, paths: Sequence[str] = (), *, on_progress: OnProgress | None = None
+    ) -> tuple[Path, ...]:
+        """Saves files below a directory, all or those named: each whole and as it was committed, or not at all."""
+        saved = builtins.list[Path]()
+        for file in chosen(await self.outputs(job), paths):
+            with Saving(Path(directory), file, on_progress) as saving:
+                async for piece in self.output(job, file.path):
+                    saving.write(piece)
+            saved.append(saving.path)
+        return tuple(saved)
 
     async def job_events(self, job: JobRef) -> tuple[LedgerEvent, ...]:
         """What happened to a job so far."""

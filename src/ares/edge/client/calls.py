@@ -131,7 +131,7 @@ def _batch(jobs: Sequence[msgspec.Raw]) -> Call[tuple[answers.BatchItem, ...]]:
 
 
 def job(job_id: str) -> Call[answers.JobDetail]:
-    return _get(f"/v1/jobs/{_part(job_id)}", answers.JobDetail)
+    return _get(f"/v1/jobs/{part(job_id)}", answers.JobDetail)
 
 
 def jobs(params: Params) -> Call[answers.JobPage]:
@@ -168,19 +168,19 @@ def resolve(prefix: str) -> Call[tuple[str, ...]]:
 
 
 def cancel(job_id: str, reason: str) -> Call[JobState]:
-    return Call(Request("DELETE", f"/v1/jobs/{_part(job_id)}", _query({"reason": reason})), JobState)
+    return Call(Request("DELETE", f"/v1/jobs/{part(job_id)}", _query({"reason": reason})), JobState)
 
 
 def retry(job_id: str, reason: str) -> Call[JobState]:
-    return _post(f"/v1/jobs/{_part(job_id)}/retry", JobState, {"reason": reason})
+    return _post(f"/v1/jobs/{part(job_id)}/retry", JobState, {"reason": reason})
 
 
 def job_events(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
-    return _get(f"/v1/jobs/{_part(job_id)}/events", tuple[LedgerEvent, ...], field="events")
+    return _get(f"/v1/jobs/{part(job_id)}/events", tuple[LedgerEvent, ...], field="events")
 
 
 def job_logs(job_id: str, params: Params) -> Request:
-    return Request("GET", f"/v1/jobs/{_part(job_id)}/logs", _query(params))
+    return Request("GET", f"/v1/jobs/{part(job_id)}/logs", _query(params))
 
 
 def event_stream(cursor: str, job_id: str | None) -> Request:
@@ -192,7 +192,7 @@ def event_stream(cursor: str, job_id: str | None) -> Request:
 
 
 def explain(job_id: str) -> Call[decisions.Explanation]:
-    return _get(f"/v1/jobs/{_part(job_id)}/explain", decisions.Explanation)
+    return _get(f"/v1/jobs/{part(job_id)}/explain", decisions.Explanation)
 
 
 def plan(spec: JobSpec) -> Call[decisions.PlanAnswer]:
@@ -208,11 +208,11 @@ def sla() -> Call[tuple[deadlines.SlaView, ...]]:
 
 
 def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
-    return _get(f"/v1/jobs/{_part(job_id)}/preemptions", tuple[LedgerEvent, ...], field="events")
+    return _get(f"/v1/jobs/{part(job_id)}/preemptions", tuple[LedgerEvent, ...], field="events")
 
 
 def replay(decision: str, weights: Mapping[str, float]) -> Call[decisions.ReplayAnswer]:
-    path = f"/v1/decisions/{_part(decision)}/replay"
+    path = f"/v1/decisions/{part(decision)}/replay"
     return _post(path, decisions.ReplayAnswer, {"weights": weights}, repeatable=True)
 
 
@@ -231,7 +231,7 @@ def nodes() -> Call[tuple[answers.NodeView, ...]]:
 
 
 def cordon(name: str, on: bool) -> Call[answers.NodeView]:
-    return _post(f"/v1/nodes/{_part(name)}/{'cordon' if on else 'uncordon'}", answers.NodeView, {}, repeatable=True)
+    return _post(f"/v1/nodes/{part(name)}/{'cordon' if on else 'uncordon'}", answers.NodeView, {}, repeatable=True)
 
 
 def pools(shape: Params = {}) -> Call[tuple[answers.PoolView, ...]]:  # noqa: B006
@@ -240,7 +240,7 @@ def pools(shape: Params = {}) -> Call[tuple[answers.PoolView, ...]]:  # noqa: B0
 
 
 def pool(name: str, shape: Params = {}) -> Call[answers.PoolView]:  # noqa: B006
-    return _get(f"/v1/nodepools/{_part(name)}", answers.PoolView, shape)
+    return _get(f"/v1/nodepools/{part(name)}", answers.PoolView, shape)
 
 
 def pool_shape(
@@ -287,7 +287,7 @@ def create_join_token(body: Params) -> Call[answers.NewToken]:
 
 
 def revoke_token(token_id: str) -> Call[None]:
-    return Call(Request("DELETE", f"/v1/tokens/{_part(token_id)}"), None)
+    return Call(Request("DELETE", f"/v1/tokens/{part(token_id)}"), None)
 
 
 # ---- building blocks
@@ -318,5 +318,6 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _part(text: str) -> str:
+def part(text: str) -> str:
+    """One step of a path."""
     return quote(text, safe="")

@@ -8,6 +8,8 @@ AresError
 ├── InvalidSpec         the job asked for is not a valid one (also a ValueError)
 │   └── InvalidBooking  the reservation asked for is not
 ├── AmbiguousJob        a job id's beginning fits several jobs
+├── DamagedOutput       a file's bytes are not those that were committed
+├── UnsafePath          a file would be saved outside the directory given
 └── ApiError            the server said no: `status`, `code`, `fix`
     ├── InvalidRequest  400, 413, 415, 422
     ├── Unauthorized    401
@@ -79,6 +81,20 @@ class AmbiguousJob(AresError):
 
     code = "ambiguous-job"
     fix = "give more characters of the id"
+
+
+class DamagedOutput(AresError):
+    """The bytes of an output are not those that were committed"""
+
+    code = "damaged-output"
+    fix = "try again; if it stays, the outputs directory of the server is damaged"
+
+
+class UnsafePath(AresError):
+    """An output cannot be saved there without leaving the directory"""
+
+    code = "unsafe-path"
+    fix = "save it to an empty directory"
 
 
 class ApiError(AresError):

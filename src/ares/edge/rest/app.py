@@ -71,7 +71,7 @@ def _refuse_undeclared(app: Litestar) -> None:
 
 
 def _paths(path: str, *, root: bool) -> list[str]:
-    typed = re.sub(r"\{(\w+)\}", r"{\1:str}", path)
+    typed = re.sub(r"\{(\w+)\}", r"{\1:str}", path).replace("{path:str}", "{path:path}")
     return [*(prefix + typed for prefix in PREFIXES), *([typed] if root else [])]
 
 
@@ -116,10 +116,12 @@ def _socket(route: Socket, edge: Edge, failures: Failures) -> WebsocketRouteHand
 
 
 def _checked(path: dict[str, Any]) -> dict[str, str]:
-    for name, value in path.items():
+    # The one that takes the rest of the URL comes with the slash before it.
+    found = {name: str(value).removeprefix("/") for name, value in path.items()}
+    for name, value in found.items():
         if not _PATTERNS[name].match(value) or value.endswith("\n"):
             raise NOT_FOUND
-    return path
+    return found
 
 
 def _openapi() -> Operation:

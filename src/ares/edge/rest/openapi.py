@@ -20,6 +20,7 @@ _PYTHON_ONLY = r"(?!\n)"
 
 _HEADERS: dict[str, tuple[Any, str]] = {
     "Idempotency-Key": (RequestId, "The request id: the same id with the same payload gives the same job."),
+    "Range": (str, "One range of bytes, such as `bytes=100-199`."),
     "traceparent": (str, "W3C trace context of the caller."),
     "Last-Event-ID": (str, "Resume after this event; like `cursor`."),
 }

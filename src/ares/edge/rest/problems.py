@@ -65,6 +65,7 @@ KINDS: dict[str, Kind] = {
         "This server does not answer to that host name",
         "Add the name to http.allowed_hosts in the server's configuration.",
     ),
+    "bad-range": Kind(416, "The file has no such bytes", "Ask for bytes below the size in Content-Range."),
     "invalid": Kind(422, "The request does not fit the schema", "Correct the value at the named path."),
     "unknown-field": Kind(422, "The request has a field nobody knows", "Remove or correct the named field."),
     "profile-invalid": Kind(
@@ -76,6 +77,11 @@ KINDS: dict[str, Kind] = {
     "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
     "too-many-streams": Kind(429, "Too many open streams", "Close some streams, or wait."),
     "internal": Kind(500, "Something broke on our side", "Try again; if it stays, tell the operator the error id."),
+    "output-missing": Kind(
+        500,
+        "A committed file is not in the outputs directory",
+        "Give all replicas the same outputs directory, and restore what it lost from a backup.",
+    ),
     "store-unavailable": Kind(
         503, "The store of record did not answer", "Send the same request again with the same request id."
     ),

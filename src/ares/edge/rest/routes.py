@@ -1,7 +1,7 @@
 """Every route of the API, in one table."""
 
 from ares.core.energy.report import UsageReport
-from ares.edge.rest import deadlines, decisions, events, jobs, logs, platform, submitting
+from ares.edge.rest import deadlines, decisions, events, jobs, logs, outputs, platform, submitting
 from ares.edge.rest.answers import (
     JSON,
     BatchAnswer,
@@ -43,6 +43,7 @@ from ares.services.explain import Explanation, PlanAnswer, ReplayAnswer
 from ares.services.jobs import JobDetail
 from ares.services.listing import JobPage
 from ares.services.nodes import ClusterView, NodeView
+from ares.services.outputs import OutputList
 
 PREFIXES = ("/v1", "/api/v1")
 # What a path parameter may look like. Anything else names nothing, so it is a 404.
@@ -52,8 +53,11 @@ PATH_PARAMETERS = {
     "cluster": r"^[a-z0-9-]{1,63}$",
     "token": r"^[0-9a-z]{1,32}$",
     "version": r"^[0-9]{1,9}$",
+    # All that is left of the URL, slashes included. It is only ever looked for in a list.
+    "path": r"^[^\x00-\x1f\x7f]{1,600}$",
 }
 
+BYTES = "application/octet-stream"
 _STEER = ("job-finished", "not-allowed")
 _REASON = Body(ReasonBody, required=False)
 
@@ -128,6 +132,16 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "getJobLogs", "GET", "/jobs/{id}/logs", "logs:read", "What an attempt wrote, to its end or as it comes.",
         logs.get_logs, {200: ("text/plain", str)}, LogsQuery, problems=("too-many-streams",),
+    ),
+    Operation(
+        "listOutputs", "GET", "/jobs/{id}/outputs", "jobs:read", "The files of the job's committed result.",
+        outputs.list_outputs, {200: (JSON, OutputList)}, NoQuery,
+    ),
+    Operation(
+        "getOutput", "GET", "/jobs/{id}/outputs/{path}", "jobs:read",
+        "One file of the committed result. Its ETag is its SHA-256.", outputs.get_output,
+        {200: (BYTES, str), 206: (BYTES, str)}, NoQuery, headers=("Range",),
+        problems=("bad-range", "output-missing", "too-many-streams"),
     ),
     Operation(
         "followEvents", "GET", "/events", "events:read", "Live events as server-sent events.", events.follow_events,

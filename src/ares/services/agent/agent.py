@@ -14,6 +14,7 @@ from ares.services.agent.attempts import Attempts
 from ares.services.agent.disk import DiskGuard, free_bytes
 from ares.services.agent.leash import Leash
 from ares.services.agent.mailbox import Mailbox
+from ares.services.agent.outputs import Collect, collect
 from ares.services.agent.session import Conversation
 from ares.services.agent.settings import Settings
 from ares.services.agent.workspace import Workspace
@@ -38,6 +39,7 @@ class Agent:
         credential: str,
         boot: int,
         settings: Settings | None = None,
+        collect: Collect = collect,
     ) -> None:
         self._info = info
         self._link = link
@@ -47,6 +49,7 @@ class Agent:
         self._credential = credential
         self._boot = boot
         self._settings = settings or Settings()
+        self._collect = collect
         self._workspace = Workspace(state_dir)
         self._mailbox = Mailbox()
         self._stopping = asyncio.Event()
@@ -77,6 +80,7 @@ class Agent:
             mailbox=self._mailbox,
             workspace=self._workspace,
             settings=self._settings,
+            collect=self._collect,
         )
         conversation = Conversation(
             info=info,
@@ -125,6 +129,8 @@ class Agent:
         gone_by = self._clock.monotonic() + self._settings.shutdown_grace_s + _KILL_S
         while attempts.processes_left() and self._clock.monotonic() < gone_by:
             await self._clock.sleep(_CHECK_S)
+        # Files that are not handed over by now are not waited for.
+        attempts.stop_all(0.0, "the agent is shutting down")
         heard_by = self._clock.monotonic() + self._settings.farewell_s
         while len(self._mailbox.outbox) and not talking.done() and self._clock.monotonic() < heard_by:
             await self._clock.sleep(_CHECK_S)

@@ -1,13 +1,17 @@
 """One rank of an attempt on this node, from its Start to the acknowledgement of its last report."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ares.model.link import Start, WorldInfo
+from ares.model.link import Progress, Start, WorldInfo
+from ares.model.state import ExitInfo
 from ares.ports.executor import Running
+from ares.services.agent.files import read_progress
 from ares.services.agent.outbox import Key
 from ares.services.agent.spool import Tail
+from ares.services.agent.upload import Upload
 from ares.services.agent.workspace import Folder
 
 
@@ -34,6 +38,9 @@ class Attempt:
     # Why the agent ended it, told with its exit.
     note: str = ""
     timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
+    # How it ended and what it gave, while its files are handed over.
+    outcome: tuple[ExitInfo, bytes] | None = None
+    upload: Upload | None = None
     # Number of the final report once every process is gone.
     final: int | None = None
     # The final report was acknowledged.
@@ -48,9 +55,27 @@ class Attempt:
     def ended(self) -> bool:
         return self.final is not None
 
+    @property
+    def handing_over(self) -> bool:
+        """All its processes are gone, and its files are not all kept yet."""
+        return self.outcome is not None and not self.ended
+
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         """Not any more once it has ended."""
         self.timers.append(asyncio.get_running_loop().call_later(seconds, action))
+
+    def progress(self) -> Progress | None:
+        """What it wrote about itself since the last look."""
+        try:
+            seen = os.lstat(self.folder.progress)
+        except OSError:
+            return None
+        stamp = (seen.st_ino, seen.st_mtime_ns)
+        if stamp == self.progress_seen:
+            return None
+        self.progress_seen = stamp
+        note, (ref, rank) = read_progress(self.folder.progress), self.key
+        return None if note is None else Progress(ref=ref, rank=rank, fraction=note.fraction, message=note.message)
 
     def cancel_timers(self) -> None:
         for timer in self.timers:

@@ -1,7 +1,6 @@
 """The attempts this node holds: started once each, watched, stopped, reported."""
 
 import asyncio
-import os
 import signal
 from collections.abc import Iterable
 from functools import partial
@@ -10,24 +9,26 @@ import msgspec
 import structlog
 
 from ares.model.job import JobSpec
-from ares.model.link import AttemptRef, Exited, Fenced, Progress, Resize, Start, Started, Stop, WorldInfo
+from ares.model.link import AttemptRef, Exited, Fenced, OutputAck, Resize, Start, Started, Stop
 from ares.model.node import NodeInfo
-from ares.model.state import ExitInfo, Fence
+from ares.model.state import ExitInfo, Fence, OutputFile
 from ares.ports.clock import Clock
 from ares.ports.executor import CannotStart, Executor, Finished, Running
 from ares.services.agent.attempt import Attempt
 from ares.services.agent.ending import Farewell, end
-from ares.services.agent.exits import exit_info, not_started
-from ares.services.agent.files import read_progress, read_result, write_whole
+from ares.services.agent.exits import exit_info, not_started, unkept
+from ares.services.agent.files import read_result, write_whole
 from ares.services.agent.launching import launch_of
 from ares.services.agent.leash import Leash
 from ares.services.agent.mailbox import Mailbox
 from ares.services.agent.outbox import Key, Report
+from ares.services.agent.outputs import Collect, collect
 from ares.services.agent.recent import Recent
 from ares.services.agent.settings import Settings
 from ares.services.agent.spool import Tail
+from ares.services.agent.uploads import Uploads
 from ares.services.agent.workspace import Workspace
-from ares.services.agent.world import file_of, place_of
+from ares.services.agent.world import file_of, take_world
 
 _log = structlog.get_logger(__name__)
 
@@ -47,6 +48,7 @@ class Attempts:
         mailbox: Mailbox,
         workspace: Workspace,
         settings: Settings,
+        collect: Collect = collect,
     ) -> None:
         self._info = info
         self._executor = executor
@@ -55,6 +57,7 @@ class Attempts:
         self._mailbox = mailbox
         self._workspace = workspace
         self._settings = settings
+        self.uploads = Uploads(mailbox, collect, self._handed_over)
         self.incarnation = 0
         self.leaving = False
         self._live: dict[Key, Attempt] = {}
@@ -94,7 +97,7 @@ class Attempts:
         if (attempt := self._live.get(key)) is not None and not attempt.heard:
             if attempt.final is not None:
                 self._mailbox.again(attempt.final)
-            self._take_world(attempt, start.world)
+            take_world(attempt, start.world)
             return False
         if key in self._held or start.placement.incarnation != self.incarnation:
             return False
@@ -140,25 +143,7 @@ class Attempts:
                 self._held[key] = msgspec.structs.replace(start, world=command.world)
         for attempt in self._live.values():
             if attempt.start.ref == command.ref:
-                self._take_world(attempt, command.world)
-
-    def _take_world(self, attempt: Attempt, world: WorldInfo) -> None:
-        _, rank = attempt.key
-        # One that is no longer among them is about to be stopped.
-        if attempt.ended or world.generation <= attempt.world.generation or place_of(world, rank) is None:
-            return
-        attempt.world = world
-        try:
-            write_whole(attempt.folder.world, file_of(world, rank))
-        except OSError as error:
-            _log.warning("agent.world_not_told", job=attempt.start.ref.job, rank=rank, why=error.strerror)
-            return
-        gang = attempt.start.spec.gang
-        if gang is not None and gang.resize_signal is not None and attempt.running is not None:
-            number = signal.Signals[gang.resize_signal]
-            # One that has just started would die of it; it reads the file after it has set its handler.
-            if attempt.running.catches(number):
-                attempt.running.signal(number)
+                take_world(attempt, command.world)
 
     def keep_only(self, refs: Iterable[AttemptRef]) -> None:
         """After a reconnect: what the control plane no longer grants ends at once."""
@@ -172,6 +157,9 @@ class Attempts:
         for start in held.values():
             self._refuse(start, reason)
         for attempt in self._live.values():
+            if attempt.handing_over and grace_s > 0:
+                # What it made would be lost; its processes are gone already.
+                continue
             self._stop(attempt, Farewell(min(grace_s, attempt.start.spec.grace_s)), reason, anew=True)
 
     def end_by_force(self, attempt: Attempt, note: str) -> None:
@@ -261,10 +249,13 @@ class Attempts:
         attempt.timed_out = True
         end(attempt, Farewell(attempt.start.spec.grace_s))
 
-    @staticmethod
-    def _stop(attempt: Attempt, farewell: Farewell, reason: str, *, anew: bool = False) -> None:
-        if not attempt.ended:
-            attempt.fenced = attempt.fenced or reason
+    def _stop(self, attempt: Attempt, farewell: Farewell, reason: str, *, anew: bool = False) -> None:
+        if attempt.ended:
+            return
+        attempt.fenced = attempt.fenced or reason
+        if attempt.outcome is not None:
+            self._end(attempt, *attempt.outcome)
+        else:
             end(attempt, farewell, anew=anew)
 
     # ---- the end
@@ -273,21 +264,38 @@ class Attempts:
         if finished.expired:
             attempt.fenced = attempt.fenced or _EXPIRED
         result = read_result(attempt.folder.result)
-        ended = exit_info(
-            finished,
-            timed_out=attempt.timed_out,
-            spec=attempt.start.spec,
-            notes=(attempt.note, result.trouble),
-        )
-        if result.trouble and ended.failure is None:
-            # Calling it a success would lose the result without a word.
-            ended = msgspec.structs.replace(ended, failure="exit")
-        self._end(attempt, ended, result.value)
+        ended = exit_info(finished, timed_out=attempt.timed_out, spec=attempt.start.spec, note=attempt.note)
+        if result.trouble:
+            ended = unkept(ended, result.trouble)
+        if ended.failure is None and not attempt.fenced and self.uploads.wanted(attempt):
+            attempt.outcome = (ended, result.value)
+            self._quiet(attempt)
+            self.uploads.begin(attempt)
+        else:
+            self._end(attempt, ended, result.value)
 
-    def _end(self, attempt: Attempt, ended: ExitInfo, value: bytes = b"") -> None:
+    def _handed_over(self, attempt: Attempt, trouble: str, files: tuple[OutputFile, ...]) -> None:
+        assert attempt.outcome is not None, "only what has ended hands over files"
+        ended, value = attempt.outcome
+        if trouble:
+            ended = unkept(ended, f"its outputs cannot be kept: {trouble}")
+        if attempt.final is not None:
+            # The control plane has lost what it had, and it cannot be sent again.
+            self._mailbox.outbox.settle((attempt.final,))
+        self._end(attempt, ended, value, files)
+
+    def _quiet(self, attempt: Attempt) -> None:
+        """Its processes are gone; what is left of its log is sent."""
         attempt.cancel_timers()
         attempt.tail.finish()
         attempt.running = None
+        if not attempt.tail.drained:
+            self._mailbox.output(attempt)
+
+    def _end(self, attempt: Attempt, ended: ExitInfo, value: bytes = b"", files: tuple[OutputFile, ...] = ()) -> None:
+        self._quiet(attempt)
+        if not files:
+            self.uploads.drop(attempt)
         attempt.final = self._mailbox.outbox.number()
         ref, rank = attempt.key
         report: Report
@@ -295,9 +303,8 @@ class Attempts:
             report = Fenced(number=attempt.final, ref=ref, rank=rank, reason=attempt.fenced)
         else:
             at = self._clock.wall()
-            report = Exited(number=attempt.final, ref=ref, rank=rank, exit=ended, at=at, value=value)
-        if not attempt.tail.drained:
-            self._mailbox.output(attempt)
+            number = attempt.final
+            report = Exited(number=number, ref=ref, rank=rank, exit=ended, at=at, value=value, outputs=files)
         self._mailbox.report(report)
 
     def _fence_unstarted(self, key: Key, reason: str) -> None:
@@ -332,6 +339,18 @@ class Attempts:
             self._mailbox.output(attempt)
         self._forget_if_done(attempt)
 
+    def output_kept(self, ack: OutputAck) -> None:
+        attempt = self._live.get((ack.ref, ack.rank))
+        if attempt is None:
+            return
+        if not ack.refused:
+            self.uploads.kept(attempt, ack)
+        elif attempt.final is None:
+            self._stop(attempt, Farewell(), ack.refused)
+        else:
+            self.uploads.drop(attempt)
+            self._mailbox.again(attempt.final)
+
     def _forget_if_done(self, attempt: Attempt) -> None:
         if not (attempt.heard and attempt.tail.settled):
             return
@@ -339,6 +358,7 @@ class Attempts:
         self._over.put(attempt.key, None)
         self._mailbox.forget(attempt)
         attempt.tail.close()
+        self.uploads.drop(attempt)
         if not self._workspace.recycle(attempt.folder):
             task = asyncio.create_task(asyncio.to_thread(self._workspace.remove, attempt.folder))
             self._removals.add(task)
@@ -352,22 +372,9 @@ class Attempts:
             if attempt.running is not None:
                 if attempt.tail.poll():
                     self._mailbox.output(attempt)
-                self._look_at_progress(attempt)
+                if (news := attempt.progress()) is not None:
+                    self._mailbox.progress(news)
         self.fence_expired()
-
-    def _look_at_progress(self, attempt: Attempt) -> None:
-        try:
-            seen = os.lstat(attempt.folder.progress)
-        except OSError:
-            return
-        stamp = (seen.st_ino, seen.st_mtime_ns)
-        if stamp == attempt.progress_seen:
-            return
-        attempt.progress_seen = stamp
-        note = read_progress(attempt.folder.progress)
-        if note is not None:
-            ref, rank = attempt.key
-            self._mailbox.progress(Progress(ref=ref, rank=rank, fraction=note.fraction, message=note.message))
 
 
 def _starts_once(spec: JobSpec) -> bool:

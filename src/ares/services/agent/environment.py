@@ -41,6 +41,7 @@ def _identity(start: Start, folder: Folder, info: NodeInfo) -> dict[str, str]:
         "ARES_TENANT": start.ref.tenant,
         "ARES_NODE": info.name,
         "ARES_WORKDIR": folder.work,
+        "ARES_OUTPUT_DIR": folder.outputs,
         "ARES_RESULT_FILE": folder.result,
         "ARES_PROGRESS_FILE": folder.progress,
     }

@@ -3,6 +3,8 @@
 import signal
 from typing import Final
 
+import msgspec
+
 from ares.model.job import FailureClass, JobSpec, Qos
 from ares.model.state import ExitInfo
 from ares.ports.executor import Finished
@@ -15,16 +17,22 @@ _OOM: Final[dict[Qos, str]] = {
 }
 
 
-def exit_info(finished: Finished, *, timed_out: bool, spec: JobSpec, notes: tuple[str, ...]) -> ExitInfo:
+def exit_info(finished: Finished, *, timed_out: bool, spec: JobSpec, note: str) -> ExitInfo:
     failure, message = _judge(finished, timed_out, spec)
     return ExitInfo(
         code=finished.code,
         signal=None if finished.signal is None else signal_name(finished.signal),
         failure=failure,
-        message="; ".join(text for text in (message, *notes) if text),
+        message="; ".join(text for text in (message, note) if text),
         max_rss_mib=finished.max_rss_mib,
         cpu_s=round(finished.cpu_s, 6),
     )
+
+
+def unkept(ended: ExitInfo, trouble: str) -> ExitInfo:
+    """What it gave cannot be kept: calling it a success would lose it without a word."""
+    message = "; ".join(text for text in (ended.message, trouble) if text)
+    return msgspec.structs.replace(ended, failure=ended.failure or "exit", message=message)
 
 
 def not_started(message: str) -> ExitInfo:

@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import Iterable
 
-from ares.model.link import AgentFrame, AgentMessage, Leave, LogChunk, Progress, Renew, Started
+from ares.model.link import AgentFrame, AgentMessage, Leave, LogChunk, OutputChunk, Progress, Renew, Started
 from ares.services.agent.attempt import Attempt
 from ares.services.agent.outbox import Key, Outbox, Report, key_of
+from ares.services.agent.upload import Piece
 
 FRAME_LOG_BYTES = 1024 * 1024
+# Of files, what may be under way at once, for all attempts together.
+OUTPUT_WINDOW_BYTES = 2 * 1024 * 1024
+FRAME_OUTPUTS = 200
 FRAME_REPORTS = 1000
 # A stream carries 16 MiB at once, and a frame that is refused would be refused again after every reconnect.
 FRAME_RESULT_BYTES = 4 * 1024 * 1024
@@ -21,6 +25,8 @@ class Mailbox:
         self._progress: dict[Key, Progress] = {}
         # Attempts with output to send, in the order their turn comes.
         self._talking: dict[Key, Attempt] = {}
+        # Attempts with files to hand over.
+        self._uploading: dict[Key, Attempt] = {}
         self._wake = asyncio.Event()
         # Something waits that is more than the news of a start.
         self.urgent = asyncio.Event()
@@ -46,6 +52,7 @@ class Mailbox:
     def forget(self, attempt: Attempt) -> None:
         self._attempts.pop(attempt.key, None)
         self._talking.pop(attempt.key, None)
+        self._uploading.pop(attempt.key, None)
         self._progress.pop(attempt.key, None)
 
     def renew(self, renew: Renew) -> None:
@@ -58,6 +65,10 @@ class Mailbox:
 
     def output(self, attempt: Attempt) -> None:
         self._talking[attempt.key] = attempt
+        self._rouse()
+
+    def upload(self, attempt: Attempt) -> None:
+        self._uploading[attempt.key] = attempt
         self._rouse()
 
     def report(self, report: Report) -> None:
@@ -77,6 +88,9 @@ class Mailbox:
             attempt.tail.rewind()
             if attempt.tail.poll():
                 self._talking[attempt.key] = attempt
+            if attempt.upload is not None:
+                attempt.upload.rewind()
+                self._uploading[attempt.key] = attempt
         self._rouse()
 
     async def wait(self) -> None:
@@ -92,11 +106,13 @@ class Mailbox:
             messages.append(Leave())
             self._said_leaving = True
         messages += self._logs()
+        outputs, more = self._outputs()
+        messages += outputs
         messages += self._progress.values()
         self._progress.clear()
         reports = self.outbox.take(FRAME_REPORTS, FRAME_RESULT_BYTES, self._may_go)
         messages += reports
-        if (reports and self.outbox.waiting) or self._talking:
+        if (reports and self.outbox.waiting) or self._talking or more:
             self._rouse()
         return AgentFrame(messages=tuple(messages)) if messages else None
 
@@ -105,7 +121,7 @@ class Mailbox:
         if isinstance(report, Started):
             return True
         attempt = self._attempts.get(key_of(report))
-        return attempt is None or attempt.tail.drained
+        return attempt is None or (attempt.tail.drained and (attempt.upload is None or attempt.upload.settled))
 
     def _logs(self) -> Iterable[LogChunk]:
         left = FRAME_LOG_BYTES
@@ -124,3 +140,28 @@ class Mailbox:
                     offset=piece[0],
                     data=piece[1],
                 )
+
+    def _outputs(self) -> tuple[list[OutputChunk], bool]:
+        """Pieces of files within the window, and whether more could be sent at once."""
+        chunks = list[OutputChunk]()
+        if not self._uploading:
+            return chunks, False
+        under_way = (attempt.upload.in_flight for attempt in self._attempts.values() if attempt.upload is not None)
+        room = OUTPUT_WINDOW_BYTES - sum(under_way)
+        while self._uploading and room > 0 and len(chunks) < FRAME_OUTPUTS:
+            key, attempt = next(iter(self._uploading.items()))
+            # To the end of the queue, or out of it while it waits for answers.
+            del self._uploading[key]
+            piece = None if attempt.upload is None else attempt.upload.piece(room)
+            if piece is not None:
+                self._uploading[key] = attempt
+                room -= len(piece.data)
+                chunks.append(_chunk(key, piece))
+        return chunks, bool(self._uploading) and room > 0
+
+
+def _chunk(key: Key, piece: Piece) -> OutputChunk:
+    ref, rank = key
+    return OutputChunk(
+        ref=ref, rank=rank, sha256=piece.sha256, size=piece.size, offset=piece.offset, data=piece.data
+    )  # fmt: skip

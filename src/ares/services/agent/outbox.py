@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable
 
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 
+# What a file takes in the list of an attempt's outputs, about.
+_FILE_BYTES = 256
+
 Report = Started | Exited | Fenced
 Key = tuple[AttemptRef, int]
 
@@ -52,7 +55,7 @@ class Outbox:
                 break
             if may_go(report):
                 taken.append(report)
-                size += len(report.value) if isinstance(report, Exited) else 0
+                size += len(report.value) + _FILE_BYTES * len(report.outputs) if isinstance(report, Exited) else 0
         for report in taken:
             del self._unsent[report.number]
         return taken

@@ -10,6 +10,7 @@ from ares.model.link import (
     AgentFrame,
     Hello,
     LogAck,
+    OutputAck,
     Renew,
     Renewed,
     Resize,
@@ -131,6 +132,7 @@ class Conversation:
         if self._attempts.incarnation not in (0, welcome.incarnation):
             self._leash.lost()
         self._attempts.incarnation = welcome.incarnation
+        self._attempts.uploads.bytes_max = welcome.output_bytes_max
         self._welcome = welcome
         self._leash.set_terms(welcome.self_fence_ratio, welcome.dead_after_s)
         self._attempts.keep_only(welcome.keep)
@@ -196,6 +198,8 @@ class Conversation:
                     self._attempts.settled(self._mailbox.outbox.settle(numbers))
                 case LogAck(ref=ref, rank=rank, offset=offset):
                     self._attempts.log_kept(ref, rank, offset)
+                case OutputAck():
+                    self._attempts.output_kept(message)
                 case Renewed():
                     self._renewed(message)
                 case Stop():

@@ -1,4 +1,4 @@
-"""Directories of attempts: `attempts/<job>.<fence>.<rank>/` with the private `work/` and the files beside it.
+"""Directories of attempts: `attempts/<job>.<fence>.<rank>/` with `work/`, `outputs/` and files beside them.
 
 Making and removing directories costs more than starting a process, so one that an attempt left clean
 is renamed for the next instead.
@@ -18,7 +18,8 @@ from ares.model.link import AttemptRef
 _SPARE_MAX = 256
 _FOLDER_MODE = stat.S_IFDIR | 0o700
 _LOG_MODE = stat.S_IFREG | 0o600
-_OWN_NAMES = frozenset({"work", "log", "result.json", "progress.json", "world.json"})
+_DIRECTORIES = frozenset({"work", "outputs"})
+_OWN_NAMES = _DIRECTORIES | {"log", "result.json", "progress.json", "world.json"}
 
 
 class Folder(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +30,10 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
     @property
     def work(self) -> str:
         return f"{self.path}/work"
+
+    @property
+    def outputs(self) -> str:
+        return f"{self.path}/outputs"
 
     @property
     def log(self) -> str:
@@ -68,6 +73,7 @@ class Workspace:
         else:
             os.mkdir(folder.path, 0o700)
             os.mkdir(folder.work, 0o700)
+            os.mkdir(folder.outputs, 0o700)
 
     def recycle(self, folder: Folder) -> bool:
         """Keeps a directory whose attempt left nothing in it. False when it has to be removed."""
@@ -118,10 +124,11 @@ def _names(path: str, limit: int) -> set[str]:
 def _clean(folder: Folder) -> bool:
     """Empties the files Ares itself put there; anything else means no."""
     names = _names(folder.path, len(_OWN_NAMES))
-    if not names <= _OWN_NAMES or "work" not in names:
+    if not _DIRECTORIES <= names <= _OWN_NAMES:
         return False
-    if os.lstat(folder.work).st_mode != _FOLDER_MODE or _names(folder.work, 0):
-        return False
+    for path in (folder.work, folder.outputs):
+        if os.lstat(path).st_mode != _FOLDER_MODE or _names(path, 0):
+            return False
     if "log" in names:
         log = os.lstat(folder.log)
         # Another name for the same file would show the next attempt's output.
@@ -129,6 +136,6 @@ def _clean(folder: Folder) -> bool:
             return False
         if log.st_size:
             os.truncate(folder.log, 0)
-    for name in names - {"work", "log"}:
+    for name in names - _DIRECTORIES - {"log"}:
         os.unlink(f"{folder.path}/{name}")
     return True

@@ -1,8 +1,15 @@
 """A rank's place in its gang, as its program is told: in variables when it starts, in a file whenever it changes."""
 
+import signal
+
 import msgspec
+import structlog
 
 from ares.model.link import Peer, WorldInfo
+from ares.services.agent.attempt import Attempt
+from ares.services.agent.files import write_whole
+
+_log = structlog.get_logger(__name__)
 
 
 class _WorldFile(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,3 +75,23 @@ def _seen_by(world: WorldInfo, rank: int) -> tuple[WorldInfo, int]:
     """The world and the rank's place in it. One that was told of nobody is a world of its own."""
     place = place_of(world, rank)
     return (world, place) if place is not None else (WorldInfo(peers=(Peer(rank=rank, node="", address=""),)), 0)
+
+
+def take_world(attempt: Attempt, world: WorldInfo) -> None:
+    """Tells a running rank who takes part now, if that is news to it."""
+    _, rank = attempt.key
+    # One that is no longer among them is about to be stopped.
+    if attempt.ended or world.generation <= attempt.world.generation or place_of(world, rank) is None:
+        return
+    attempt.world = world
+    try:
+        write_whole(attempt.folder.world, file_of(world, rank))
+    except OSError as error:
+        _log.warning("agent.world_not_told", job=attempt.start.ref.job, rank=rank, why=error.strerror)
+        return
+    gang = attempt.start.spec.gang
+    if gang is not None and gang.resize_signal is not None and attempt.running is not None:
+        number = signal.Signals[gang.resize_signal]
+        # One that has just started would die of it; it reads the file after it has set its handler.
+        if attempt.running.catches(number):
+            attempt.running.signal(number)

@@ -35,13 +35,15 @@ def test_a_clean_directory_is_handed_on_empty(workspace: Workspace) -> None:
     assert workspace.recycle(first)
     second = made(workspace, "b")
     assert os.stat(second.work).st_ino == inode
-    assert sorted(os.listdir(second.path)) == ["log", "work"]
+    assert sorted(os.listdir(second.path)) == ["log", "outputs", "work"]
     assert os.stat(second.log).st_size == 0
     assert not os.path.exists(first.path)
 
 
 DIRT: dict[str, Callable[[Folder], object]] = {
     "a file in the working directory": lambda f: Path(f.work, "x").touch(),
+    "a file in the directory for outputs": lambda f: Path(f.outputs, "x").touch(),
+    "a directory for outputs that is a link": lambda f: (os.rmdir(f.outputs), os.symlink("/tmp", f.outputs)),
     "a file beside it": lambda f: Path(f.path, "x").touch(),
     "an open door": lambda f: os.chmod(f.work, 0o777),
     "a linked log": lambda f: (os.close(os.open(f.log, os.O_CREAT, 0o600)), os.link(f.log, f"{f.path}.link")),

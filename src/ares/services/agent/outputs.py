@@ -1,0 +1,163 @@
+"""The files an attempt leaves in its output directory: found, checked and digested. None of them is trusted.
+
+Every step is taken by descriptor and without following links, so that nothing outside the directory can be meant.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Awaitable, Callable, Generator
+
+import msgspec
+
+from ares.core.run.outputs import FILES_MAX, list_flaw, path_flaw
+from ares.model.state import OutputFile
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Non-blocking, so that a named pipe in its place cannot hold the agent up.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_BLOCK = 1024 * 1024
+_DEPTH_MAX = 32
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a device", stat.S_IFCHR: "a device",
+}  # fmt: skip
+
+Stamp = tuple[int, int, int, int]
+
+
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """One file as it was when it was read. `stamp` tells whether it has been touched since."""
+
+    file: OutputFile
+    stamp: Stamp
+
+
+class Collected(msgspec.Struct, frozen=True, gc=False):
+    """`trouble` says why they cannot be kept."""
+
+    found: tuple[Found, ...] = ()
+    trouble: str = ""
+
+
+class _Unfit(Exception):
+    """Something in the directory cannot be kept."""
+
+
+class GivenUp(Exception):
+    """Nobody wants them any more."""
+
+
+# Directory, bytes at most, and whether somebody still wants them.
+Collect = Callable[[str, int, Callable[[], bool]], Awaitable[Collected]]
+
+
+async def collect(root: str, bytes_max: int, wanted: Callable[[], bool]) -> Collected:
+    """In a thread: digests of large files take their time."""
+    return await asyncio.to_thread(collect_now, root, bytes_max, wanted)
+
+
+def collect_now(root: str, bytes_max: int, wanted: Callable[[], bool]) -> Collected:
+    """All files below a directory, by path. Raises GivenUp."""
+    try:
+        with _descriptor(root, _DIRECTORY) as top:
+            paths = sorted(_paths(top, "", 0, [0]))
+            return _digested(top, paths, bytes_max, wanted)
+    except _Unfit as unfit:
+        return Collected(trouble=str(unfit))
+    except OSError as error:
+        return Collected(trouble=f"{error.filename or root}: {error.strerror}")
+
+
+def holds_any(root: str) -> bool:
+    """The one look that every attempt costs."""
+    try:
+        with os.scandir(root) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        # What took its place is told with the rest.
+        return os.path.lexists(root)
+
+
+@contextlib.contextmanager
+def opened(root: str, path: str) -> Generator[int]:
+    """A file below a directory, to read."""
+    with _descriptor(root, _DIRECTORY) as top, _opened(top, path) as fd:
+        yield fd
+
+
+@contextlib.contextmanager
+def _opened(folder: int, path: str) -> Generator[int]:
+    *steps, name = path.split("/")
+    with contextlib.ExitStack() as stack:
+        for step in steps:
+            folder = stack.enter_context(_descriptor(step, _DIRECTORY, folder))
+        yield stack.enter_context(_descriptor(name, _FILE, folder))
+
+
+def stamp_of(fd: int) -> Stamp:
+    seen = os.fstat(fd)
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+@contextlib.contextmanager
+def _descriptor(path: str, flags: int, above: int | None = None) -> Generator[int]:
+    fd = os.open(path, flags, dir_fd=above)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _paths(folder: int, above: str, depth: int, seen: list[int]) -> list[str]:
+    """Regular files below a directory. Counts what it sees: a job may leave millions."""
+    found = list[str]()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path, seen[0] = f"{above}{entry.name}", seen[0] + 1
+            if flaw := path_flaw(path):
+                raise _Unfit(f"{path!r}: {flaw}")
+            if seen[0] > FILES_MAX:
+                raise _Unfit(f"there are more than {FILES_MAX:,} files and directories; put them into an archive")
+            kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
+            if kind == stat.S_IFREG:
+                found.append(path)
+            elif kind != stat.S_IFDIR:
+                raise _Unfit(f"{path!r} is {_KINDS.get(kind, 'not a file')}; only files and directories are kept")
+            elif depth == _DEPTH_MAX:
+                raise _Unfit(f"{path!r}: directories are nested more than {_DEPTH_MAX} deep")
+            else:
+                with _descriptor(entry.name, _DIRECTORY, folder) as inner:
+                    found += _paths(inner, f"{path}/", depth + 1, seen)
+    return found
+
+
+def _digested(top: int, paths: list[str], bytes_max: int, wanted: Callable[[], bool]) -> Collected:
+    found, left = list[Found](), bytes_max
+    for path in paths:
+        with _opened(top, path) as fd:
+            before = stamp_of(fd)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise _Unfit(f"{path!r} is no longer a file")
+            left -= before[1]
+            if left < 0:
+                raise _Unfit(f"{path!r}: with it they take more than the {bytes_max:,} bytes that are kept")
+            digest = _digest(fd, before[1], wanted)
+            if stamp_of(fd) != before:
+                raise _Unfit(f"{path!r} changed while it was read")
+        found.append(Found(OutputFile(path=path, size=before[1], sha256=digest), before))
+    flaw = list_flaw(one.file for one in found)
+    return Collected(trouble=flaw) if flaw else Collected(tuple(found))
+
+
+def _digest(fd: int, size: int, wanted: Callable[[], bool]) -> str:
+    digest, at = hashlib.sha256(), 0
+    # Not beyond the size it had: one that grows would never end.
+    while at < size and (block := os.pread(fd, min(_BLOCK, size - at), at)):
+        if not wanted():
+            raise GivenUp
+        digest.update(block)
+        at += len(block)
+    return digest.hexdigest()
