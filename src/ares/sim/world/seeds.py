@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -125,3 +126,18 @@ def summarize(outcomes: Sequence[Judged]) -> Summary:
         counts.update(one.counts)
     broken = sorted((one for one in outcomes if not one.clean), key=lambda one: one.seed)
     return Summary(len(outcomes), sum(one.cpu_s for one in outcomes), dict(counts), tuple(broken[:_SHOWN_MAX]))
+
+
+def figures(found: Summary) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "seeds": found.seeds,
+        "cpuS": round(found.cpu_s, 3),
+        "perCpuMinute": round(found.per_cpu_minute, 1),
+        "counts": found.counts,
+        "broken": [outcome(one) for one in found.broken],
+    }
+
+
+def outcome(judged: Judged) -> dict[str, Any]:
+    return msgspec.to_builtins(judged)
