@@ -114,13 +114,17 @@ def traced_command(log: Path, root: Path, command: Sequence[str], injection: Inj
 
 
 def trace(
-    command: Sequence[str], root: Path, env: Mapping[str, str], injection: Injection | None = None, timeout_s: float = 120
+    command: Sequence[str],
+    root: Path,
+    env: Mapping[str, str],
+    injection: Injection | None = None,
+    timeout_s: float = 120.0,
 ) -> Traced:
     """Runs `command` to its end. Its files are in `root`."""
     log = root.with_name(f"{root.name}.strace")
     done = subprocess.run(
         traced_command(log, root, command, injection), env=dict(env), stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=timeout_s, check=False, preexec_fn=die_with_parent,  # noqa: PLW1509
+        text=True, timeout=timeout_s, check=False, preexec_fn=die_with_parent,
     )  # fmt: skip
     text = log.read_text(errors="replace")
     return Traced(done.returncode, done.stdout, done.stderr, calls_of(text, root))
@@ -149,7 +153,9 @@ def calls_of(text: str, root: Path) -> list[Call]:
 
 def points_of(recordings: Sequence[Sequence[Call]]) -> list[Point]:
     """Where a fault can be. A file that every run names alike has its own count, others share one per call."""
-    stable = set.intersection(*({call.path for call in calls if call.path not in ("", "?")} for calls in recordings))
+    stable = {call.path for call in recordings[0]} - {"", "?"}
+    for calls in recordings[1:]:
+        stable &= {call.path for call in calls}
     points: dict[Point, None] = {}
     counts: Counter[tuple[str, str, str]] = Counter()
     for thread, call, path, changes, _ in recordings[0]:

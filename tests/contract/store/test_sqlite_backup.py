@@ -110,7 +110,7 @@ async def test_restore_over_a_damaged_store(tmp_path: Path, clock: SystemClock) 
     path.write_bytes(b"\0garbage" * 2_000)
     restored = restore(str(copy), str(path))
     # Higher than the epoch of the store that nobody can read any more.
-    assert restored.epoch == 3
+    assert restored.epoch > 3
     assert _bytes(restored.kept) == b"\0garbage" * 2_000
     assert await contents(path, clock) == {"/a": b"1"}
 

@@ -1,7 +1,6 @@
 """Copies of an embedded store: one while it runs, and back again under a new epoch."""
 
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,9 @@ import apsw
 from ares.adapters.store import epoch
 from ares.adapters.store.sqlite.lock import OwnerLock
 from ares.adapters.store.sqlite.schema import (
+    begin_epoch,
     check_integrity,
+    check_log,
     check_schema,
     migrate,
     open_reader,
@@ -20,6 +21,9 @@ from ares.adapters.store.sqlite.schema import (
 from ares.adapters.store.sqlite.sql import Connection, connect
 from ares.core.keys import EPOCH
 from ares.ports.store import StoreError
+
+# More than a store that cannot be read any more will have begun by itself, after power failures.
+_EPOCHS_UNKNOWN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def restore(src: str, path: str) -> Copy:
         _copy(src, temporary)
         _describe(temporary, src)
         restores = _restores(path)
-        _begin_epoch(temporary, _fold(path), restores)
+        _begin_epoch(temporary, path, _fold(path), restores)
         copy = _describe(temporary, path, _keep(path, f"{path}.before-restore-{restores + 1}"))
         os.replace(temporary, path)
         sync_directory(path)
@@ -79,6 +83,7 @@ def _copy(source: str, dest: str) -> None:
     reader = open_reader(source)
     try:
         check_schema(reader, source)
+        check_log(reader, source)
         writer = connect(dest, create=True)
         try:
             with writer.backup("main", reader, "main") as running:
@@ -111,6 +116,12 @@ def _read(connection: Connection, name: str, kept: str) -> Copy:
     return Copy(name, read_revision(connection), keys, number, kept)
 
 
+def _read_replaced(connection: Connection, path: str) -> Copy:
+    """Only what is certain: a wrong epoch would let fences be granted twice."""
+    check_integrity(connection, path)
+    return _read(connection, path, "")
+
+
 def _fold(path: str) -> Copy | None:
     """Brings the replaced store's log into its file and tells what it was, if it can still be read."""
     if not Path(path).exists():
@@ -119,15 +130,15 @@ def _fold(path: str) -> Copy | None:
         connection = connect(path, create=False)
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            return _read(connection, path, "")
+            return _read_replaced(connection, path)
         finally:
             connection.close()
-    except apsw.Error:
+    except (apsw.Error, StoreError, ValueError):
         # A damaged store is what restores are for; it is kept as it is.
         return None
 
 
-def _begin_epoch(path: str, replaced: Copy | None, restores: int) -> None:
+def _begin_epoch(path: str, replaces: str, replaced: Copy | None, restores: int) -> None:
     """Fences of the time before are lower than every fence from now on; revisions go on growing.
 
     Each earlier restore left a file behind: counted, they keep epochs apart also when the store that
@@ -137,17 +148,9 @@ def _begin_epoch(path: str, replaced: Copy | None, restores: int) -> None:
     try:
         migrate(connection, path)
         copy = _read(connection, path, "")
-        number = max(copy.epoch + restores, replaced.epoch if replaced else 0) + 1
-        revision = max(copy.revision, replaced.revision if replaced else 0) + 1
-        connection.execute("BEGIN IMMEDIATE")
-        row = connection.execute("SELECT create_revision, version FROM kv WHERE key = ?", (EPOCH,)).fetchone()
-        created, version = row or (revision, 0)
-        connection.execute(
-            "INSERT OR REPLACE INTO kv VALUES (?, ?, ?, ?, ?, 0)",
-            (EPOCH, epoch.encode(number, secrets.token_bytes(16)), created, revision, version + 1),
-        )
-        connection.execute("UPDATE store SET revision = ?", (revision,))
-        connection.execute("COMMIT")
+        unknown = 0 if replaced or not Path(replaces).exists() else _EPOCHS_UNKNOWN
+        above = max(copy.epoch + restores + unknown, replaced.epoch if replaced else 0)
+        begin_epoch(connection, path, above, replaced.revision if replaced else 0)
     finally:
         connection.close()
     _sync(path)

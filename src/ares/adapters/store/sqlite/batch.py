@@ -11,6 +11,7 @@ import msgspec
 
 from ares.adapters.store.evaluate import Txn
 from ares.adapters.store.limits import prefix_end
+from ares.adapters.store.sqlite.seal import require_meta, require_row, seal_of, share
 from ares.adapters.store.sqlite.sql import Connection
 from ares.ports.store import KV, Change, Get
 
@@ -20,18 +21,19 @@ _NOT_READ = bytes(bytearray(b"not read"))
 AFTER_ALL = b""
 
 _LOAD = """
-SELECT json_group_array(json_array(kv.key, create_revision, mod_revision, version, lease))
+SELECT json_group_array(json_array(kv.key, create_revision, mod_revision, version, lease, seal))
 FROM json_each(?1) AS wanted CROSS JOIN kv ON kv.key = wanted.value
 """
 _WRITE = """
 INSERT OR REPLACE INTO kv
-SELECT value->>0, substr(?2, value->>1, value->>2), value->>3, value->>4, value->>5, value->>6 FROM json_each(?1)
+SELECT value->>0, substr(?2, value->>1, value->>2), value->>3, value->>4, value->>5, value->>6,
+    value->>7 FROM json_each(?1)
 """
 _DELETE = "DELETE FROM kv WHERE key IN (SELECT value FROM json_each(?1))"
 _UNDER = "SELECT json_group_array(key) FROM kv WHERE key >= ?1 AND key < ?2"
 _OF_LEASE = "SELECT json_group_array(key) FROM kv WHERE lease = ?1 AND lease <> 0"
 
-_decode_rows = msgspec.json.Decoder(list[tuple[str, int, int, int, int]]).decode
+_decode_rows = msgspec.json.Decoder(list[tuple[str, int, int, int, int, int]]).decode
 _decode_keys = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.encode
 
@@ -43,6 +45,8 @@ class Batch:
         self._connection = connection
         self._rows: dict[str, KV | None] = {}
         self._dirty: dict[str, None] = {}
+        # Of the rows as they are in the database.
+        self._seals: dict[str, int] = {}
         self._has_lease = has_lease
 
     def load(self, txns: Iterable[Txn]) -> None:
@@ -70,8 +74,8 @@ class Batch:
         kv = self.meta(key)
         if kv is not None and kv.value is _NOT_READ:
             value = self._connection.execute("SELECT value FROM kv WHERE key = ?", (key,)).get
-            kv = KV(key, value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
-            self._rows[key] = kv
+            row = (key, value, kv.create_revision, kv.mod_revision, kv.version, kv.lease, self._seals[key])
+            kv = self._rows[key] = KV(*require_row(row))
         return kv
 
     def under(self, prefix: str) -> Sequence[str]:
@@ -88,36 +92,44 @@ class Batch:
         self._dirty[kv.key] = None
 
     def remove(self, key: str) -> None:
+        # Its seal leaves the store's digest with it.
+        self.meta(key)
         self._rows[key] = None
         self._dirty[key] = None
 
     def has_lease(self, lease: int) -> bool:
         return self._has_lease(lease)
 
-    def flush(self) -> None:
-        """Writes the last state of every changed key."""
-        rows: list[tuple[str, int, int, int, int, int, int]] = []
+    def flush(self) -> int:
+        """Writes the last state of every changed key. By how much that changes the store's digest."""
+        rows: list[tuple[str, int, int, int, int, int, int, int]] = []
         # The first byte keeps the blob from being empty, which SQLite's substr answers with NULL.
         values: list[bytes] = [b"\0"]
         removed: list[str] = []
-        offset = 2
+        offset, change = 2, 0
         for key in self._dirty:
             kv = self._rows[key]
+            change -= share(self._seals.get(key, 0))
             if kv is None:
                 removed.append(key)
                 continue
             size = len(kv.value)
-            rows.append((key, offset, size, kv.create_revision, kv.mod_revision, kv.version, kv.lease))
+            seal = seal_of(key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
+            change += share(seal)
+            rows.append((key, offset, size, kv.create_revision, kv.mod_revision, kv.version, kv.lease, seal))
             values.append(kv.value)
             offset += size
         if rows:
             self._connection.execute(_WRITE, (_encode(rows).decode(), b"".join(values)))
         if removed:
             self._connection.execute(_DELETE, (_encode(removed).decode(),))
+        return change
 
     def _load(self, keys: list[str]) -> None:
         found = self._connection.execute(_LOAD, (_encode(keys).decode(),)).get
-        for key, created, modified, version, lease in _decode_rows(found):
+        for key, created, modified, version, lease, seal in _decode_rows(found):
+            require_meta(key, created, modified, version, lease, seal)
+            self._seals[key] = seal
             self._rows[key] = KV(key, _NOT_READ, created, modified, version, lease)
 
     def _present(self, stored: str, belongs: Callable[[KV], bool]) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """One process owns a database: a lock on a file beside it, which the kernel drops when the owner dies."""
 
+import contextlib
 import fcntl
 import os
 
@@ -24,8 +25,10 @@ class OwnerLock:
                 f"{path} is in use by process {owner}: one process owns an embedded store. "
                 "Stop that one first, give this one another path, or use etcd for several servers"
             ) from None
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, f"{os.getpid()}\n".encode("ascii"), 0)
+        # Only for the message above: on a full disk the lock is held all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, f"{os.getpid()}\n".encode("ascii"), 0)
 
     def release(self) -> None:
         os.close(self._handle)

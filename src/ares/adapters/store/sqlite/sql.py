@@ -48,6 +48,10 @@ class Connection(Protocol):
         self, databasename: str, sourceconnection: "Connection", sourcedatabasename: str
     ) -> AbstractContextManager[Copying]: ...
 
+    def create_scalar_function(self, name: str, callable: Callable[..., Value] | None, numargs: int = -1) -> None: ...  # noqa: A002
+
+    def config(self, op: int, *args: int) -> int: ...
+
     def close(self, force: bool = False) -> None: ...
 
 

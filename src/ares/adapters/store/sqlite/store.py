@@ -16,6 +16,7 @@ from ares.adapters.store.limits import check_key, check_txn, prefix_end
 from ares.adapters.store.sqlite.batch import AFTER_ALL
 from ares.adapters.store.sqlite.lock import OwnerLock
 from ares.adapters.store.sqlite.schema import open_reader, open_writer, read_revision
+from ares.adapters.store.sqlite.seal import Damaged, read_digest, require_row
 from ares.adapters.store.sqlite.sql import Connection
 from ares.adapters.store.sqlite.writer import Delivery, Grant, Request, Revoke, Writer
 from ares.ports.clock import Clock
@@ -39,9 +40,9 @@ _EXPIRE_AGAIN_S = 1.0
 # Long listings let the loop run in between.
 _ROWS_PER_STEP = 500
 
-_GET = "SELECT key, value, create_revision, mod_revision, version, lease FROM kv WHERE key = ?"
+_GET = "SELECT key, value, create_revision, mod_revision, version, lease, seal FROM kv WHERE key = ?"
 _RANGE = """
-SELECT key, value, create_revision, mod_revision, version, lease FROM kv
+SELECT key, value, create_revision, mod_revision, version, lease, seal FROM kv
 WHERE key >= ? AND key < ? AND mod_revision >= ? ORDER BY key LIMIT ?
 """
 
@@ -56,13 +57,13 @@ class SqliteStore:
         self._broken: StoreBroken | None = None
         self._closed = False
         self._readers: list[Connection] = []
-        self._revision = read_revision(writer)
+        self._revision, digest = read_digest(writer, path)
         self._history = History(self._revision)
         self._leases = Leases(clock, self._expire)
         # Their owners may have renewed just before the last process ended.
         for lease, ttl_s in writer.execute("SELECT id, ttl_s FROM lease"):
             self._leases.add(lease, ttl_s)
-        self._writer = Writer(writer, self._revision, self._leases.__contains__, self._loop, self._deliver)
+        self._writer = Writer(writer, self._revision, digest, self._leases.__contains__, self._loop, self._deliver)
         self._writer.start()
         self._watchdog = self._loop.call_later(_DEADLINE_S / 4, self._look_after_writer)
 
@@ -72,7 +73,7 @@ class SqliteStore:
         lock = OwnerLock(path)
         try:
             return cls(path, clock, lock, open_writer(path))
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
             lock.release()
             raise StoreError(f"{path} cannot be opened as a store: {error}") from error
         except BaseException:
@@ -84,10 +85,11 @@ class SqliteStore:
         reader = self._borrow()
         try:
             row = reader.execute(_GET, (key,)).fetchone()
-        except apsw.Error as error:
+            found = None if row is None else _kv(row)
+        except (apsw.Error, Damaged) as error:
             raise self._read_failed(reader, error) from error
         self._give_back(reader)
-        return None if row is None else _kv(row)
+        return found
 
     async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
         end = prefix_end(prefix)
@@ -105,7 +107,7 @@ class SqliteStore:
                 found.extend(map(_kv, step))
                 await asyncio.sleep(0)
             reader.execute("COMMIT")
-        except apsw.Error as error:
+        except (apsw.Error, Damaged) as error:
             raise self._read_failed(reader, error) from error
         except BaseException:
             # Given back half way it would show a later reader this moment again.
@@ -232,11 +234,11 @@ class SqliteStore:
         else:
             self._readers.append(reader)
 
-    def _read_failed(self, reader: Connection, error: apsw.Error) -> StoreBroken:
+    def _read_failed(self, reader: Connection, error: Exception) -> StoreBroken:
         reader.close(force=True)
         self._break(f"the store's disk failed while reading ({error}); check the disk and restart this process")
         return StoreBroken(str(self._broken))
 
 
 def _kv(row: tuple[Any, ...]) -> KV:
-    return KV(*row)
+    return KV(*require_row(row))

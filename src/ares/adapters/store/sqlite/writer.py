@@ -12,6 +12,8 @@ from msgspec import Struct, field
 
 from ares.adapters.store.evaluate import Txn, evaluate, remove_keys
 from ares.adapters.store.sqlite.batch import Batch, Recorded
+from ares.adapters.store.sqlite.schema import close_untouched
+from ares.adapters.store.sqlite.seal import Damaged, lease_share, write_digest
 from ares.adapters.store.sqlite.sql import Connection
 from ares.ports.store import Change, Committed, StoreError, StoreUnavailable, Unknown
 
@@ -46,6 +48,7 @@ class Delivery(Struct, eq=False):
     answers: list[Answer]
     recorded: list[Recorded] = field(default_factory=list[Recorded])
     revision: int = 0
+    digest: int = 0
     # Set when the store must not be used any more.
     broken: str = ""
 
@@ -55,12 +58,14 @@ class Writer:
         self,
         connection: Connection,
         revision: int,
+        digest: int,
         has_lease: Callable[[int], bool],
         loop: AbstractEventLoop,
         deliver: Callable[[Delivery], None],
     ) -> None:
         self._connection = connection
         self._revision = revision
+        self._digest = digest
         self._has_lease = has_lease
         self._loop = loop
         self._deliver = deliver
@@ -111,7 +116,10 @@ class Writer:
                     self._loop.call_soon_threadsafe(self._deliver, delivery)
                 if not self._broken:
                     self._checkpoint()
-        self._connection.close()
+        if self._broken:
+            close_untouched(self._connection)
+        else:
+            self._connection.close()
 
     def _take(self) -> tuple[list[Request], bool]:
         """Waits for one request, then takes all there are; False when the last one was taken."""
@@ -140,6 +148,9 @@ class Writer:
         except apsw.FullError as full:
             # The commit mark was not written whole, so this is a refusal and not an unknown outcome.
             return self._undo(requests, f"the store's disk is full ({full}); nothing was written: free some space")
+        except Damaged as error:
+            self._broken = f"the store is damaged ({error}); restore the last backup"
+            return self._undo(requests, self._broken)
         except apsw.Error as error:
             # Never tried again: after a failed fsync the kernel may have dropped the pages for good.
             self._broken = f"the store's disk failed ({error}); check the disk and restart this process"
@@ -147,17 +158,17 @@ class Writer:
             return Delivery(requests, [answer] * len(requests), broken=self._broken)
         except Exception as error:  # Whatever it is, callers must not wait for ever.
             return self._undo(requests, f"the store could not evaluate a batch of transactions: {error!r}")
-        self._revision = delivery.revision
+        self._revision, self._digest = delivery.revision, delivery.digest
         return delivery
 
     def _evaluate(self, requests: list[Request]) -> Delivery:
         batch = Batch(self._connection, self._has_lease)
         batch.load(request.work for request in requests if isinstance(request.work, Txn))
-        delivery = Delivery(requests, [])
+        delivery = Delivery(requests, [], digest=self._digest)
         revision = self._revision
         for request in requests:
             try:
-                answer, changes = self._one(batch, request.work, revision)
+                answer, changes = self._one(batch, request.work, delivery, revision)
             except StoreError as refused:
                 delivery.answers.append(refused)
                 continue
@@ -165,19 +176,25 @@ class Writer:
             if changes:
                 revision += 1
                 delivery.recorded.append((revision, changes))
-        batch.flush()
-        if revision != self._revision:
-            self._connection.execute("UPDATE store SET revision = ?", (revision,))
+        delivery.digest += batch.flush()
         delivery.revision = revision
+        if (revision, delivery.digest) != (self._revision, self._digest):
+            write_digest(self._connection, revision, delivery.digest)
         return delivery
 
-    def _one(self, batch: Batch, work: Txn | Grant | Revoke, revision: int) -> tuple[Answer, list[Change]]:
+    def _one(
+        self, batch: Batch, work: Txn | Grant | Revoke, delivery: Delivery, revision: int
+    ) -> tuple[Answer, list[Change]]:
         if isinstance(work, Txn):
             return evaluate(batch, work, revision)
         if isinstance(work, Grant):
             self._connection.execute("INSERT INTO lease (ttl_s) VALUES (?)", (work.ttl_s,))
-            return self._connection.last_insert_rowid(), []
-        self._connection.execute("DELETE FROM lease WHERE id = ?", (work.lease,))
+            lease = self._connection.last_insert_rowid()
+            delivery.digest += lease_share(lease, work.ttl_s)
+            return lease, []
+        ended = self._connection.execute("DELETE FROM lease WHERE id = ? RETURNING ttl_s", (work.lease,)).get
+        if ended is not None:
+            delivery.digest -= lease_share(work.lease, ended)
         return work.lease, remove_keys(batch, batch.of_lease(work.lease), revision + 1)
 
     def _undo(self, requests: list[Request], why: str) -> Delivery:

@@ -1,0 +1,95 @@
+"""Looks into a write-ahead log for commits that SQLite passed over.
+
+SQLite takes a log up to the first frame whose checksum is wrong, as a power failure may leave it. A frame that was
+damaged later, in the middle, hides every commit after it in the same way: they were acknowledged, and would be gone
+without a word. Frames after a finished commit are only written when that commit was durable: they are the proof.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct, unpack
+from typing import BinaryIO, NamedTuple
+
+from ares.adapters.store.sqlite.seal import Damaged
+
+_HEADER = Struct(">8I")
+_FRAME = Struct(">6I")
+_MAGIC = 0x377F0682
+_WORD = 0xFFFFFFFF
+
+Sums = tuple[int, int]
+
+
+class _Header(NamedTuple):
+    big: bool
+    page: int
+    salts: tuple[int, int]
+    sums: Sums
+
+
+class _Frame(NamedTuple):
+    number: int
+    # How many pages the store has after this commit; 0 within a transaction.
+    commit: int
+    follows: bool
+
+
+def has_torn_commit(path: str, recovered: int) -> bool:
+    """Whether a commit after the first `recovered` frames is not whole; raises Damaged when more than the last is lost.
+
+    The last one may have been torn by a power failure before it was acknowledged, or damaged after: nobody can tell.
+    """
+    log = Path(f"{path}-wal")
+    if not log.exists() or log.stat().st_size <= _HEADER.size:
+        return False
+    committed = False
+    with log.open("rb") as file:
+        for frame in _passed_over(file, path, recovered):
+            if committed and frame.follows:
+                raise Damaged(
+                    f"{log} is damaged after frame {recovered}, and acknowledged commits lie behind that place. "
+                    "Restore the last backup by `ares store restore FILE`"
+                )
+            committed = committed or frame.commit != 0
+    return committed
+
+
+def _passed_over(file: BinaryIO, path: str, recovered: int) -> Iterator[_Frame]:
+    """Frames of the present log that SQLite did not take."""
+    header = _header(file, path)
+    size = _FRAME.size + header.page
+    before = header.sums
+    if recovered:
+        file.seek(_HEADER.size + (recovered - 1) * size)
+        before = _FRAME.unpack(file.read(_FRAME.size))[4:]
+    number = recovered
+    file.seek(_HEADER.size + recovered * size)
+    while len(data := file.read(size)) == size:
+        number += 1
+        _, commit, salt_1, salt_2, *sums = _FRAME.unpack_from(data)
+        if (salt_1, salt_2) == header.salts:
+            follows = _sums(data[:8] + data[_FRAME.size :], before, header.big) == tuple(sums)
+            yield _Frame(number, commit, follows)
+        before = (sums[0], sums[1])
+
+
+def _header(file: BinaryIO, path: str) -> _Header:
+    data = file.read(_HEADER.size)
+    magic, _, page, _, salt_1, salt_2, *sums = _HEADER.unpack(data)
+    big = bool(magic & 1)
+    if magic & ~1 != _MAGIC or _sums(data[:24], (0, 0), big) != tuple(sums):
+        raise Damaged(
+            f"{path}-wal is damaged: its header cannot be read, and commits in it may not be in {path} yet. Restore "
+            "the last backup by `ares store restore FILE`"
+        )
+    return _Header(big, page, (salt_1, salt_2), (sums[0], sums[1]))
+
+
+def _sums(data: bytes, before: Sums, big: bool) -> Sums:
+    """SQLite's own checksum of logs."""
+    one, two = before
+    words = unpack(f"{'>' if big else '<'}{len(data) // 4}I", data)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        one = (one + even + two) & _WORD
+        two = (two + odd + one) & _WORD
+    return one, two
