@@ -27,12 +27,15 @@ from ares.sim.invariants.records import (
     entry_of,
     job_of,
     kind_of,
+    tenant_of,
 )
 
 # Entries that say of ranks, or of the whole attempt, that their processes are gone.
 _GONE = frozenset({"rank-exited", "released", "requeued", "lease-lost", "resized", "succeeded", "restarted"})
 # These do when they are an agent's word.
 _GONE_BY_AGENT = frozenset({"failed", "retrying"})
+# Entries that speak of other jobs.
+_MENTIONING = frozenset({"preempted", "preempting", "resized"})
 
 
 class Step:
@@ -72,8 +75,10 @@ class Books:
         self.by = ""
         # A ledger entry that was there before, a record that cannot be read: when, at which revision, about whom, what.
         self.odd: list[tuple[float, int, str, str]] = []
-        # Every job and array that ever was, also before a restore.
-        self.created: set[str] = set()
+        # Every job and array that ever was, also before a restore, and whose it was.
+        self.created: dict[str, str] = {}
+        # What ledgers say of others: whose ledger, of which job, in its own words.
+        self.mentions: list[tuple[str, str, str]] = []
         self._log: list[Commit] = []
         self._takers: dict[str, Callable[[Change, Write], None]] = {
             "/state/": self._take_state,
@@ -167,7 +172,7 @@ class Books:
             self.states.pop(job, None)
             return
         step.after = self.states[job] = DECODERS["/state/"](write.value)  # type: ignore[assignment]
-        self.created.add(job)
+        self.created[job] = tenant_of(write.key)
 
     def _take_entry(self, change: Change, write: Write) -> None:
         job, seq = entry_of(write.key)
@@ -182,6 +187,8 @@ class Books:
         if (entry.job, entry.seq) != (job, seq):
             self._note_odd(job, f"ledger entry {seq} says it is {entry.seq} of {entry.job}")
         known.add(seq)
+        if entry.kind in _MENTIONING:
+            self.mentions.append((entry.tenant, job, write.value))
         self._step(change, job).entries.append(entry)
 
     def _take_result(self, change: Change, write: Write) -> None:
@@ -209,7 +216,7 @@ class Books:
 
     def _take_array(self, change: Change, write: Write) -> None:
         array = job_of(write.key)
-        self.created.add(array)
+        self.created[array] = tenant_of(write.key)
         self._put(change, "/arrays/", self.arrays, array, write)
 
     def _take_retry(self, change: Change, write: Write) -> None:

@@ -108,11 +108,17 @@ class Exit(_Record, frozen=True):
     failure: str | None = None
 
 
+class Output(_Record, frozen=True):
+    path: str
+    sha256: str
+
+
 class Result(_Record, frozen=True):
     job: str
     fence: Fence = FIRST_FENCE
     exit: Exit = Exit()
     value: Any = None
+    outputs: tuple[Output, ...] = ()
 
 
 class Request(_Record, frozen=True):
@@ -222,6 +228,10 @@ DECODERS = {kind: msgspec.json.Decoder(record).decode for kind, record in KINDS.
 def kind_of(key: str) -> str:
     end = key.find("/", 1)
     return key if end < 0 else key[: end + 1]
+
+
+def tenant_of(key: str) -> str:
+    return key.split("/", 3)[2]
 
 
 def job_of(key: str) -> str:

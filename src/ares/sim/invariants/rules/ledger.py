@@ -117,6 +117,11 @@ class Ledger(Rule):
 
     def finish(self) -> None:
         self.broken += [Violation(self.id, t, job, what, revision) for t, revision, job, what in self.books.odd]
+        for tenant, job, words in self.books.mentions:
+            self.tested += 1
+            for other, whose in self.books.created.items():
+                if whose != tenant and other in words:
+                    self.blame(job, f"its ledger, which {tenant} reads, names {other} of {whose}")
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Asked):

@@ -37,6 +37,8 @@ class OneResult(Rule):
             elif result.fence != before.fence:
                 self.blame(step.job, f"a result of fence {result.fence} was committed, {before.fence} was valid")
             self._made_by(step.job, result)
+            if len({one.path for one in result.outputs}) < len(result.outputs):
+                self.blame(step.job, "its result has two files of one path")
         if after is None or not step.wrote:
             return
         if after.phase in _KEEPS_RESULT and (before is None or before.phase not in ENDED):
@@ -78,9 +80,9 @@ class OneResult(Rule):
             if job in self.books.states:
                 self.blame(job, f"a client was shown {len(seen)} of its results, and none is committed")
             return
+        committed = {"": digest_of(result.value), **{one.path: one.sha256 for one in result.outputs}}
         for path, digest in seen.items():
             self.tested += 1
-            if path == "" and digest != digest_of(result.value):
-                self.blame(
-                    job, f"a client was shown a value with digest {digest[:12]}, which is not what was committed"
-                )
+            if committed.get(path) != digest:
+                shown = f"file {path!r}" if path else "a value"
+                self.blame(job, f"a client was shown {shown} with digest {digest[:12]}, which was never committed")
