@@ -23,8 +23,12 @@ def marked(marks: Path, *, beats: int = 0, later_beats: int | None = None, fails
 class Load:
     """Jobs until told to stop: most are short, some run a while, fail first, are arrays or are cancelled."""
 
-    def __init__(self, clients: list[Client], marks: Path, seed: int, *, pause_s: float = 0.1) -> None:
-        marks.mkdir()
+    def __init__(
+        self, clients: list[Client], marks: Path, seed: int, *, pause_s: float = 0.1, cancels: float = 0.05
+    ) -> None:
+        """`cancels` is the part that is cancelled right after it was accepted."""
+        marks.mkdir(exist_ok=True)
+        self._cancels = cancels
         self._pause_s = pause_s
         self.acknowledged: list[Acknowledged] = []
         self._marks = marks
@@ -51,7 +55,7 @@ class Load:
         try:
             while not self._stop.wait(rng.uniform(0.0, self._pause_s)):
                 answer = self._submit(client, f"load-{number}-{len(self.acknowledged)}-{rng.random()}", rng)
-                if rng.random() < 0.05:
+                if rng.random() < self._cancels:
                     answer = self._cancel(client, answer)
                 self.acknowledged.append(answer)
         except BaseException as error:

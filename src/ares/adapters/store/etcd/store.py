@@ -45,6 +45,9 @@ class EtcdStore:
         self._clock = clock
         self._txn_s = txn_s
         self._coalescer = Coalescer(self._send)
+        # The highest revision that was ever answered, and whether the latest answer was from before it.
+        self._seen = 0
+        self._doubtful = False
 
     @classmethod
     async def open(cls, endpoints: Sequence[str], clock: Clock, *, txn_s: float = _TXN_S) -> "EtcdStore":
@@ -118,7 +121,22 @@ class EtcdStore:
         await self._coalescer.close()
 
     async def _range(self, request: rpc_pb2.RangeRequest) -> rpc_pb2.RangeResponse:
-        return await self._cluster.ask(lambda m: m.range(request, timeout=_TRY_S, metadata=METADATA), _READ_S)
+        before = self._seen
+        response = await self._cluster.ask(lambda m: m.range(request, timeout=_TRY_S, metadata=METADATA), _READ_S)
+        behind = self._behind(before, response.header.revision)
+        if behind:
+            raise StoreUnavailable(behind)
+        return response
+
+    def _behind(self, before: int, now: int) -> str:
+        """Why an answer is not to be believed: what was committed before it was asked for is missing from it."""
+        self._seen, self._doubtful = max(self._seen, now), now < before
+        if not self._doubtful:
+            return ""
+        return (
+            f"etcd answers from revision {now}, and {before} was seen before: a member is behind, or the store was "
+            "restored under this server. If it was: stop all servers, run `ares store new-epoch`, start them again"
+        )
 
     async def _pages(self, request: rpc_pb2.RangeRequest, *, all_of_it: bool) -> Page:
         found: list[KV] = []
@@ -133,9 +151,13 @@ class EtcdStore:
 
     async def _send(self, request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse | Unknown:
         """Once, to one member. Whatever is not certainly a refusal is unknown."""
+        if self._doubtful:
+            # Nothing more is written into what may be another store.
+            await self.revision()
         member = await self._cluster.ready()
+        before = self._seen
         try:
-            return await member.txn(request, timeout=self._txn_s, metadata=METADATA)
+            response = await member.txn(request, timeout=self._txn_s, metadata=METADATA)
         except grpc.aio.AioRpcError as error:
             self._cluster.avoid(member, error)
             refused = refusal(error)
@@ -149,6 +171,8 @@ class EtcdStore:
         except asyncio.CancelledError:
             # The channel was closed under the call.
             return Unknown(f"the connection to etcd at {member.endpoint} was closed before an answer came")
+        behind = self._behind(before, response.header.revision)
+        return Unknown(behind) if behind else response
 
 
 async def _keep_alive(member: Member, lease: int) -> float:
