@@ -14,6 +14,8 @@ import pytest
 
 from ares.adapters.clocks import SystemClock
 from ares.adapters.store.open import take_snapshot
+from ares.adapters.store.sqlite.seal import seal_all
+from ares.adapters.store.sqlite.sql import connect
 from ares.sim.verify.findings import Report
 from ares.sim.verify.verify import Wanted, verify
 from tests.chaos.load import Load
@@ -33,13 +35,17 @@ def wrong(report: Report) -> dict[str, tuple[str, ...]]:
 
 
 class Spoiler:
-    """Changes single records of a store as only a fault could."""
+    """Changes single records of a store as only a fault of a program could: their checksums are right."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._db = sqlite3.connect(path, isolation_level=None)
 
     def close(self) -> None:
         self._db.close()
+        sealed = connect(str(self._path), create=False)
+        seal_all(sealed)
+        sealed.close()
 
     def key(self, kind: str, **fields: Any) -> str:
         """The first record of a kind whose fields are these."""
@@ -52,7 +58,7 @@ class Spoiler:
         raise AssertionError(f"the store has no {kind} with {fields}")
 
     def edit(self, key: str, change: Callable[[dict[str, Any]], object]) -> None:
-        """As bytes on the disk might change: the store's own counts stay."""
+        """The store's own counts stay."""
         record = self.read(key)
         change(record)
         self._db.execute("UPDATE kv SET value = ? WHERE key = ?", (json.dumps(record).encode(), key))
