@@ -74,4 +74,15 @@ class SimClock:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        await asyncio.sleep(seconds / self._rate + self.late_s * self._chance.random())
+        loop = self._loop
+        woken: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(seconds / self._rate + self.late_s * self._chance.random(), _wake, woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+
+def _wake(sleeper: "asyncio.Future[None]") -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

@@ -66,7 +66,9 @@ class Plane(Listener):
             store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self._logs,
             blobs=self._blobs,
         )  # fmt: skip
-        self.replica = Replica(ports, Terms(replica=self.name, epoch=1, store_id="world", jobs_max=1000))
+        self.replica = Replica(
+            ports, Terms(replica=self.name, epoch=self._store.epoch, store_id="world", jobs_max=1000)
+        )
         self._loop.spawn(self.component, self._live(self.replica))
 
     async def _live(self, replica: Replica) -> None:

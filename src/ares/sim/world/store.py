@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from ares.adapters.store.memory import MemoryStore
+from msgspec import Struct
+
+from ares.adapters.store.epoch import encode as encode_epoch
+from ares.adapters.store.history import History
+from ares.adapters.store.leases import Leases
+from ares.adapters.store.memory.store import Keys, MemoryStore
+from ares.core.keys import EPOCH
 from ares.ports.store import (
     KV,
     Change,
@@ -20,11 +26,12 @@ from ares.ports.store import (
     Compare,
     Op,
     Page,
+    Put,
     StoreError,
     StoreUnavailable,
     Unknown,
 )
-from ares.sim.invariants.history import Commit, Write
+from ares.sim.invariants.history import Commit, Restored, Write
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop, context_of
 from ares.sim.world.record import Recorder
@@ -33,8 +40,14 @@ T = TypeVar("T")
 
 # A caller waits this long for the store's answer.
 TIMEOUT_S = 2.0
+_RESTORED_LEASE_S = 5.0
 
 Trouble = Literal["refused", "request-lost", "reply-lost", "late"]
+
+
+class Backup(Struct, frozen=True):
+    revision: int
+    kvs: dict[str, KV]
 
 
 class RecordedStore(MemoryStore):
@@ -45,6 +58,8 @@ class RecordedStore(MemoryStore):
         self._recorder = recorder
         # Whose request is being carried out.
         self.writer = ""
+        self.epoch = 1
+        now(self.txn([], [Put(EPOCH, encode_epoch(self.epoch, bytes(16)))]))
 
     def _record(self, changes: Sequence[Change]) -> None:
         super()._record(changes)
@@ -56,6 +71,26 @@ class RecordedStore(MemoryStore):
     def snapshot(self) -> dict[str, KV]:
         """Every key as it is now."""
         return {key: kv for key in self._keys.under("") if (kv := self._keys.full(key)) is not None}
+
+    def backup(self) -> "Backup":
+        return Backup(self._revision, self.snapshot())
+
+    def restore(self, backup: "Backup") -> None:
+        """As from a copy of the disk: what came after is gone, revisions are given again, only the epoch is new.
+        Requests that were on their way are gone with the old process."""
+        self.epoch += 1
+        self._leases.close()
+        self._leases = Leases(self._clock, self._expire)
+        self._keys = Keys(self._leases)
+        for kv in backup.kvs.values():
+            self._keys.put(kv)
+            if kv.lease:
+                self._leases.add(kv.lease, _RESTORED_LEASE_S)
+        self._revision = backup.revision
+        self._history.fail(StoreUnavailable("the store was restored"))
+        self._history = History(self._revision)
+        self._recorder.add(Restored(t=self._recorder.now(), revision=self._revision))
+        now(self.txn([], [Put(EPOCH, encode_epoch(self.epoch, bytes(16)))]))
 
 
 def _write(change: Change) -> Write:
@@ -134,24 +169,27 @@ class StoreWire:
             await asyncio.sleep(self._delay())
             raise StoreUnavailable("the store refused the request; nothing was changed")
         answer: asyncio.Future[T] = self._loop.create_future()
+        if trouble is not None:
+            # Only then will the caller's patience be needed.
+            self._loop.call_later(TIMEOUT_S, _settle, answer, _NoAnswer(), context=self._there)
         if trouble != "request-lost":
             delay = chance.between(TIMEOUT_S, 3 * TIMEOUT_S) if trouble == "late" else self._delay()
-            arrive = partial(self._arrive, work, answer, answered=trouble is None)
+            arrive = partial(self._arrive, self._store.epoch, work, answer, answered=trouble is None)
             self._loop.call_later(delay, arrive, context=self._there)
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                return await answer
-        except TimeoutError:
-            raise _NoAnswer(f"the store did not answer within {TIMEOUT_S:g} s") from None
+        return await answer
 
-    def _arrive(self, work: Callable[[], T], answer: asyncio.Future[T], *, answered: bool) -> None:
+    def _arrive(self, epoch: int, work: Callable[[], T], answer: asyncio.Future[T], *, answered: bool) -> None:
+        if epoch != self._store.epoch:
+            return
         self._store.writer = self._replica
         outcome: T | StoreError
         try:
             outcome = work()
         except StoreError as error:
             outcome = error
-        if answered and not self.cut:
+        if self.cut:
+            self._loop.call_later(TIMEOUT_S, _settle, answer, _NoAnswer(), context=self._there)
+        elif answered:
             self._loop.call_later(self._delay(), _settle, answer, outcome, context=self._there)
 
     # ---- `ports.store.Store`
@@ -199,6 +237,9 @@ class StoreWire:
 
 class _NoAnswer(StoreUnavailable):
     """It may have been carried out, now or later."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the store did not answer within {TIMEOUT_S:g} s")
 
 
 def _settle(answer: asyncio.Future[T], outcome: T | StoreError) -> None:

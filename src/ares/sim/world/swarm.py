@@ -14,12 +14,17 @@ from ares.sim.world.network import Network
 from ares.sim.world.node import Node
 from ares.sim.world.plane import Plane
 from ares.sim.world.record import Recorder
-from ares.sim.world.store import RecordedStore, Weather
+from ares.sim.world.store import Backup, RecordedStore, Weather
 
 FAMILIES = (
     "agent-crash", "agent-freeze", "node-freeze", "node-power", "process-freeze", "replica-crash", "replica-freeze",
     "cut", "isolate", "swizzle", "store-cut", "store-away", "watch", "wall-clock", "slow-machine", "disk-full",
+    "restore",
 )  # fmt: skip
+
+
+# Worlds with them show little else.
+_RARE = {"restore": 0.1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ def mix(seed: int) -> Mix:
         people=chance.pick((1, 2, 2)),
         deeds=chance.pick((4, 6, 8)),
         safety_s=chance.pick((20.0, 30.0, 40.0)),
-        families=tuple(family for family in FAMILIES if chance(0.4)),
+        families=tuple(family for family in FAMILIES if chance(_RARE.get(family, 0.4))),
         every_s=chance.pick((1.5, 3.0, 6.0)),
         store_rate=chance.pick((0.0, 0.0, 0.02, 0.1)),
         store_slow=chance.pick((0.0, 0.0, 0.02)),
@@ -93,6 +98,7 @@ class Nemesis:
         self._people = people
         self._mend: dict[int, Callable[[], None]] = {}
         self._number = 0
+        self._backup: Backup | None = None
 
     async def run(self) -> None:
         """Until the safety phase is over; then everything is mended."""
@@ -298,6 +304,20 @@ class Nemesis:
         if kind == "compact":
             self._store.compact()
         plane.wire.break_watch()
+
+    def _restore(self) -> None:
+        """The store is lost and comes back from its last backup; every replica is started anew."""
+        if self._backup is None:
+            self._backup = self._store.backup()
+            self._note("backup", "store", f"a backup is made at revision {self._backup.revision}")
+            return
+        backup, self._backup = self._backup, None
+        self._note("restore", "store", f"the store is restored from the backup of revision {backup.revision}")
+        for plane in self._planes:
+            if plane.up:
+                plane.crash()
+                self._until_mended(self._chance.between(0.5, 3.0), plane.start)
+        self._store.restore(backup)
 
     # ---- time
 

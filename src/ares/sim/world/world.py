@@ -11,9 +11,6 @@ from pathlib import Path
 import structlog
 
 from ares.adapters.blobs.memory import MemoryBlobs
-from ares.adapters.store.epoch import encode as encode_epoch
-from ares.core.keys import EPOCH
-from ares.ports.store import Put
 from ares.sim.invariants.history import Ended, Event, Settings
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
@@ -23,7 +20,7 @@ from ares.sim.world.people import Calls, Person
 from ares.sim.world.plane import Plane
 from ares.sim.world.quiet import Quiet
 from ares.sim.world.record import Recorder
-from ares.sim.world.store import RecordedStore, Weather, now
+from ares.sim.world.store import RecordedStore, Weather
 from ares.sim.world.swarm import Mix, Nemesis, mix
 
 LIVENESS_S = 400.0
@@ -79,7 +76,6 @@ class World:
         self.recorder.add(
             Settings(t=0.0, seed=self.seed, kill_s=1.0, check_s=1.5, drift=abs(self.mix.drift), liveness_s=LIVENESS_S)
         )
-        now(self.store.txn([], [Put(EPOCH, encode_epoch(1, b"0" * 16))]))
         for plane in self.planes:
             plane.start()
         for node in self.nodes:
