@@ -140,7 +140,7 @@ class Ledger(Rule):
             return
         if asked.verb == "submit" and 1 not in books.ledger[job]:
             self.blame(job, "its submission was acknowledged, and its ledger does not say so")
-        elif asked.verb == "cancel" and job not in self._cancelled:
+        elif asked.verb == "cancel" and state.phase == "CANCELLED" and job not in self._cancelled:
             self.blame(job, "its cancel was acknowledged, and its ledger does not say so")
         elif asked.verb == "retry" and job not in self._retried and state.retry_of is None:
             self.blame(job, "its retry was acknowledged, and its ledger does not say so")
