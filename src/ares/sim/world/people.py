@@ -141,6 +141,8 @@ class Person:
         while self._pending:
             await self._submit(self._pending.pop(0))
             await asyncio.sleep(0.2)
+        for job in self.jobs:
+            await self._result(job)
         self.done = True
 
     async def _deed(self) -> None:
@@ -209,7 +211,7 @@ class Person:
         op = self._calls.asked(self.name, self._who.tenant, "get", job=job)
         detail = await self._call(lambda replica: replica.jobs.get(self._who, job))
         if isinstance(detail, JobDetail):
-            self._answer(op, "ok", job=job, phase=detail.state.phase, seq=detail.state.seq)
+            self._answer(op, "ok", job=job, **_shown(detail.state))
         else:
             self._nothing(op, job, detail)
 
@@ -218,7 +220,7 @@ class Person:
         detail = await self._call(lambda replica: replica.jobs.get(self._who, job))
         if isinstance(detail, JobDetail):
             seen = {} if detail.result is None else {"": digest_of(detail.result.value)}
-            self._answer(op, "ok", job=job, phase=detail.state.phase, seq=detail.state.seq, seen=seen)
+            self._answer(op, "ok", job=job, seen=seen, **_shown(detail.state))
         else:
             self._nothing(op, job, detail)
 
@@ -233,7 +235,7 @@ class Person:
     def _steered(self, op: int, job: str, outcome: JobState | Refused | Rejected | Silence | None) -> None:
         match outcome:
             case JobState():
-                self._answer(op, "ok", job=outcome.id, phase=outcome.phase, seq=outcome.seq)
+                self._answer(op, "ok", job=outcome.id, **_shown(outcome))
                 if outcome.id not in self.jobs:
                     self.jobs.append(outcome.id)
             case Refused() | Rejected() if outcome.code != "store-unavailable":
@@ -257,6 +259,11 @@ class Person:
 
     def _answer(self, op: int, outcome: Any, **details: Any) -> None:
         self._calls.answered(Answered(t=self._calls.now(), op=op, outcome=outcome, **details))
+
+
+def _shown(state: JobState) -> dict[str, Any]:
+    """Of an array nothing: its phase is made of its tasks', which come and go."""
+    return {"phase": state.phase, "seq": state.seq} if state.seq else {}
 
 
 _CODES = ("0", "0", "0", "1 0", "1 1 0", "1")

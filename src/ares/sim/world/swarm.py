@@ -35,6 +35,8 @@ class Mix:
     nodes: int
     people: int
     deeds: int
+    # How often the operator does something to a node.
+    steers: int
     safety_s: float
     families: tuple[str, ...]
     # Mean time between faults.
@@ -57,6 +59,7 @@ def mix(seed: int) -> Mix:
         nodes=chance.pick((1, 2, 2, 3)),
         people=chance.pick((1, 2, 2)),
         deeds=chance.pick((4, 6, 8)),
+        steers=chance.pick((0, 0, 2, 4)),
         safety_s=chance.pick((20.0, 30.0, 40.0)),
         families=tuple(family for family in FAMILIES if chance(_RARE.get(family, 0.4))),
         every_s=chance.pick((1.5, 3.0, 6.0)),

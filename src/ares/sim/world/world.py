@@ -16,6 +16,7 @@ from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
 from ares.sim.world.node import Node
+from ares.sim.world.operator import Operator
 from ares.sim.world.people import Calls, Person
 from ares.sim.world.plane import Plane
 from ares.sim.world.quiet import Quiet
@@ -55,6 +56,7 @@ class World:
             Person(f"p{n + 1}", _TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"))
             for n in range(self.mix.people)
         ]
+        self.operator = Operator(calls, self.planes, [node.name for node in self.nodes], Chance(seed, "operator"))
         self.nemesis = Nemesis(
             self.loop, self.recorder, Chance(seed, "nemesis"), self.mix, self.network, self.store, self.weather,
             self.planes, self.nodes, [person.name for person in self.people],
@@ -84,7 +86,9 @@ class World:
             self.loop.spawn(f"person {person.name}", person.live(self.mix.deeds, lambda: False))
             for person in self.people
         ]
+        self.loop.spawn("operator", self.operator.live(self.mix.steers))
         await self.nemesis.run()
+        await self.operator.put_back()
         quiet = await self._calm()
         for life in lives:
             if life.done() and not life.cancelled():

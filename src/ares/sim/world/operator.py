@@ -1,0 +1,68 @@
+"""Somebody who runs the place: sets the profile, drains and cordons nodes, and puts it all back at the end."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from msgspec.structs import replace
+
+from ares.model.access import Principal
+from ares.model.profile import BackfillPolicy, PreemptionPolicy, Profile, Share
+from ares.ports.store import StoreError
+from ares.services.replica import Replica
+from ares.sim.world.clocks import Chance
+from ares.sim.world.people import Calls, NoAnswer
+from ares.sim.world.plane import Plane
+
+NAME = "operator"
+_WHO = Principal(token_id="token-operator", tenant="alpha", role="admin")
+_EAGER = PreemptionPolicy(gap=1, min_runtime_s=0.0, cooldown_s=0.0, cap=2, disruption_max=4.0)
+_BASE = Profile(preemption=_EAGER)
+# None: as Ares comes.
+PROFILES: tuple[Profile | None, ...] = (
+    None,
+    _BASE,
+    replace(_BASE, shares={"alpha": Share(hard={"cpu": 3000})}),
+    replace(_BASE, shares={"alpha": Share(soft={"cpu": 1000}), "beta": Share(soft={"cpu": 1000})}),
+    replace(_BASE, backfill=BackfillPolicy(strategy="conservative"), max_placements_per_cycle=1),
+    replace(_BASE, actions=("claim", "allocate", "grow")),
+)
+
+
+class Operator:
+    def __init__(self, calls: Calls, planes: list[Plane], nodes: list[str], chance: Chance) -> None:
+        self._calls = calls
+        self._planes = planes
+        self._nodes = nodes
+        self._chance = chance
+        self._touched: list[str] = []
+
+    async def live(self, deeds: int) -> None:
+        profile = self._chance.pick(PROFILES)
+        if profile is not None:
+            await self._do(lambda replica: replica.profiles.put(_WHO, profile))
+        for _ in range(deeds):
+            await asyncio.sleep(self._chance.after(8.0))
+            await self._steer(self._chance.pick(self._nodes))
+
+    async def _steer(self, node: str) -> None:
+        self._touched.append(node)
+        deeds: tuple[Callable[[Replica], Coroutine[Any, Any, object]], ...] = (
+            lambda replica: replica.nodes.drain(_WHO, node),
+            lambda replica: replica.nodes.cordon(_WHO, node, True),
+            lambda replica: replica.nodes.undrain(_WHO, node),
+        )
+        await self._do(self._chance.pick(deeds))
+
+    async def put_back(self) -> None:
+        """Until it has worked."""
+        for node in dict.fromkeys(self._touched):
+            while not await self._do(lambda replica, node=node: replica.nodes.undrain(_WHO, node)):
+                await asyncio.sleep(0.5)
+
+    async def _do(self, work: Callable[[Replica], Coroutine[Any, Any, object]]) -> bool:
+        try:
+            await self._calls.call(NAME, self._chance.pick(self._planes), work)
+        except (NoAnswer, StoreError):
+            return False
+        return True
