@@ -4,15 +4,19 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 _FILE = "client.json"
+# A token that is about to become valid. Clients do not read it.
+DRAFT = "draft"
 
 
 def read(home: Path) -> dict[str, Any]:
     """What the server left, empty when it has left nothing."""
     with contextlib.suppress(OSError, ValueError):
-        return json.loads((home / _FILE).read_text())
+        known = json.loads((home / _FILE).read_text())
+        if isinstance(known, dict):
+            return cast("dict[str, Any]", known)
     return {}
 
 
@@ -23,14 +27,20 @@ def connection(home: Path) -> tuple[str, str] | None:
 
 
 def write(home: Path, **values: str) -> None:
-    """Adds or replaces values, atomically; only the owner may read them."""
+    """Adds or replaces values, or with an empty one removes it, atomically; only the owner may read them."""
     path = home / _FILE
     known = read(home)
-    if known == {**known, **values}:
+    wanted = {name: value for name, value in {**known, **values}.items() if value}
+    if known == wanted:
         return
     fresh = path.with_suffix(f".{os.getpid()}.tmp")
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump({**known, **values}, file)
+        json.dump(wanted, file)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
+    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

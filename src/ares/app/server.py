@@ -9,6 +9,7 @@ from ares.app.config import Config
 from ares.app.listening import require_ports
 from ares.app.processes import look_for_garbage_less_often, run
 from ares.app.wiring import ControlPlane
+from ares.model.access import Principal
 
 log = structlog.get_logger()
 
@@ -48,12 +49,19 @@ async def _leave_token(plane: ControlPlane, config: Config) -> None:
     where = {"url": _url(plane, config), "agents": f"{config.agents.host}:{plane.agents_port}"}
     replica = plane.assembled.replica
     has_admin = any(token.role == "admin" and not token.revoked for token in replica.view.tokens.values())
+    home = config.home_path
     if has_admin:
+        known = handover.read(home)
+        drafted = known.get(handover.DRAFT, "")
+        if drafted and isinstance(await replica.tokens.authenticate(drafted), Principal):
+            # An earlier server was killed before it could hand over what it had made valid.
+            handover.write(home, **where, token=drafted, draft="")
         # Replicas share one store: only the machine that holds the token keeps an address with it.
-        if "token" in handover.read(config.home_path):
-            handover.write(config.home_path, **where)
+        elif "token" in known:
+            handover.write(home, **where)
         return
-    handover.write(config.home_path, **where, token=await replica.tokens.bootstrap(config.tenant))
+    token = await replica.tokens.bootstrap(config.tenant, lambda drafted: handover.write(home, draft=drafted))
+    handover.write(home, **where, token=token, draft="")
 
 
 def _url(plane: ControlPlane, config: Config) -> str:

@@ -1,7 +1,7 @@
 """API tokens: created once, kept as digests, checked against the view so that revocation is quick."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -54,9 +54,12 @@ class Tokens:
             self._draft(tenant=_PLATFORM, role="node", name="join", ttl_s=ttl_s, node=node, single_use=True)
         )
 
-    async def bootstrap(self, tenant: str) -> str:
-        """The first administrator's token of a new installation."""
-        text, _ = await self._issue(self._draft(tenant=tenant, role="admin", name="bootstrap", ttl_s=None))
+    async def bootstrap(self, tenant: str, keep: Callable[[str], None]) -> str:
+        """The first administrator's token of a new installation. It is kept before it is valid: a server that is
+        killed in between leaves no administrator whose token nobody has."""
+        drafted = self._draft(tenant=tenant, role="admin", name="bootstrap", ttl_s=None)
+        keep(drafted[0])
+        text, _ = await self._issue(drafted)
         return text
 
     async def trade_join(self, presented: str, node: str) -> str | Denied:

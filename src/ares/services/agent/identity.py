@@ -10,12 +10,27 @@ _FILE = "credential"
 _BOOT_FILE = "boot"
 
 
+class DamagedCredential(Exception):
+    """The file holds what no control plane has issued."""
+
+    fix = "remove it, make a join token with `ares token join` and start the agent with it"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is damaged: it is no credential")
+
+
 def load(state_dir: Path) -> str | None:
     """The saved credential, None when this node has not joined yet."""
+    path = state_dir / _FILE
     try:
-        return (state_dir / _FILE).read_text().strip() or None
+        saved = path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         return None
+    except UnicodeDecodeError:
+        raise DamagedCredential(path) from None
+    if not saved.isprintable() or " " in saved:
+        raise DamagedCredential(path)
+    return saved or None
 
 
 def begin_boot(state_dir: Path, wall_s: float) -> int:
@@ -52,3 +67,8 @@ def _write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
