@@ -4,6 +4,7 @@ through a proxy, nodes that reach both through proxies, and one node that finish
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -38,7 +39,11 @@ REPLICAS = (0, 1)
 HEALTHY = "healthy"
 # What a busy machine may take for a kill, or a look after it was woken.
 SLACK_S = 5.0
-DRAIN_S = 90.0
+DRAIN_S = 180.0
+
+
+# Who is to be frozen, as of now.
+Pids = Callable[[], Sequence[int]]
 
 
 @dataclass
@@ -63,6 +68,8 @@ class Ground:
     acknowledged: list[Acknowledged] = field(default_factory=list[Acknowledged])
     # "job fence" of attempts that were frozen with all that could end them.
     frozen: set[str] = field(default_factory=set[str])
+    # Points that were really met, and those that a busy machine missed.
+    met: Counter[str] = field(default_factory=Counter[str])
 
     # ---- work
 
@@ -100,6 +107,12 @@ class Ground:
     def until(look: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
         eventually(lambda: bool(look()), what, timeout_s)
 
+    def meet(self, point: str, look: Callable[[], object], case: Case) -> None:
+        """Waits until something is under way, or until it is too late for that: agents try elsewhere before long."""
+        done = self.phase(case)
+        self.until(lambda: look() or self.phase(case) != done, f"{point} of {case}")
+        self.met[point if look() else f"missed {point}"] += 1
+
     # ---- links
 
     def hold(self, node: str, direction: Direction) -> None:
@@ -128,18 +141,24 @@ class Ground:
 
     # ---- freezing
 
-    def freeze(self, who: str, pids: Sequence[int], length_s: float, before_wake: Callable[[], None]) -> None:
+    def freeze(self, who: str, pids: Pids, length_s: float, before_wake: Callable[[], None]) -> None:
         """For so long. What is let go right before the wake finds them frozen."""
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        self.recorder.note(Frozen(t=now(), who=who))
-        # The fault itself, not a wait for something.
-        time.sleep(length_s)
-        before_wake()
-        self.recorder.note(Woken(t=now(), who=who))
-        # Jobs first: what may no longer run gets its chance to do harm.
-        for pid in reversed(pids):
-            with_it_gone(pid)
+        stopped: list[int] = []
+        try:
+            # Parents first, again and again: one that was not stopped yet may have started another.
+            while new := [pid for pid in pids() if pid not in stopped]:
+                stopped += new
+                for pid in new:
+                    told(pid, signal.SIGSTOP)
+            self.recorder.note(Frozen(t=now(), who=who))
+            # The fault itself, not a wait for something.
+            time.sleep(length_s)
+            before_wake()
+        finally:
+            self.recorder.note(Woken(t=now(), who=who))
+            # Jobs first: what may no longer run gets its chance to do harm.
+            for pid in reversed(stopped):
+                told(pid, signal.SIGCONT)
 
     def machine(self, node: str) -> list[int]:
         """The agent and everything it started, parents first."""
@@ -150,10 +169,23 @@ class Ground:
 
     # ---- rounds
 
+    def leader(self) -> int:
+        """Which replica leads, by the store and by its own word."""
+        servers = self.platform.servers
+
+        def leading() -> list[int]:
+            return [
+                n for n, s in servers.items() if s.name == self.recorder.leader and s.checks().get("leading") == "yes"
+            ]
+
+        return eventually(leading, "an agreement on who leads")[0]
+
     def ready(self, client: Client) -> None:
         """Everybody is there, and only the nodes that will be frozen take work."""
         self.until(
-            lambda: {one.name for one in client.nodes() if one.ready} == {*self.nodes, HEALTHY}, "every node's return"
+            lambda: {one.name for one in client.nodes() if one.ready} == {*self.nodes, HEALTHY},
+            "every node's return",
+            DRAIN_S,
         )
         client.cordon(HEALTHY)
 
@@ -178,10 +210,11 @@ class Ground:
             process.kill()
         seen = judge(self.acknowledged, read_store(self.platform.store_url), self.marks, self.frozen)
         commits = audit_commits(self.platform.store_url)
-        self.until(lambda: self.recorder.revision >= 1, "the recorder's first commit")
+        self.recorder.catch_up()
         events = self.recorder.history(self.marks, TIMING, slack_s=SLACK_S)
         (directory / "history.jsonl").write_bytes(encode(events))
         verdict = check(events)
+        say(f"met {dict(self.met)}")
         say(f"judged {commits} commits; {dict(seen)}; {verdict.counts}")
         assert not verdict.violations, "\n".join(str(one) for one in verdict.violations)
         # E9 is only asked when something acts after its fence was taken away; mostly nothing gets to.
@@ -189,12 +222,13 @@ class Ground:
             assert verdict.counts[rule], f"{rule} was never put to the test"
 
 
-def with_it_gone(pid: int) -> None:
-    """Wakes a process, if it was not killed while it slept."""
+def told(pid: int, number: signal.Signals) -> bool:
+    """Whether the process was still there."""
     try:
-        os.kill(pid, signal.SIGCONT)
+        os.kill(pid, number)
     except ProcessLookupError:
-        return
+        return False
+    return True
 
 
 def tree(root: int) -> list[int]:
@@ -232,7 +266,7 @@ def ground(directory: Path, nodes: Sequence[str]) -> Generator[Ground]:
             labels = f"{node}=yes" if node != HEALTHY else ",".join(f"{one}=yes" for one in nodes)
             servers = [links[node, n].address for n in REPLICAS]
             platform.agent(node, servers=servers, wait=False, env={"ARES_NODE__LABELS": labels})
-        eventually(platform.servers[1].ready, "readiness of the second replica")
+        eventually(platform.servers[1].ready, "readiness of the second replica", DRAIN_S)
         marks = directory / "marks"
         marks.mkdir()
         yield Ground(platform, recorder, marks, nodes, stores, links)

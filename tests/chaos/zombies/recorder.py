@@ -20,7 +20,7 @@ from ares.adapters.store.open import open_store
 from ares.core import keys
 from ares.model.event import LedgerEvent
 from ares.model.node import NodeLease
-from ares.model.state import JobState
+from ares.model.state import JobState, LeaderRecord
 from ares.model.timing import Timing
 from ares.ports.store import Change, Changes, StoreError
 from ares.sim.invariants.history import Commit, Effect, Ended, Event, Healed, ProcessStarted, Settings, Write
@@ -45,6 +45,8 @@ class Recorder:
         self._task: asyncio.Task[None] | None = None
         self.states: dict[str, JobState] = {}
         self.leases: dict[str, NodeLease] = {}
+        # Who leads by the store, which knows before who was deposed in its sleep.
+        self.leader = ""
         self.ledger: list[LedgerEvent] = []
 
     def __enter__(self) -> Self:
@@ -64,6 +66,14 @@ class Recorder:
     @property
     def revision(self) -> int:
         return self._commits[-1].revision if self._commits else 0
+
+    def catch_up(self, timeout_s: float = 30.0) -> None:
+        """Returns when everything committed before the call is recorded."""
+        last = asyncio.run_coroutine_threadsafe(self._last_revision(), self._loop).result(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while self.revision < last:
+            assert time.monotonic() < deadline, f"recorded up to {self.revision} of {last}"
+            time.sleep(_AGAIN_S)
 
     # ---- the whole history
 
@@ -111,6 +121,14 @@ class Recorder:
         assert self._task is not None
         self._task.cancel()
 
+    async def _last_revision(self) -> int:
+        store = await open_store(self._url, SystemClock())
+        try:
+            found = await store.range(keys.ROOT)
+            return max((kv.mod_revision for kv in found.kvs), default=0)
+        finally:
+            await store.close()
+
     async def _follow(self) -> None:
         store = await open_store(self._url, SystemClock())
         try:
@@ -136,6 +154,8 @@ class Recorder:
             self._commits.append(Commit(t=t, revision=revision, writes=writes))
 
     def _read(self, change: Change) -> None:
+        if change.kv.key.startswith(keys.LEADER):
+            self.leader = "" if change.deleted else msgspec.json.decode(change.kv.value, type=LeaderRecord).replica
         if change.deleted:
             return
         if change.kv.key.startswith(keys.STATE):
