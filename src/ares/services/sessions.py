@@ -51,6 +51,8 @@ from ares.services.waiting import happens
 log = structlog.get_logger()
 
 _STORE_PAUSE_S = 0.2
+# When all agents come at once, the renewals of those that are in must not wait behind those at the door.
+_ENROLLING_MAX = 16
 # Acknowledgements wait this long for a command to travel with.
 ACK_WITHIN_S = 0.02
 # One rank's address in a message.
@@ -91,6 +93,7 @@ class Sessions:
         self._silent_s = timing.dead_after_s / 2
         self._ack_within_s = ack_within_s
         self._by_node: dict[str, Session] = {}
+        self._door = asyncio.Semaphore(_ENROLLING_MAX)
         view.subscribe(self._on_delta)
 
     async def join(self, request: JoinRequest) -> JoinReply | Denied:
@@ -106,9 +109,10 @@ class Sessions:
             raise SessionRefused("the first message of a session must be hello")
         if hello.info.name != who.node:
             raise SessionRefused(f"this credential is for node {who.node!r}, not {hello.info.name!r}")
-        enrolled = await self._enrolment.enrol(hello)
-        # What the agent holds was granted before now: a view that lags would disown it.
-        await self._view.reach(enrolled.lease_revision)
+        async with self._door:
+            enrolled = await self._enrolment.enrol(hello)
+            # What the agent holds was granted before now: a view that lags would disown it.
+            await self._view.reach(enrolled.lease_revision)
         session = self._open(enrolled, hello)
         tasks = [
             asyncio.create_task(_carry(session, loop))

@@ -37,6 +37,8 @@ _RENEW_AGAIN_S = 1.0
 _PATIENCE_SHARE = 0.8
 _PATIENCE_MIN_S = 0.1
 _PATIENCE_GROWTH_MAX = 16.0
+# Of the patience: an answer within this is a quick one.
+_QUICK_SHARE = 0.5
 # Under load a frame waits for company: as long as news come within a step, up to the limit.
 _LINGER_STEP_S = 0.003
 _LINGER_MAX_S = 0.020
@@ -171,11 +173,13 @@ class Conversation:
 
     async def _renew(self) -> None:
         """On time while answered; more often, then elsewhere, while not."""
-        welcome = self._welcome
+        welcome, welcomed = self._welcome, self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
             unanswered = self._leash.unanswered_since()
-            if unanswered is not None and now - unanswered > (patience_s := self._patience * _patience_s(welcome)):
+            # Who had to wait for the welcome was served in turn: that is no silence.
+            silent_s = 0.0 if unanswered is None else now - max(unanswered, welcomed)
+            if silent_s > (patience_s := self._patience * _patience_s(welcome)):
                 self._patience = min(_PATIENCE_GROWTH_MAX, self._patience * 2)
                 raise LinkBroken(f"no renewal was acknowledged for {patience_s:g} s")
             if unanswered is None:
@@ -211,11 +215,16 @@ class Conversation:
 
     def _renewed(self, message: Renewed) -> None:
         if self._leash.acknowledged(message.nonce):
-            # Only now: a session that breaks right after its welcome, again and again, must not be a storm.
-            self._patience, self._failures = 1.0, 0
+            self._calm_down(self._clock.monotonic() - self._leash.held_since())
             self._attempts.renewed()
         for ref in message.stop:
             self._attempts.stop(Stop(ref=ref, grace_s=0.0, reason="no longer current"))
+
+    def _calm_down(self, took_s: float) -> None:
+        """Step by step, and only by quick answers: a control plane that is slow because everybody comes back at once
+        must not be left and called again by everybody for being slow."""
+        if took_s < _QUICK_SHARE * _patience_s(self._welcome):
+            self._patience, self._failures = max(1.0, self._patience / 2), self._failures // 2
 
 
 def _patience_s(welcome: Welcome) -> float:
