@@ -78,8 +78,8 @@ def store() -> None:
 @configured
 def backup(file_: str, **where: Any) -> None:
     """Writes a consistent copy of the embedded store to FILE. The server may be running."""
-    program("store").backup(load({}, **where), file_)
-    click.echo(f"written {file_}")
+    copy = program("store").backup(load({}, **where), file_)
+    click.echo(f"written {file_}: epoch {copy.epoch}, revision {copy.revision}")
 
 
 @store.command()
@@ -90,8 +90,10 @@ def restore(file_: str, **where: Any) -> None:
 
     The store begins a new epoch: attempts granted after the copy was made can no longer commit.
     """
-    program("store").restore(load({}, **where), file_)
-    click.echo(f"restored from {file_}")
+    copy = program("store").restore(load({}, **where), file_)
+    click.echo(f"restored from {file_}; the store is in epoch {copy.epoch}")
+    if copy.kept:
+        click.echo(f"what it replaced is kept in {copy.kept}")
 
 
 @store.command("new-epoch")

@@ -92,13 +92,16 @@ def test_wrong_configuration_is_two_lines_at_most(called: list[Any], ares: Ares,
     assert called == []
 
 
-def test_backup_and_restore(called: list[Any], ares: Ares, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
+def test_backup_and_restore_say_which_epoch_and_what_is_kept(ares: Ares, tmp_path: Path) -> None:
+    copy, where = tmp_path / "copy", ("--home", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
     assert ares("store", "restore", str(copy)).code == 2
-    assert ares("store", "backup", str(copy)).out == f"written {copy}\n"
-    copy.touch()
-    assert ares("store", "restore", str(copy)).out == f"restored from {copy}\n"
-    assert [(name, file) for name, _, file, _ in called] == [("store.backup", str(copy)), ("store.restore", str(copy))]
+    assert ares("store", "new-epoch", *where).code == 0
+    assert ares("store", "backup", str(copy), *where).out.startswith(f"written {copy}: epoch 1, revision ")
+    for number in (1, 2):
+        told, kept = ares("store", "restore", str(copy), *where).out.splitlines()
+        assert told == f"restored from {copy}; the store is in epoch {number + 1}"
+        assert Path(kept.removeprefix("what it replaced is kept in ")).exists()
 
 
 def test_a_new_epoch_is_one_further_and_as_far_as_asked(ares: Ares, tmp_path: Path) -> None:
