@@ -25,7 +25,7 @@ COMMANDS = {
     "reservation": "reserve", "consolidate": "drain", "profile": "profile", "plugins": "profile",
     "history": "history",
     "simulate": "simulate", "tune": "tune", "sim": "sim", "token": "token", "server": "serve", "agent": "serve", "store": "serve",
-    "verify": "verify",
+    "verify": "verify", "chaos": "chaos",
     "version": "about", "completion": "about",
 }  # fmt: skip
 
