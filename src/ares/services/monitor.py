@@ -13,7 +13,7 @@ import structlog
 from ares.core import keys
 from ares.core.run.fences import revoked_fence
 from ares.core.run.inputs import AssemblyOver, LeaseLost, Release
-from ares.core.run.suspicion import Verdict, judge
+from ares.core.run.suspicion import Verdict, judge, overdue
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease
 from ares.model.state import BOUND, Fence, JobState, Placement
@@ -83,7 +83,7 @@ class Monitor:
         ages = {node: now - entry.seen_at for node, entry in self._view.leases.items()}
         before, self._verdict = self._verdict, judge(ages, self._verdict, now, dead_after_s)
         if before.paused_since is None and self._verdict.paused_since is not None:
-            silent = sum(age >= dead_after_s for age in ages.values())
+            silent = overdue(ages, dead_after_s)
             log.warning("monitor.storm", silent=silent, nodes=len(ages), pause_s=dead_after_s)
         losses, staged = self._look(ages)
         changes = [self._taken(self._view.entries[job].state, found) for job, found in losses.items()]

@@ -23,7 +23,19 @@ def test_a_storm_is_more_than_a_fifth_of_at_least_five(nodes: int, silent: int, 
 def test_a_storm_gets_one_pause_of_one_period_and_the_next_storm_another() -> None:
     storm, calm = _ages(10, 5), _ages(10, 1)
     told = [judge(storm, Verdict(), 100.0, DEAD_S)]
-    for now, ages in [(108.9, storm), (109.0, storm), (500.0, storm), (501.0, calm), (502.0, storm)]:
+    for now, ages in [(111.2, storm), (111.25, storm), (500.0, storm), (501.0, calm), (502.0, storm)]:
         told.append(judge(ages, told[-1], now, DEAD_S))
     paused, spent = Verdict(paused_since=100.0), Verdict(spent=True)
     assert told == [paused, paused, spent, spent, Verdict(), Verdict(paused_since=502.0)]
+
+
+def test_who_falls_silent_together_is_seen_together() -> None:
+    """They renewed at different times: when the first lease is over, the storm must be known already."""
+    ages = {f"n{n}": 4.5 * n / 1000 for n in range(1000)}
+    verdict, now = Verdict(), 0.0
+    while max(ages.values()) < DEAD_S:
+        now += 0.5
+        ages = {node: age + 0.5 for node, age in ages.items()}
+        verdict = judge(ages, verdict, now, DEAD_S)
+    assert verdict.paused_since is not None
+    assert sum(age >= DEAD_S for age in ages.values()) < 0.2 * len(ages)

@@ -8,6 +8,9 @@ from ares.model.base import Record
 STORM_SHARE = 0.2
 # Below this many nodes a share says nothing.
 STORM_NODES_MIN = 5
+# Of the lease: who is quiet for longer has missed a renewal. Nodes that fall silent together reach the end of their
+# leases one after the other; the first must not be gone before there are enough of them to see what it is.
+OVERDUE_SHARE = 0.75
 
 
 class Verdict(Record, frozen=True):
@@ -17,16 +20,21 @@ class Verdict(Record, frozen=True):
     spent: bool = False
 
 
+def overdue(ages_s: Mapping[str, float], dead_after_s: float) -> int:
+    """How many have missed a renewal."""
+    return sum(age >= OVERDUE_SHARE * dead_after_s for age in ages_s.values())
+
+
 def judge(ages_s: Mapping[str, float], before: Verdict, now: float, dead_after_s: float) -> Verdict:
-    """One pause of one lease period for each storm; after that silence counts as death again."""
-    silent = sum(1 for age in ages_s.values() if age >= dead_after_s)
-    storm = len(ages_s) >= STORM_NODES_MIN and silent > STORM_SHARE * len(ages_s)
+    """Each storm puts evictions off once, by one lease period; after that silence counts as death again."""
+    storm = len(ages_s) >= STORM_NODES_MIN and overdue(ages_s, dead_after_s) > STORM_SHARE * len(ages_s)
     if not storm:
         return Verdict()
     if before.spent:
         return before
     if before.paused_since is None:
         return Verdict(paused_since=now)
-    if now - before.paused_since < dead_after_s:
+    # A period after the first of them would have been evicted.
+    if now - before.paused_since < (2 - OVERDUE_SHARE) * dead_after_s:
         return before
     return Verdict(spent=True)
