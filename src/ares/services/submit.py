@@ -45,6 +45,8 @@ from ares.services.view import View
 
 _UNKNOWN_TRIES = 5
 _UNKNOWN_PAUSE_S = 0.1
+# No try begins later than this: the caller is to be told before it stops waiting, and decides itself when to repeat.
+_UNKNOWN_FOR_S = 4.0
 _OPS_PER_TASK = 2
 
 
@@ -265,19 +267,22 @@ class Submit:
     # ---- writing
 
     async def _write_pack(self, pack: list[tuple[int, _Draft]]) -> dict[int, Submitted | Rejected]:
+        until = self._clock.monotonic() + _UNKNOWN_FOR_S
         if len(pack) > 1:
             written = await self._txn([draft for _, draft in pack])
             if isinstance(written, Committed) and written.succeeded:
                 return {place: Submitted(job=draft.job, replayed=False) for place, draft in pack}
-        alone = await asyncio.gather(*(self._write_alone(draft) for _, draft in pack))
+        alone = await asyncio.gather(*(self._write_alone(draft, until) for _, draft in pack))
         return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
 
-    async def _write_alone(self, draft: _Draft) -> Submitted | Rejected:
+    async def _write_alone(self, draft: _Draft, until: float) -> Submitted | Rejected:
         for _ in range(_UNKNOWN_TRIES):
             written = await self._txn([draft])
             if isinstance(written, Committed):
                 return await self._settle(draft, written)
             await self._clock.sleep(_UNKNOWN_PAUSE_S)
+            if self._clock.monotonic() >= until:
+                break
         return _unacknowledged(draft.request)
 
     async def _txn(self, drafts: Sequence[_Draft]) -> Committed | Unknown:

@@ -79,6 +79,18 @@ async def test_a_store_that_stays_away_gives_no_acknowledgement_and_a_repeat_fin
         assert set(world.audit.states) == {again.job}
 
 
+@pytest.mark.parametrize("size", [1, 3])
+async def test_a_store_that_hangs_is_admitted_before_callers_stop_waiting(size: int) -> None:
+    """Clients wait ten seconds and more, and each try takes three here."""
+    async with World() as world:
+        world.faults(*[Fault("request_lost", 3.0)] * 20)
+        call = asyncio.create_task(world.one.submit.submit(ALICE, [ask(f"r{n}") for n in range(size)]))
+        await world.advance(7)
+        outcomes = call.result()
+        assert {outcome.code for outcome in outcomes if isinstance(outcome, Rejected)} == {"store-unavailable"}
+        assert world.audit.states == {}
+
+
 async def test_without_a_request_id_the_caller_is_told_that_the_job_may_exist() -> None:
     async with World() as world:
         world.faults(*["reply_lost"], *["request_lost"] * 10)
