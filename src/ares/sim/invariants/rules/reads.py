@@ -36,7 +36,8 @@ class MonotoneReads(Rule):
             return
         self.tested += 1
         seq, phase = earlier
-        if shown.seq < seq or (shown.seq == seq and shown.phase != phase):
+        # An array has no number: it is as far as its tasks.
+        if shown.seq < seq or (shown.seq == seq > 0 and shown.phase != phase):
             self.blame(job, f"{client} saw {phase} ({seq}), then {shown.phase} ({shown.seq})")
         elif phase in ENDED and shown.phase != phase:
             self.blame(job, f"{client} saw {phase}, which is final, then {shown.phase}")
