@@ -1,6 +1,7 @@
 """An agent that does exactly what a test says: the far end of `Sessions.serve`, in memory."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
@@ -16,6 +17,8 @@ from ares.model.link import (
     Hello,
     LogAck,
     LogChunk,
+    OutputAck,
+    OutputChunk,
     Progress,
     Renew,
     Renewed,
@@ -28,7 +31,7 @@ from ares.model.link import (
     Welcome,
 )
 from ares.model.node import Gpu, NodeInfo
-from ares.model.state import ExitInfo
+from ares.model.state import ExitInfo, OutputFile
 from ares.services.sessions import Sessions
 from tests.clocks import ManualClock, settle
 
@@ -141,10 +144,17 @@ class ScriptedAgent:
         return Started(number=self.number(), ref=start.ref, rank=rank, pid=1, at=self._clock.wall())
 
     def exit_report(
-        self, start: Start, code: int = 0, *, failure: FailureClass | None = None, value: bytes = b""
+        self,
+        start: Start,
+        code: int = 0,
+        *,
+        failure: FailureClass | None = None,
+        value: bytes = b"",
+        outputs: tuple[OutputFile, ...] = (),
     ) -> Exited:
         ended, rank = ExitInfo(code=code, failure=failure or ("exit" if code else None)), start.placement.rank
-        return Exited(number=self.number(), ref=start.ref, rank=rank, exit=ended, at=self._clock.wall(), value=value)
+        number, at = self.number(), self._clock.wall()
+        return Exited(number=number, ref=start.ref, rank=rank, exit=ended, at=at, value=value, outputs=outputs)
 
     def fence_report(self, ref: AttemptRef, reason: str = "stopped", rank: int = 0) -> Fenced:
         return Fenced(number=self.number(), ref=ref, rank=rank, reason=reason)
@@ -173,6 +183,15 @@ class ScriptedAgent:
     def log(self, start: Start, offset: int, data: bytes) -> None:
         rank = start.placement.rank
         self.send(LogChunk(ref=start.ref, rank=rank, attempt=start.attempt, offset=offset, data=data))
+
+    def upload(self, start: Start, data: bytes, offset: int = 0, end: int | None = None) -> str:
+        """Sends a part of a file, or all of it. Returns the file's digest."""
+        sha256, rank = hashlib.sha256(data).hexdigest(), start.placement.rank
+        piece = data[offset:end]
+        self.send(
+            OutputChunk(ref=start.ref, rank=rank, sha256=sha256, size=len(data), offset=offset, data=piece)
+        )  # fmt: skip
+        return sha256
 
     def progress(self, start: Start, fraction: float) -> None:
         self.send(Progress(ref=start.ref, rank=start.placement.rank, fraction=fraction))
@@ -219,3 +238,12 @@ class ScriptedAgent:
     @property
     def log_acks(self) -> list[int]:
         return [m.offset for m in self.received if isinstance(m, LogAck)]
+
+    @property
+    def output_acks(self) -> list[OutputAck]:
+        return [m for m in self.received if isinstance(m, OutputAck)]
+
+
+def output(path: str, data: bytes) -> OutputFile:
+    """A file as an attempt announces it."""
+    return OutputFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())

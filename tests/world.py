@@ -215,7 +215,7 @@ class World:
     async def __aenter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory()
         self.logs = FileLogs(Path(self._folder.name))
-        self.blobs = MemoryBlobs(self.clock.monotonic)
+        self.blobs = MemoryBlobs(self.clock.wall)
         self.store = AuditedStore(self.clock)
         self.store.audit = self.audit = Audit()
         self.epoch = await ensure_epoch(self.store, self.rng)
