@@ -70,7 +70,9 @@ class Puppet:
     def _exit(self, start: Start) -> None:
         number = self._mailbox.outbox.number()
         self._mailbox.report(
-            Exited(number=number, ref=start.ref, rank=start.placement.rank, exit=ExitInfo(code=0), at=self._clock.wall())
+            Exited(
+                number=number, ref=start.ref, rank=start.placement.rank, exit=ExitInfo(code=0), at=self._clock.wall()
+            )
         )
 
     def release(self) -> None:
@@ -167,10 +169,10 @@ async def live(name: str, credential: str, servers: list[str], puppets: list[Pup
     await talk.run()
 
 
-async def main(file: Path, servers: list[str]) -> None:
+async def main(credentials: dict[str, str], servers: list[str]) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     puppets: list[Puppet] = []
-    nodes = [asyncio.create_task(live(*pair, servers, puppets)) for pair in json.loads(file.read_text()).items()]
+    nodes = [asyncio.create_task(live(*pair, servers, puppets)) for pair in credentials.items()]
     told = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.readline(), told.set()), daemon=True).start()
     while not any(node.done() for node in nodes):
@@ -246,4 +248,4 @@ async def _credentials(url: str, size: int) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2:]))
+    asyncio.run(main(json.loads(Path(sys.argv[1]).read_text()), sys.argv[2:]))

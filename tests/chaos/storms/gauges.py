@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.platform import Platform
 from tests.servers import EtcdServer
 
-_SAMPLE = re.compile(r'^(\w+)(?:\{([^}]*)\})? ([0-9.e+-]+)$')
+_SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.e+-]+)$")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,9 @@ class Held:
 def held(pid: int) -> Held:
     lines = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     status = {words[0]: words[1] for words in lines if len(words) > 1}
-    return Held(int(status["VmRSS:"]) / 1024, int(status["VmHWM:"]) / 1024, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+    return Held(
+        int(status["VmRSS:"]) / 1024, int(status["VmHWM:"]) / 1024, len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    )
 
 
 def counted(platform: Platform, name: str, number: int = 0) -> Counter[str]:

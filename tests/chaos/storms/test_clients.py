@@ -4,16 +4,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from ares.edge.client.retry import Retry
 from ares.model.job import JobSpec, Resources
-from ares.model.state import TERMINAL
-from tests.chaos.storms.crowd import STUBBORN, Crowd, Tally
-from tests.chaos.storms.gauges import Held, counted, held, store_calls
-from tests.history import judge, read_store
+from tests.chaos.storms.crowd import Crowd, Tally
+from tests.chaos.storms.gauges import Held, held, store_calls
+from tests.history import read_store
 from tests.platform import Platform, StoreKind, eventually, say
 
 Build = Callable[[StoreKind], Platform]
@@ -55,7 +53,7 @@ def crowd_of(platform: Platform, size: int, **rules: object) -> Iterator[Crowd]:
 
 def check_memory(before: Held, after: Held, jobs: int) -> None:
     grown = after.peak - before.rss
-    say(f"memory: {before.rss:.0f} MiB, at most {after.peak:.0f} MiB with {jobs} jobs; files {before.files} -> {after.files}")
+    say(f"memory: {before.rss:.0f} MiB, at most {after.peak:.0f} MiB with {jobs} jobs; {after.files} files")
     assert grown < QUEUES_MIB + jobs * JOB_KIB / 1024, f"the server grew by {grown:.0f} MiB for {jobs} jobs"
 
 
@@ -121,7 +119,10 @@ def test_the_store_is_away_under_load(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("store", "clients"),
-    [pytest.param("sqlite", 300, marks=pytest.mark.soak), pytest.param("etcd", 300, marks=[pytest.mark.soak, pytest.mark.etcd])],
+    [
+        pytest.param("sqlite", 300, marks=pytest.mark.soak),
+        pytest.param("etcd", 300, marks=[pytest.mark.soak, pytest.mark.etcd]),
+    ],
 )
 def test_ten_times_the_load(build: Build, store: StoreKind, clients: int) -> None:
     """More clients than before wait longer; nobody is turned away without a word, and memory does not follow them."""
@@ -148,7 +149,7 @@ def test_ten_times_the_load(build: Build, store: StoreKind, clients: int) -> Non
 @pytest.mark.timeout(600)
 @pytest.mark.soak
 def test_answers_that_come_too_late_are_asked_for_again(build: Build) -> None:
-    """Every client gives up early and asks again, all through an outage: one job for each request, however often sent."""
+    """Every client gives up early and asks again, all through an outage: one job for each request all the same."""
     platform = build("etcd")
     assert platform.etcd is not None
     platform.server()

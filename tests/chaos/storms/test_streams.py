@@ -1,6 +1,5 @@
 """Event streams by the hundred that lose their server at once, and all resume at once."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 
