@@ -11,7 +11,7 @@ from ares.model.profile import BackfillPolicy, PreemptionPolicy, Profile, Share
 from ares.ports.store import StoreError
 from ares.services.replica import Replica
 from ares.sim.world.clocks import Chance
-from ares.sim.world.people import Calls, NoAnswer
+from ares.sim.world.people import TIMEOUT_S, Calls, NoAnswer
 from ares.sim.world.plane import Plane
 
 NAME = "operator"
@@ -37,13 +37,17 @@ class Operator:
         self._chance = chance
         self._touched: list[str] = []
 
-    async def live(self, deeds: int) -> None:
+    async def live(self, deeds: int, over: Callable[[], bool]) -> None:
         profile = self._chance.pick(PROFILES)
         if profile is not None:
             await self._do(lambda replica: replica.profiles.put(_WHO, profile))
         for _ in range(deeds):
             await asyncio.sleep(self._chance.after(8.0))
+            if over():
+                break
             await self._steer(self._chance.pick(self._nodes))
+        if self._touched:
+            await self._put_back()
 
     async def _steer(self, node: str) -> None:
         self._touched.append(node)
@@ -54,8 +58,9 @@ class Operator:
         )
         await self._do(self._chance.pick(deeds))
 
-    async def put_back(self) -> None:
-        """Until it has worked."""
+    async def _put_back(self) -> None:
+        """Until it has worked. What is still on its way from before must not come after."""
+        await asyncio.sleep(TIMEOUT_S)
         for node in dict.fromkeys(self._touched):
             while not await self._do(lambda replica, node=node: replica.nodes.undrain(_WHO, node)):
                 await asyncio.sleep(0.5)

@@ -27,7 +27,7 @@ from ares.sim.world.record import Recorder
 
 T = TypeVar("T")
 
-_TIMEOUT_S = 6.0
+TIMEOUT_S = 6.0
 _SMALL = (
     Resources(cpu_milli=500, memory_mib=64),
     Resources(cpu_milli=1000, memory_mib=64),
@@ -74,7 +74,7 @@ class Calls:
         if not self._network.cut(client, plane.name) and not self._lost():
             self._loop.call_later(self._delay(), self._arrive, client, plane, work, answer, context=self._between)
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 return await answer
         except TimeoutError:
             raise NoAnswer(f"{plane.name} did not answer") from None
@@ -131,11 +131,9 @@ class Person:
 
     # ---- what they do
 
-    async def live(self, deeds: int, until: Callable[[], bool]) -> None:
+    async def live(self, deeds: int) -> None:
         """So many deeds, with pauses; then insists on every answer it still waits for."""
         for _ in range(deeds):
-            if until():
-                break
             await asyncio.sleep(self._chance.after(2.5))
             await self._deed()
         while self._pending:

@@ -102,6 +102,7 @@ class Nemesis:
         self._mend: dict[int, Callable[[], None]] = {}
         self._number = 0
         self._backup: Backup | None = None
+        self.healed = False
 
     async def run(self) -> None:
         """Until the safety phase is over; then everything is mended."""
@@ -121,6 +122,7 @@ class Nemesis:
         self.heal()
 
     def heal(self) -> None:
+        self.healed = True
         for number in sorted(self._mend):
             self._mend[number]()
         self._mend.clear()

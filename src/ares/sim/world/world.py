@@ -82,13 +82,10 @@ class World:
             plane.start()
         for node in self.nodes:
             node.start()
-        lives = [
-            self.loop.spawn(f"person {person.name}", person.live(self.mix.deeds, lambda: False))
-            for person in self.people
-        ]
-        self.loop.spawn("operator", self.operator.live(self.mix.steers))
+        lives = [self.loop.spawn(f"person {person.name}", person.live(self.mix.deeds)) for person in self.people]
+        steering = self.loop.spawn("operator", self.operator.live(self.mix.steers, lambda: self.nemesis.healed))
         await self.nemesis.run()
-        await self.operator.put_back()
+        await steering
         quiet = await self._calm()
         for life in lives:
             if life.done() and not life.cancelled():
