@@ -122,6 +122,10 @@ class ControlPlane:
             log.error("loop.failed", loop=task.get_name(), error=repr(error), exc_info=error)
             self.failed.set()
 
+    def _metrics(self) -> bytes:
+        self.assembled.replica.health.measure(self.assembled.telemetry)
+        return self.assembled.telemetry.render()
+
     def _api(self) -> ApiServices:
         services, telemetry = self.assembled.replica, self.assembled.telemetry
         return ApiServices(
@@ -143,7 +147,7 @@ class ControlPlane:
             predictions=services.predictions,
             tokens=services.tokens,
             health=services.health,
-            metrics=telemetry.render,
+            metrics=self._metrics,
             telemetry=telemetry,
             clock=SystemClock(),
             rng=SystemRng(),

@@ -26,6 +26,11 @@ _RETRY_S = 1.0
 Reign = Callable[[Compare], Awaitable[None]]
 
 
+def leads_for_s(view: View, clock: Clock) -> float | None:
+    """How long the leader has led, by the wall clock; None when nobody leads."""
+    return None if view.leader is None else max(0.0, clock.wall() - view.leader.elected_at)
+
+
 class Leader:
     """Campaigns for ever; runs `reign` while elected and cancels it when the lease may be over."""
 

@@ -13,6 +13,7 @@ from ares.model.node import NodeInfo, NodeRecord, RemovedNode, Taint
 from ares.model.state import BOUND, JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Delete, Put, Store
+from ares.services.leader import leads_for_s
 from ares.services.monitor import lease_of, ready
 from ares.services.view import View
 
@@ -47,7 +48,11 @@ class ClusterView(Record, frozen=True):
     pending: int
     running: int
     leader: str
+    # How long it has led; None when nobody leads.
+    leader_age_s: float | None
     revision: int
+    # How long ago this replica last heard of the store.
+    store_age_s: float
 
 
 class LeaseView(Record, frozen=True):
@@ -116,7 +121,9 @@ class Nodes:
                 pending=self._count("PENDING"),
                 running=sum(node.running for node in nodes),
                 leader="" if leader is None else leader.replica,
+                leader_age_s=leads_for_s(self._view, self._clock),
                 revision=self._view.revision,
+                store_age_s=self._clock.monotonic() - self._view.heard_at,
             ),
         )
 

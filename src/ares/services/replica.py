@@ -121,7 +121,7 @@ class Replica:
         )  # fmt: skip
         self.nodes = Nodes(store, view, clock)
         self.pools = Pools(view, self.nodes, planner, clock)
-        self.health = Health(view, self.leader, terms.plugins.refused)
+        self.health = Health(view, self.leader, clock, terms.plugins.refused)
         self.sessions = Sessions(
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
             reports=Reports(transitions, telemetry), timing=terms.timing,

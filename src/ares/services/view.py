@@ -94,6 +94,8 @@ class View:
             keys.RESERVATIONS: self._apply_reservation,
         }
         self.connected = False
+        # When the store was last heard of, by the monotonic clock; where nodes renew it is never quiet for long.
+        self.heard_at = clock.monotonic()
         self._clear()
 
     def _clear(self) -> None:
@@ -231,6 +233,7 @@ class View:
         self._publish(delta)
 
     def _publish(self, delta: Delta) -> None:
+        self.heard_at = self._clock.monotonic()
         for listener in self._listeners:
             listener(delta)
         self._moved.set()

@@ -251,6 +251,7 @@ async def test_health_is_open_and_metrics_are_not(world: World) -> None:
         assert (await anyone.get("/healthz")).json()["status"] == "alive"
         ready = await anyone.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+        assert float(ready.json()["checks"]["store_age_s"]) < 60
         world.view.connected = False
         assert (await anyone.get("/readyz")).status_code == 503
         assert (await anyone.get("/metrics")).status_code == 401

@@ -85,3 +85,23 @@ async def test_a_node_is_removed_once_it_is_silent_and_nothing_is_held_there() -
         assert (gone.name, gone.ready, gone.running) == ("n1", False, 0)
         assert await world.one.nodes.nodes(ADMIN) == ()
         assert await remove(ADMIN, "n1") is None
+
+
+async def test_what_is_known_has_its_age() -> None:
+    async with World() as world:
+        agent = await world.agent("n1")
+        await world.advance(20)
+        await agent.silent()
+        await world.advance(6)
+        (cluster,) = await world.one.nodes.clusters(ADMIN)
+        assert cluster.leader_age_s == pytest.approx(26)
+        ages = {"leader_age_s": "26.0", "store_age_s": f"{cluster.store_age_s:.1f}"}
+        assert world.one.health.ready()[1].items() >= ages.items()
+        assert 6 <= cluster.store_age_s <= 10.5
+        world.one.health.measure(world.one.telemetry)
+        text = world.one.telemetry.render().decode()
+        assert 'ares_nodes{health="ready"} 1.0' in text
+        assert f"ares_lease_age_seconds {cluster.store_age_s}" in text
+        await world.advance(6)
+        world.one.health.measure(world.one.telemetry)
+        assert 'ares_nodes{health="lost"} 1.0' in world.one.telemetry.render().decode()

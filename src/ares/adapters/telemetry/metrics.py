@@ -52,5 +52,9 @@ METRICS: dict[str, Metric] = {
     "ares_profile_version": Metric("gauge", "Version of the profile that scheduling goes by."),
     "ares_agents_connected": Metric("gauge", "Agents with an open stream to this replica."),
     "ares_streams_open": Metric("gauge", "Event and log streams open on this replica."),
+    "ares_nodes": Metric("gauge", "Machines, by whether their agent renews and is reached.", "health"),
+    "ares_lease_age_seconds": Metric("gauge", "Age of the oldest lease of a machine that is ready."),
+    "ares_store_age_seconds": Metric("gauge", "Since this replica last heard of the store."),
+    "ares_leader_age_seconds": Metric("gauge", "Since the leader was elected; 0 when nobody leads."),
     "ares_leader": Metric("gauge", "1 on the replica that leads scheduling."),
 }

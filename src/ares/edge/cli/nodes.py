@@ -10,7 +10,7 @@ from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.text import cpus, duration, memory
 
 if TYPE_CHECKING:
-    from ares.edge.client.answers import LeaseView, NodeView
+    from ares.edge.client.answers import ClusterView, LeaseView, NodeView
 
 NODE_HEADER = ("NAME", "STATE", "POOL", "RUNNING", "CPUS", "MEMORY", "GPUS", "LEASE")
 NODE_HEADER_WIDE = (*NODE_HEADER, "MODEL", "ISOLATION", "AGENT", "LABELS", "TAINTS")
@@ -21,20 +21,23 @@ LEASE_HEADER = ("JOB", "STATE", "ATTEMPT", "FENCE", "NODE", "HELD", "EXPIRES")
 @output_option()
 @click.pass_context
 def nodes(ctx: click.Context, output: str) -> None:
-    """Lists the machines. CPUS, MEMORY and GPUS are free/total."""
+    """Lists the machines, and says who leads them. CPUS, MEMORY and GPUS are free/total."""
     if ctx.invoked_subcommand is not None:
         return
     from ares.edge.cli.table import print_table
     from ares.edge.client import calls
 
     call, wide = calls.nodes(), output == "wide"
-    raw = connect(ctx).send(call.raw())
+    client = connect(ctx)
+    raw = client.send(call.raw())
     if not print_objects(output, raw, lambda answer: [node["name"] for node in answer["nodes"]]):
         print_table(
             NODE_HEADER_WIDE if wide else NODE_HEADER,
             (node_row(node, wide=wide) for node in call.read(raw)),
             of="nodes",
         )
+        for cluster in client.clusters():
+            click.echo(led_by(cluster))
 
 
 @nodes.command()
@@ -82,6 +85,12 @@ def lease(ctx: click.Context, job: str | None, output: str) -> None:
     raw = client.send(call.raw())
     if not print_objects(output, raw, lambda answer: [lease["job"] for lease in answer["leases"]]):
         print_table(LEASE_HEADER, (lease_row(lease) for lease in call.read(raw)), of="leases")
+
+
+def led_by(cluster: "ClusterView") -> str:
+    """The control plane in a line, with how old everything is."""
+    led = f"led by {cluster.leader} for {duration(cluster.leader_age_s or 0.0)}" if cluster.leader else "nobody leads"
+    return f"{cluster.id}: {led}; the store was heard of {duration(cluster.store_age_s)} ago"
 
 
 def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:

@@ -230,6 +230,10 @@ class AsyncClient:
         """The machines."""
         return await self.send(calls.nodes())
 
+    async def clusters(self) -> tuple[answers.ClusterView, ...]:
+        """Every cluster: what it has, and who leads it."""
+        return await self.send(calls.clusters())
+
     async def cordon(self, node: str, on: bool = True) -> answers.NodeView:
         """Keeps new jobs off a machine, or lets them on again."""
         return await self.send(calls.cordon(node, on))

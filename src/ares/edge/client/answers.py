@@ -107,6 +107,22 @@ class StreamEvent(Record, frozen=True):
     event: LedgerEvent
 
 
+class ClusterView(Record, frozen=True):
+    """The whole cluster: what it has, who leads it and for how long, and how old that knowledge is."""
+
+    id: str
+    nodes: int = 0
+    ready_nodes: int = 0
+    gpus: int = 0
+    gpus_free: int = 0
+    pending: int = 0
+    running: int = 0
+    leader: str = ""
+    leader_age_s: float | None = None
+    revision: int = 0
+    store_age_s: float = 0.0
+
+
 class NodeView(Record, frozen=True):
     """A machine: what it has, what is free, and whether its agent is alive."""
 

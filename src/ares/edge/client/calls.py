@@ -230,6 +230,10 @@ def nodes() -> Call[tuple[answers.NodeView, ...]]:
     return _get("/v1/nodes", tuple[answers.NodeView, ...], field="nodes")
 
 
+def clusters() -> Call[tuple[answers.ClusterView, ...]]:
+    return _get("/v1/clusters", tuple[answers.ClusterView, ...], field="clusters")
+
+
 def cordon(name: str, on: bool) -> Call[answers.NodeView]:
     return _post(f"/v1/nodes/{part(name)}/{'cordon' if on else 'uncordon'}", answers.NodeView, {}, repeatable=True)
 

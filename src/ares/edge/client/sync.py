@@ -225,6 +225,10 @@ class Client:
         """The machines."""
         return self.send(calls.nodes())
 
+    def clusters(self) -> tuple[answers.ClusterView, ...]:
+        """Every cluster: what it has, and who leads it."""
+        return self.send(calls.clusters())
+
     def cordon(self, node: str, on: bool = True) -> answers.NodeView:
         """Keeps new jobs off a machine, or lets them on again."""
         return self.send(calls.cordon(node, on))

@@ -186,6 +186,7 @@ NODES = """\
 NAME  STATE          POOL     RUNNING  CPUS   MEMORY     GPUS  LEASE
 n-1   READY          default  2        1.5/4  512Mi/8Gi  1/2   2s ago
 n-2   LOST,CORDONED  spot     0        1/1    1Mi/1Mi    0/0   -
+local: led by replica-a for 1h1m; the store was heard of 0s ago
 """
 
 
@@ -205,7 +206,10 @@ def test_nodes_pools_and_leases(stub: Stub, ares: Ares) -> None:
     stub.on("GET", "/v1/leases", {"leases": [{
         "job": JOB, "attempt": 1, "fence": "1.1", "node": "n-1", "phase": "RUNNING", "heldS": 61.0, "expiresInS": 8.6,
     }]})  # fmt: skip
+    leads = {"id": "local", "leader": "replica-a", "leaderAgeS": 3700.0, "storeAgeS": 0.4}
+    stub.on("GET", "/v1/clusters", {"clusters": [leads]}, {"clusters": [{"id": "local", "storeAgeS": 61.0}]})
     assert ares("nodes").out == NODES
+    assert ares("nodes").out.splitlines()[-1] == "local: nobody leads; the store was heard of 1m1s ago"
     assert ares("nodes", "-o", "name").out == "n-1\nn-2\n"
     assert "A100" in ares("nodes", "-o", "wide").out
     assert ares("pools").out.splitlines()[1].split() == [
