@@ -43,11 +43,11 @@ def intentions(options: Options) -> list[str]:
         address = camp.check()
     finally:
         camp.strike()
-    jobs = f"{options.jobs_per_s * options.duration_s:,.0f}"
+    jobs, longest_s = options.jobs_per_s * options.duration_s, 1.5 * options.lease_s
     return [
         f"agents would reach the server at {address}",
         f"makes a token of tenant {camp.tenant}, and machines {', '.join(camp.names)}, which take its own jobs only",
-        f"submits about {jobs} canary jobs of up to {1.5 * options.lease_s:g} s each; they are kept as long as all jobs are",
+        f"submits about {jobs:,.0f} canary jobs of up to {longest_s:g} s each; they are kept as long as all jobs are",
         f"breaks in {options.duration_s:g} s, by seed {options.seed}:",
         *(f"  {sum(s.kind == kind for s in steps):>5}  {fault.words}" for kind, fault in FAULTS.items()),
         "never touches the server, the store, other tenants and other machines",
