@@ -98,7 +98,7 @@ class Crowd:
 
     async def _one(self, client: AsyncClient, rng: random.Random, pause_s: float) -> None:
         while not self._stop.is_set():
-            request = f"storm-{next(self._numbers)}"
+            request = f"storm-{id(self)}-{next(self._numbers)}"
             job = await self.insist(lambda request=request: client.submit(self._spec, request_id=request))
             self.acknowledged.append(Acknowledged(request, job.id))
             await asyncio.sleep(rng.uniform(0.0, 2 * pause_s))
