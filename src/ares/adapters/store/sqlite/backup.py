@@ -13,6 +13,7 @@ from ares.adapters.store.sqlite.schema import (
     check_integrity,
     check_log,
     check_schema,
+    check_size,
     migrate,
     open_reader,
     read_revision,
@@ -80,6 +81,7 @@ def restore(src: str, path: str) -> Copy:
 
 def _copy(source: str, dest: str) -> None:
     Path(dest).unlink(missing_ok=True)
+    check_size(source)
     reader = open_reader(source)
     try:
         check_schema(reader, source)

@@ -16,6 +16,10 @@ _HEADER = Struct(">8I")
 _FRAME = Struct(">6I")
 _MAGIC = 0x377F0682
 _WORD = 0xFFFFFFFF
+# A disk that was full may leave the ends of a few commits that were refused.
+_TORN_MAX = 3
+# The first salt of a log is one more than that of the log whose file it takes over, which may have been longer.
+_LOGS_BEFORE_MAX = 1 << 20
 
 Sums = tuple[int, int]
 
@@ -42,16 +46,16 @@ def has_torn_commit(path: str, recovered: int) -> bool:
     log = Path(f"{path}-wal")
     if not log.exists() or log.stat().st_size <= _HEADER.size:
         return False
-    committed = False
+    commits = 0
     with log.open("rb") as file:
         for frame in _passed_over(file, path, recovered):
-            if committed and frame.follows:
+            if (commits and frame.follows) or commits > _TORN_MAX:
                 raise Damaged(
                     f"{log} is damaged after frame {recovered}, and acknowledged commits lie behind that place. "
                     "Restore the last backup by `ares store restore FILE`"
                 )
-            committed = committed or frame.commit != 0
-    return committed
+            commits += frame.commit != 0
+    return commits > 0
 
 
 def _passed_over(file: BinaryIO, path: str, recovered: int) -> Iterator[_Frame]:
@@ -64,12 +68,19 @@ def _passed_over(file: BinaryIO, path: str, recovered: int) -> Iterator[_Frame]:
         before = _FRAME.unpack(file.read(_FRAME.size))[4:]
     number = recovered
     file.seek(_HEADER.size + recovered * size)
-    while len(data := file.read(size)) == size:
+    while data := file.read(size):
+        if len(data) < size:
+            # Cut off within a frame, which may have been the end of a commit.
+            yield _Frame(number + 1, commit=1, follows=False)
+            return
         number += 1
-        _, commit, salt_1, salt_2, *sums = _FRAME.unpack_from(data)
+        page, commit, salt_1, salt_2, *sums = _FRAME.unpack_from(data)
         if (salt_1, salt_2) == header.salts:
             follows = _sums(data[:8] + data[_FRAME.size :], before, header.big) == tuple(sums)
             yield _Frame(number, commit, follows)
+        elif not page or not 0 < (header.salts[0] - salt_1) & _WORD <= _LOGS_BEFORE_MAX:
+            # Of no log before this one either: it was a frame of this one, perhaps the end of a commit.
+            yield _Frame(number, commit=1, follows=False)
         before = (sums[0], sums[1])
 
 

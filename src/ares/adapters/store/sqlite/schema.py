@@ -27,6 +27,7 @@ from ares.ports.store import StoreError
 # "Ares" in the file's header, so that no other program's database is taken for a store.
 _APPLICATION_ID = 0x41726573
 _BUSY_MS = 5_000
+_PAGE_BYTES_MIN = 512
 
 # Each entry brings the schema from its index to the next version. Entries never change once released.
 MIGRATIONS = (
@@ -61,6 +62,7 @@ def open_writer(path: str) -> Connection:
     """The one connection that writes; creates and migrates. The caller holds the lock file."""
     # For this user only: it holds everyone's jobs. SQLite gives its other files the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    check_size(path)
     connection = connect(path, create=False)
     try:
         connection.set_busy_timeout(_BUSY_MS)
@@ -69,8 +71,8 @@ def open_writer(path: str) -> Connection:
         if Path(path).stat().st_size <= _CHECKED_BYTES_MAX:
             check_integrity(connection, path)
         if torn:
-            # It may have been acknowledged: its fences must not be granted again.
-            begin_epoch(connection, path)
+            # It may have been acknowledged, and was the first perhaps: its fences must not be granted again.
+            begin_epoch(connection, path, above=1)
         connection.execute("PRAGMA journal_mode = WAL")
         # FULL: a commit has reached the disk when it is acknowledged.
         connection.execute("PRAGMA synchronous = FULL")
@@ -82,6 +84,15 @@ def open_writer(path: str) -> Connection:
         close_untouched(connection)
         raise
     return connection
+
+
+def check_size(path: str) -> None:
+    """SQLite takes what is shorter than a page for a new database, and throws the log beside it away."""
+    size, log = Path(path).stat().st_size, Path(f"{path}-wal")
+    if 0 < size < _PAGE_BYTES_MIN or (size == 0 and log.exists() and log.stat().st_size):
+        raise Damaged(
+            f"{path} is damaged: {size} bytes are left of it. Restore the last backup by `ares store restore FILE`"
+        )
 
 
 def close_untouched(connection: Connection) -> None:

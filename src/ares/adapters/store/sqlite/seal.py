@@ -17,6 +17,8 @@ _META = Struct("<4qI")
 _STORE = Struct("<2q")
 _LEASE = Struct("<qd")
 _ROWS = "SELECT key, value, create_revision, mod_revision, version, lease, seal FROM kv"
+# What bytes of another type than expected lead to.
+_NOT_READ = (TypeError, AttributeError, ValueError, NotPacked)
 
 
 class Damaged(StoreError):
@@ -54,7 +56,7 @@ def require_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     *content, seal = row
     try:
         holds = seal_of(*content) == seal
-    except (TypeError, AttributeError, ValueError, NotPacked):
+    except _NOT_READ:
         holds = False
     if not holds:
         raise Damaged(_words(row[0]))
@@ -63,10 +65,14 @@ def require_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def read_digest(connection: Connection, path: str) -> tuple[int, int]:
     """The store's revision and digest."""
-    rows = list(connection.execute("SELECT revision, digest, seal FROM store"))
-    if len(rows) != 1 or rows[0][2] != store_seal(rows[0][0], rows[0][1]):
+    try:
+        ((revision, digest, seal),) = connection.execute("SELECT revision, digest, seal FROM store")
+        holds = seal == store_seal(revision, digest)
+    except _NOT_READ:
+        raise Damaged(f"{path} is damaged: its revision cannot be read") from None
+    if not holds:
         raise Damaged(f"{path} is damaged: its revision and digest do not agree")
-    return rows[0][0], rows[0][1]
+    return revision, digest
 
 
 def write_digest(connection: Connection, revision: int, digest: int) -> None:
@@ -99,7 +105,10 @@ def damaged_rows(connection: Connection, path: str) -> Iterator[str]:
 
 
 def _leases(connection: Connection) -> int:
-    return sum(lease_share(*row) for row in connection.execute("SELECT id, ttl_s FROM lease"))
+    try:
+        return sum(lease_share(*row) for row in connection.execute("SELECT id, ttl_s FROM lease"))
+    except _NOT_READ:
+        raise Damaged("a lease is damaged: it cannot be read") from None
 
 
 def _words(key: object) -> str:
