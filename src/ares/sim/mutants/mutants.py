@@ -1,25 +1,24 @@
 """The table of mutants, and how one is switched on for a while."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import contextmanager
 
+from ares.sim.mutants import agents, committing, ending, granting, judging, looking, requests
+from ares.sim.mutants.mutant import Mutant
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """`patch` changes the real code while it is entered. One of `caught_by` must notice within `seeds` seeds."""
-
-    what: str
-    caught_by: tuple[str, ...]
-    patch: Callable[[], AbstractContextManager[None]]
-    seeds: int = 2000
-
-
-MUTANTS: dict[str, Mutant] = {}
+MUTANTS: dict[str, Mutant] = {
+    **requests.MUTANTS,
+    **granting.MUTANTS,
+    **committing.MUTANTS,
+    **ending.MUTANTS,
+    **judging.MUTANTS,
+    **agents.MUTANTS,
+    **looking.MUTANTS,
+}
 
 
 @contextmanager
-def switched_on(name: str) -> Iterator[None]:
+def switched_on(name: str) -> Generator[None, None, None]:
     """No name: the product as it is."""
     if not name:
         yield

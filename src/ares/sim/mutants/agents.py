@@ -1,0 +1,87 @@
+"""Bugs on the node: when to start, and when to end."""
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+import msgspec
+
+from ares.model.link import AttemptRef, Start
+from ares.services.agent import attempts
+from ares.services.agent.attempts import Attempts
+from ares.services.agent.leash import Leash
+from ares.sim.mutants.judging import on_wall_clock
+from ares.sim.mutants.mutant import Mutant
+from ares.sim.mutants.patching import replace, together
+
+_acknowledged, _launch_of, _is_new, _leash_init = (
+    Leash.acknowledged, attempts.launch_of, Attempts._is_new, Leash.__init__,
+)  # fmt: skip
+
+
+def _from_its_answer(self: Leash, nonce: int) -> bool:
+    moved = _acknowledged(self, nonce)
+    if moved:
+        self._held_since = self._clock.monotonic()
+    return moved
+
+
+def _for_ever(self: Leash, lease_s: float) -> float:
+    return inf
+
+
+def _without_deadline(*args: Any, **named: Any) -> Any:
+    return msgspec.structs.replace(_launch_of(*args, **named), deadline=inf)
+
+
+def _renew_no_slot(self: Attempts) -> None:
+    for attempt in self._live.values():
+        if not attempt.ended:
+            attempt.deadline = self._leash.deadline(attempt.start.spec.lease_s)
+    held, self._held = self._held, {}
+    for start in held.values():
+        self.begin(start)
+
+
+def _every_start(self: Attempts, start: Start) -> bool:
+    key = (start.ref, start.placement.rank)
+    if key in self._live and start.placement.incarnation == self.incarnation:
+        self._live.pop(key)
+        return True
+    return _is_new(self, start)
+
+
+def _keep_all(self: Attempts, refs: Iterable[AttemptRef]) -> None:
+    """Whatever the control plane says, what runs goes on."""
+
+
+MUTANTS = {
+    "renewal-dated-from-answer": Mutant(
+        "the right to run counts from when the answer came",
+        ("E9", "E10"),
+        replace(Leash, "acknowledged", _from_its_answer),
+        case="late-answer",
+    ),
+    "no-self-fencing": Mutant(
+        "nothing ends by itself when renewals fail", ("E9", "E10"), replace(Leash, "deadline", _for_ever)
+    ),
+    "slot-does-not-fence": Mutant(
+        "only the agent ends what lost its right: not while it is stopped",
+        ("E9", "E10"),
+        together(replace(attempts, "launch_of", _without_deadline), replace(Attempts, "renewed", _renew_no_slot)),
+    ),
+    "leash-on-wall-clock": Mutant(
+        "the right to run is measured by the time of day",
+        ("E9", "E10"),
+        replace(Leash, "__init__", on_wall_clock(_leash_init)),
+    ),
+    "started-again": Mutant(
+        "a start that comes twice starts twice", ("E18",), replace(Attempts, "_is_new", _every_start)
+    ),
+    "keeps-what-was-taken": Mutant(
+        "after a reconnect the agent goes on with what is no longer granted",
+        ("E9", "E10"),
+        replace(Attempts, "keep_only", _keep_all),
+    ),
+}

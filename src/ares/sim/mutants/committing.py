@@ -1,0 +1,126 @@
+"""Bugs in writing down what attempts did."""
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ares.core import keys
+from ares.core.run import endings, lifecycle
+from ares.core.run.inputs import Exit, Input, Stepped
+from ares.core.run.lifecycle import TRANSITIONS, Transition
+from ares.model.link import Exited
+from ares.model.state import Result
+from ares.ports.store import Committed, Op, Put, StoreError, Unknown
+from ares.services import results
+from ares.services.reports import Report, Reports
+from ares.services.session import Session
+from ares.services.sessions import Sessions
+from ares.services.transitions import Change, Outcome, Transitions, Written, _Draft
+from ares.sim.mutants.mutant import Mutant
+from ares.sim.mutants.patching import entry, replace
+
+_apply_pack, _commit, _ops = Transitions._apply_pack, Reports.commit, Transitions._ops
+
+_WITHOUT_EXIT = tuple(kind for kind in lifecycle._FENCED if kind is not Exit)
+
+
+# ---- the answer that did not come
+
+
+async def _unanswered_is_failed(self: Transitions, pack: list[tuple[int, _Draft]]) -> dict[int, Outcome]:
+    """What was not acknowledged was not written, they think: the attempt failed, and that is written instead."""
+    if len(pack) > 1 or not any(_succeeded(what) for what in pack[0][1].change.inputs):
+        return await _apply_pack(self, pack)
+    (place, draft), *_ = pack
+    written = await self._write([draft])
+    if isinstance(written, Committed) and written.succeeded:
+        return {place: Written(draft.entry.state, draft.state, draft.refused)}
+    if isinstance(written, Unknown):
+        again = self._draft(_failed(draft.change), draft.entry)
+        if isinstance(again, _Draft):
+            await self._store.txn(again.change.guards, again.ops)
+            return {place: Written(again.entry.state, again.state, again.refused)}
+    return {place: await self._apply_alone(draft.change)}
+
+
+def _succeeded(what: Input) -> bool:
+    return isinstance(what, Exit) and what.exit.failure is None
+
+
+def _failed(change: Change) -> Change:
+    def failed(what: Input) -> Input:
+        if not isinstance(what, Exit):
+            return what
+        ended = msgspec.structs.replace(what.exit, failure="exit", message="its end was not acknowledged")
+        return msgspec.structs.replace(what, exit=ended)
+
+    return msgspec.structs.replace(change, inputs=tuple(failed(what) for what in change.inputs))
+
+
+# ---- the order of things
+
+
+async def _publish_first(self: Reports, reports: Sequence[Report]) -> None:
+    for report in reports:
+        said = report.message
+        if isinstance(said, Exited) and said.exit.failure is None:
+            value: Any = results.decode(said.value) if said.value else None
+            early = Result(
+                job=said.ref.job, fence=said.ref.fence, attempt=1, exit=said.exit, committed_at=0.0, value=value
+            )
+            put = Put(keys.result(said.ref.tenant, said.ref.job), msgspec.json.encode(early))
+            await self._transitions._store.txn([], [put])
+    await _commit(self, reports)
+
+
+async def _acknowledge_first(self: Sessions, session: Session) -> None:
+    while True:
+        await session.report_ready.wait()
+        session.report_ready.clear()
+        batch, session.reports = session.reports, []
+        session.acknowledge(batch)
+        allowed = [report for report in batch if self._may_report(session, report.ref, report.rank)]
+        try:
+            await self._reports.commit(allowed)
+        except StoreError:
+            continue
+
+
+def _last_entry_only(self: Transitions, stepped: Stepped) -> list[Op]:
+    return _ops(self, msgspec.structs.replace(stepped, events=stepped.events[-1:]))
+
+
+MUTANTS = {
+    "commit-without-fence": Mutant(
+        "an end is accepted of any attempt, as long as the job runs",
+        ("E4", "E5"),
+        replace(lifecycle, "_FENCED", _WITHOUT_EXIT),
+        case="zombie",
+    ),
+    "lost-reply-is-failure": Mutant(
+        "an end whose commit was not acknowledged is written as a failure",
+        ("E2", "E4", "E5", "E15"),
+        replace(Transitions, "_apply_pack", _unanswered_is_failed),
+        case="lost-reply",
+    ),
+    "publish-before-commit": Mutant(
+        "a result can be seen before its job has ended", ("E5",), replace(Reports, "commit", _publish_first)
+    ),
+    "report-acknowledged-first": Mutant(
+        "a report is acknowledged before it is durable",
+        ("E11", "E4"),
+        replace(Sessions, "_commit_reports", _acknowledge_first),
+    ),
+    "second-result-accepted": Mutant(
+        "a second report of the same end counts again",
+        ("E2", "E5"),
+        entry(TRANSITIONS, ("SUCCEEDED", Exit), Transition(endings.finish, frozenset({"SUCCEEDED"}))),
+    ),
+    "ledger-entry-skipped": Mutant(
+        "of several entries of one step only the last is written",
+        ("E15",),
+        replace(Transitions, "_ops", _last_entry_only),
+    ),
+}

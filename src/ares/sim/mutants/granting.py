@@ -1,0 +1,138 @@
+"""Bugs in giving places away: who decides, from what picture, and how it is written."""
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ares.core import keys
+from ares.core.run import fences
+from ares.core.run.inputs import Bind, Exit, Refused
+from ares.model.job import JobSpec
+from ares.model.state import Fence, LeaderRecord
+from ares.ports.store import Committed, Compare, Put, StoreError
+from ares.services.leader import Leader
+from ares.services.schedule import Schedule
+from ares.services.transitions import Change, Transitions, _Draft
+from ares.services.view import Entry, View
+from ares.sim.mutants.mutant import Mutant
+from ares.sim.mutants.patching import Patch, replace, together
+
+_draft = Transitions._draft
+
+
+def uncompared(*kinds: type[Any]) -> Patch:
+    """Changes with an input of these kinds are written over whatever is there."""
+
+    def draft(
+        self: Transitions, change: Change, entry: Entry | None, spec: JobSpec | None = None
+    ) -> _Draft | Refused | None:
+        drafted = _draft(self, change, entry, spec)
+        if isinstance(drafted, _Draft) and any(isinstance(what, kinds) for what in change.inputs):
+            return msgspec.structs.replace(drafted, compares=change.guards)
+        return drafted
+
+    return replace(Transitions, "_draft", draft)
+
+
+# ---- the leader's right
+
+
+def _without_leader(
+    self: Transitions, change: Change, entry: Entry | None, spec: JobSpec | None = None
+) -> _Draft | Refused | None:
+    guards = tuple(guard for guard in change.guards if not guard.key.startswith(keys.LEADER))
+    return _draft(self, msgspec.structs.replace(change, guards=guards), entry, spec)
+
+
+async def _all_hold(self: Transitions, change: Change) -> bool:
+    return True
+
+
+async def _take_over(self: Leader, lease: int) -> int | None:
+    value = msgspec.json.encode(LeaderRecord(replica=self._replica, elected_at=self._clock.wall()))
+    written = await self._store.txn([], [Put(self._key, value, lease)])
+    if isinstance(written, Committed):
+        kv = await self._store.get(self._key)
+        return None if kv is None or kv.value != value else kv.create_revision
+    return None
+
+
+# ---- the picture it decides from
+
+
+def _learn_nothing(self: View, written: Iterable[Entry]) -> None:
+    """Only the watch tells what was given away."""
+
+
+async def _decide_at_once(self: Schedule, guard: Compare) -> None:
+    self._planner.changed.set()
+    while True:
+        await self._wait()
+        try:
+            await self._round(guard)
+        except StoreError:
+            await self._clock.sleep(0.2)
+            self._planner.changed.set()
+
+
+async def _go_on(self: Schedule, guard: Compare) -> None:
+    """As the product, but for an unsettled binding: it counts as one that was not made."""
+    await self._view.catch_up()
+    await _decide_at_once(self, guard)
+
+
+# ---- fences
+
+
+def _unordered(fence: Fence, epoch: int) -> Fence:
+    return Fence(epoch=max(fence.epoch, epoch), counter=(fence.counter * 5 + 3) % 16)
+
+
+def _same(fence: Fence) -> Fence:
+    return fence
+
+
+def _old_epoch(fence: Fence, epoch: int) -> Fence:
+    return Fence(epoch=fence.epoch, counter=fence.counter + 1)
+
+
+MUTANTS = {
+    "grant-without-cas": Mutant(
+        "a binding is written without comparing the job's record", ("E2", "E3", "E4", "E7", "E10"), uncompared(Bind)
+    ),
+    "grant-without-leader": Mutant(
+        "a binding is written without comparing the leadership it was decided under",
+        ("E14",),
+        together(replace(Transitions, "_draft", _without_leader), replace(Transitions, "_guards_hold", _all_hold)),
+    ),
+    "leadership-taken-over": Mutant(
+        "leadership is taken whether or not somebody has it", ("E14",), replace(Leader, "_claim", _take_over)
+    ),
+    "quota-from-cache": Mutant(
+        "room is judged from what the watch has brought so far", ("E8",), replace(View, "learn", _learn_nothing)
+    ),
+    "new-leader-decides-at-once": Mutant(
+        "a new leader does not wait until it sees what the one before gave away",
+        ("E8",),
+        replace(Schedule, "run", _decide_at_once),
+    ),
+    "unsettled-grant-goes-on": Mutant(
+        "a binding whose outcome is unknown counts as not made, under the same leadership",
+        ("E8",),
+        replace(Schedule, "run", _go_on),
+    ),
+    "fence-not-monotonic": Mutant(
+        "tokens of attempts are different, and not in order", ("E3", "E4"), replace(fences, "granted", _unordered)
+    ),
+    "revocation-keeps-fence": Mutant(
+        "what is taken away keeps a valid fence", ("E3", "E4"), replace(fences, "revoked", _same)
+    ),
+    "epoch-ignored": Mutant(
+        "after a restore fences go on in the old epoch", ("E3", "E4"), replace(fences, "granted", _old_epoch)
+    ),
+    "commit-check-then-write": Mutant(
+        "an attempt's end is checked, then written", ("E2", "E3", "E4", "E15"), uncompared(Exit)
+    ),
+}

@@ -1,0 +1,122 @@
+"""Bugs in judging which nodes, agents and attempts are there."""
+# pyright: reportPrivateUsage=false
+
+from typing import Any
+
+from ares.model.link import Hello, Renewed
+from ares.model.node import NodeRecord, RemovedNode
+from ares.model.state import JobState, Placement
+from ares.ports.clock import Clock
+from ares.ports.store import StoreError
+from ares.services import enrolment
+from ares.services.monitor import Monitor, _Loss
+from ares.services.session import Session
+from ares.services.sessions import Sessions
+from ares.services.transitions import Change
+from ares.services.view import LeaseEntry, View
+from ares.sim.mutants.mutant import Mutant
+from ares.sim.mutants.patching import replace, together
+
+_loss, _look, _taken, _view_init, _monitor_init = (
+    Monitor._loss, Monitor._look, Monitor._taken, View.__init__, Monitor.__init__,
+)  # fmt: skip
+
+
+async def _acknowledge_at_once(self: Sessions, session: Session) -> None:
+    """The agent trusts an answer that the monitor knows nothing of."""
+    while True:
+        await session.renew_ready.wait()
+        session.renew_ready.clear()
+        renewals, session.renewals = session.renewals, []
+        for renewal in renewals:
+            session.send(Renewed(nonce=renewal.nonce))
+        try:
+            revision = await self._enrolment.renew(session.enrolled, session.lease_revision, leaving=session.leaving)
+        except StoreError:
+            continue
+        if revision is None:
+            session.close("another session of this node has taken over")
+            return
+        session.lease_revision = revision
+
+
+def _without_guard(self: Monitor, state: JobState, losses: list[_Loss]) -> Change:
+    change = _taken(self, state, losses)
+    return Change(change.job, change.tenant, change.inputs)
+
+
+def _started_only(self: Monitor, ages: dict[str, float]) -> tuple[dict[str, list[_Loss]], dict[str, JobState]]:
+    found, _ = _look(self, ages)
+    return {job: one for job, one in found.items() if self._view.entries[job].state.phase != "STAGING"}, {}
+
+
+def _any_incarnation(
+    self: Monitor, job: str, node: str, places: tuple[Placement, ...], entry: LeaseEntry | None, age: float | None
+) -> _Loss | None:
+    if entry is None or age is None or age < entry.lease.dead_after_s:
+        return None
+    return _loss(self, job, node, places, entry, age)
+
+
+def _any_boot(hello: Hello, record: NodeRecord | None, removed: RemovedNode | None) -> int:
+    known = 0 if record is None else record.incarnation
+    return known if 0 < hello.incarnation == known else known + 1
+
+
+class _WallClock:
+    """A clock whose monotonic time jumps with the time of day."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset = clock.monotonic() - clock.wall()
+        self.wall = clock.wall
+        self.sleep = clock.sleep
+
+    def monotonic(self) -> float:
+        return self._clock.wall() + self._offset
+
+
+def on_wall_clock(init: Any) -> Any:
+    def by_wall_clock(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self._clock = _WallClock(self._clock)
+
+    return by_wall_clock
+
+
+MUTANTS = {
+    "other-heartbeat": Mutant(
+        "a renewal is acknowledged before it is in the record that the monitor judges",
+        ("E9", "E10"),
+        replace(Sessions, "_renew", _acknowledge_at_once),
+    ),
+    "monitor-without-guard": Mutant(
+        "what a node held is taken away without comparing its lease",
+        ("E9", "E10"),
+        replace(Monitor, "_taken", _without_guard),
+    ),
+    "monitor-on-wall-clock": Mutant(
+        "silence is measured by the time of day",
+        ("E10", "E12"),
+        together(
+            replace(View, "__init__", on_wall_clock(_view_init)),
+            replace(Monitor, "__init__", on_wall_clock(_monitor_init)),
+        ),
+    ),
+    "assigned-not-recovered": Mutant(
+        "a job that was assigned and never started is left where it is",
+        ("E11", "E12"),
+        replace(Monitor, "_look", _started_only),
+    ),
+    "incarnation-ignored": Mutant(
+        "what an agent held before it restarted counts as held",
+        ("E11", "E12"),
+        replace(Monitor, "_loss", _any_incarnation),
+    ),
+    "boot-ignored": Mutant(
+        "an older agent of a node may register again",
+        ("E9", "E10"),
+        replace(enrolment, "_incarnation", _any_boot),
+        case="old-hello",
+    ),
+}
