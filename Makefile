@@ -1,13 +1,15 @@
 # Two commands do all the set-up: `make up` runs the platform, `make test` checks all of it.
 # Each installs what it needs first; see scripts/setup.
 .DEFAULT_GOAL := help
-.PHONY: help up test chaos lint fmt bench lock clean
+.PHONY: help up test chaos soak lint fmt bench lock clean
 
 # Compiled modules are kept: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 TESTS ?= tests
 WORKERS ?= 3
+SEEDS ?= 100000
+HOURS ?= 2
 ARGS ?=
 
 help: ## this list
@@ -21,9 +23,14 @@ test: ## run every test (TESTS=tests/unit ARGS="-x" for a part)
 	@scripts/setup test
 	@exec .venv/bin/pytest $(TESTS) -q -n $(WORKERS) --dist worksteal $(ARGS)
 
-chaos: ## kill, freeze and cut off processes for some minutes (ARES_CHAOS_SEED=n repeats a run)
+chaos: ## all proof of exactly-once: simulated histories, real faults on real processes; hours (SEEDS=1000 for a part)
 	@scripts/setup test
-	@exec .venv/bin/pytest tests/chaos -q -s -m soak $(ARGS)
+	@failed=0; .venv/bin/ares sim run --seeds $(SEEDS) || failed=1; \
+	.venv/bin/pytest $(TESTS) -q -m soak -p no:randomly $(ARGS) || failed=1; exit $$failed
+
+soak: ## a platform under a fault every ten seconds, for HOURS=2 (ARES_CHAOS_SEED=n repeats the faults)
+	@scripts/setup test
+	@ARES_SOAK_HOURS=$(HOURS) exec .venv/bin/pytest tests/chaos/soak -q -s -m soak $(ARGS)
 
 lint: ## style, types, layers and documents only
 	@scripts/setup test

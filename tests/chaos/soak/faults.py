@@ -43,8 +43,8 @@ class Faults:
         self._platform, self._cluster, self._links, self._walls = platform, cluster, links, walls
         self._rng, self._spared, self._small_disk = rng, spared, small_disk
         self._strikes = {
-            "kill": self._kill, "freeze": self._freeze, "cut": self._cut, "slow": self._slow, "store-kill": self._store_kill,
-            "store-freeze": self._store_freeze, "wall": self._wall,
+            "kill": self._kill, "freeze": self._freeze, "cut": self._cut, "slow": self._slow, "wall": self._wall,
+            "store-kill": self._store_kill, "store-freeze": self._store_freeze,
         }  # fmt: skip
         if small_disk is not None:
             self._strikes["disk-full"] = self._disk_full
@@ -55,8 +55,7 @@ class Faults:
 
     def strike(self, under: frozenset[str]) -> Fault | None:
         """Something, somewhere; None when what was drawn is struck already."""
-        fault = self._strikes[self._rng.choice(self.kinds)](under)
-        return fault
+        return self._strikes[self._rng.choice(self.kinds)](under)
 
     def _lasts(self) -> float:
         return self._rng.uniform(*LASTS_S)
@@ -144,4 +143,4 @@ class Faults:
                     file.write(bytes(64 * 1024))
             except OSError:
                 pass
-        return Fault("disk-full", "disk", lambda: filler.unlink(), self._lasts())
+        return Fault("disk-full", "disk", filler.unlink, self._lasts())

@@ -191,7 +191,7 @@ def finish(soak: Soak) -> None:
 def verdict(soak: Soak, found: Contents, seen: Counter[str]) -> str:
     """In the manner of Chronos: what was asked for, and the runs that answer it."""
     asked = [job for answer in soak.load.acknowledged for job in answer.states]
-    committed = Counter(1 for job in asked if job in found.results)
+    committed = sum(job in found.results for job in asked)
     ends = Counter(found.states[job].phase for job in asked)
     ran = Counter(path.name.partition(".")[0] for path in soak.marks.glob("*.*.*"))
     again = sum(times - 1 for times in ran.values() if times > 1)
@@ -200,7 +200,7 @@ def verdict(soak: Soak, found: Contents, seen: Counter[str]) -> str:
     return "\n".join(
         (
             f"SOAK {HOURS:g} h: {soak.done.total()} faults {dict(soak.done)}",
-            f"asked for {len(asked)} runs, {committed[1]} committed, {missed} missed, {twice} committed twice; {dict(ends)}",
+            f"asked for {len(asked)} runs: {committed} with result, {missed} missed, {twice} committed twice; {dict(ends)}",
             f"attempts started {ran.total()}, of which {again} again after a loss or failure; ledger {dict(seen)}",
             f"ended by themselves and started again: {dict(soak.ended) or 'none'}; judged {soak.judged} times",
             *soak.watch.longest(),
