@@ -128,6 +128,11 @@ def _dedup(case: Case) -> Found:
     for request, job in jobs.items():
         if job not in case.jobs:
             yield job, f"request {request} was acknowledged, and its job is gone"
+        elif case.jobs[job].detail.state.request_id != request:
+            yield (
+                job,
+                f"request {request} was answered with it, and it came by {case.jobs[job].detail.state.request_id}",
+            )
     owners: defaultdict[str, list[str]] = defaultdict(list)
     for job, seen in case.jobs.items():
         owners[seen.detail.state.request_id or job].append(job)
