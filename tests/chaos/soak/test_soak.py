@@ -200,7 +200,7 @@ def verdict(soak: Soak, found: Contents, seen: Counter[str]) -> str:
     return "\n".join(
         (
             f"SOAK {HOURS:g} h: {soak.done.total()} faults {dict(soak.done)}",
-            f"asked for {len(asked)} runs: {committed} with result, {missed} missed, {twice} committed twice; {dict(ends)}",
+            f"asked for {len(asked)} runs: {committed} results, {missed} missed, {twice} committed twice; {dict(ends)}",
             f"attempts started {ran.total()}, of which {again} again after a loss or failure; ledger {dict(seen)}",
             f"ended by themselves and started again: {dict(soak.ended) or 'none'}; judged {soak.judged} times",
             *soak.watch.longest(),

@@ -55,7 +55,9 @@ def test_all_streams_resume_at_once(build: Build) -> None:
 
     def complete(jobs: list[str]) -> bool:
         whole = [sum(all(seen[job] for job in jobs) for seen in group.seen) for group in groups]
-        return whole == [STREAMS_PER_TOKEN] * len(groups)
+        say(f"streams with all of {len(jobs)} events: {whole}")
+        # Who found no room at first may take the place of one that was away for a moment.
+        return all(count >= STREAMS_PER_TOKEN for count in whole)
 
     eventually(lambda: complete(first), "the first events on every stream", 120)
     calm = held(platform.servers[0].pid)
