@@ -1,6 +1,7 @@
 """A control plane in memory: accepts sessions, records what agents say, says what a test wants."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ from ares.model.link import (
     Leave,
     LogAck,
     LogChunk,
+    OutputAck,
+    OutputChunk,
     Renew,
     Renewed,
     ServerFrame,
@@ -67,6 +70,12 @@ class ScriptedPlane:
     def __init__(self, *, self_fence_ratio: float = 7.0 / 9.0, renew_every_s: float = 0.2) -> None:
         self.said: list[AgentMessage] = []
         self.logs: dict[tuple[AttemptRef, int], bytearray] = {}
+        # Files that came whole, by digest; of others what has come so far.
+        self.outputs: dict[str, bytes] = {}
+        self.parts: dict[str, bytes] = {}
+        self.output_bytes_max = 1 << 30
+        # Instead of keeping a piece.
+        self.on_output: Callable[[OutputChunk], OutputAck | None] | None = None
         self.renewals = self.acks = self.log_acks = self.reachable = True
         self.refused_incarnations: set[int] = set()
         self.keep: Callable[[tuple[AttemptRef, ...]], tuple[AttemptRef, ...]] = lambda alive: alive
@@ -96,6 +105,8 @@ class ScriptedPlane:
                     session.say(Renewed(nonce=nonce))
                 case LogChunk():
                     self._log(session, message)
+                case OutputChunk():
+                    self._output(session, message)
                 case Started() | Exited() | Fenced() if self.acks:
                     session.say(Ack(numbers=(message.number,)))
                 case _:
@@ -114,6 +125,7 @@ class ScriptedPlane:
                 keep=self.keep(hello.alive),
                 renew_every_s=self._renew_every_s,
                 self_fence_ratio=self._ratio,
+                output_bytes_max=self.output_bytes_max,
             )
         )
 
@@ -123,6 +135,25 @@ class ScriptedPlane:
             kept[chunk.offset :] = chunk.data
         if self.log_acks:
             session.say(LogAck(ref=chunk.ref, rank=chunk.rank, offset=len(kept)))
+
+    def _output(self, session: ScriptedSession, chunk: OutputChunk) -> None:
+        if self.on_output is not None:
+            if (ack := self.on_output(chunk)) is not None:
+                session.say(ack)
+            return
+        kept = self.outputs.get(chunk.sha256, self.parts.get(chunk.sha256, b""))
+        if chunk.offset <= len(kept):
+            kept += chunk.data[len(kept) - chunk.offset :]
+        self.parts[chunk.sha256] = kept
+        sealed = len(kept) == chunk.size
+        if sealed:
+            assert hashlib.sha256(kept).hexdigest() == chunk.sha256
+            self.outputs[chunk.sha256] = kept
+        session.say(self.output_ack(chunk, offset=len(kept), sealed=sealed))
+
+    @staticmethod
+    def output_ack(chunk: OutputChunk, offset: int = 0, **how: Any) -> OutputAck:
+        return OutputAck(ref=chunk.ref, rank=chunk.rank, sha256=chunk.sha256, offset=offset, **how)
 
     # ---- for tests
 

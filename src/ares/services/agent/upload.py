@@ -15,6 +15,8 @@ from ares.services.agent.outputs import Found, Stamp, opened, stamp_of
 CHUNK_BYTES_MAX = 256 * 1024
 # How often a file is sent again because the control plane could not keep it.
 TRIES_MAX = 6
+# Ahead of the first of them; it doubles each time, to some ten seconds in all.
+PAUSE_S = 0.2
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
@@ -137,7 +139,7 @@ class Upload:
         self._left += part.sealed
         part.sealed, part.told, part.resting = False, False, True
         part.sent = part.kept = min(ack.offset, part.file.size)
-        return 0.1 * 2**part.tries
+        return PAUSE_S * 2 ** (part.tries - 1)
 
     def again(self, sha256: str) -> None:
         part = self._parts[sha256]
