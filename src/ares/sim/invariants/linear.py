@@ -41,66 +41,86 @@ class _Seen(NamedTuple):
 
 def check(events: Iterable[Event]) -> tuple[Violation, ...]:
     """Answers that no order explains; without the store's commits, the first of each job."""
-    history = _History(events)
-    found = [violation for job in sorted(history.calls) for violation in history.judge(job)]
-    return tuple(sorted(found, key=lambda one: one.t))
+    calls = Calls()
+    for event in events:
+        if isinstance(event, Commit):
+            _take(calls, event)
+        elif isinstance(event, Asked | Answered):
+            calls.hear(event)
+        elif isinstance(event, Restored):
+            calls.restore(event.revision)
+    return calls.judge()
 
 
-class _History:
-    """Calls and states of every job."""
+def _take(calls: "Calls", commit: Commit) -> None:
+    for write in commit.writes:
+        kind = kind_of(write.key)
+        if kind == "/state/":
+            state: State | None = None if write.value is None else DECODERS[kind](write.value)  # type: ignore[assignment]
+            calls.move(commit.revision, job_of(write.key), state)
+        elif kind == "/requests/" and write.value is not None:
+            _, _, tenant, request = write.key.split("/", 3)
+            noted: Request = DECODERS[kind](write.value)  # type: ignore[assignment]
+            calls.note(tenant, request, noted.job)
+        elif kind == "/arrays/":
+            calls.leave_out(job_of(write.key))
 
-    def __init__(self, events: Iterable[Event]) -> None:
-        self.calls: defaultdict[str, list[_Call]] = defaultdict(list)
+
+class Calls:
+    """Takes calls and commits in their order, and then judges every job that was asked about."""
+
+    def __init__(self) -> None:
+        self._place = 0
+        self._asked: dict[int, tuple[int, Asked]] = {}
+        self._calls: list[_Call] = []
         # Of every job: the place of each commit about it, and what it was from there on.
         self._moves: defaultdict[str, list[tuple[int, _Seen]]] = defaultdict(list)
         self._requests: dict[tuple[str, str], str] = {}
         self._arrays: set[str] = set()
         self._commits: list[tuple[int, str, _Seen]] = []
-        self._logged = self._restored = False
-        asked: dict[int, tuple[int, Asked]] = {}
-        calls: list[_Call] = []
-        for place, event in enumerate(events):
-            if isinstance(event, Commit):
-                self._logged = True
-                self._commit(place, event)
-            elif isinstance(event, Asked):
-                asked[event.op] = (place, event)
-            elif isinstance(event, Answered):
-                began, question = asked.pop(event.op)
-                known = event.outcome != "unknown"
-                calls.append(_Call(question, event if known else None, began, place if known else None))
-            elif isinstance(event, Restored):
-                self._restore(place, event.revision)
-        calls += [_Call(question, None, began, None) for began, question in asked.values()]
-        self._sort_out(calls)
+        self._restored = False
 
-    def _commit(self, place: int, commit: Commit) -> None:
-        for write in commit.writes:
-            kind = kind_of(write.key)
-            if kind == "/state/":
-                job, seen = job_of(write.key), _Seen()
-                if write.value is not None:
-                    state: State = DECODERS[kind](write.value)  # type: ignore[assignment]
-                    seen = _Seen(state.phase, state.seq)
-                self._moves[job].append((place, seen))
-                self._commits.append((commit.revision, job, seen))
-            elif kind == "/requests/" and write.value is not None:
-                _, _, tenant, request = write.key.split("/", 3)
-                noted: Request = DECODERS[kind](write.value)  # type: ignore[assignment]
-                self._requests[tenant, request] = noted.job
-            elif kind == "/arrays/":
-                self._arrays.add(job_of(write.key))
+    def hear(self, event: Asked | Answered) -> None:
+        self._place += 1
+        if isinstance(event, Asked):
+            self._asked[event.op] = (self._place, event)
+            return
+        began, question = self._asked.pop(event.op)
+        known = event.outcome != "unknown"
+        self._calls.append(_Call(question, event if known else None, began, self._place if known else None))
 
-    def _restore(self, place: int, revision: int) -> None:
+    def move(self, revision: int, job: str, state: State | None) -> None:
+        """A commit wrote the job's record, or removed it."""
+        self._place += 1
+        seen = _Seen() if state is None else _Seen(state.phase, state.seq)
+        self._moves[job].append((self._place, seen))
+        self._commits.append((revision, job, seen))
+
+    def note(self, tenant: str, request: str, job: str) -> None:
+        self._requests[tenant, request] = job
+
+    def leave_out(self, array: str) -> None:
+        """An array has no number: it is as far as its tasks."""
+        self._arrays.add(array)
+
+    def restore(self, revision: int) -> None:
+        self._place += 1
         self._restored = True
         self._commits = [one for one in self._commits if one[0] <= revision]
         kept = {job: seen for _, job, seen in self._commits}
         for job, moves in self._moves.items():
             if moves[-1][1] != kept.get(job, _Seen()):
-                moves.append((place, kept.get(job, _Seen())))
+                moves.append((self._place, kept.get(job, _Seen())))
 
-    def _sort_out(self, calls: list[_Call]) -> None:
-        """By job. A submission is about the job that its request made; arrays, which have no number, are left out."""
+    def judge(self) -> tuple[Violation, ...]:
+        calls = self._calls + [_Call(question, None, began, None) for began, question in self._asked.values()]
+        by_job = self._sort_out(calls)
+        found = [violation for job in sorted(by_job) for violation in self._judge(job, by_job[job])]
+        return tuple(sorted(found, key=lambda one: one.t))
+
+    def _sort_out(self, calls: list[_Call]) -> dict[str, list[_Call]]:
+        """By job. A submission is about the job that its request made."""
+        by_job: defaultdict[str, list[_Call]] = defaultdict(list)
         for call in calls:
             if call.answered is not None and call.answered.phase and not call.answered.seq:
                 self._arrays.add(call.asked.job)
@@ -113,33 +133,19 @@ class _History:
                 told = "" if call.answered is None else call.answered.job
                 job = told if not call.asked.request else of_request
             if job and job not in self._arrays:
-                self.calls[job].append(call)
+                by_job[job].append(call)
+        return by_job
 
     # ---- one job
 
-    def judge(self, job: str) -> list[Violation]:
-        if not self._logged:
+    def _judge(self, job: str, calls: list[_Call]) -> list[Violation]:
+        if not self._moves:
             # Nobody but the log knows what a restore took back.
-            return [] if self._restored else self._judge_by_calls(job)
+            return [] if self._restored else _judge_by_calls(job, calls)
         moves = self._moves.get(job, [])
         known = _Known([-1, *(place for place, _ in moves)], [_Seen(), *(seen for _, seen in moves)])
         # What became of calls without an answer is in the log.
-        return [_blamed(job, call, known.states) for call in self.calls[job] if not known.explains(call)]
-
-    def _judge_by_calls(self, job: str) -> list[Violation]:
-        operations: list[Operation] = []
-        unknown: dict[tuple[str, str], Operation] = {}
-        for call in self.calls[job]:
-            operation = Operation(call.began, call.ended, call)
-            if call.ended is not None:
-                operations.append(operation)
-            elif call.asked.verb in ("submit", "cancel"):
-                # The first of its kind can be placed wherever a later one could.
-                name = (call.asked.verb, call.asked.payload)
-                if name not in unknown or unknown[name].began > call.began:
-                    unknown[name] = operation
-        found = misplaced([*operations, *unknown.values()], _NOTHING, _moved)
-        return [] if found is None else [_blamed(job, found.what, ())]
+        return [_blamed(job, call, known.states) for call in calls if not known.explains(call)]
 
 
 # ---- with the store's log
@@ -198,6 +204,22 @@ class _Register(NamedTuple):
 
 
 _NOTHING = _Register()
+
+
+def _judge_by_calls(job: str, calls: list[_Call]) -> list[Violation]:
+    operations: list[Operation] = []
+    unknown: dict[tuple[str, str], Operation] = {}
+    for call in calls:
+        operation = Operation(call.began, call.ended, call)
+        if call.ended is not None:
+            operations.append(operation)
+        elif call.asked.verb in ("submit", "cancel"):
+            # The first of its kind can be placed wherever a later one could.
+            name = (call.asked.verb, call.asked.payload)
+            if name not in unknown or unknown[name].began > call.began:
+                unknown[name] = operation
+    found = misplaced([*operations, *unknown.values()], _NOTHING, _moved)
+    return [] if found is None else [_blamed(job, found.what, ())]
 
 
 def _moved(now: _Register, call: _Call) -> _Register | None:

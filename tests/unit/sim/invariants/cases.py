@@ -753,7 +753,7 @@ def a_ledger_names_another_tenants_job(forge: Forge, wrong: bool) -> None:
 def a_client_sees_a_job_go_back(forge: Forge, wrong: bool) -> None:
     running(forge)
     forge.get("j1")
-    forge.get("j1", "c1" if wrong else "c2", phase="STAGING", seq=2)
+    forge.get("j1", **({"phase": "STAGING", "seq": 2} if wrong else {}))
 
 
 @case("E16", quiet=False)
@@ -818,3 +818,19 @@ def a_process_acts_after_its_end(forge: Forge, wrong: bool) -> None:
     forge.end("j1")
     if wrong:
         forge.effect("j1")
+
+
+# ---- all clients together
+
+
+@case("linear", quiet=False)
+def a_client_is_shown_what_is_over(forge: Forge, wrong: bool) -> None:
+    forge.submit("j1")
+    forge.bind("j1", "n1")
+    op = forge.ask("get", "c2", job="j1")
+    if not wrong:
+        forge.process("j1")
+        forge.step("j1", "started", phase="RUNNING")
+        forge.answer(op, job="j1", phase="STAGING", seq=2)
+        return
+    forge.answer(op, job="j1", phase="PENDING", seq=1)
