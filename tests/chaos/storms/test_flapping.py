@@ -102,7 +102,7 @@ def test_a_leader_that_flaps_loses_nothing(build: Build, tmp_path: Path, seed: i
 @pytest.mark.timeout(600)
 @pytest.mark.soak
 def test_a_flood_of_output_while_the_store_is_slow(build: Build) -> None:
-    """Output does not go through the store: it neither waits for it nor piles up in memory, and no lease waits for it."""
+    """Output does not go through the store: it must not wait for it, nor pile up in memory, nor hold up a lease."""
     platform = build("etcd")
     assert platform.etcd is not None
     platform.server()
