@@ -1,12 +1,14 @@
 """What every Ares process does around its event loop: logging, signals, a clean end."""
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from typing import TextIO, cast
 
 import structlog
 
@@ -28,6 +30,22 @@ def look_for_garbage_less_often() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
+class _Unfailing:
+    """Standard error may be a file on a disk that is full: what cannot be said is dropped, and work goes on."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            return self._file.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+
 def configure_logging() -> None:
     """Logs go to standard error: readable on a terminal, JSON lines otherwise."""
     people = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
@@ -39,7 +57,7 @@ def configure_logging() -> None:
             structlog.processors.format_exc_info,
             renderer,
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
         cache_logger_on_first_use=True,
     )
 
