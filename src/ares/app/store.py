@@ -1,8 +1,11 @@
 """`ares store`: backup and restore of the embedded store, a new epoch for any; and a look at it for `ares verify`."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from ares.adapters.blobs.files import flaw
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.store import sqlite
 from ares.adapters.store.epoch import begin_epoch
@@ -10,6 +13,8 @@ from ares.adapters.store.open import open_store, take_snapshot
 from ares.adapters.store.sqlite import Copy
 from ares.app.config import Config, ConfigError
 from ares.core import keys
+from ares.model.link import AttemptRef
+from ares.model.state import OutputFile
 from ares.ports.snapshot import Progress, Snapshot
 
 
@@ -26,6 +31,11 @@ def restore(config: Config, file: str) -> Copy:
 def look(config: Config, progress: Progress) -> Snapshot:
     """The store as it is now, also while the server runs. Changes nothing."""
     return take_snapshot(config.store_url, SystemClock(), progress)
+
+
+def output_flaws(config: Config) -> Callable[[AttemptRef, OutputFile], str]:
+    """What is wrong with a file that was handed over, in words; nothing when it is as it was committed."""
+    return partial(flaw, config.outputs_path)
 
 
 def new_epoch(config: Config, above: int) -> int:

@@ -12,6 +12,7 @@ from ares.model.job import Gang, JobSpec, RetryPolicy
 from tests.chaos.load import TINY, marked
 from tests.platform import Platform, eventually
 
+HANDS_OVER = 'mkdir "$ARES_OUTPUT_DIR/deep"; echo one > "$ARES_OUTPUT_DIR/a"; echo two > "$ARES_OUTPUT_DIR/deep/b"'
 RETRY = RetryPolicy(limit=3, base_s=0.05, max_s=0.1)
 
 
@@ -28,6 +29,7 @@ def make_everything(platform: Platform, marks: Path) -> None:
         client.submit(marked(marks, fails=1, retry=RETRY), request_id="second-try"),
         client.submit(JobSpec(command=("false",), resources=TINY, retry=RetryPolicy(limit=0)), request_id="bad"),
         client.submit(JobSpec(command=("true",), resources=TINY, gang=Gang(ranks=2)), request_id="gang"),
+        client.submit(JobSpec(command=("sh", "-c", HANDS_OVER), resources=TINY), request_id="files"),
         client.submit(marked(marks, array="0-3,7", retry=RETRY), request_id="array"),
         cancelled(client, marks),
     ]

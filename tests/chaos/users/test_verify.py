@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -354,6 +355,29 @@ def test_each_kind_of_damage_is_named(copy: Path, what: str) -> None:
     spoiler.close()
     found = wrong(look(copy))
     assert any(words in line for line in found.get(check, ())), found
+
+
+def test_files_that_were_handed_over(living: Platform, copy: Path, tmp_path: Path) -> None:
+    """Each is compared with what was committed: one is other, one is gone."""
+    kept = tmp_path / "outputs"
+    shutil.copytree(living.servers[0].home / "outputs", kept)
+    command = ("verify", f"--store=sqlite://{copy}", f"--set=outputs={kept}", "--outputs", "--output", "json")
+
+    def found() -> dict[str, Any]:
+        checks: Any = run_cli(*command, home=tmp_path).json()
+        return next(check for check in checks["checks"] if check["name"] == "outputs")
+
+    clean = found()
+    assert (clean["lookedAt"], clean["violations"]) == (2, 0)
+    files = sorted(path for path in kept.rglob("*") if path.is_file() and len(path.name) == 64)
+    for path in files:
+        path.chmod(0o600)
+    files[0].write_bytes(b"xxx\n")
+    files[1].unlink()
+    spoiled = found()
+    assert (spoiled["lookedAt"], spoiled["violations"]) == (2, 2)
+    assert any("4 bytes with digest" in line for line in spoiled["first"])
+    assert any("cannot be read" in line for line in spoiled["first"])
 
 
 def test_damage_within_the_file_is_named(copy: Path) -> None:

@@ -147,6 +147,24 @@ class FileBlobs:
         return tuple(found)
 
 
+def flaw(root: Path, ref: AttemptRef, file: OutputFile) -> str:
+    """What is wrong with a sealed file, in words; empty when it is as it was committed. Changes nothing."""
+    with entered(root, _attempt(ref)) as folder:
+        if folder is None:
+            return "it is gone, with the folder of its attempt"
+        try:
+            fd = os.open(_digest(file.sha256), _READ, dir_fd=folder)
+        except OSError as error:
+            return f"it cannot be read: {error.strerror}"
+        try:
+            found = _measure(fd, file.size)
+        finally:
+            os.close(fd)
+    if found == Mismatch(file.size, file.sha256):
+        return ""
+    return f"it has {found.size:,} bytes with digest {found.sha256[:12]}, not {file.size:,} with {file.sha256[:12]}"
+
+
 def _attempt(ref: AttemptRef) -> tuple[str, ...]:
     return *of_job(ref.tenant, ref.job), str(ref.fence)
 

@@ -22,10 +22,13 @@ _COPIED, _READ = 0, 1
 @click.option("--store", metavar="URL", help="sqlite:///PATH or etcd://HOST:PORT.  [default: as the server's]")
 @click.option("--tenant", metavar="NAME", help="Only the jobs of this tenant.")
 @click.option("--job", metavar="ID", help="Only this job, by its full id.")
+@click.option("--outputs", is_flag=True, help="Also read every file that jobs handed over, and compare its digest.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @output_option("table", "json")
 @configured
-def verify(store: str | None, tenant: str | None, job: str | None, quiet: bool, output: str, **where: Any) -> int:
+def verify(
+    store: str | None, tenant: str | None, job: str | None, outputs: bool, quiet: bool, output: str, **where: Any
+) -> int:
     """Checks the store of record, and changes nothing.
 
     Run it where the server runs, with the server's configuration; the server may be running. It reads
@@ -41,7 +44,13 @@ def verify(store: str | None, tenant: str | None, job: str | None, quiet: bool, 
     """
     config = load({"store.url": store}, **where)
     module = simulator("verify.verify")
-    wanted = module.Wanted(now=time.time(), keep_s=config.limits.keep_days * _DAY_S, tenant=tenant or "", job=job or "")
+    wanted = module.Wanted(
+        now=time.time(),
+        keep_s=config.limits.keep_days * _DAY_S,
+        tenant=tenant or "",
+        job=job or "",
+        output_flaws=program("store").output_flaws(config) if outputs else None,
+    )
     try:
         with (
             Bars(("copying", "checking"), "pages, records", quiet=quiet or output == "json") as bars,

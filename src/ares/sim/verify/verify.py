@@ -1,11 +1,12 @@
 """`ares verify`: one pass through the store, and a report."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ares.model.access import TokenRecord
 from ares.model.job import JobSpec
-from ares.model.state import ArrayRecord
+from ares.model.link import AttemptRef
+from ares.model.state import ArrayRecord, OutputFile
 from ares.ports.snapshot import Progress, Snapshot
 from ares.ports.store import StoreError
 from ares.sim.verify import kinds
@@ -20,14 +21,21 @@ _NODE_ROLE = "node"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
+# What is wrong with a file that an attempt handed over, in words; nothing when nothing is.
+OutputFlaws = Callable[[AttemptRef, OutputFile], str]
+
+
 class Wanted:
     """What to look at. `keep_s`: how long finished jobs are kept, which is why tasks of old arrays may be gone."""
 
-    def __init__(self, *, now: float, keep_s: float, tenant: str = "", job: str = "") -> None:
+    def __init__(
+        self, *, now: float, keep_s: float, tenant: str = "", job: str = "", output_flaws: OutputFlaws | None = None
+    ) -> None:
         self.now = now
         self.keep_s = keep_s
         self.tenant = tenant
         self.job = job
+        self.output_flaws = output_flaws
 
 
 class NoSuchJob(Exception):
@@ -125,6 +133,7 @@ class _Run:
         if job.state is None and job.array is None and not job.unread:
             raise NoSuchJob(f"the store has no job {job_id}{f' of tenant {tenant}' if tenant else ''}")
         self.jobs = 1
+        self._check_outputs(job)
         check_job(job, array.the_spec if array is not None else job.the_spec, self.epoch, self._findings)
         made = claim_of_job(job)
         if made is not None:
@@ -156,12 +165,26 @@ class _Run:
             self._array = _Array(job.the_array, job.the_spec, self._wanted)
         elif job.the_state is not None:
             self.jobs += 1
+            self._check_outputs(job)
         check_job(job, self._spec(job), self.epoch, self._findings)
         if job.the_retries is not None and len(job.the_retries.jobs) > MANUAL_RETRIES_MAX:
             self._findings.wrong("budgets", f"job {job.id} was retried {len(job.the_retries.jobs)} times by hand")
         claim = claim_of_job(job)
         if claim is not None:
             self._requests.made(claim)
+
+    def _check_outputs(self, job: JobRecords) -> None:
+        result, state, flaws = job.the_result, job.the_state, self._wanted.output_flaws
+        if flaws is None or result is None or state is None:
+            return
+        if (state.ended_at or 0.0) < self._wanted.now - self._wanted.keep_s:
+            # Just being forgotten: its files may be gone before its records.
+            return
+        ref = AttemptRef(job=job.id, tenant=job.tenant, fence=result.fence)
+        for file in result.outputs:
+            self._findings.looked("outputs")
+            if what := flaws(ref, file):
+                self._findings.wrong("outputs", f"job {job.id}, {file.path}: {what}")
 
     def _spec(self, job: JobRecords) -> JobSpec | None:
         state = job.the_state
