@@ -128,6 +128,9 @@ class StoreWire:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._broken = 0
+        # In a scripted world: what befalls a transaction that writes this, and how long a late one takes.
+        self.ordained: Callable[[Sequence[Op]], Trouble | None] | None = None
+        self.late_s = (TIMEOUT_S, 3 * TIMEOUT_S)
 
     # ---- faults
 
@@ -159,10 +162,10 @@ class StoreWire:
             return chance.between(0.1, 1.5)
         return weather.delay_s * chance.random()
 
-    async def _call(self, work: Callable[[], T]) -> T:
+    async def _call(self, work: Callable[[], T], ordained: Trouble | None = None) -> T:
         """Raises StoreUnavailable when no answer comes: nothing is known then."""
         chance, weather = self._chance, self._weather
-        trouble = chance.pick(weather.troubles) if weather.rate and chance(weather.rate) else None
+        trouble = chance.pick(weather.troubles) if weather.rate and chance(weather.rate) else ordained
         if self.cut or weather.away:
             trouble = "refused" if trouble == "refused" or (weather.away and chance(0.5)) else "request-lost"
         if trouble == "refused":
@@ -173,7 +176,7 @@ class StoreWire:
             # Only then will the caller's patience be needed.
             self._loop.call_later(TIMEOUT_S, _settle, answer, _NoAnswer(), context=self._there)
         if trouble != "request-lost":
-            delay = chance.between(TIMEOUT_S, 3 * TIMEOUT_S) if trouble == "late" else self._delay()
+            delay = chance.between(*self.late_s) if trouble == "late" else self._delay()
             arrive = partial(self._arrive, self._store.epoch, work, answer, answered=trouble is None)
             self._loop.call_later(delay, arrive, context=self._there)
         return await answer
@@ -205,8 +208,9 @@ class StoreWire:
     async def txn(
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()
     ) -> Committed | Unknown:
+        ordained = None if self.ordained is None else self.ordained(then)
         try:
-            return await self._call(lambda: now(self._store.txn(compares, then, otherwise)))
+            return await self._call(lambda: now(self._store.txn(compares, then, otherwise)), ordained)
         except _NoAnswer as error:
             return Unknown(str(error))
 
