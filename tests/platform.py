@@ -80,6 +80,11 @@ class Process:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def code(self) -> int | None:
+        """How it ended, as `subprocess` tells it; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
     def start(self) -> Self:
         assert not self.alive, f"{self.name} is running already"
         with self.log.open("ab") as log:
