@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from bench import etcd, latency, machine, memory, noops, replays, scheduling, submissions
+from bench import etcd, latency, losses, machine, memory, noops, replays, scheduling, submissions
 from bench.processes import NotMeasured
 from bench.report import Row, missing, show, write_json, write_page
 from bench.scale import FULL, QUICK, Scale
@@ -26,6 +26,7 @@ TITLES = {
     "e": "memory for queued jobs",
     "f": "the scheduling core",
     "g": "replays of traces",
+    "h": "lost nodes",
 }
 
 
@@ -38,7 +39,7 @@ def main() -> int:
 
     benchmarks: dict[str, Benchmark] = {
         "a": submissions.rows, "b": noop_rows, "c": latency.rows, "d": etcd.rows, "e": memory.rows,
-        "f": scheduling.rows, "g": replays.rows,
+        "f": scheduling.rows, "g": replays.rows, "h": losses.rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")
     rows: list[Row] = []

@@ -30,6 +30,10 @@ class Scale:
     # For replays: jobs and nodes of the made trace, and how many jobs of each log; all of them when none are said.
     replayed: tuple[int, int] = (100_000, 1000)
     logged: int | None = None
+    # For losses: rounds, each of one killed, one frozen and one cut-off agent; how many agents that are well are
+    # watched, and for how many minutes.
+    losses: int = 34
+    watched: tuple[int, float] = (1000, 7.0)
 
 
 FULL = Scale(
@@ -39,4 +43,5 @@ FULL = Scale(
 QUICK = Scale(
     spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=100_000,
     fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000), replayed=(5000, 100), logged=2000,
+    losses=2, watched=(100, 0.5),
 )  # fmt: skip
