@@ -26,6 +26,7 @@ test: ## run every test (TESTS=tests/unit ARGS="-x" for a part)
 chaos: ## all proof of exactly-once: simulated histories, real faults on real processes; hours (SEEDS=1000 for a part)
 	@scripts/setup test
 	@failed=0; .venv/bin/ares sim run --seeds $(SEEDS) || failed=1; \
+	ARES_SEARCH=20 .venv/bin/pytest tests/property -q -n $(WORKERS) --timeout 3600 || failed=1; \
 	.venv/bin/pytest $(TESTS) -q -m soak -p no:randomly $(ARGS) || failed=1; exit $$failed
 
 soak: ## a platform under a fault every ten seconds, for HOURS=2 (ARES_CHAOS_SEED=n repeats the faults)

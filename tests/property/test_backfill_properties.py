@@ -23,6 +23,7 @@ from tests.property import judge
 from tests.property.course import Course
 from tests.property.test_cycle_properties import check_left_out, check_promises, check_room, columns, shown
 from tests.property.worlds import GANGS, NOW, World, rare
+from tests.searching import examples
 from tests.unit.core.schedule.nodes import links
 
 DELAY_S = 40.0
@@ -158,7 +159,7 @@ def check_kept(play: Play, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", PROMISING)
-@settings(max_examples=30)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_nobody_starts_later_than_promised(strategy: str, data: st.DataObject) -> None:
     """Of all who wait under conservative, of the first under the others; runs end when they should, or before."""
@@ -168,7 +169,7 @@ def test_nobody_starts_later_than_promised(strategy: str, data: st.DataObject) -
 
 
 @pytest.mark.parametrize("strategy", [*PROMISING, "greedy", "strict"])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_plans_go_together_and_leave_the_picture_as_it_was(strategy: str, data: st.DataObject) -> None:
     play = Play(data.draw(stories(unknown=True, early=True)), strategy)
@@ -185,7 +186,7 @@ def test_plans_go_together_and_leave_the_picture_as_it_was(strategy: str, data: 
             check_promises(course, plan)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(25))
 @given(stories(unknown=True, early=True))
 def test_without_backfill_jobs_start_in_order(story: Story) -> None:
     play = Play(story, "strict")
@@ -197,7 +198,7 @@ def test_without_backfill_jobs_start_in_order(story: Story) -> None:
 
 
 @pytest.mark.parametrize("strategy", PROMISING)
-@settings(max_examples=120)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_job_held_back_starts_if_it_is_as_short_as_it_is_told(strategy: str, data: st.DataObject) -> None:
     """And not if it is a second longer."""

@@ -9,6 +9,7 @@ from ares.core.schedule.evict.eligible import Rule, eligible
 from ares.core.schedule.evict.holders import Freed, Holder, Room, columns
 from ares.core.schedule.evict.screen import census, screen
 from tests.property.test_victims_properties import World, ranks_on, worlds
+from tests.searching import examples
 
 
 def answers(holder: Holder, slot: int) -> int | None:
@@ -83,7 +84,7 @@ def places(world: World, rooms: list[Room]) -> int:
     return sum(ranks_on(world.request, room, []) for room in rooms)
 
 
-@settings(max_examples=800)
+@settings(max_examples=examples(400))
 @given(worlds(holders_max=5))
 def test_room_is_made_or_nobody_moves(world: World) -> None:
     plan = plan_of(world, MakeRoom(world.request), "consolidate")
@@ -97,7 +98,7 @@ def test_room_is_made_or_nobody_moves(world: World) -> None:
         assert (plan.reason == "") == (plan.before >= world.request.ranks)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(worlds(holders_max=5), st.integers(1, 3))
 def test_more_nodes_are_empty_or_nobody_moves(world: World, nodes: int) -> None:
     before = {slot for slot, jobs in Ground(world).on.items() if not jobs}
@@ -110,7 +111,7 @@ def test_more_nodes_are_empty_or_nobody_moves(world: World, nodes: int) -> None:
     assert len(before) < len(after) <= len(before) + nodes if plan.moves else before == after
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(worlds(holders_max=8), st.sets(st.integers(0, 3), min_size=1))
 def test_everybody_leaves_a_drained_node(world: World, slots: set[int]) -> None:
     slots &= {room.slot for room in world.rooms}

@@ -12,6 +12,7 @@ from ares.core.schedule.consolidation import Consolidation, consolidation, still
 from ares.core.schedule.holding import Holding
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.state import Placement
+from tests.searching import examples
 
 NOW = 10_000.0
 CPU, GPUS = 8000, 4
@@ -88,7 +89,7 @@ def roomy(cluster: Cluster, places: dict[str, tuple[Placement, ...]], gpus: int)
     return sum(GPUS - used[name] >= gpus for name in cluster.rows)
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(125))
 @given(clusters(), st.integers(2, 4), st.integers(1, 2))
 def test_a_plan_fits_at_every_step_and_gives_the_room_it_promises(
     made: tuple[Cluster, dict[str, Ask]], gpus: int, nodes: int
@@ -115,7 +116,7 @@ def test_a_plan_fits_at_every_step_and_gives_the_room_it_promises(
         assert plan.reason
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(30))
 @given(clusters())
 def test_the_same_world_gives_the_same_plan(made: tuple[Cluster, dict[str, Ask]]) -> None:
     cluster, asks = made

@@ -17,6 +17,7 @@ from ares.model.state import Placement
 from tests.property import judge
 from tests.property.course import Course
 from tests.property.worlds import World, crowded, worlds
+from tests.searching import examples
 
 _EVENTS = st.sampled_from(["end", "gone", "gone", "silent", "back", "restart"])
 EVENTS = st.lists(st.tuples(_EVENTS, st.integers(0, 9)), max_size=4)
@@ -256,13 +257,13 @@ def happen(course: Course, what: str, which: int) -> None:
         course.restart(name)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(worlds(), st.lists(EVENTS, min_size=1, max_size=4))
 def test_plans_are_sound_through_any_course_of_events(world: World, course_of: list[Any]) -> None:
     check_course(world, course_of)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(crowded(), st.lists(EVENTS, min_size=2, max_size=6))
 def test_plans_are_sound_where_there_is_little_room(world: World, course_of: list[Any]) -> None:
     check_course(world, course_of)

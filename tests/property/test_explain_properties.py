@@ -20,6 +20,7 @@ from ares.model.state import JobState
 from tests.property import judge
 from tests.property.course import Course
 from tests.property.worlds import GREEDY, SPECS, World, job, worlds
+from tests.searching import examples
 from tests.unit.core.schedule.filters.codes import CODES
 
 # What stands behind each code, in the order in which nodes are asked; a gang comes last.
@@ -92,7 +93,7 @@ def furthest(course: Course, state: JobState, spec: JobSpec, *, emptied: bool) -
 ANYBODY = st.tuples(SPECS, st.sampled_from(["a", "b"]))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(worlds(), ANYBODY)
 def test_a_reason_is_true(world: World, who: tuple[JobSpec, str]) -> None:
     """None if and only if it fits; lasting if and only if it would not fit on the empty cluster; and the filter it
@@ -116,7 +117,7 @@ def test_a_reason_is_true(world: World, who: tuple[JobSpec, str]) -> None:
     assert found.code in STAGES[stage], (found, stage)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(worlds(), ANYBODY)
 def test_the_funnel_counts_the_nodes_that_pass_each_filter(world: World, who: tuple[JobSpec, str]) -> None:
     course = busy(world)
@@ -165,7 +166,7 @@ def without(course: Course, state: JobState, spec: JobSpec, code: str) -> tuple[
     return relaxed, replace(spec, **changes.get(code, changes.get(kind, {})))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(worlds(), ANYBODY)
 def test_without_the_constraint_it_names_the_outcome_is_another(world: World, who: tuple[JobSpec, str]) -> None:
     """By the judge: the job starts, or the nodes that come furthest come further, or it is for another reason."""
@@ -191,7 +192,7 @@ _AMOUNTS = {
 }  # fmt: skip
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(worlds(), ANYBODY)
 def test_the_smallest_change_starts_the_job(world: World, who: tuple[JobSpec, str]) -> None:
     course = busy(world)

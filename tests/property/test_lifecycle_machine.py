@@ -33,6 +33,7 @@ from ares.core.run.retry import limit_of
 from ares.model.event import LedgerEvent
 from ares.model.job import FAILURE_CLASSES, Gang, JobSpec, Preemption, RetryPolicy
 from ares.model.state import BOUND, TERMINAL, ExitInfo, Fence, Job, JobState, Placement, Result
+from tests.searching import examples
 
 NODES = ("n1", "n2", "n3")
 EXITS = st.one_of(
@@ -412,7 +413,7 @@ class ElasticGang(Lifecycle):
         assert self.state.phase == "RUNNING"
 
 
-Lifecycle.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+Lifecycle.TestCase.settings = settings(max_examples=examples(75), stateful_step_count=40)
 TestLifecycle = Lifecycle.TestCase
-ElasticGang.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+ElasticGang.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=40)
 TestElasticGang = ElasticGang.TestCase

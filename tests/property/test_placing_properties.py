@@ -14,6 +14,7 @@ from ares.core.schedule.transaction import Transaction
 from ares.model.job import JobSpec
 from tests.property.course import Course
 from tests.property.worlds import GREEDY, NOW, SPECS, World, worlds
+from tests.searching import examples
 from tests.unit.core.world import cluster, node
 from tests.unit.core.world import spec as small
 
@@ -27,7 +28,7 @@ def started(world: World) -> Course:
     return course
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(worlds(jobs=5), SPECS.filter(lambda spec: spec.gang is None and not spec.job_affinity), st.integers(1, 12))
 def test_many_at_once_are_placed_as_one_by_one(world: World, spec: JobSpec, wanted: int) -> None:
     """The same rows, the same GPUs, in the same order; and as many as there is room for."""
@@ -74,7 +75,7 @@ def naively(course: Course) -> tuple[list[str], list[str]]:
     return [one.job for one in round_.placed], left
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(worlds(jobs=24))
 def test_the_lazy_order_is_the_order_of_ranks_at_every_step(world: World) -> None:
     world.profile = replace(world.profile, actions=("allocate", "backfill"), backfill=GREEDY)
@@ -83,7 +84,7 @@ def test_the_lazy_order_is_the_order_of_ranks_at_every_step(world: World) -> Non
     assert ([one.job for one in plan.placed], [one.first_job for one in plan.left]) == naively(course)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(worlds(jobs=24))
 def test_within_a_class_nobody_is_overtaken(world: World) -> None:
     world.profile = replace(world.profile, backfill=GREEDY)

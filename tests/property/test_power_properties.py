@@ -14,6 +14,7 @@ from tests.property import judge
 from tests.property.course import Course
 from tests.property.test_cycle_properties import EVENTS, happen, shown
 from tests.property.worlds import World, crowded, worlds
+from tests.searching import examples
 
 POOLS = ("default", "spot")
 FULL, IDLE, CPU = 400.0, 50.0, 10.0
@@ -65,7 +66,7 @@ def check_power(course: Course, plan: Plan) -> None:
 CAPS = st.tuples(*[st.sampled_from([0.0, 0.2, 0.4, 0.6, 0.8])] * 2)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(75))
 @given(st.one_of(worlds(), crowded()), CAPS, st.lists(EVENTS, min_size=1, max_size=5))
 def test_no_plan_brings_a_pool_above_its_cap(world: World, caps: tuple[float, float], course_of: list[Any]) -> None:
     world = with_caps(world, caps)
@@ -86,7 +87,7 @@ def test_no_plan_brings_a_pool_above_its_cap(world: World, caps: tuple[float, fl
         later = later[3:]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(st.one_of(worlds(), crowded()), st.lists(EVENTS, min_size=1, max_size=3))
 def test_a_cap_that_is_never_reached_changes_nothing(world: World, course_of: list[Any]) -> None:
     without = {

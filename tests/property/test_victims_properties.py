@@ -16,6 +16,7 @@ from ares.core.schedule.evict.holders import Asker, Freed, Holder, Request, Room
 from ares.core.schedule.evict.screen import census, screen
 from ares.core.schedule.evict.victims import NoVictims, Victims, bound_of, choose
 from ares.model.profile import PreemptionPolicy
+from tests.searching import examples
 
 RULES: list[Rule] = ["priority", "reclaim", "reclaim", "drain"]
 ACCOUNTS = ["a/x/1", "a/y/2", "b/x/3", "b/z/4", "b/z/5"]
@@ -196,7 +197,7 @@ def check(world: World, found: Victims) -> tuple[Holder, ...]:
     return gone
 
 
-@settings(max_examples=1500)
+@settings(max_examples=examples(750))
 @given(worlds(holders_max=8))
 def test_equal_to_brute_force(world: World) -> None:
     found = world.choose()
@@ -211,7 +212,7 @@ def test_equal_to_brute_force(world: World) -> None:
     assert found.exact
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 2**32))
 def test_one_rank_among_many_nodes_is_exact(seed: int) -> None:
     world = world_of(seed, holders_max=30, nodes_max=8)
@@ -234,7 +235,7 @@ def test_one_rank_among_many_nodes_is_exact(seed: int) -> None:
     assert key(check(world, found)) == key(best)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(worlds(holders_max=20), st.integers(0, 2**32))
 def test_the_order_of_the_input_does_not_matter(world: World, seed: int) -> None:
     first = world.choose()
@@ -243,7 +244,7 @@ def test_the_order_of_the_input_does_not_matter(world: World, seed: int) -> None
     assert world.choose() == first
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(300))
 @given(worlds(holders_max=8))
 def test_too_many_to_try_all_still_keeps_every_promise(world: World) -> None:
     with (
@@ -262,7 +263,7 @@ def test_too_many_to_try_all_still_keeps_every_promise(world: World) -> None:
         event("nobody" if best is None else "missed")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(worlds(holders_max=40))
 def test_crowds_keep_every_promise(world: World) -> None:
     found = world.choose()
@@ -270,7 +271,7 @@ def test_crowds_keep_every_promise(world: World) -> None:
         check(world, found)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(worlds(holders_max=8))
 def test_the_obstacle_named_is_the_one_in_the_way(world: World) -> None:
     found = world.choose()

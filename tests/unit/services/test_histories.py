@@ -295,7 +295,7 @@ def picture(planner: Planner, now: float) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.soak) for n in range(8, 64))])
 async def test_any_history_keeps_its_promises(seed: int) -> None:
     async with World(replicas=3) as world:
         history = History(world, seed)
