@@ -11,6 +11,7 @@ from ares.sim.invariants.records import (
     BOUND,
     DECODERS,
     Array,
+    Checkpoint,
     Entry,
     Epoch,
     Leader,
@@ -92,6 +93,7 @@ class Books:
             "/leader/": self._take_leader,
             "/profiles/": self._take_profile,
             "/epoch": self._take_epoch,
+            "/checkpoints/": self._take_checkpoint,
         }
         self._clear()
 
@@ -101,6 +103,7 @@ class Books:
         self.results: dict[str, Result] = {}
         self.requests: dict[tuple[str, str], Request] = {}
         self.arrays: dict[str, Array] = {}
+        self.checkpoints: dict[str, Checkpoint] = {}
         self.nodes: dict[str, Node] = {}
         # What a node was in each incarnation.
         self.machines: dict[tuple[str, int], Machine] = {}
@@ -221,6 +224,9 @@ class Books:
 
     def _take_retry(self, change: Change, write: Write) -> None:
         self._put(change, "/retry/", self.retries, job_of(write.key), write)
+
+    def _take_checkpoint(self, change: Change, write: Write) -> None:
+        self._put(change, "/checkpoints/", self.checkpoints, job_of(write.key), write)
 
     def _take_node(self, change: Change, write: Write) -> None:
         name = write.key[len("/nodes/") :]

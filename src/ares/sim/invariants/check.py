@@ -11,6 +11,7 @@ from ares.sim.invariants.history import Answered, Commit, Event, Restored, Viola
 from ares.sim.invariants.rule import Rule
 from ares.sim.invariants.rules.budget import Budget
 from ares.sim.invariants.rules.calls import OneOrder
+from ares.sim.invariants.rules.checkpoints import Checkpoints
 from ares.sim.invariants.rules.ends import Cancelled, Liveness, Recovery
 from ares.sim.invariants.rules.fencing import Guarded, Monotone, Terminal
 from ares.sim.invariants.rules.gangs import WholeGang
@@ -23,8 +24,8 @@ from ares.sim.invariants.rules.results import OneResult
 from ares.sim.invariants.scene import Scene
 
 _CHECKERS: tuple[type[Rule], ...] = (
-    Dedup, Terminal, Monotone, Guarded, OneResult, Budget, Quota, Zombie, Overlap, Liveness, Recovery, Cancelled,
-    Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, OneOrder,
+    Dedup, Terminal, Monotone, Guarded, OneResult, Checkpoints, Budget, Quota, Zombie, Overlap, Liveness, Recovery,
+    Cancelled, Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, OneOrder,
 )  # fmt: skip
 
 # Every rule by its id: its title in words, and what checks it.

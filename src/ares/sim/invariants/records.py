@@ -126,6 +126,14 @@ class Request(_Record, frozen=True):
     payload_sha256: str = msgspec.field(name="payloadSha256", default="")
 
 
+class Checkpoint(_Record, frozen=True):
+    """The newest checkpoint of a job."""
+
+    fence: Fence = FIRST_FENCE
+    seq: int = 0
+    sha256: str = ""
+
+
 class Array(_Record, frozen=True):
     id: str
     tenant: str
@@ -220,7 +228,7 @@ class Epoch(_Record, frozen=True):
 KINDS: dict[str, type[msgspec.Struct]] = {
     "/state/": State, "/events/": Entry, "/results/": Result, "/requests/": Request, "/jobs/": Spec,
     "/arrays/": Array, "/nodes/": Node, "/profiles/": ProfileVersion, "/leader/": Leader, "/retry/": RetryBudget,
-    "/epoch": Epoch,
+    "/epoch": Epoch, "/checkpoints/": Checkpoint,
 }  # fmt: skip
 DECODERS = {kind: msgspec.json.Decoder(record).decode for kind, record in KINDS.items()}
 

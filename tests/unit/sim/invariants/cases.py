@@ -280,6 +280,47 @@ def a_file_of_another_attempt_is_shown(forge: Forge, wrong: bool) -> None:
     forge.show("j1", None, "outputs", model="d2" if wrong else "d1")
 
 
+# ---- E6
+
+
+@case("E6", quiet=False)
+def a_late_checkpoint_of_the_same_attempt_rolls_back(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.save("j1", 2)
+    forge.save("j1", 1 if wrong else 3)
+
+
+@case("E6", quiet=False)
+def a_checkpoint_of_an_old_attempt(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.save("j1", 5)
+    forge.fail("j1")
+    forge.requeue("j1")
+    forge.bind("j1", "n1")
+    forge.save("j1", 6 if wrong else 1, fence="1.1" if wrong else "1.3")
+
+
+@case("E6", quiet=False)
+def an_attempt_resumes_from_an_older_one(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.save("j1", 1)
+    forge.save("j1", 2)
+    forge.fail("j1")
+    forge.requeue("j1")
+    forge.bind("j1", "n1")
+    forge.process("j1", resumed="1.1/1/d1" if wrong else "1.1/2/d2")
+
+
+@case("E6", quiet=False)
+def an_attempt_resumes_from_another_digest(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.save("j1", 1)
+    forge.fail("j1")
+    forge.requeue("j1")
+    forge.bind("j1", "n1")
+    forge.process("j1", resumed="1.1/1/d9" if wrong else "1.1/1/d1")
+
+
 # ---- E7
 
 

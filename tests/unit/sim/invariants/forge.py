@@ -251,8 +251,8 @@ class Forge:
 
     # ---- machines and faults
 
-    def process(self, job: str, rank: int = 0, fence: str = "", node: str = "") -> None:
-        self._machine(ProcessStarted, job, rank, fence, node)
+    def process(self, job: str, rank: int = 0, fence: str = "", node: str = "", resumed: str = "") -> None:
+        self._machine(ProcessStarted, job, rank, fence, node, resumed=resumed)
 
     def effect(self, job: str, rank: int = 0, fence: str = "", node: str = "") -> None:
         self._machine(Effect, job, rank, fence, node)
@@ -265,6 +265,12 @@ class Forge:
         node = node or next((place["node"] for place in state["placements"] if place["rank"] == rank), "n1")
         fence = fence or fence_text(state["fence"])
         self.events.append(kind(t=self.t, node=node, job=job, fence=fence, rank=rank, **more))
+
+    def save(self, job: str, seq: int, fence: str = "", sha256: str = "") -> None:
+        """A checkpoint is accepted."""
+        epoch, _, counter = (fence or fence_text(self.states[job]["fence"])).partition(".")
+        saved = {"fence": {"epoch": int(epoch), "counter": int(counter)}, "seq": seq, "sha256": sha256 or f"d{seq}"}
+        self.commit((f"/checkpoints/{self.states[job]['tenant']}/{job}", saved))
 
     def fault(self, kind: str, who: str, *, over: bool = False) -> None:
         self.events.append(Fault(t=self.t, kind=kind, who=who, over=over))
@@ -303,6 +309,7 @@ def legal() -> Forge:
     forge.submit("j2", "q2")
     forge.bind("j2", "n2")
     forge.run("j2")
+    forge.save("j2", 1)
     forge.succeed("j1", {"fence": "1.1"}, [{"path": "a", "size": 1, "sha256": "d1"}])
     forge.get("j1")
     forge.show("j1", {"fence": "1.1"})
@@ -313,7 +320,8 @@ def legal() -> Forge:
     forge.back("n2")
     forge.after(0.5).requeue("j2")
     forge.bind("j2", "n1")
-    forge.run("j2")
+    forge.process("j2", resumed="1.1/1/d1")
+    forge.step("j2", "started", phase="RUNNING")
     forge.submit("j3", "q3", graceS=2.0)
     forge.bind("j3", "n2", cpuMilli=4000)
     forge.run("j3")
