@@ -211,7 +211,8 @@ class Platform:
         if server is None:
             home = self.directory / f"server-{number}"
             home.mkdir(mode=0o700)
-            flags = [f"--set=logs={self.directory / 'logs'}", f"--set=store.url={store or self.store_url}"]
+            shared = [f"--set={kept}={self.directory / kept}" for kept in ("logs", "outputs")]
+            flags = [*shared, f"--set=store.url={store or self.store_url}"]
             log = self.directory / f"server-{number}.log"
             server = Server(f"replica-{number}", home, log, flags, self._ports[number], env)
             self.servers[number] = server

@@ -14,7 +14,7 @@ from ares.edge.client.sync import Client
 from ares.model.job import JobSpec, RetryPolicy
 from ares.model.state import TERMINAL
 from ares.model.timing import Timing, broken
-from ares.sim.chaos.proxy import Direction, Proxy
+from ares.sim.chaos.proxy import Direction, Proxy, Way
 from ares.sim.invariants.check import check
 from ares.sim.invariants.history import Frozen, Woken, encode
 from tests.chaos.load import TINY, marked
@@ -42,6 +42,15 @@ SLACK_S = 5.0
 DRAIN_S = 180.0
 
 
+# Appended to what a marked job does: its output begins with its fence.
+UPLOADING = r"""
+[ "$UPLOAD" -gt 0 ] || exit 0
+(echo "$ARES_FENCE"; head -c "$UPLOAD" /dev/zero) > "$ARES_OUTPUT_DIR/out"
+"""
+UPLOAD_BYTES = 4_000_000
+# Slow enough to be met in the middle, and not so slow that renewals come too late behind it.
+SLOW = Way(rate=1_000_000)
+
 # Who is to be frozen, as of now.
 Pids = Callable[[], Sequence[int]]
 
@@ -54,6 +63,8 @@ class Case:
     node: str
     gate: Path
     job: str = ""
+    # Bytes of output that it hands over at its end.
+    upload: int = 0
 
 
 @dataclass
@@ -82,8 +93,9 @@ class Ground:
             self.marks, retry=RetryPolicy(limit=20, base_s=0.1, max_s=0.5), lease_s=TIMING.dead_after_s,
             selector={case.node: "yes"}, grace_s=1.0,
         )  # fmt: skip
+        env = {**made.env, "GATE": str(case.gate), "UPLOAD": str(case.upload)}
         return JobSpec(
-            command=made.command, env={**made.env, "GATE": str(case.gate)}, resources=TINY, retry=made.retry,
+            command=("sh", "-c", made.command[-1] + UPLOADING), env=env, resources=TINY, retry=made.retry,
             lease_s=made.lease_s, selector=made.selector, grace_s=made.grace_s,
         )  # fmt: skip
 
@@ -195,7 +207,25 @@ class Ground:
         for case in cases:
             self.until(lambda case=case: self.phase(case) in TERMINAL, f"the end of {case}", DRAIN_S)
             assert self.phase(case) == "SUCCEEDED", f"{case}: {self.recorder.states[case.job]}"
+            if case.upload:
+                self.check_output(case)
         self.until(lambda: not any(s.lingering for s in self.recorder.states.values()), "the release of all", DRAIN_S)
+
+    def check_output(self, case: Case) -> None:
+        """What is visible is what the attempt with the last fence handed over, whole."""
+        found = b"".join(self.platform.client().output(case.job, "out"))
+        fence = f"{self.recorder.states[case.job].fence}\n".encode()
+        assert found.startswith(fence), f"{case}: output of {found[:20]!r}, committed was {fence!r}"
+        assert len(found) == len(fence) + case.upload, f"{case}: {len(found)} bytes"
+
+    def upload(self, case: Case) -> None:
+        """Returns in the middle of it."""
+        proxies = [self.links[case.node, replica] for replica in REPLICAS]
+        for proxy in proxies:
+            proxy.carry(tx=SLOW)
+        before = sum(proxy.carried["tx"] for proxy in proxies)
+        case.gate.touch()
+        self.meet("upload", lambda: sum(p.carried["tx"] for p in proxies) - before > case.upload / 8, case)
 
     def refusals(self, job: str) -> list[str]:
         """Lines in which replicas say that they refused a report about the job."""

@@ -3,8 +3,8 @@
 Whatever wakes up late finds its writes refused; every job ends once, with the result of its last attempt; nothing that
 lost its fence goes on for longer than allowed. Judged by every commit, by the marks of attempts and by the checkers.
 
-Left out, since nothing of the frozen process takes part in it: a job's own process while its node renews, commits or
-reports (it has ended, or has no part in it).
+Left out, since nothing of the frozen process takes part in it: a job's own process while its node renews, uploads,
+commits or reports (it has ended, or has no part in it).
 """
 
 import random
@@ -17,13 +17,13 @@ import pytest
 
 from ares.core import keys
 from ares.edge.client.sync import Client
-from tests.chaos.zombies.ground import HEALTHY, LENGTHS, TIMING, Case, Ground, Pids, ground
+from tests.chaos.zombies.ground import HEALTHY, LENGTHS, TIMING, UPLOAD_BYTES, Case, Ground, Pids, ground
 from tests.platform import say
 
 pytestmark = [pytest.mark.chaos, pytest.mark.etcd]
 
 # Where a job is when something is frozen.
-POINTS = ("start", "running", "commit", "report", "renew")
+POINTS = ("start", "running", "commit", "report", "renew", "upload")
 # With five nodes and more, several that fall silent at once would be a storm, in which nothing is taken away at first.
 NODES = ("node-a", "node-b", "node-c")
 
@@ -65,11 +65,25 @@ def while_renewing(ground: Ground, case: Case, client: Client) -> None:
     ground.meet("renew", lambda: ground.under_way(case.node, "rx", b"renewed"), case)
 
 
+def while_uploading(ground: Ground, case: Case, client: Client) -> None:
+    """Part of its output is with the control plane, which must never show it unless the rest and the result follow."""
+    case.upload = UPLOAD_BYTES
+    ground.run(case, client)
+    ground.upload(case)
+
+
 Prepare = Callable[[Ground, Case, Client], None]
 PREPARE: dict[str, Prepare] = dict(
     zip(
         POINTS,
-        (before_start_is_told, while_running, between_check_and_commit, while_reporting, while_renewing),
+        (
+            before_start_is_told,
+            while_running,
+            between_check_and_commit,
+            while_reporting,
+            while_renewing,
+            while_uploading,
+        ),
         strict=True,
     )
 )
@@ -117,7 +131,7 @@ def node_round(who: str, points: Sequence[str], ground: Ground, length: str) -> 
 
 def check_lost_and_refused(ground: Ground, cases: dict[str, Case]) -> None:
     for point, case in cases.items():
-        if point != "report":
+        if point not in ("report", "upload"):
             assert "lease-lost" in ground.recorder.kinds(case.job), f"{case}: frozen for long, and lost nothing"
     if "commit" in cases and not ground.met["missed commit"]:
         assert ground.refusals(cases["commit"].job), "the zombie's result was refused, and nobody says so"
@@ -193,6 +207,20 @@ def reply_lost(who: str, ground: Ground, length: str) -> None:
     ground.finish([case])
 
 
+def upload_under_way(who: str, ground: Ground, length: str) -> None:
+    """A part of an output is with the replica, or on its way through it to where outputs are kept."""
+    leader = ground.leader()
+    serving = leader if who == "leader" else 1 - leader
+    other = ground.platform.client(1 - serving)
+    ground.seat(serving)
+    ground.ready(other)
+    case = ground.case(f"{who} upload", NODES[2])
+    while_uploading(ground, case, other)
+    other.cordon(HEALTHY, on=False)
+    strike(who, ground, serving, LENGTHS[length])
+    ground.finish([case])
+
+
 def submission_under_way(_who: str, ground: Ground, length: str) -> None:
     """A client's submission is under way to the store; the client asks elsewhere, and has one job in the end."""
     platform = ground.platform
@@ -256,17 +284,19 @@ ROUNDS: dict[str, tuple[Round, ...]] = {
     "machine": (partial(node_round, "machine", POINTS[:3]), partial(node_round, "machine", POINTS[3:])),
     "job": (partial(node_round, "job", ("start", "running")),),
     "leader": (
-        partial(shared_round, "leader", POINTS),
+        partial(shared_round, "leader", POINTS[:5]),
+        partial(upload_under_way, "leader"),
         partial(reply_lost, "leader"),
         partial(binding_under_way, "leader"),
         partial(revocation_under_way, "leader"),
     ),
     "api": (
-        partial(shared_round, "api", POINTS),
+        partial(shared_round, "api", POINTS[:5]),
+        partial(upload_under_way, "api"),
         partial(reply_lost, "api"),
         partial(submission_under_way, "api"),
     ),
-    "store": (partial(shared_round, "store", POINTS),),
+    "store": (partial(shared_round, "store", POINTS[:5]), partial(upload_under_way, "store")),
 }
 
 
