@@ -22,7 +22,9 @@ from ares.model.event import LedgerEvent
 from ares.model.job import FAILURE_CLASSES, JobSpec
 from ares.model.state import TERMINAL, Fence, JobState, RequestRecord, Result
 from ares.ports.store import KV, Changes
-from tests.audit import Audit
+from ares.sim.invariants.check import check
+from ares.sim.invariants.commits import Changed, commits_of
+from ares.sim.invariants.history import Settings
 
 # A job that proves how it ran: a mark per (job, fence) that can be made only once, a beat while it runs, a result.
 # With GATE it runs until that file exists.
@@ -123,19 +125,22 @@ def audit_commits(url: str) -> int:
 
 async def _audit_commits(url: str) -> int:
     store = await open_store(url, SystemClock())
-    audit, seen = Audit(), 0
+    seen: list[Changed] = []
     try:
         last = await store.revision()
         async for item in store.watch(keys.ROOT, 1):
             assert isinstance(item, Changes), "etcd has compacted its history; the audit needs all of it"
-            audit.take(item.changes)
-            seen += len(item.changes)
+            seen += [
+                Changed(one.kv.mod_revision, one.kv.key, None if one.deleted else one.kv.value, one.kv.version)
+                for one in item.changes
+            ]
             if item.revision >= last:
                 break
-        audit.finish()
-        return seen
     finally:
         await store.close()
+    verdict = check([Settings(t=0.0, machines=False), *commits_of(seen)])
+    assert not verdict.violations, verdict.violations
+    return len(seen)
 
 
 # ---- promises
