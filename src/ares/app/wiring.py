@@ -15,6 +15,7 @@ from ares.adapters.decisions.files import FileDecisions
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.store.epoch import decode as decode_epoch
 from ares.adapters.store.epoch import ensure_epoch
+from ares.adapters.store.format import ensure_format, keep_to_format
 from ares.adapters.store.open import open_store
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app import plugins
@@ -84,6 +85,7 @@ class ControlPlane:
         clock, rng = SystemClock(), SystemRng()
         store = await open_store(self._config.store_url, clock)
         self._started.push_async_callback(store.close)
+        await ensure_format(store)
         epoch = await ensure_epoch(store, rng)
         kv = await store.get(keys.EPOCH)
         assert kv is not None, "the epoch was just written"
@@ -93,6 +95,7 @@ class ControlPlane:
         await replica.view.open()
         self._started.push_async_callback(self._end_loops)
         self._spawn("view", replica.view.run())
+        self._spawn("format", keep_to_format(store, clock))
         await replica.view.catch_up()
         for name, loop in replica.loops(self._reign).items():
             self._spawn(name, loop)

@@ -31,6 +31,8 @@ PREDICTIONS = "/predictions"
 # A trained model of run times.
 PREDICTION_MODEL = "/prediction-model"
 EPOCH = "/epoch"
+# By which format records are written, see core/format.py.
+FORMAT = "/format"
 
 
 def job(tenant: str, job_id: str) -> str:

@@ -107,12 +107,16 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or refused before the request was carried out."""
 
 
+class StoreFull(StoreUnavailable):
+    """There is no room left to write. Reading goes on, and so does writing once there is room."""
+
+
 class StoreBroken(StoreUnavailable):
     """The store will not work again in this process: only a new process may use it."""
 
 
 class StoreVersionRefused(StoreError):
-    """The server's version is known to lose acknowledged writes."""
+    """The server's version is known to lose acknowledged writes, or a newer version of Ares writes to the store."""
 
 
 class Store(Protocol):

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from ares.core import keys
+from ares.core.format import newer
 from ares.core.run.ranks import held, holds
 from ares.model.access import TokenRecord
 from ares.model.job import JobSpec
@@ -175,7 +176,7 @@ class View:
     async def run(self) -> None:
         """Lists, watches, and starts over whenever the history is gone or the store was away.
 
-        Raises StoreBroken when it will not come back: a replica that sees nothing must end, not linger."""
+        Raises StoreBroken when it will not come back, or is a newer version's now: a replica must end, not linger."""
         while True:
             try:
                 if not self.connected:
@@ -192,14 +193,13 @@ class View:
     async def _relist(self) -> None:
         """Lists kind by kind; the watch then starts at the oldest page and repeats what moved meanwhile."""
         listing = {kind: await self._store.range(kind) for kind in self._appliers if kind != keys.EVENTS}
-        pages = listing.values()
         seen_before = self.leases
-        oldest = min(page.revision for page in pages)
+        oldest = min(page.revision for page in listing.values())
         # Written by this process while the pages were read: forgetting a grant would give its place away twice.
         learned = [entry for entry in self.entries.values() if entry.mod_revision > oldest]
         self._clear()
         delta = Delta(relisted=True)
-        for page in pages:
+        for page in listing.values():
             for kv in sorted(page.kvs, key=lambda kv: kv.create_revision):
                 self._apply_one(Change(kv), delta)
         for entry in learned:
@@ -240,11 +240,11 @@ class View:
 
     def _apply_one(self, change: Change, delta: Delta) -> None:
         kind = keys.kind_of(change.kv.key)
+        if kind == keys.FORMAT and not change.deleted and (why := newer(change.kv.value)):
+            raise StoreBroken(why)
         applier = self._appliers.get(kind)
         if applier is not None and change.kv.mod_revision > self._listed.get(kind, 0):
             applier(change, delta)
-
-    # ---- one method per kind of key
 
     def learn(self, written: Iterable[Entry]) -> None:
         """Takes in states this process just committed, ahead of the watch that will repeat them."""

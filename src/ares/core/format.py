@@ -1,0 +1,42 @@
+"""Which versions may write to one store at the same time.
+
+A version reads records of newer ones and leaves out what it does not know, so it would drop that when it writes the
+record again. Keeping it would be no better: what a newer version means by a field, an older one cannot keep true. So
+the store says by which format it is written, and whoever knows only an older one ends.
+
+Whoever raises the format does so before its first record. A replica follows the store in order and writes only what it
+compares with what it has seen: it has seen the new format before any record of it, and ends before it could spoil one.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ares.model.base import Record
+
+# Raise it with a field in a record that is written again (a job's state, a node, a reservation), if its loss or its old
+# value would break a promise. Format 2: what ranks of a gang that have ended handed over (JobState.outputs).
+FORMAT: Final = 2
+
+
+class StoreFormat(Record, frozen=True):
+    format: int
+
+
+def encode() -> bytes:
+    return msgspec.json.encode(StoreFormat(format=FORMAT))
+
+
+def decode(value: bytes) -> int:
+    return msgspec.json.decode(value, type=StoreFormat).format
+
+
+def newer(value: bytes) -> str:
+    """Why a store with this record is not for this version; empty when it is."""
+    said = decode(value)
+    if said <= FORMAT:
+        return ""
+    return (
+        f"a newer version of Ares writes to this store (format {said}, this version knows {FORMAT}): "
+        "start this replica with that version"
+    )
