@@ -40,6 +40,7 @@ from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
 from ares.services.commands import attempt_of, grants, start_of, stop_of, world_of
 from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
+from ares.services.logs import keep
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Report, Reports
 from ares.services.session import Key, Session
@@ -324,16 +325,9 @@ class Sessions:
         return stale and not self._may_report(session, report.ref, report.rank)
 
     def _keep_log(self, session: Session, chunk: LogChunk) -> None:
-        kept, key = chunk.offset + len(chunk.data), (chunk.ref, chunk.rank)
-        if key not in session.lost_logs and self._may_report(session, *key):
-            try:
-                kept = self._logs.append(
-                    chunk.ref.tenant, chunk.ref.job, chunk.attempt, chunk.rank, chunk.offset, chunk.data
-                )
-            except OSError as error:
-                # Output may be lost to a full disk; the job's result must not wait for it.
-                session.lost_logs.add(key)
-                log.error("log.lost", job=chunk.ref.job, offset=chunk.offset, error=str(error))
+        kept = chunk.offset + len(chunk.data)
+        if self._may_report(session, chunk.ref, chunk.rank):
+            kept = keep(self._logs, chunk, session.lost_logs)
             self._telemetry.count("ares_log_bytes_total", len(chunk.data))
         session.send(LogAck(ref=chunk.ref, rank=chunk.rank, offset=kept))
 
