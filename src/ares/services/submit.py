@@ -34,6 +34,7 @@ from ares.ports.store import (
     Put,
     Store,
     StoreError,
+    StoreFull,
     StoreUnavailable,
     Unknown,
 )
@@ -96,6 +97,14 @@ class _Draft(msgspec.Struct, frozen=True, gc=False):
     def subject(self) -> str | None:
         """Arrays go alone: their tasks follow."""
         return self.job if self.array is None else None
+
+
+_FULL = Rejected(
+    code="store-full",
+    message="the disk of the store is full; nothing was written",
+    fix="have the operator free some space there, then send the same request again",
+    retry_after_s=5.0,
+)
 
 
 def _unacknowledged(request: SubmitRequest) -> Rejected:
@@ -269,15 +278,20 @@ class Submit:
     async def _write_pack(self, pack: list[tuple[int, _Draft]]) -> dict[int, Submitted | Rejected]:
         until = self._clock.monotonic() + _UNKNOWN_FOR_S
         if len(pack) > 1:
-            written = await self._txn([draft for _, draft in pack])
-            if isinstance(written, Committed) and written.succeeded:
-                return {place: Submitted(job=draft.job, replayed=False) for place, draft in pack}
+            with contextlib.suppress(StoreFull):
+                written = await self._txn([draft for _, draft in pack])
+                if isinstance(written, Committed) and written.succeeded:
+                    return {place: Submitted(job=draft.job, replayed=False) for place, draft in pack}
         alone = await asyncio.gather(*(self._write_alone(draft, until) for _, draft in pack))
         return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
 
     async def _write_alone(self, draft: _Draft, until: float) -> Submitted | Rejected:
-        for _ in range(_UNKNOWN_TRIES):
-            written = await self._txn([draft])
+        for tried in range(_UNKNOWN_TRIES):
+            try:
+                written = await self._txn([draft])
+            except StoreFull:
+                # Unless an earlier try may have landed, this one is certain.
+                return _unacknowledged(draft.request) if tried else _FULL
             if isinstance(written, Committed):
                 return await self._settle(draft, written)
             await self._clock.sleep(_UNKNOWN_PAUSE_S)
@@ -292,6 +306,8 @@ class Submit:
         began = self._clock.monotonic()
         try:
             written = await self._store.txn(compares, [op for draft in drafts for op in draft.ops], otherwise)
+        except StoreFull:
+            raise
         except StoreError as error:
             return Unknown(str(error))
         self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "submit")

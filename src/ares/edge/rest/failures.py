@@ -10,7 +10,7 @@ from litestar.exceptions import HTTPException
 from ares.edge.rest.problems import MEDIA_TYPE, Problem, retry_after
 from ares.edge.rest.wire import ClientGone
 from ares.ports.clock import Rng
-from ares.ports.store import StoreError
+from ares.ports.store import StoreError, StoreFull
 
 log = structlog.get_logger()
 
@@ -25,6 +25,8 @@ class Failures:
         match error:
             case Problem():
                 return error
+            case StoreFull():
+                return Problem("store-full", headers=retry_after(5.0))
             case StoreError():
                 return Problem("store-unavailable", headers=retry_after(1.0))
             case HTTPException(status_code=405):

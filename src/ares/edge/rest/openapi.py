@@ -182,7 +182,7 @@ def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
 def _codes(operation: Operation) -> list[str]:
     codes = ["bad-request", "bad-origin", "wrong-host", "invalid", "unknown-field", "internal", *operation.problems]
     if operation.access != PUBLIC:
-        codes += ["unauthenticated", "forbidden", "store-unavailable"]
+        codes += ["unauthenticated", "forbidden", "store-unavailable", "store-full"]
     if "{" in operation.path:
         codes.append("not-found")
     if operation.body is not None:

@@ -85,6 +85,11 @@ KINDS: dict[str, Kind] = {
     "store-unavailable": Kind(
         503, "The store of record did not answer", "Send the same request again with the same request id."
     ),
+    "store-full": Kind(
+        507,
+        "The disk of the store is full; nothing was written",
+        "Free some space on the server's disk, then send the same request again.",
+    ),
     "not-ready": Kind(503, "The server is not ready", "Wait and try again."),
     # Only ever the end of a stream that has begun.
     "lagged": Kind(503, "The stream was not read fast enough", "Reconnect with the last cursor you have."),

@@ -15,7 +15,7 @@ from ares.adapters.store.sqlite.batch import Batch, Recorded
 from ares.adapters.store.sqlite.schema import close_untouched
 from ares.adapters.store.sqlite.seal import Damaged, lease_share, write_digest
 from ares.adapters.store.sqlite.sql import Connection
-from ares.ports.store import Change, Committed, StoreError, StoreUnavailable, Unknown
+from ares.ports.store import Change, Committed, StoreError, StoreFull, StoreUnavailable, Unknown
 
 # More in one commit would only make the first caller wait longer.
 _TXNS_PER_COMMIT = 2_000
@@ -147,7 +147,8 @@ class Writer:
             self._connection.execute("COMMIT")
         except apsw.FullError as full:
             # The commit mark was not written whole, so this is a refusal and not an unknown outcome.
-            return self._undo(requests, f"the store's disk is full ({full}); nothing was written: free some space")
+            why = f"the store's disk is full ({full}); nothing was written: free some space"
+            return self._undo(requests, why, StoreFull)
         except Damaged as error:
             self._broken = f"the store is damaged ({error}); restore the last backup"
             return self._undo(requests, self._broken)
@@ -197,13 +198,13 @@ class Writer:
             delivery.digest -= lease_share(work.lease, ended)
         return work.lease, remove_keys(batch, batch.of_lease(work.lease), revision + 1)
 
-    def _undo(self, requests: list[Request], why: str) -> Delivery:
+    def _undo(self, requests: list[Request], why: str, kind: type[StoreUnavailable] = StoreUnavailable) -> Delivery:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
-        return self._refuse(requests, why)
+        return self._refuse(requests, why, kind)
 
-    def _refuse(self, requests: list[Request], why: str) -> Delivery:
-        refused: Answer = StoreUnavailable(why)
+    def _refuse(self, requests: list[Request], why: str, kind: type[StoreUnavailable] = StoreUnavailable) -> Delivery:
+        refused: Answer = kind(why)
         return Delivery(requests, [refused] * len(requests), revision=self._revision, broken=self._broken)
 
     def _saw_wal(self, _connection: Connection, _schema: str, pages: int) -> int:
