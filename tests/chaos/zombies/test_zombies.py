@@ -48,6 +48,8 @@ def between_check_and_commit(ground: Ground, case: Case, client: Client) -> None
     ground.hold(case.node, "tx")
     case.gate.touch()
     ground.meet("commit", lambda: ground.under_way(case.node, "tx", b"exited", case.job.encode()), case)
+    # The next attempt finds it closed, and is still at work when the late word arrives.
+    case.gate.unlink()
 
 
 def while_reporting(ground: Ground, case: Case, client: Client) -> None:
@@ -164,6 +166,7 @@ def shared_round(who: str, points: Sequence[str], ground: Ground, length: str) -
     if "commit" in cases:
         cases["commit"].gate.touch()
         ground.meet("commit", lambda: cases["commit"].job.encode() in store.waiting("tx"), cases["commit"])
+        cases["commit"].gate.unlink()
     if "renew" in cases:
         ground.meet("renew", lambda: keys.LEASES.encode() in store.waiting("tx"), cases["renew"])
     strike(who, ground, serving, LENGTHS[length])
