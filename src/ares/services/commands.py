@@ -1,7 +1,7 @@
 """What a job's state asks of the agents its ranks are placed on. Derived, never remembered."""
 
 from ares.core.run.fences import revoked_fence
-from ares.core.run.ranks import held, place_of
+from ares.core.run.ranks import held, holds, place_of
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, Peer, Start, Stop, WorldInfo
 from ares.model.state import BOUND, JobState, Placement
@@ -63,3 +63,9 @@ def stop_of(ref: AttemptRef, rank: int, now: JobState | None, spec: JobSpec | No
         ref=ref, grace_s=spec.grace_s, reason=reason, ranks=(rank,),
         checkpoint_signal=saving.checkpoint_signal, wait_s=saving.wait_s,
     )  # fmt: skip
+
+
+def asks_nothing_new(before: JobState, after: JobState) -> bool:
+    """Whether the same ranks of the same attempt are still granted, or still to end."""
+    same = before.fence == after.fence and before.generation == after.generation
+    return same and holds(before) and holds(after)

@@ -38,7 +38,7 @@ from ares.ports.clock import Clock
 from ares.ports.logs import Logs
 from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
-from ares.services.commands import attempt_of, grants, start_of, stop_of, world_of
+from ares.services.commands import asks_nothing_new, attempt_of, grants, start_of, stop_of, world_of
 from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
 from ares.services.logs import keep
 from ares.services.progress import ProgressBoard
@@ -111,14 +111,21 @@ class Sessions:
         if hello.info.name != who.node:
             raise SessionRefused(f"this credential is for node {who.node!r}, not {hello.info.name!r}")
         async with self._door:
+            began = self._clock.monotonic()
             enrolled = await self._enrolment.enrol(hello)
             # What the agent holds was granted before now: a view that lags would disown it.
             await self._view.reach(enrolled.lease_revision)
         session = self._open(enrolled, hello)
+        # Enrolment wrote the lease: what came with the hello is renewed by that.
+        session.renewed_at = began
+        early = tuple(message for message in first.messages[1:] if not isinstance(message, Renew))
+        for message in first.messages[1:]:
+            if isinstance(message, Renew):
+                session.send(Renewed(nonce=message.nonce))
         tasks = [
             asyncio.create_task(_carry(session, loop))
             for loop in (
-                self._read(session, first.messages[1:], frames),
+                self._read(session, early, frames),
                 self._commit_reports(session),
                 self._renew(session),
                 self._uploads.run(session),
@@ -212,7 +219,7 @@ class Sessions:
                 self._reconcile(session)
 
     def _follow(self, before: JobState | None, state: JobState) -> None:
-        if before is not None and _asks_nothing_new(before, state):
+        if before is not None and asks_nothing_new(before, state):
             if before.phase == "PREEMPTED" and state.phase != "PREEMPTED":
                 self._hurry(state)
             return
@@ -386,9 +393,3 @@ async def _carry(session: Session, loop: Coroutine[None, None, None]) -> None:
     except Exception as error:
         log.error("session.failed", node=session.node, error=repr(error), exc_info=error)
         session.close(f"failed: {error}")
-
-
-def _asks_nothing_new(before: JobState, after: JobState) -> bool:
-    """Whether the same ranks of the same attempt are still granted, or still to end."""
-    same = before.fence == after.fence and before.generation == after.generation
-    return same and holds(before) and holds(after)

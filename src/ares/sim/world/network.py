@@ -31,6 +31,8 @@ class Network:
     delay_s: float = 0.002
     # Share of frames that take very long, are sent twice, or break their stream.
     slow: float = 0.0
+    # How long at most.
+    slow_s: float = 4.0
     doubled: float = 0.0
     breaking: float = 0.0
     cuts: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -78,7 +80,7 @@ class Pipe(Generic[F]):
         loop, network, chance = self._stream.loop, self._stream.network, self._stream.chance
         delay = network.delay_s * chance.random()
         if network.slow and chance(network.slow):
-            delay = chance.between(0.1, 4.0)
+            delay = chance.between(0.1, network.slow_s)
         self._arrives_at = max(self._arrives_at, loop.time() + delay)
         copies = 2 if network.doubled and not isinstance(frame, _End) and chance(network.doubled) else 1
         for _ in range(copies):

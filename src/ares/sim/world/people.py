@@ -81,7 +81,7 @@ class Calls:
 
     def _delay(self) -> float:
         if self._network.slow and self._chance(self._network.slow):
-            return self._chance.between(0.1, 4.0)
+            return self._chance.between(0.1, self._network.slow_s)
         return self._network.delay_s * self._chance.random()
 
     def _lost(self) -> bool:
@@ -118,8 +118,11 @@ def _fail(answer: "asyncio.Future[Any]", error: BaseException) -> None:
 class Person:
     """One client, with one call under way at a time."""
 
-    def __init__(self, name: str, tenant: str, calls: Calls, planes: list[Plane], chance: Chance) -> None:
+    def __init__(
+        self, name: str, tenant: str, calls: Calls, planes: list[Plane], chance: Chance, runs_s: tuple[float, ...]
+    ) -> None:
         self.name = name
+        self._runs_s = runs_s
         self._who = Principal(token_id=f"token-{name}", tenant=tenant, role="submitter")
         self._calls = calls
         self._planes = planes
@@ -148,9 +151,9 @@ class Person:
         if not self.jobs or draw < 0.45:
             await self._submit(self._request())
         elif draw < 0.60:
-            await self._get(self._chance.pick(self.jobs))
+            await self.look(self._chance.pick(self.jobs))
         elif draw < 0.72:
-            await self._cancel(self._chance.pick(self.jobs))
+            await self.cancel(self._chance.pick(self.jobs))
         elif draw < 0.84:
             await self._result(self._chance.pick(self.jobs))
         elif draw < 0.90:
@@ -158,7 +161,7 @@ class Person:
         elif self._pending:
             await self._submit(self._pending.pop(0))
         else:
-            await self._get(self.jobs[-1])
+            await self.look(self.jobs[-1])
 
     def _request(self) -> SubmitRequest:
         self._requests += 1
@@ -166,7 +169,7 @@ class Person:
         gang = chance.pick((None, None, None, None, Gang(ranks=2, assembly_s=10.0), Gang(ranks=3, min_ranks=1)))
         spec = JobSpec(
             command=("work",),
-            env={"RUNS_S": f"{chance.pick((0.2, 0.5, 2.0, 6.0, 12.0))}", "CODES": chance.pick(_CODES)},
+            env={"RUNS_S": f"{chance.pick(self._runs_s)}", "CODES": chance.pick(_CODES)},
             resources=chance.pick(_SMALL if gang else _SMALL + _LARGE),
             gang=gang,
             array=None if gang else chance.pick((None, None, None, None, None, "0-2")),
@@ -181,7 +184,7 @@ class Person:
     # ---- calls
 
     async def _submit(self, request: SubmitRequest) -> None:
-        one = await self._send(request)
+        one = await self.send(request)
         if isinstance(one, Silence):
             self._pending.append(request)
         elif isinstance(one, Submitted):
@@ -189,9 +192,9 @@ class Person:
             if self._chance(0.1):
                 # The same id with another payload, which must not become a job.
                 other = msgspec.structs.replace(request.spec, name="another")
-                await self._send(msgspec.structs.replace(request, spec=other))
+                await self.send(msgspec.structs.replace(request, spec=other))
 
-    async def _send(self, request: SubmitRequest) -> "Submitted | Rejected | Silence":
+    async def send(self, request: SubmitRequest) -> "Submitted | Rejected | Silence":
         payload = hashlib.sha256(msgspec.json.encode(request.spec)).hexdigest()[:12]
         op = self._calls.asked(self.name, self._who.tenant, "submit", request=request.request_id or "", payload=payload)
         outcome = await self._call(lambda replica: replica.submit.submit(self._who, [request]))
@@ -205,7 +208,7 @@ class Person:
             return Silence()
         return one
 
-    async def _get(self, job: str) -> None:
+    async def look(self, job: str) -> None:
         op = self._calls.asked(self.name, self._who.tenant, "get", job=job)
         detail = await self._call(lambda replica: replica.jobs.get(self._who, job))
         if isinstance(detail, JobDetail):
@@ -222,7 +225,7 @@ class Person:
         else:
             self._nothing(op, job, detail)
 
-    async def _cancel(self, job: str) -> None:
+    async def cancel(self, job: str) -> None:
         op = self._calls.asked(self.name, self._who.tenant, "cancel", job=job)
         self._steered(op, job, await self._call(lambda replica: replica.jobs.cancel(self._who, job)))
 

@@ -46,7 +46,10 @@ class Mix:
     store_slow: float
     breaking: float
     slow: float
+    slow_s: float
     doubled: float
+    # How long jobs run, one of these.
+    runs_s: tuple[float, ...]
     # A lease of the store ends after this part of its time.
     lease_stretch: float
     drift: float
@@ -67,7 +70,9 @@ def mix(seed: int) -> Mix:
         store_slow=chance.pick((0.0, 0.0, 0.02)),
         breaking=chance.pick((0.0, 0.0, 0.01, 0.05)),
         slow=chance.pick((0.0, 0.0, 0.02, 0.1)),
+        slow_s=4.0,
         doubled=chance.pick((0.0, 0.0, 0.05)),
+        runs_s=(0.2, 0.5, 2.0, 6.0, 12.0),
         lease_stretch=chance.pick((1.0, 1.0, 0.6, 1.6)),
         drift=chance.pick((0.0, 0.0, 0.01, -0.01)),
     )
@@ -109,6 +114,7 @@ class Nemesis:
         mix, chance = self._mix, self._chance
         self._weather.rate, self._weather.slow = mix.store_rate, mix.store_slow
         self._network.breaking, self._network.slow, self._network.doubled = mix.breaking, mix.slow, mix.doubled
+        self._network.slow_s = mix.slow_s
         self._store.faults.lease_stretch = mix.lease_stretch
         if mix.store_rate or mix.store_slow:
             self._note("weather", "store", "requests to the store are lost, late or slow now and then")

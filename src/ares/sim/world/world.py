@@ -5,8 +5,10 @@ import gc
 import logging
 import shutil
 import tempfile
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -53,7 +55,7 @@ class World:
         self.nodes = [self._node(f"n{n + 1}", directory) for n in range(self.mix.nodes)]
         calls = Calls(self.loop, self.network, self.recorder, Chance(seed, "calls"))
         self.people = [
-            Person(f"p{n + 1}", _TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"))
+            Person(f"p{n + 1}", _TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"), self.mix.runs_s)
             for n in range(self.mix.people)
         ]
         self.operator = Operator(calls, self.planes, [node.name for node in self.nodes], Chance(seed, "operator"))
@@ -61,6 +63,7 @@ class World:
             self.loop, self.recorder, Chance(seed, "nemesis"), self.mix, self.network, self.store, self.weather,
             self.planes, self.nodes, [person.name for person in self.people],
         )  # fmt: skip
+        self._lives: list[asyncio.Task[None]] = []
 
     def _plane(self, name: str, logs: Path) -> Plane:
         chance = Chance(self.seed, name)
@@ -74,7 +77,8 @@ class World:
             drift=self.mix.drift, cpu_milli=3000, gpus=2,
         )  # fmt: skip
 
-    async def play(self) -> None:
+    async def play(self, script: "Script | None" = None) -> None:
+        """With a script what happens is what it says; else people do as they like and everything breaks."""
         self.recorder.add(
             Settings(t=0.0, seed=self.seed, kill_s=1.0, check_s=1.5, drift=abs(self.mix.drift), liveness_s=LIVENESS_S)
         )
@@ -82,15 +86,24 @@ class World:
             plane.start()
         for node in self.nodes:
             node.start()
-        lives = [self.loop.spawn(f"person {person.name}", person.live(self.mix.deeds)) for person in self.people]
-        steering = self.loop.spawn("operator", self.operator.live(self.mix.steers, lambda: self.nemesis.healed))
-        await self.nemesis.run()
-        await steering
+        await (self._swarm() if script is None else self._directed(script))
         quiet = await self._calm()
-        for life in lives:
+        for life in self._lives:
             if life.done() and not life.cancelled():
                 life.result()
         self.recorder.add(Ended(t=self.recorder.now(), quiet=quiet))
+
+    async def _swarm(self) -> None:
+        self._lives = [self.loop.spawn(f"person {person.name}", person.live(self.mix.deeds)) for person in self.people]
+        steering = self.loop.spawn("operator", self.operator.live(self.mix.steers, lambda: self.nemesis.healed))
+        await self.nemesis.run()
+        await steering
+
+    async def _directed(self, script: "Script") -> None:
+        await script(self)
+        self.nemesis.heal()
+        for person in self.people:
+            person.done = True
 
     async def _calm(self) -> bool:
         """Whether everything came to its end within the bound."""
@@ -103,7 +116,10 @@ class World:
         return False
 
 
-def play(seed: int, shape: Mix | None = None) -> Played:
+Script = Callable[[World], Coroutine[Any, Any, None]]
+
+
+def play(seed: int, shape: Mix | None = None, script: Script | None = None) -> Played:
     """Runs one seed. Everything it leaves behind is removed."""
     _hush()
     gc.disable()
@@ -111,12 +127,14 @@ def play(seed: int, shape: Mix | None = None) -> Played:
     world = World(seed, directory, shape)
     try:
         asyncio.set_event_loop(None)
-        world.loop.run_until_complete(world.play())
+        world.loop.run_until_complete(world.play(script))
     finally:
+        # What is taken apart is not part of the history.
+        events = world.recorder.events.copy()
         world.loop.abandon()
         shutil.rmtree(directory, ignore_errors=True)
     failures = tuple(f"{component}: {error!r}" for component, error in world.loop.failures)
-    return Played(seed, world.mix, world.recorder.events, failures)
+    return Played(seed, world.mix, events, failures)
 
 
 def _fast_directory() -> str | None:
