@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ares.adapters.store.sqlite import SqliteStore
+from ares.adapters.store.sqlite import SqliteStore, writer
 from ares.ports.store import Committed, Delete, Put, Store, StoreError, StoreUnavailable
 from tests.contract.store.conftest import SystemClock
 from tests.contract.store.watching import changes_until
@@ -52,6 +52,46 @@ async def test_kill_9_in_the_middle_of_group_commits(tmp_path: Path, clock: Syst
     assert {f"{key}/pair" for key in singles} == found - singles
     revision = max(kv.mod_revision for kv in (await store.range("/k/")).kvs)
     assert await store.revision() == revision
+    await store.close()
+
+
+READER = """
+import sqlite3, sys
+reader = sqlite3.connect(sys.argv[1], isolation_level=None)
+reader.execute("BEGIN")
+reader.execute("SELECT count(*) FROM kv").fetchone()
+print("reading", flush=True)
+sys.stdin.read()
+"""
+
+
+def read_on(path: Path) -> subprocess.Popen[str]:
+    """Another program that holds on to a moment of the store."""
+    command = [sys.executable, "-c", READER, str(path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+# Held up for five seconds each, the commits would take twice as long.
+@pytest.mark.timeout(100)
+async def test_somebody_elses_long_read_does_not_hold_up_commits(
+    tmp_path: Path, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log must be emptied, a backup reads for minutes, and nobody waits for it; afterwards the log is emptied."""
+    monkeypatch.setattr(writer, "_CHECKPOINT_PAGES", 4)
+    monkeypatch.setattr(writer, "_CHECKPOINT_PAGES_MUST", 8)
+    path = tmp_path / "store.db"
+    store = await SqliteStore.open(str(path), clock)
+    await store.txn([], [Put("/k", b"")])
+    with read_on(path) as reader:
+        assert await asyncio.to_thread(lines, reader, 1) == ["reading"]
+        for number in range(40):
+            outcome = await store.txn([], [Put("/k", bytes(30_000 + number))])
+            assert isinstance(outcome, Committed)
+        grown = (path.parent / "store.db-wal").stat().st_size
+        reader.communicate()
+    for _ in range(3):
+        await store.txn([], [Put("/k", bytes(30_000))])
+    assert (path.parent / "store.db-wal").stat().st_size == grown, "the log was not begun anew"
     await store.close()
 
 

@@ -26,7 +26,7 @@ from ares.ports.store import StoreError
 
 # "Ares" in the file's header, so that no other program's database is taken for a store.
 _APPLICATION_ID = 0x41726573
-_BUSY_MS = 5_000
+BUSY_MS = 5_000
 _PAGE_BYTES_MIN = 512
 
 # Each entry brings the schema from its index to the next version. Entries never change once released.
@@ -65,7 +65,7 @@ def open_writer(path: str) -> Connection:
     check_size(path)
     connection = connect(path, create=False)
     try:
-        connection.set_busy_timeout(_BUSY_MS)
+        connection.set_busy_timeout(BUSY_MS)
         migrate(connection, path)
         torn = check_log(connection, path)
         if Path(path).stat().st_size <= _CHECKED_BYTES_MAX:
@@ -103,7 +103,7 @@ def close_untouched(connection: Connection) -> None:
 
 def open_reader(path: str) -> Connection:
     connection = connect(path, create=False)
-    connection.set_busy_timeout(_BUSY_MS)
+    connection.set_busy_timeout(BUSY_MS)
     connection.execute("PRAGMA query_only = 1")
     # Readers come and go on the event loop: emptying the log is the writer's work.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from ares.adapters.store.evaluate import Txn, evaluate, remove_keys
 from ares.adapters.store.sqlite.batch import Batch, Recorded
-from ares.adapters.store.sqlite.schema import close_untouched
+from ares.adapters.store.sqlite.schema import BUSY_MS, close_untouched
 from ares.adapters.store.sqlite.seal import Damaged, lease_share, write_digest
 from ares.adapters.store.sqlite.sql import Connection
 from ares.ports.store import Change, Committed, StoreError, StoreFull, StoreUnavailable, Unknown
@@ -22,6 +22,8 @@ _TXNS_PER_COMMIT = 2_000
 _BYTES_PER_COMMIT = 16_000_000
 _CHECKPOINT_PAGES = 4_000
 _CHECKPOINT_PAGES_MUST = 8 * _CHECKPOINT_PAGES
+# How long commits are held up for a reader that is in the way: somebody's backup may read for minutes.
+_READERS_MS = 100
 
 
 class Grant(Struct, frozen=True):
@@ -71,6 +73,7 @@ class Writer:
         self._deliver = deliver
         self._queue: SimpleQueue[Request | None] = SimpleQueue()
         self._wal_pages = 0
+        self._checkpoint_at = _CHECKPOINT_PAGES
         self._broken = ""
         # The batch under way and when it began, for the store's watchdog.
         self.current: Sequence[Request] = ()
@@ -212,17 +215,24 @@ class Writer:
         return apsw.SQLITE_OK
 
     def _checkpoint(self) -> None:
-        if self._wal_pages < _CHECKPOINT_PAGES:
+        pages, self._wal_pages = self._wal_pages, 0
+        if pages < self._checkpoint_at:
             return
-        must = self._wal_pages >= _CHECKPOINT_PAGES_MUST
+        must = pages >= _CHECKPOINT_PAGES_MUST
         mode = apsw.SQLITE_CHECKPOINT_RESTART if must else apsw.SQLITE_CHECKPOINT_PASSIVE
-        self._wal_pages = 0
+        self._connection.set_busy_timeout(_READERS_MS)
         try:
             self._connection.wal_checkpoint(mode=mode)
-        except (apsw.FullError, apsw.BusyError):
+            self._checkpoint_at = _CHECKPOINT_PAGES
+        except apsw.FullError:
             # Everything stays in the write-ahead log; the next checkpoint tries again.
             return
+        except apsw.BusyError:
+            # Not again at once: every commit would wait for that reader.
+            self._checkpoint_at = pages + _CHECKPOINT_PAGES
         except apsw.Error as error:
             self._broken = f"the store's disk failed in a checkpoint ({error}); check the disk and restart this process"
             delivery = Delivery((), [], revision=self._revision, broken=self._broken)
             self._loop.call_soon_threadsafe(self._deliver, delivery)
+        finally:
+            self._connection.set_busy_timeout(BUSY_MS)
