@@ -53,7 +53,7 @@ def verify(
     )
     try:
         with (
-            Bars(("copying", "checking"), "pages, records", quiet=quiet or output == "json") as bars,
+            Bars(("pages to copy", "records to check"), "done", quiet=quiet or output == "json") as bars,
             program("store").look(config, partial(bars.show, _COPIED)) as snapshot,
         ):
             found = module.verify(snapshot, wanted, partial(bars.show, _READ))

@@ -35,6 +35,14 @@ class Epoch(msgspec.Struct, frozen=True):
     id: str
 
 
+class Format(msgspec.Struct, frozen=True):
+    format: int
+
+
+# The newest that these checks know.
+KNOWN_FORMAT = 2
+
+
 class Whose(NamedTuple):
     """What a key of a tenant's record says about it."""
 
@@ -139,7 +147,7 @@ BOOKINGS = Kind("/bookings", bytes, _any)
 PREDICTIONS = Kind("/predictions", dict, _any)
 MODEL = Kind("/prediction-model", dict, _any)
 EPOCH = Kind("/epoch", Epoch, _any)
-FORMAT = Kind("/format", dict, _any)
+FORMAT = Kind("/format", Format, _any)
 
 # Those that lie side by side for one job.
 PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)

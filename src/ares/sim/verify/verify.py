@@ -233,6 +233,10 @@ class _Run:
                 self._findings.wrong("tokens", f"token {token.id}: its digest is not one")
             if (token.node is not None or token.single_use) and token.role != _NODE_ROLE:
                 self._findings.wrong("tokens", f"token {token.id} admits a machine, with the role {token.role}")
+        for _, kept in self._reader.all(kinds.FORMAT):
+            if kept.record.format > kinds.KNOWN_FORMAT:
+                what = f"the store is of format {kept.record.format}, these checks know {kinds.KNOWN_FORMAT}"
+                self._findings.notes.append(f"{what}: use those of the version that wrote it")
         for kind in (kinds.LEADERS, kinds.PROFILES, kinds.BOOKINGS, kinds.PREDICTIONS, kinds.MODEL):
             for _ in self._reader.all(kind):
                 pass
