@@ -1,0 +1,61 @@
+"""The administrator's token survives a server that is killed anywhere in its first start."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ares.app import handover, server
+from ares.app.config import AgentsConfig, Config, HttpConfig, StoreConfig
+from ares.app.wiring import ControlPlane
+from ares.model.access import Principal
+
+
+class Killed(Exception):
+    """Stands for kill -9: nothing after it is done."""
+
+
+async def start(config: Config) -> str:
+    """One life of a server, up to its readiness; the token it left."""
+    plane = ControlPlane(config)
+    try:
+        await plane.start()
+        await server._leave_token(plane, config)  # pyright: ignore[reportPrivateUsage]
+        known = handover.connection(config.home_path)
+        assert known is not None
+        who = await plane.assembled.replica.tokens.authenticate(known[1])
+        assert isinstance(who, Principal)
+        assert who.role == "admin"
+        assert handover.DRAFT not in handover.read(config.home_path)
+        return known[1]
+    finally:
+        await plane.stop()
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_killed_before_and_after_each_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    """Once so many times the file was written: none, the draft, and the token after it became valid."""
+    config = Config(
+        home=str(tmp_path), http=HttpConfig(port=0), agents=AgentsConfig(port=0),
+        store=StoreConfig(url=f"sqlite://{tmp_path}/store.db"),
+    )  # fmt: skip
+    done = 0
+    write = handover.write
+
+    def write_or_die(home: Path, **values: str) -> None:
+        nonlocal done
+        if done == writes:
+            raise Killed
+        done += 1
+        write(home, **values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(handover, "write", write_or_die)
+        if writes < 2:
+            with pytest.raises(Killed):
+                asyncio.run(start(config))
+        else:
+            asyncio.run(start(config))
+    token = asyncio.run(start(config))
+    # It stays the same from then on.
+    assert asyncio.run(start(config)) == token
