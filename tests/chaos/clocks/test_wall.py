@@ -130,10 +130,9 @@ def leader_since(clocks: Clocks) -> list[str]:
     return [line for line in log.splitlines() if "leader." in line and "elected" in line]
 
 
-def finish(clocks: Clocks) -> None:
+def judge_all(clocks: Clocks) -> None:
     for process in (*clocks.platform.agents.values(), *clocks.platform.servers.values()):
         process.kill()
-    # One was ended by its time limit: it has no result that names its fence, which `judge` knows.
     judge(clocks.told, read_store(clocks.platform.store_url), clocks.marks)
 
 
@@ -143,7 +142,7 @@ def test_clocks_that_jump_apart_move_nothing(clocks: Clocks) -> None:
         clocks.jump("apart", JUMP_S)
 
     go_through(clocks, "apart", jump)
-    finish(clocks)
+    judge_all(clocks)
 
 
 @pytest.mark.soak
@@ -161,7 +160,7 @@ def test_wrong_clocks_of_every_kind_move_nothing(clocks: Clocks, whose: str, see
     }
     for name in rng.sample(sorted(ways), len(ways)):
         go_through(clocks, f"{whose}, {name}", ways[name])
-    finish(clocks)
+    judge_all(clocks)
 
 
 @pytest.mark.soak
@@ -180,7 +179,7 @@ def test_processes_that_start_again_with_a_wrong_clock_are_known_again(clocks: C
     clocks.platform.agent("node-a")
     assert client.wait(running, timeout=90).state.phase == "SUCCEEDED"
     assert client.get(before).state.phase == "SUCCEEDED"
-    finish(clocks)
+    judge_all(clocks)
 
 
 @pytest.mark.soak

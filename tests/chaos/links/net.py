@@ -75,7 +75,7 @@ class Net:
             detail = client.wait(client.submit(marked(self._marks)), timeout=HANGS_S)
             assert detail.state.phase == "SUCCEEDED", f"after {after}: {detail.state}"
 
-    def finish(self) -> Counter[str]:
+    def judge(self) -> Counter[str]:
         """Everybody has their answer, everything has ended, and the history keeps every promise."""
         self._stop.set()
         self._load.stop(DRAIN_S)

@@ -33,7 +33,7 @@ def test_a_few_faults_on_each_kind_of_link(tmp_path: Path, seed: int) -> None:
             "store 0.0": ("blackhole-rx", "half-open"),
         }.items():
             strike(one, link, rng.choice(behaviours), rng.uniform(0.5, 2.0))
-        assert one.finish()["asked in a hurry"]
+        assert one.judge()["asked in a hurry"]
 
 
 @pytest.mark.soak
@@ -44,7 +44,7 @@ def test_every_behaviour_on_every_link(tmp_path: Path, seed: int, link: str) -> 
     rng = random.Random(seed)
     with net(tmp_path, seed, replicas=2) as one:
         _all_behaviours(one, link, rng)
-        one.finish()
+        one.judge()
 
 
 @pytest.mark.soak
@@ -54,7 +54,7 @@ def test_every_behaviour_between_the_members_of_the_store(tmp_path: Path, seed: 
     rng = random.Random(seed)
     with net(tmp_path, seed, members=3) as one:
         _all_behaviours(one, link, rng)
-        one.finish()
+        one.judge()
 
 
 def _all_behaviours(one: Net, link: str, rng: random.Random) -> None:
@@ -80,4 +80,4 @@ def test_links_stop_one_by_one_and_come_back_in_another_order(tmp_path: Path, se
             for link in rng.sample(chosen, len(chosen)):
                 steps += [partial(one.rest, rng.uniform(0.1, 1.5)), one.links[link].heal]
             one.strike(f"swizzle {number} of {chosen}", 0.0, steps)
-        one.finish()
+        one.judge()

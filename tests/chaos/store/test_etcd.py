@@ -25,7 +25,7 @@ BETWEEN = 60
 
 
 @asynccontextmanager
-async def writing(url: str) -> AsyncIterator[Writers]:
+async def judged_writers(url: str) -> AsyncIterator[Writers]:
     """Writers at work; judged when the block ends."""
     store = await open_store(url, SystemClock())
     writers = Writers(store)
@@ -54,7 +54,7 @@ def etcdctl(endpoint: str, *arguments: str) -> str:
 async def test_kills_lose_nothing_and_give_no_revision_twice(tmp_path: Path, seed: int, kills: int) -> None:
     rng = random.Random(seed)
     with EtcdServer(tmp_path) as server:
-        async with writing(server.url) as writers:
+        async with judged_writers(server.url) as writers:
             for _ in range(kills):
                 await writers.progress(rng.randrange(BETWEEN))
                 server.kill()
@@ -66,7 +66,7 @@ async def test_kills_lose_nothing_and_give_no_revision_twice(tmp_path: Path, see
 async def test_a_stopped_server_loses_nothing(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     with EtcdServer(tmp_path) as server:
-        async with writing(server.url) as writers:
+        async with judged_writers(server.url) as writers:
             for seconds in (0.2, 1.0, 4.0, 8.0):
                 await writers.progress(rng.randrange(BETWEEN))
                 server.pause()
@@ -80,7 +80,7 @@ async def test_a_stopped_server_loses_nothing(tmp_path: Path, seed: int) -> None
 @pytest.mark.parametrize("how", ["kill", "pause", "move"])
 async def test_another_member_leads(tmp_path: Path, how: str) -> None:
     with EtcdCluster(tmp_path) as cluster:
-        async with writing(cluster.url) as writers:
+        async with judged_writers(cluster.url) as writers:
             for _ in range(6):
                 leader, other = await asyncio.to_thread(leader_of, cluster)
                 await writers.progress(BETWEEN)
@@ -113,7 +113,7 @@ def leader_of(cluster: EtcdCluster) -> tuple[int, str]:
 async def test_a_watch_over_compactions_misses_nothing_or_says_so(tmp_path: Path) -> None:
     """Whoever watches sees every write in order, or is told from where on history is gone and reads anew."""
     with EtcdServer(tmp_path) as server:
-        async with writing(server.url) as writers:
+        async with judged_writers(server.url) as writers:
             store = await EtcdStore.open([server.endpoint], SystemClock())
             told, followed = 0, dict[str, int]()
 
