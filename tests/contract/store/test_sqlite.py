@@ -11,7 +11,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ares.adapters.store.sqlite import SqliteStore, writer
+from ares.adapters.store.sqlite import SqliteStore, restore, schema, writer
+from ares.adapters.store.sqlite.sql import connect
 from ares.ports.store import Committed, Delete, Put, Store, StoreError, StoreUnavailable
 from tests.contract.store.conftest import SystemClock
 from tests.contract.store.watching import changes_until
@@ -276,3 +277,28 @@ async def test_a_long_write_ahead_log_is_folded_back(tmp_path: Path, clock: Syst
     assert path.stat().st_size > written * 0.5
     await store.close()
     assert log_size(path) == 0
+
+
+async def test_a_store_from_before_checksums_is_sealed(tmp_path: Path, clock: SystemClock) -> None:
+    """Opened, or restored from a backup of that time; then a changed byte is noticed and named."""
+    path, old = tmp_path / "store.db", tmp_path / "old.db"
+    connection = connect(str(old), create=True)
+    connection.execute(schema.MIGRATIONS[0])
+    connection.execute("INSERT INTO kv VALUES ('/a', x'3132', 2, 2, 1, 0)")
+    connection.execute("INSERT INTO lease VALUES (7, 60.0)")
+    connection.execute("UPDATE store SET revision = 2")
+    connection.execute(f"PRAGMA user_version = 1; PRAGMA application_id = {0x41726573}")
+    connection.close()
+    restore(str(old), str(path))
+    for one in (old, path):
+        store = await SqliteStore.open(str(one), clock)
+        found = await store.get("/a")
+        assert found is not None
+        assert (found.value, found.version) == (b"12", 1)
+        assert await store.keep_alive(7) == 60
+        assert isinstance(await store.txn([], [Put("/b", b"1"), Delete("/a")]), Committed)
+        await store.close()
+        data = one.read_bytes()
+        one.write_bytes(data.replace(b"/b1", b"/b2"))
+        with pytest.raises(StoreError, match=r"record '/b' is damaged: its checksum.*store restore"):
+            await SqliteStore.open(str(one), clock)
