@@ -1,0 +1,254 @@
+"""E7 to E10: budgets, room, zombies, overlaps."""
+
+from tests.unit.sim.invariants.case import case, running
+from tests.unit.sim.invariants.forge import Forge, raised
+
+# ---- E7
+
+
+@case("E7", quiet=False)
+def more_retries_than_its_limit(forge: Forge, wrong: bool) -> None:
+    running(forge, retry={"limit": 1 if wrong else 2})
+    for _ in range(2):
+        forge.fail("j1")
+        forge.requeue("j1")
+        forge.bind("j1", "n1")
+        forge.run("j1")
+
+
+@case("E7", quiet=False)
+def an_attempt_without_a_cause(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.end("j1", how="exit 1")
+    used = {} if wrong else {"exit": 1}
+    said = {"by": "agent n1", "fence": "1.1"}
+    fence = {"epoch": 1, "counter": 2}
+    # Sent back to the queue without a retry being counted.
+    kinds = ("released", "requeued") if wrong else ("retrying", "requeued")
+    forge.step("j1", *kinds, said=said, phase="PENDING", fence=fence, placements=[], retries=used)
+    forge.bind("j1", "n1")
+
+
+@case("E7", quiet=False)
+def what_is_unsafe_is_started_twice(forge: Forge, wrong: bool) -> None:
+    running(forge, effects="unsafe" if wrong else "staged")
+    forge.fail("j1")
+    forge.requeue("j1")
+    forge.bind("j1", "n1")
+
+
+@case("E7", quiet=False)
+def it_leaves_for_others_beyond_the_cap(forge: Forge, wrong: bool) -> None:
+    forge.profile(1, preemption={"cap": 1})
+    forge.lead(None)
+    forge.lead("r1")
+    running(forge)
+    for number in range(2):
+        forge.create(f"w{number}")
+        forge.step(f"w{number}", "preempting", evicting=["j1"])
+        rule = "priority" if wrong else "drain"
+        preempted(forge, "j1", rule)
+        forge.bind("j1", "n1")
+        forge.run("j1")
+
+
+def preempted(forge: Forge, job: str, rule: str) -> None:
+    """It leaves, and waits again."""
+    state = forge.states[job]
+    fence = f"1.{state['fence']['counter']}"
+    said = {"by": "scheduler", "fence": fence, "data": {"rule": rule}}
+    forge.step(job, "preempted", said=said, phase="PREEMPTED", fence=raised(state["fence"]), lingering=True)
+    forge.end(job, fence=fence)
+    forge.step(job, "requeued", said={"by": "agent n1"}, phase="PENDING", lingering=False, placements=[])
+
+
+@case("E7", quiet=False)
+def retried_by_hand_too_often(forge: Forge, wrong: bool) -> None:
+    forge.commit(("/retry/alpha/j1", {"root": "j1", "jobs": ["j"] * (11 if wrong else 10)}))
+
+
+# ---- E8
+
+
+@case("E8", quiet=False)
+def a_node_is_given_away_twice(forge: Forge, wrong: bool) -> None:
+    for job in ("j1", "j2"):
+        forge.submit(job)
+        forge.bind(job, "n1", cpuMilli=2001 if wrong else 2000)
+
+
+@case("E8", quiet=False)
+def memory_is_given_away_twice(forge: Forge, wrong: bool) -> None:
+    for job in ("j1", "j2"):
+        forge.submit(job)
+        forge.bind(job, "n1", memoryMib=2049 if wrong else 2048)
+
+
+@case("E8", quiet=False)
+def a_gpu_is_shared_out_beyond_the_whole(forge: Forge, wrong: bool) -> None:
+    for job, share in (("j1", 600), ("j2", 600 if wrong else 400)):
+        forge.submit(job)
+        forge.bind(job, "n1", gpus=[1], gpuMilli=share)
+
+
+@case("E8", quiet=False)
+def a_gpu_that_is_not_there(forge: Forge, wrong: bool) -> None:
+    forge.submit("j1")
+    forge.bind("j1", "n1", gpus=[2 if wrong else 1])
+
+
+@case("E8", quiet=False)
+def the_place_of_what_may_still_run_is_given_away(forge: Forge, wrong: bool) -> None:
+    forge.submit("j1")
+    forge.bind("j1", "n1", cpuMilli=4000)
+    forge.run("j1")
+    forge.cancel("j1")
+    forge.end("j1", fence="1.1")
+    if not wrong:
+        forge.release("j1")
+    forge.submit("j2")
+    forge.bind("j2", "n1")
+
+
+@case("E8", quiet=False)
+def a_tenant_gets_more_than_its_hard_share(forge: Forge, wrong: bool) -> None:
+    forge.profile(1, shares={"alpha": {"hard": {"cpu": 1999 if wrong else 2000}}})
+    forge.lead(None)
+    forge.lead("r1")
+    for job, node in (("j1", "n1"), ("j2", "n2")):
+        forge.submit(job)
+        forge.bind(job, node)
+
+
+@case("E8", quiet=False)
+def a_share_that_was_lowered_before_the_election(forge: Forge, wrong: bool) -> None:
+    forge.profile(1, shares={"alpha": {"hard": {"cpu": 2000}}})
+    forge.profile(2, shares={"alpha": {"hard": {"cpu": 1000}}})
+    if wrong:
+        forge.lead(None)
+        forge.lead("r1")
+    for job, node in (("j1", "n1"), ("j2", "n2")):
+        forge.submit(job)
+        forge.bind(job, node)
+
+
+@case("E8", quiet=False)
+def a_licence_too_many(forge: Forge, wrong: bool) -> None:
+    forge.profile(1, licences={"sim": 1 if wrong else 2})
+    forge.lead(None)
+    forge.lead("r1")
+    for job in ("j1", "j2"):
+        forge.submit(job, licences={"sim": 1})
+        forge.bind(job, "n1")
+
+
+@case("E8", quiet=False)
+def room_is_kept_for_who_does_not_wait(forge: Forge, wrong: bool) -> None:
+    forge.submit("j1")
+    forge.step("j1", "preempting", hold=[{"node": "n1"}])
+    if wrong:
+        forge.bind("j1", "n1")
+    else:
+        forge.step("j1", "preempting", hold=[])
+
+
+@case("E8", quiet=False)
+def somebody_leaves_for_nobody(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.create("w1")
+    forge.step("w1", "preempting", evicting=["j9" if wrong else "j1"])
+    preempted(forge, "j1", "priority")
+
+
+# ---- E9
+
+
+@case("E9", quiet=False)
+def a_zombie_lives_too_long(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.lose("j1")
+    forge.after(8.1 if wrong else 7.9).end("j1", fence="1.1")
+
+
+@case("E9", quiet=False)
+def a_zombie_that_was_asleep_acts_after_its_check(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.freeze("job j1 1.1")
+    forge.lose("j1")
+    forge.after(20.0).wake("job j1 1.1")
+    forge.after(1.1 if wrong else 0.9).effect("j1", fence="1.1")
+    forge.end("j1", fence="1.1")
+
+
+@case("E9", quiet=False)
+def cancelled_and_still_there_after_its_grace(forge: Forge, wrong: bool) -> None:
+    running(forge, graceS=5.0)
+    forge.cancel("j1")
+    forge.after(13.1 if wrong else 12.8).end("j1", fence="1.1")
+
+
+@case("E9", quiet=False)
+def nobody_could_tell_it_to_stop(forge: Forge, wrong: bool) -> None:
+    running(forge, graceS=5.0)
+    if not wrong:
+        forge.fault("cut", "r1")
+    forge.cancel("j1")
+    forge.after(60.0).end("j1", fence="1.1")
+
+
+# ---- E10
+
+
+@case("E10", quiet=False)
+def two_attempts_meet(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.lose("j1")
+    forge.requeue("j1")
+    forge.bind("j1", "n2")
+    if not wrong:
+        forge.end("j1", fence="1.1", node="n1")
+    forge.process("j1")
+    if wrong:
+        forge.end("j1", fence="1.1", node="n1")
+
+
+@case("E10", quiet=False)
+def what_was_asleep_stays_after_it_woke(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.freeze("node n1")
+    forge.lose("j1")
+    forge.requeue("j1")
+    forge.bind("j1", "n2")
+    forge.process("j1")
+    forge.wake("node n1")
+    forge.after(2.1 if wrong else 1.9).end("j1", fence="1.1", node="n1")
+
+
+@case("E10", quiet=False)
+def an_older_attempt_begins_after_a_newer(forge: Forge, wrong: bool) -> None:
+    forge.submit("j1")
+    forge.bind("j1", "n1")
+    if not wrong:
+        forge.process("j1")
+        forge.end("j1")
+    forge.lose("j1")
+    forge.requeue("j1")
+    forge.bind("j1", "n2")
+    forge.process("j1")
+    forge.end("j1")
+    if wrong:
+        forge.process("j1", fence="1.1", node="n1")
+        forge.end("j1", fence="1.1", node="n1")
+
+
+@case("E10", quiet=False, machines=False)
+def an_older_attempt_acts_where_ends_are_not_known(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.lose("j1")
+    if not wrong:
+        forge.effect("j1", fence="1.1", node="n1")
+    forge.requeue("j1")
+    forge.bind("j1", "n2")
+    forge.process("j1")
+    if wrong:
+        forge.effect("j1", fence="1.1", node="n1")
