@@ -88,6 +88,9 @@ class Uploads:
         try:
             kept = await self._blobs.append(chunk.ref, chunk.sha256, chunk.offset, chunk.data)
             self._telemetry.count("ares_output_bytes_total", len(chunk.data))
+            if kept < end:
+                # A piece before this one is missing, or only a part of this one could be kept.
+                return _ack(chunk, kept, trouble=f"{kept:,} bytes are kept, {end:,} were sent")
             if kept < chunk.size:
                 return _ack(chunk, kept)
             found = await self._blobs.seal(chunk.ref, chunk.sha256, chunk.size)

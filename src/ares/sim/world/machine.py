@@ -5,6 +5,7 @@ Its processes are no real ones: each runs for a while, shows effects, writes the
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from math import inf
@@ -90,9 +91,14 @@ class Process:
         )
 
     def _write_result(self) -> None:
+        env = self._launch.env
         if self._code == 0 and self.rank == 0:
-            with open(self._launch.env["ARES_RESULT_FILE"], "w") as file:
+            with open(env["ARES_RESULT_FILE"], "w") as file:
                 json.dump({"job": self.job, "fence": self.fence}, file)
+        for number in range(int(env.get("FILES", "0")) if self._code == 0 else 0):
+            os.makedirs(env["ARES_OUTPUT_DIR"], exist_ok=True)
+            with open(f"{env['ARES_OUTPUT_DIR']}/{number}.txt", "w") as file:
+                file.write(f"file {number} of {self.job} by {self.fence}, rank {self.rank}\n")
 
     def ends(self, how: str) -> None:
         if self._finished is not None:

@@ -144,6 +144,7 @@ class Person:
             await asyncio.sleep(0.2)
         for job in self.jobs:
             await self._result(job)
+            await self._outputs(job)
         self.done = True
 
     async def _deed(self) -> None:
@@ -169,7 +170,11 @@ class Person:
         gang = chance.pick((None, None, None, None, Gang(ranks=2, assembly_s=10.0), Gang(ranks=3, min_ranks=1)))
         spec = JobSpec(
             command=("work",),
-            env={"RUNS_S": f"{chance.pick(self._runs_s)}", "CODES": chance.pick(_CODES)},
+            env={
+                "RUNS_S": f"{chance.pick(self._runs_s)}",
+                "CODES": chance.pick(_CODES),
+                "FILES": chance.pick(("0", "0", "1", "2")),
+            },
             resources=chance.pick(_SMALL if gang else _SMALL + _LARGE),
             gang=gang,
             array=None if gang else chance.pick((None, None, None, None, None, "0-2")),
@@ -233,6 +238,15 @@ class Person:
         op = self._calls.asked(self.name, self._who.tenant, "retry", job=job)
         self._steered(op, job, await self._call(lambda replica: replica.jobs.retry(self._who, job)))
 
+    async def _outputs(self, job: str) -> None:
+        """Reads every file that is shown: what counts are the bytes."""
+        op = self._calls.asked(self.name, self._who.tenant, "outputs", job=job)
+        seen = await self._call(lambda replica: _read_all(replica, self._who, job))
+        if isinstance(seen, dict):
+            self._answer(op, "ok", job=job, seen=seen)
+        else:
+            self._nothing(op, job, seen)
+
     def _steered(self, op: int, job: str, outcome: JobState | Refused | Rejected | Silence | None) -> None:
         match outcome:
             case JobState():
@@ -260,6 +274,18 @@ class Person:
 
     def _answer(self, op: int, outcome: Any, **details: Any) -> None:
         self._calls.answered(Answered(t=self._calls.now(), op=op, outcome=outcome, **details))
+
+
+async def _read_all(replica: Replica, who: Principal, job: str) -> dict[str, str] | None:
+    found = await replica.outputs.list(who, job)
+    if found is None:
+        return None
+    seen: dict[str, str] = {}
+    for file in found.files:
+        opened = await replica.outputs.open(who, job, file.path)
+        data = b"" if opened is None else await opened.read(0, file.size + 1)
+        seen[file.path] = hashlib.sha256(data).hexdigest()
+    return seen
 
 
 def _shown(state: JobState) -> dict[str, Any]:

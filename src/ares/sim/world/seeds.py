@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ares.sim.invariants import linear
 from ares.sim.invariants.check import check
 from ares.sim.invariants.history import Violation, encode
 from ares.sim.mutants.mutants import switched_on
@@ -57,7 +58,7 @@ def replay(seed: int, mutant: str = "") -> tuple[Played, Judged]:
     with switched_on(mutant):
         played = play(seed)
     verdict = check(played.events)
-    violations = verdict.violations
+    violations = (*verdict.violations, *linear.check(played.events))
     digest = hashlib.sha256(encode(played.events)).hexdigest()
     spent = time.process_time() - began
     return played, Judged(seed, digest, spent, violations, played.failures, dict(verdict.counts))

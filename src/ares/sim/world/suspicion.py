@@ -53,8 +53,8 @@ LOADS = {
 def under(load: Load, seconds: float) -> Mix:
     return Mix(
         replicas=2, nodes=NODES, people=2, deeds=30, steers=0, safety_s=seconds, families=(), every_s=60.0,
-        store_rate=0.0, store_slow=load.requests, breaking=0.0, slow=load.frames, slow_s=load.frames_s, doubled=0.0,
-        runs_s=(seconds / 4, seconds / 2), lease_stretch=1.0, drift=0.01,
+        store_rate=0.0, store_slow=load.requests, breaking=0.0, slow=load.frames, slow_s=load.frames_s,
+        doubled=0.0, blob_rate=0.0, runs_s=(seconds / 4, seconds / 2), lease_stretch=1.0, drift=0.01,
     )  # fmt: skip
 
 

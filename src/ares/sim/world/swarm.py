@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ares.sim.invariants.history import Fault, Healed, Woken
+from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Network
@@ -50,6 +51,8 @@ class Mix:
     doubled: float
     # How long jobs run, one of these.
     runs_s: tuple[float, ...]
+    # Of calls to where files are kept.
+    blob_rate: float
     # A lease of the store ends after this part of its time.
     lease_stretch: float
     drift: float
@@ -72,6 +75,7 @@ def mix(seed: int) -> Mix:
         slow=chance.pick((0.0, 0.0, 0.02, 0.1)),
         slow_s=4.0,
         doubled=chance.pick((0.0, 0.0, 0.05)),
+        blob_rate=chance.pick((0.0, 0.0, 0.1, 0.3)),
         runs_s=(0.2, 0.5, 2.0, 6.0, 12.0),
         lease_stretch=chance.pick((1.0, 1.0, 0.6, 1.6)),
         drift=chance.pick((0.0, 0.0, 0.01, -0.01)),
@@ -90,6 +94,7 @@ class Nemesis:
         network: Network,
         store: RecordedStore,
         weather: Weather,
+        blobs: SimBlobs,
         planes: list[Plane],
         nodes: list[Node],
         people: list[str],
@@ -101,6 +106,7 @@ class Nemesis:
         self._network = network
         self._store = store
         self._weather = weather
+        self._blobs = blobs
         self._planes = planes
         self._nodes = nodes
         self._people = people
@@ -114,7 +120,7 @@ class Nemesis:
         mix, chance = self._mix, self._chance
         self._weather.rate, self._weather.slow = mix.store_rate, mix.store_slow
         self._network.breaking, self._network.slow, self._network.doubled = mix.breaking, mix.slow, mix.doubled
-        self._network.slow_s = mix.slow_s
+        self._network.slow_s, self._blobs.rate = mix.slow_s, mix.blob_rate
         self._store.faults.lease_stretch = mix.lease_stretch
         if mix.store_rate or mix.store_slow:
             self._note("weather", "store", "requests to the store are lost, late or slow now and then")
@@ -132,7 +138,7 @@ class Nemesis:
         for number in sorted(self._mend):
             self._mend[number]()
         self._mend.clear()
-        self._weather.rate = self._weather.slow = 0.0
+        self._weather.rate = self._weather.slow = self._blobs.rate = 0.0
         self._network.breaking = self._network.slow = self._network.doubled = 0.0
         self._store.faults.lease_stretch = 1.0
         self._recorder.add(Healed(t=self._recorder.now()))
@@ -287,7 +293,7 @@ class Nemesis:
             self._note("store-cut", plane.who, "it reaches the store again", over=True)
             plane.wire.set_cut(False)
 
-        self._until_mended(self._chance.pick((1.0, 4.0, 9.0)), mend)
+        self._until_mended(self._chance.pick((1.0, 4.0, 9.0, 14.0)), mend)
 
     def _store_away(self) -> None:
         self._note("store-away", "store", "the store has no leader")

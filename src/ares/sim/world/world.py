@@ -12,8 +12,8 @@ from typing import Any
 
 import structlog
 
-from ares.adapters.blobs.memory import MemoryBlobs
 from ares.sim.invariants.history import Ended, Event, Settings
+from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
@@ -40,6 +40,10 @@ class Played:
     failures: tuple[str, ...]
 
 
+class Vain(Exception):
+    """A script waited for something that did not happen: a failure of the case, unless a seeded bug is switched on."""
+
+
 class World:
     def __init__(self, seed: int, directory: Path, shape: Mix | None = None) -> None:
         self.seed = seed
@@ -50,7 +54,7 @@ class World:
         self.weather = Weather()
         self.store = RecordedStore(SimClock(self.loop, Chance(seed, "store clock")), self.recorder)
         logs = directory / "logs"
-        self.blobs = MemoryBlobs()
+        self.blobs = SimBlobs(self.loop, Chance(seed, "blobs"))
         self.planes = [self._plane(f"r{n + 1}", logs) for n in range(self.mix.replicas)]
         self.nodes = [self._node(f"n{n + 1}", directory) for n in range(self.mix.nodes)]
         calls = Calls(self.loop, self.network, self.recorder, Chance(seed, "calls"))
@@ -61,7 +65,7 @@ class World:
         self.operator = Operator(calls, self.planes, [node.name for node in self.nodes], Chance(seed, "operator"))
         self.nemesis = Nemesis(
             self.loop, self.recorder, Chance(seed, "nemesis"), self.mix, self.network, self.store, self.weather,
-            self.planes, self.nodes, [person.name for person in self.people],
+            self.blobs, self.planes, self.nodes, [person.name for person in self.people],
         )  # fmt: skip
         self._lives: list[asyncio.Task[None]] = []
 
@@ -100,7 +104,10 @@ class World:
         await steering
 
     async def _directed(self, script: "Script") -> None:
-        await script(self)
+        try:
+            await script(self)
+        except Vain as error:
+            self.loop.failures.append(("script", error))
         self.nemesis.heal()
         for person in self.people:
             person.done = True
@@ -109,7 +116,8 @@ class World:
         """Whether everything came to its end within the bound."""
         look = Quiet(self.store)
         healed = self.loop.time()
-        while self.loop.time() < healed + LIVENESS_S:
+        # The bound must be over, or nobody is judged by it.
+        while self.loop.time() <= healed + LIVENESS_S:
             await asyncio.sleep(1.0)
             if all(person.done for person in self.people) and look.quiet():
                 return True
