@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
+from msgspec.structs import replace
 
 from ares.edge.client.answers import JobDetail
 from ares.model.event import LedgerEvent
@@ -240,11 +241,12 @@ def _liveness(case: Case) -> Found:
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """A machine renewed nothing in between."""
+    """A machine renewed nothing in between. `next_at`: when it fell silent again."""
 
     node: str
     since: float
     until: float
+    next_at: float = float("inf")
 
 
 def silences(events: Sequence[Event]) -> list[Silence]:
@@ -258,7 +260,12 @@ def silences(events: Sequence[Event]) -> list[Silence]:
         elif isinstance(event, Healed):
             found += [Silence(node, t, event.t) for node, t in since.items()]
             since.clear()
-    return found
+    return [replace(one, next_at=_next(one, found)) for one in found]
+
+
+def _next(silence: Silence, others: Sequence[Silence]) -> float:
+    later = (one.since for one in others if one.node == silence.node and one.since > silence.since)
+    return min(later, default=float("inf"))
 
 
 def _recovery(case: Case) -> Found:
@@ -284,7 +291,7 @@ def _lost_attempt(case: Case, silence: Silence, job: str, place: int, bound_s: f
     if case.when(ledger[place]) > silence.since or ends < silence.since:
         return
     took_s = ends - silence.since
-    if over is not None and ledger[over].kind == "lease-lost" and ends <= silence.until + bound_s:
+    if over is not None and ledger[over].kind == "lease-lost" and ends <= min(silence.until + bound_s, silence.next_at):
         case.tested["E12"] += 1
         case.detection_s.append(took_s)
         again = next((case.when(entry) for entry in ledger[over:] if entry.kind == "bound"), None)

@@ -93,6 +93,7 @@ def summary(found: Verdict) -> Iterator[str]:
     yield f"  calls      {sum(found.calls.values())}: {_counted(found.calls)}"
     yield f"  detection  {_times(found.detection)}"
     yield f"  recovery   {_times(found.recovery)}"
+    yield f"  stalls     this machine stood still for up to {found.stall_s:.2f} s"
     yield ""
     for rule in found.rules:
         word = f"{rule.violations} broken" if rule.violations else "kept" if rule.tested else "not tried"

@@ -227,6 +227,14 @@ def test_every_rule_can_fail() -> None:
     assert {rule for rule, _ in BROKEN.values()} == set(RULES)
 
 
+def test_a_loss_counts_for_the_silence_it_came_of() -> None:
+    """A short one that the attempt outlived, and the one in which it was lost."""
+    twice = case()
+    twice.events = sorted((*twice.events, Lost(t=14.0, node="n1"), Back(t=15.0, node="n1")), key=lambda event: event.t)
+    assert judge(twice) == []
+    assert twice.detection_s == [9.0]
+
+
 def test_a_machine_that_stood_still_excuses_lateness_of_that_size() -> None:
     slow = case()
     late(slow)
