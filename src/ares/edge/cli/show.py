@@ -134,7 +134,14 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Remedy", "" if detail.waiting is None else _REMEDIES.get(detail.waiting.remedy, "")),
         ("Exit", "" if state.exit is None else _exit(detail, exit_text(state.exit))),
         ("Result", "" if detail.result is None or detail.result.value is None else json.dumps(detail.result.value)),
+        ("Outputs", _outputs(detail)),
     ]
+
+
+def _outputs(detail: "JobDetail") -> str:
+    files = () if detail.result is None else detail.result.outputs
+    total = sum(file.size for file in files)
+    return f"{len(files):,} files, {total:,} bytes: ares outputs {detail.state.id}" if files else ""
 
 
 def _used(used: "Use") -> str:
