@@ -170,6 +170,8 @@ class Platform:
         self.agents: dict[str, Process] = {}
         self.etcd = EtcdServer(directory / "etcd") if store == "etcd" else None
         self._ports = [(pair[0], pair[1]) for pair in zip(*[iter(free_ports(2 * _REPLICAS_MAX))] * 2, strict=True)]
+        # What replicas keep in one place.
+        self.shared = ("logs", "outputs")
         self._clients: list[Client] = []
         self._token = ""
 
@@ -211,7 +213,7 @@ class Platform:
         if server is None:
             home = self.directory / f"server-{number}"
             home.mkdir(mode=0o700)
-            shared = [f"--set={kept}={self.directory / kept}" for kept in ("logs", "outputs")]
+            shared = [f"--set={kept}={self.directory / kept}" for kept in self.shared]
             flags = [*shared, f"--set=store.url={store or self.store_url}"]
             log = self.directory / f"server-{number}.log"
             server = Server(f"replica-{number}", home, log, flags, self._ports[number], env)

@@ -25,6 +25,8 @@ class Mixed:
 
     def __init__(self, platform: Platform, old: Path) -> None:
         self.platform = platform
+        # The old version has no outputs to keep, and refuses settings that it does not know.
+        platform.shared = ("logs",)
         self._source = {"old": old, "new": NEW}
 
     def env(self, version: str) -> dict[str, str]:
