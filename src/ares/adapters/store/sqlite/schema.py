@@ -73,7 +73,12 @@ def open_writer(path: str) -> Connection:
         if torn:
             # It may have been acknowledged, and was the first perhaps: its fences must not be granted again.
             begin_epoch(connection, path, above=1)
-        connection.execute("PRAGMA journal_mode = WAL")
+        mode = connection.execute("PRAGMA journal_mode = WAL").get
+        if mode != "wal":
+            # SQLite does not call this an error: it would go on without.
+            raise StoreError(
+                f"{path} cannot have a write-ahead log (its mode stays {mode!r}): check the disk, try again"
+            )
         # FULL: a commit has reached the disk when it is acknowledged.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA cache_size = -32000")
