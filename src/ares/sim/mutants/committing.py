@@ -10,7 +10,7 @@ from ares.core import keys
 from ares.core.run import endings, lifecycle
 from ares.core.run.inputs import Exit, Input, Stepped
 from ares.core.run.lifecycle import TRANSITIONS, Transition
-from ares.model.link import Exited
+from ares.model.link import AttemptRef, Exited
 from ares.model.state import Result
 from ares.ports.store import Committed, Op, Put, StoreError, Unknown
 from ares.services import results
@@ -19,7 +19,7 @@ from ares.services.session import Session
 from ares.services.sessions import Sessions
 from ares.services.transitions import Change, Outcome, Transitions, Written, _Draft
 from ares.sim.mutants.mutant import Mutant
-from ares.sim.mutants.patching import entry, replace
+from ares.sim.mutants.patching import entry, replace, together
 
 _apply_pack, _commit, _ops = Transitions._apply_pack, Reports.commit, Transitions._ops
 
@@ -38,7 +38,8 @@ async def _unanswered_is_failed(self: Transitions, pack: list[tuple[int, _Draft]
     if isinstance(written, Committed) and written.succeeded:
         return {place: Written(draft.entry.state, draft.state, draft.refused)}
     if isinstance(written, Unknown):
-        again = self._draft(_failed(draft.change), draft.entry)
+        _, spec = await self._read(draft.change)
+        again = self._draft(_failed(draft.change), draft.entry, spec)
         if isinstance(again, _Draft):
             await self._store.txn(again.change.guards, again.ops)
             return {place: Written(again.entry.state, again.state, again.refused)}
@@ -88,6 +89,15 @@ async def _acknowledge_first(self: Sessions, session: Session) -> None:
             continue
 
 
+async def _one_by_one(self: Reports, reports: Sequence[Report]) -> None:
+    for report in reports:
+        await _commit(self, [report])
+
+
+def _of_any_job(self: Sessions, session: Session, ref: AttemptRef, rank: int) -> bool:
+    return ref.job in self._view.entries
+
+
 def _last_entry_only(self: Transitions, stepped: Stepped) -> list[Op]:
     return _ops(self, msgspec.structs.replace(stepped, events=stepped.events[-1:]))
 
@@ -116,7 +126,12 @@ MUTANTS = {
     "second-result-accepted": Mutant(
         "a second report of the same end counts again",
         ("E2", "E5"),
-        entry(TRANSITIONS, ("SUCCEEDED", Exit), Transition(endings.finish, frozenset({"SUCCEEDED"}))),
+        together(
+            entry(TRANSITIONS, ("SUCCEEDED", Exit), Transition(endings.finish, frozenset({"SUCCEEDED"}))),
+            replace(Reports, "commit", _one_by_one),
+            replace(Sessions, "_may_report", _of_any_job),
+        ),
+        case="doubled",
     ),
     "ledger-entry-skipped": Mutant(
         "of several entries of one step only the last is written",

@@ -9,8 +9,10 @@ import msgspec
 from ares.core import keys
 from ares.core.run import fences
 from ares.core.run.inputs import Bind, Exit, Refused
+from ares.core.schedule import follow
+from ares.core.schedule.cluster import Cluster
 from ares.model.job import JobSpec
-from ares.model.state import Fence, LeaderRecord
+from ares.model.state import Fence, JobState, LeaderRecord
 from ares.ports.store import Committed, Compare, Put, StoreError
 from ares.services.leader import Leader
 from ares.services.schedule import Schedule
@@ -19,7 +21,7 @@ from ares.services.view import Entry, View
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import Patch, replace, together
 
-_draft = Transitions._draft
+_draft, _hold = Transitions._draft, follow._hold
 
 
 def uncompared(*kinds: type[Any]) -> Patch:
@@ -60,6 +62,12 @@ async def _take_over(self: Leader, lease: int) -> int | None:
 
 
 # ---- the picture it decides from
+
+
+def _count_when_running(cluster: Cluster, state: JobState, spec: JobSpec) -> None:
+    """What was assigned and has not started is not counted yet."""
+    if state.phase != "STAGING":
+        _hold(cluster, state, spec)
 
 
 def _learn_nothing(self: View, written: Iterable[Entry]) -> None:
@@ -111,6 +119,9 @@ MUTANTS = {
         "leadership is taken whether or not somebody has it", ("E14",), replace(Leader, "_claim", _take_over)
     ),
     "quota-from-cache": Mutant(
+        "room and shares are judged by a count of what runs", ("E8",), replace(follow, "_hold", _count_when_running)
+    ),
+    "own-writes-not-seen": Mutant(
         "room is judged from what the watch has brought so far", ("E8",), replace(View, "learn", _learn_nothing)
     ),
     "new-leader-decides-at-once": Mutant(
