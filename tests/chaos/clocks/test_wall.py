@@ -196,8 +196,7 @@ def test_tokens_fail_closed_whichever_way_the_clock_jumps(clocks: Clocks) -> Non
     minute.nodes()
 
     server.set(JUMP_S)
-    with pytest.raises(Unauthorized, match="expired"):
-        minute.nodes()
+    assert refused(minute)
     late = clocks.platform.agent("node-b", wait=False, env={"ARES_JOIN_TOKEN": join})
     eventually(lambda: not late.alive, "the end of an agent that came too late")
     assert "expired" in late.tail()
