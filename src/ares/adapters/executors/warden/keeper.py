@@ -197,5 +197,8 @@ def main() -> None:
     try:
         agent.send(b"pid-namespace" if namespaced else b"none")
         warden.serve()
+    except (BrokenPipeError, ConnectionResetError):
+        # The agent was killed while it waited for an answer.
+        return
     finally:
         warden.end()
