@@ -228,11 +228,15 @@ class Faulty(MemoryBlobs):
         super().__init__()
         self.spoil = 0
         self.full = 0
+        self.short = 0
 
     async def append(self, ref: AttemptRef, sha256: str, offset: int, data: bytes) -> int:
         if self.full:
             self.full -= 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.short:
+            self.short -= 1
+            data = data[: len(data) // 2]
         if self.spoil and data:
             self.spoil -= 1
             await super().append(ref, sha256, offset, b"\x00" + data[1:])
@@ -484,3 +488,17 @@ async def test_the_list_of_a_gang_is_bounded_as_a_whole() -> None:
         assert state.phase == "FAILED"
         assert state.exit is not None
         assert "1,200 files" in state.exit.message
+
+
+async def test_a_piece_that_was_kept_in_part_is_asked_for_again() -> None:
+    """Found by the simulator, seeds 4 and 66: the agent took the rest for sent, and waited for ever."""
+    async with World() as world:
+        world.blobs = blobs = Faulty()
+        replica = await world.add_replica()
+        agent, job = await world.running(replica=replica)
+        blobs.short = 1
+        agent.upload(agent.starts[job], MODEL)
+        await world.settle()
+        (ack,) = (message for message in agent.received if isinstance(message, OutputAck))
+        assert ack.offset == len(MODEL) // 2
+        assert ack.trouble

@@ -50,6 +50,9 @@ class World:
         self.mix = shape or mix(seed)
         self.loop = SimLoop()
         self.recorder = Recorder(self.loop)
+        self.recorder.add(
+            Settings(t=0.0, seed=seed, kill_s=1.0, check_s=1.5, drift=abs(self.mix.drift), liveness_s=LIVENESS_S)
+        )
         self.network = Network()
         self.weather = Weather()
         self.store = RecordedStore(SimClock(self.loop, Chance(seed, "store clock")), self.recorder)
@@ -83,9 +86,6 @@ class World:
 
     async def play(self, script: "Script | None" = None) -> None:
         """With a script what happens is what it says; else people do as they like and everything breaks."""
-        self.recorder.add(
-            Settings(t=0.0, seed=self.seed, kill_s=1.0, check_s=1.5, drift=abs(self.mix.drift), liveness_s=LIVENESS_S)
-        )
         for plane in self.planes:
             plane.start()
         for node in self.nodes:
