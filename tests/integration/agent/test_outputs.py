@@ -104,6 +104,17 @@ async def test_a_broken_connection_goes_on_where_it_was(running: Running, plane:
     assert {plane.outputs[file.sha256] for file in exited.outputs} == {b"one\n", bytes(3_000_000)}
 
 
+async def test_several_attempts_share_the_window(running: Running, plane: ScriptedPlane) -> None:
+    """More bytes each than may be under way at once for all: none waits for ever."""
+    names = [f"j{number}" for number in range(3)]
+    plane.say(
+        *(job(plane, name, f"head -c 3000000 /dev/zero | tr '\\0' {name[1]} > $ARES_OUTPUT_DIR/x") for name in names)
+    )
+    for name in names:
+        exited = await plane.first(Exited, name)
+        assert plane.outputs[exited.outputs[0].sha256] == name[1].encode() * 3_000_000
+
+
 async def test_losing_the_place_ends_the_upload(tmp_path: Path, settings: Settings) -> None:
     """Told by a refusal, by a stop, or by the end of its right: never a report of success."""
     plane = ScriptedPlane(self_fence_ratio=0.2)
