@@ -25,7 +25,7 @@ from ares.edge.grpc.agents import AgentServer, Tls
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
-from ares.ports.store import Compare, Store
+from ares.ports.store import Compare, Store, StoreBroken
 from ares.services.ids import base32
 from ares.services.replica import Ports, Replica, Terms
 
@@ -122,7 +122,9 @@ class ControlPlane:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("loop.failed", loop=task.get_name(), error=repr(error), exc_info=error)
+            # A store that broke says all there is to say.
+            where = None if isinstance(error, StoreBroken) else error
+            log.error("loop.failed", loop=task.get_name(), error=str(error) or repr(error), exc_info=where)
             self.failed.set()
 
     def _metrics(self) -> bytes:
