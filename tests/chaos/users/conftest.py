@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ares.edge.client.answers import Submitted
 from ares.edge.client.sync import Client
 from ares.model.job import Gang, JobSpec, RetryPolicy
 from tests.chaos.load import TINY, marked
@@ -45,7 +46,7 @@ def make_everything(platform: Platform, marks: Path) -> None:
     )
 
 
-def cancelled(client: Client, marks: Path) -> object:
+def cancelled(client: Client, marks: Path) -> Submitted:
     job = client.submit(marked(marks, beats=600), request_id="cancelled")
     client.cancel(job)
     return job

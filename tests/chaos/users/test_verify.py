@@ -26,9 +26,9 @@ Spoil = Callable[["Spoiler"], None]
 DAY_S = 86_400.0
 
 
-def look(path: Path, **wanted: str) -> Report:
+def look(path: Path, tenant: str = "", job: str = "") -> Report:
     with take_snapshot(f"sqlite://{path}", SystemClock(), lambda done, total: None) as snapshot:
-        return verify(snapshot, Wanted(now=time.time(), keep_s=35 * DAY_S, **wanted))
+        return verify(snapshot, Wanted(now=time.time(), keep_s=35 * DAY_S, tenant=tenant, job=job))
 
 
 def wrong(report: Report) -> dict[str, tuple[str, ...]]:
@@ -189,15 +189,11 @@ def _changed_spec(s: Spoiler) -> None:
 
 
 def _lost_task(s: Spoiler) -> None:
-    key = s.key("/state/", index=7)
-    for kind in ("/state/", "/results/"):
-        s.delete(kind + key.removeprefix("/state/"))
-    for number in range(1, s.read(key.replace("/state/", "/events/") + "/0000000001")["seq"] + 4):
-        _delete_quietly(s, f"{key.replace('/state/', '/events/')}/{number:010d}")
-
-
-def _delete_quietly(s: Spoiler, key: str) -> None:
-    s._db.execute("DELETE FROM kv WHERE key = ?", (key,))
+    place = s.key("/state/", index=7).removeprefix("/state/")
+    for number in range(1, s.read(f"/state/{place}")["seq"] + 1):
+        s.delete(f"/events/{place}/{number:010d}")
+    s.delete(f"/state/{place}")
+    s.delete(f"/results/{place}")
 
 
 def _strange_task(s: Spoiler) -> None:
@@ -360,7 +356,7 @@ def test_each_kind_of_damage_is_named(copy: Path, what: str) -> None:
 def test_files_that_were_handed_over(living: Platform, copy: Path, tmp_path: Path) -> None:
     """Each is compared with what was committed: one is other, one is gone."""
     kept = tmp_path / "outputs"
-    shutil.copytree(living.servers[0].home / "outputs", kept)
+    shutil.copytree(living.directory / "outputs", kept)
     command = ("verify", f"--store=sqlite://{copy}", f"--set=outputs={kept}", "--outputs", "--output", "json")
 
     def found() -> dict[str, Any]:

@@ -73,8 +73,9 @@ def cancelled() -> Seen:
 
 def calls() -> list[Event]:
     def call(op: int, asked: dict[str, Any], answer: dict[str, Any]) -> list[Event]:
-        about = {"client": "p", "tenant": "t", **asked}
-        return [Asked(t=10.0 + op, op=op, **about), Answered(t=10.1 + op, op=op, **{"outcome": "ok", **answer})]
+        about: dict[str, Any] = {"client": "p", "tenant": "t", **asked}
+        said: dict[str, Any] = {"outcome": "ok", **answer}
+        return [Asked(t=10.0 + op, op=op, **about), Answered(t=10.1 + op, op=op, **said)]
 
     seen = {"": digest_of("1.3")}
     return [
