@@ -5,7 +5,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from tests.platform import say
 
 SOME, ALL = 15, pytest.param(500, marks=pytest.mark.soak)
 COUNT = pytest.mark.parametrize("count", [SOME, ALL])
+Count = Callable[[str, object], None]
 WALL_S = 1_700_000_000.0
 
 
@@ -34,7 +35,7 @@ def variants(data: bytes, count: int, seed: int, page: int) -> Iterator[Spoilt]:
 
 
 @COUNT
-def test_kept_decisions(tmp_path: Path, seed: int, count: int) -> None:
+def test_kept_decisions(tmp_path: Path, seed: int, count: int, record_property: Count) -> None:
     """Each is found as it was, or not at all."""
     bodies = {f"d{number}": json.dumps({"decision": number, "why": "x" * 40 * number}).encode() for number in range(20)}
     kept = FileDecisions(tmp_path, lambda dropped: None)
@@ -56,11 +57,12 @@ def test_kept_decisions(tmp_path: Path, seed: int, count: int) -> None:
         lost = found.count(None)
         seen["whole" if not lost else "prefix"] += 1
     say(f"decisions: {dict(seen)}")
+    record_property("cases", seen.total())
     assert seen["prefix"] > seen.total() / 2
 
 
 @COUNT
-def test_credential_and_boot_number(tmp_path: Path, seed: int, count: int) -> None:
+def test_credential_and_boot_number(tmp_path: Path, seed: int, count: int, record_property: Count) -> None:
     """What no control plane has issued is not presented to one; the boot number grows all the same."""
     credential = "ares_0123456789_" + "A1b2-" * 8 + "xyz"
     identity.save(credential, tmp_path)
@@ -83,11 +85,12 @@ def test_credential_and_boot_number(tmp_path: Path, seed: int, count: int) -> No
         assert again < 1 << 63, what
         seen["boot"] += 1
     say(f"identity: {dict(seen)}")
+    record_property("cases", seen.total())
     assert seen["refused"]
 
 
 @COUNT
-def test_client_file(tmp_path: Path, seed: int, count: int) -> None:
+def test_client_file(tmp_path: Path, seed: int, count: int, record_property: Count) -> None:
     """Read by people's commands and by the server: a message in words, never an exception of Python's."""
     handover.write(tmp_path, url="http://127.0.0.1:8642", agents="127.0.0.1:8643", token="ares_0123456789_secret")
     file = tmp_path / "client.json"
@@ -101,11 +104,12 @@ def test_client_file(tmp_path: Path, seed: int, count: int) -> None:
         except NotConfigured as error:
             seen["refused" if error.fix else "without advice"] += 1
     say(f"client.json: {dict(seen)}")
+    record_property("cases", seen.total())
     assert seen["refused"] > seen["read"]
 
 
 @COUNT
-def test_job_output(tmp_path: Path, seed: int, count: int) -> None:
+def test_job_output(tmp_path: Path, seed: int, count: int, record_property: Count) -> None:
     """Output has no checksum. A file that was cut short is filled up again from where it ends."""
     data = bytes(random.Random(seed).randrange(256) for _ in range(2 * count))
     logs = FileLogs(tmp_path)
@@ -116,3 +120,4 @@ def test_job_output(tmp_path: Path, seed: int, count: int) -> None:
         assert logs.append("default", "job1", 1, 0, len(data), b"later") == at
         assert logs.append("default", "job1", 1, 0, max(0, at - 3), data[max(0, at - 3) :]) == len(data)
         assert logs.read("default", "job1", 1, 0, 0, len(data)) == data
+    record_property("cases", len(data))

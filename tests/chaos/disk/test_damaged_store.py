@@ -20,6 +20,7 @@ from tests.chaos.disk.spoil import Spoilt
 from tests.chaos.disk.store_child import applied, expected, lease, one
 from tests.platform import say
 
+Count = Callable[[str, object], None]
 TRANSACTIONS = 30
 FRAME = spoil.PAGE + 24
 LOG_HEADER = 32
@@ -113,7 +114,7 @@ def prepared(memory: Path, make: Callable[[Path], object]) -> dict[str, bytes]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("count", [SOME, ALL])
-def test_database(memory: Path, seed: int, count: int) -> None:
+def test_database(memory: Path, seed: int, count: int, record_property: Count) -> None:
     files, seen = prepared(memory, make_closed), Counter[str]()
     folder = memory / "spoilt"
     folder.mkdir()
@@ -123,12 +124,13 @@ def test_database(memory: Path, seed: int, count: int) -> None:
         assert how in ("refused", "whole") or not data, f"{what}: {how}"
         seen[how] += 1
     say(f"database: {dict(seen)}")
+    record_property("cases", seen.total())
     assert seen["refused"] > seen.total() / 2
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("count", [SOME, ALL])
-def test_log(memory: Path, seed: int, count: int) -> None:
+def test_log(memory: Path, seed: int, count: int, record_property: Count) -> None:
     """A shorter log is one after a power failure. Where one can tell that it is not, it is refused."""
     files, seen = prepared(memory, make_running), Counter[str]()
     folder = memory / "spoilt"
@@ -142,12 +144,13 @@ def test_log(memory: Path, seed: int, count: int) -> None:
             assert number != 1, f"{what}: {how}"
         seen[f"{how}, new epoch" if number > 1 else how] += 1
     say(f"log: {dict(seen)}")
+    record_property("cases", seen.total())
     assert seen["refused"] > seen.total() / 4
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("count", [SOME, ALL])
-def test_database_under_a_log(memory: Path, seed: int, count: int) -> None:
+def test_database_under_a_log(memory: Path, seed: int, count: int, record_property: Count) -> None:
     files, seen = prepared(memory, make_running), Counter[str]()
     folder = memory / "spoilt"
     folder.mkdir()
@@ -156,11 +159,12 @@ def test_database_under_a_log(memory: Path, seed: int, count: int) -> None:
         assert how in ("refused", "whole"), f"{what}: {how}"
         seen[how] += 1
     say(f"database under a log: {dict(seen)}")
+    record_property("cases", seen.total())
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("count", [SOME, ALL])
-def test_backup(memory: Path, seed: int, count: int) -> None:
+def test_backup(memory: Path, seed: int, count: int, record_property: Count) -> None:
     """A damaged backup is not restored, and what it should have replaced stays as it was."""
     files, seen = prepared(memory, make_closed), Counter[str]()
     source = memory / "made" / "store.db"
@@ -179,4 +183,5 @@ def test_backup(memory: Path, seed: int, count: int) -> None:
             assert (how, number) == ("whole", 2), what
             seen["whole"] += 1
     say(f"backup: {dict(seen)}")
+    record_property("cases", seen.total())
     assert seen["refused"] > seen.total() / 2

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,8 @@ from tests.chaos.disk.many import Few, each, sample
 from tests.chaos.disk.store_child import LEASE_S, applied, expected
 from tests.platform import say
 
-SOME = Few(kills=10, errors=10)
+Count = Callable[[str, object], None]
+SOME = Few(kills=5, errors=5)
 
 
 class Story(NamedTuple):
@@ -99,11 +101,12 @@ def strike(story: Story, root: Path, injection: Injection) -> Traced:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("few", [SOME, pytest.param(None, marks=pytest.mark.soak)], ids=["some", "all"])
-def test_kill_9_at_every_call(tmp_path: Path, seed: int, few: Few | None) -> None:
+def test_kill_9_at_every_call(tmp_path: Path, seed: int, few: Few | None, record_property: Count) -> None:
     hit: Counter[str] = Counter()
-    for name, story in STORIES.items():
-        points = record(story, tmp_path / name) if (tmp_path / name).mkdir() is None else []
-        chosen = sample(points, None if few is None else few.kills // len(STORIES), seed)
+    for name, story in sample(list(STORIES.items()), None if few is None else 1, seed):
+        (tmp_path / name).mkdir()
+        points = record(story, tmp_path / name)
+        chosen = sample(points, None if few is None else few.kills, seed)
 
         def kill(number: int, point: Point, story: Story = story, name: str = name) -> bool:
             return strike(story, tmp_path / name / f"kill-{number}", Injection(point)).killed
@@ -113,13 +116,16 @@ def test_kill_9_at_every_call(tmp_path: Path, seed: int, few: Few | None) -> Non
         say(f"{name}: {len(points)} points ({table(points)}), {sum(killed)} of {len(chosen)} killed")
         assert sum(killed) > 0.9 * len(chosen)
     say(f"store: killed at {sum(hit.values())} points: {dict(sorted(hit.items()))}")
+    record_property("cases", sum(hit.values()))
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("few", [SOME, pytest.param(None, marks=pytest.mark.soak)], ids=["some", "all"])
-def test_full_and_failing_disk_at_every_call(tmp_path: Path, seed: int, few: Few | None) -> None:
+def test_full_and_failing_disk_at_every_call(
+    tmp_path: Path, seed: int, few: Few | None, record_property: Count
+) -> None:
     hit: Counter[str] = Counter()
-    for name, story in STORIES.items():
+    for name, story in sample(list(STORIES.items()), None if few is None else 1, seed):
         (tmp_path / name).mkdir()
         points = record(story, tmp_path / name)
         faults = [
@@ -128,7 +134,7 @@ def test_full_and_failing_disk_at_every_call(tmp_path: Path, seed: int, few: Few
             for error in ("ENOSPC", "EIO")
             for lasting in (False, True)
         ]
-        chosen = sample(faults, None if few is None else few.errors // len(STORIES), seed)
+        chosen = sample(faults, None if few is None else few.errors, seed)
 
         def fail(number: int, injection: Injection, story: Story = story, name: str = name) -> bool:
             run = strike(story, tmp_path / name / f"error-{number}", injection)
@@ -139,6 +145,7 @@ def test_full_and_failing_disk_at_every_call(tmp_path: Path, seed: int, few: Few
         hit.update(str(one.error) for one, did in zip(chosen, done, strict=True) if did)
         say(f"{name}: {len(faults)} faults at {len(points)} points, {sum(done)} of {len(chosen)} happened")
     say(f"store: {dict(hit)}")
+    record_property("cases", sum(hit.values()))
 
 
 def stops_after_a_failed_sync(run: Traced, injection: Injection) -> None:
