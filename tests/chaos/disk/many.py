@@ -2,15 +2,20 @@
 
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ares.ports.store import StoreUnavailable
+
 T = TypeVar("T")
 R = TypeVar("R")
 
 _AT_ONCE = 2
+_HELD_S = 60.0
+_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,18 @@ class Few:
 
     kills: int = 0
     errors: int = 0
+
+
+def unless_held(do: Callable[[], R]) -> R:
+    """A program that another thread is just starting holds this process's locks for a moment: until its exec."""
+    deadline = time.monotonic() + _HELD_S
+    while True:
+        try:
+            return do()
+        except StoreUnavailable as error:
+            if "in use" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 def sample(cases: Sequence[T], count: int | None, seed: int) -> list[T]:

@@ -178,4 +178,5 @@ def test_full_and_failing_disk_at_every_call(
     ]
     struck = each(faults, lambda number, fault: strike(story, tmp_path / f"{number}", used, fault))
     say(f"{name}: {len(faults)} faults at {len(points)} points, {sum(struck)} happened")
+    assert any(struck)
     record_property("cases", len(faults))

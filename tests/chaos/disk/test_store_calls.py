@@ -16,7 +16,7 @@ from ares.adapters.store.sqlite import SqliteStore
 from ares.core import keys
 from ares.ports.store import Committed, Put
 from tests.chaos.disk.inject import SYNC_CALLS, Injection, Point, Traced, points_of, table, trace
-from tests.chaos.disk.many import Few, each, sample
+from tests.chaos.disk.many import Few, each, sample, unless_held
 from tests.chaos.disk.store_child import LEASE_S, applied, expected
 from tests.platform import say
 
@@ -92,7 +92,7 @@ def strike(story: Story, root: Path, injection: Injection) -> Traced:
     run = trace(command(root, story.mode), root, os.environ, injection)
     assert "Traceback" not in run.err, f"{injection}: {run.err}"
     try:
-        asyncio.run(judge(root / "store.db", told(run)))
+        unless_held(lambda: asyncio.run(judge(root / "store.db", told(run))))
     except AssertionError as error:
         raise AssertionError(f"{injection}: {error}\n{run.out}") from error
     shutil.rmtree(root)
@@ -145,6 +145,7 @@ def test_full_and_failing_disk_at_every_call(
         hit.update(str(one.error) for one, did in zip(chosen, done, strict=True) if did)
         say(f"{name}: {len(faults)} faults at {len(points)} points, {sum(done)} of {len(chosen)} happened")
     say(f"store: {dict(hit)}")
+    assert hit
     record_property("cases", sum(hit.values()))
 
 
