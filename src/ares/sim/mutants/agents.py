@@ -1,6 +1,7 @@
 """Bugs on the node: when to start, and when to end."""
 # pyright: reportPrivateUsage=false
 
+import os
 from collections.abc import Iterable
 from math import inf
 from typing import Any
@@ -11,6 +12,7 @@ from ares.model.link import AttemptRef, Start
 from ares.services.agent import attempts
 from ares.services.agent.attempts import Attempts
 from ares.services.agent.leash import Leash
+from ares.services.agent.workspace import Folder, Workspace
 from ares.sim.mutants.judging import on_wall_clock
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace, together
@@ -52,6 +54,12 @@ def _every_start(self: Attempts, start: Start) -> bool:
     return _is_new(self, start)
 
 
+def _beside(self: Workspace, folder: Folder) -> None:
+    """A directory that is there already will do."""
+    for path in (folder.path, folder.work, folder.outputs):
+        os.makedirs(path, 0o700, exist_ok=True)
+
+
 def _keep_all(self: Attempts, refs: Iterable[AttemptRef]) -> None:
     """Whatever the control plane says, what runs goes on."""
 
@@ -64,12 +72,16 @@ MUTANTS = {
         case="late-answer",
     ),
     "no-self-fencing": Mutant(
-        "nothing ends by itself when renewals fail", ("E9", "E10"), replace(Leash, "deadline", _for_ever)
+        "nothing ends by itself when renewals fail",
+        ("E9", "E10"),
+        replace(Leash, "deadline", _for_ever),
+        case="frozen-agent",
     ),
     "slot-does-not-fence": Mutant(
         "only the agent ends what lost its right: not while it is stopped",
         ("E9", "E10"),
         together(replace(attempts, "launch_of", _without_deadline), replace(Attempts, "renewed", _renew_no_slot)),
+        case="frozen-agent",
     ),
     "leash-on-wall-clock": Mutant(
         "the right to run is measured by the time of day",
@@ -77,11 +89,15 @@ MUTANTS = {
         replace(Leash, "__init__", on_wall_clock(_leash_init)),
     ),
     "started-again": Mutant(
-        "a start that comes twice starts twice", ("E18",), replace(Attempts, "_is_new", _every_start)
+        "a start that comes twice starts twice",
+        ("E18",),
+        together(replace(Attempts, "_is_new", _every_start), replace(Workspace, "create", _beside)),
+        case="doubled",
     ),
     "keeps-what-was-taken": Mutant(
         "after a reconnect the agent goes on with what is no longer granted",
         ("E9", "E10"),
         replace(Attempts, "keep_only", _keep_all),
+        case="restored",
     ),
 }

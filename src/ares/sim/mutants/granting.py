@@ -1,7 +1,6 @@
 """Bugs in giving places away: who decides, from what picture, and how it is written."""
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from ares.ports.store import Committed, Compare, Put, StoreError
 from ares.services.leader import Leader
 from ares.services.schedule import Schedule
 from ares.services.transitions import Change, Transitions, _Draft
-from ares.services.view import Entry, View
+from ares.services.view import Entry
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import Patch, replace, together
 
@@ -70,11 +69,9 @@ def _count_when_running(cluster: Cluster, state: JobState, spec: JobSpec) -> Non
         _hold(cluster, state, spec)
 
 
-def _learn_nothing(self: View, written: Iterable[Entry]) -> None:
-    """Only the watch tells what was given away."""
-
-
-async def _decide_at_once(self: Schedule, guard: Compare) -> None:
+async def _go_on(self: Schedule, guard: Compare) -> None:
+    """As the product, but for an unsettled binding: it counts as one that was not made."""
+    await self._view.catch_up()
     self._planner.changed.set()
     while True:
         await self._wait()
@@ -83,12 +80,6 @@ async def _decide_at_once(self: Schedule, guard: Compare) -> None:
         except StoreError:
             await self._clock.sleep(0.2)
             self._planner.changed.set()
-
-
-async def _go_on(self: Schedule, guard: Compare) -> None:
-    """As the product, but for an unsettled binding: it counts as one that was not made."""
-    await self._view.catch_up()
-    await _decide_at_once(self, guard)
 
 
 # ---- fences
@@ -108,12 +99,16 @@ def _old_epoch(fence: Fence, epoch: int) -> Fence:
 
 MUTANTS = {
     "grant-without-cas": Mutant(
-        "a binding is written without comparing the job's record", ("E2", "E3", "E4", "E7", "E10"), uncompared(Bind)
+        "a binding is written without comparing the job's record",
+        ("E2", "E3", "E4", "E7", "E10"),
+        uncompared(Bind),
+        case="late-grant",
     ),
     "grant-without-leader": Mutant(
         "a binding is written without comparing the leadership it was decided under",
         ("E14",),
         together(replace(Transitions, "_draft", _without_leader), replace(Transitions, "_guards_hold", _all_hold)),
+        case="old-leader",
     ),
     "leadership-taken-over": Mutant(
         "leadership is taken whether or not somebody has it", ("E14",), replace(Leader, "_claim", _take_over)
@@ -121,18 +116,11 @@ MUTANTS = {
     "quota-from-cache": Mutant(
         "room and shares are judged by a count of what runs", ("E8",), replace(follow, "_hold", _count_when_running)
     ),
-    "own-writes-not-seen": Mutant(
-        "room is judged from what the watch has brought so far", ("E8",), replace(View, "learn", _learn_nothing)
-    ),
-    "new-leader-decides-at-once": Mutant(
-        "a new leader does not wait until it sees what the one before gave away",
-        ("E8",),
-        replace(Schedule, "run", _decide_at_once),
-    ),
     "unsettled-grant-goes-on": Mutant(
         "a binding whose outcome is unknown counts as not made, under the same leadership",
         ("E8",),
         replace(Schedule, "run", _go_on),
+        case="unsettled-grant",
     ),
     "fence-not-monotonic": Mutant(
         "tokens of attempts are different, and not in order", ("E3", "E4"), replace(fences, "granted", _unordered)
@@ -141,9 +129,15 @@ MUTANTS = {
         "what is taken away keeps a valid fence", ("E3", "E4"), replace(fences, "revoked", _same)
     ),
     "epoch-ignored": Mutant(
-        "after a restore fences go on in the old epoch", ("E3", "E4"), replace(fences, "granted", _old_epoch)
+        "after a restore fences go on in the old epoch",
+        ("E3", "E4"),
+        replace(fences, "granted", _old_epoch),
+        case="restored",
     ),
     "commit-check-then-write": Mutant(
-        "an attempt's end is checked, then written", ("E2", "E3", "E4", "E15"), uncompared(Exit)
+        "an attempt's end is checked, then written",
+        ("E2", "E3", "E4", "E15"),
+        uncompared(Exit),
+        case="late-commit",
     ),
 }

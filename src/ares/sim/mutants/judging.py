@@ -89,11 +89,13 @@ MUTANTS = {
         "a renewal is acknowledged before it is in the record that the monitor judges",
         ("E9", "E10"),
         replace(Sessions, "_renew", _acknowledge_at_once),
+        case="unrecorded-renewal",
     ),
     "monitor-without-guard": Mutant(
         "what a node held is taken away without comparing its lease",
         ("E9", "E10"),
         replace(Monitor, "_taken", _without_guard),
+        case="blind-leader",
     ),
     "monitor-on-wall-clock": Mutant(
         "silence is measured by the time of day",
@@ -102,6 +104,7 @@ MUTANTS = {
             replace(View, "__init__", on_wall_clock(_view_init)),
             replace(Monitor, "__init__", on_wall_clock(_monitor_init)),
         ),
+        case="wall-jump",
     ),
     "assigned-not-recovered": Mutant(
         "a job that was assigned and never started is left where it is",

@@ -125,7 +125,7 @@ class Person:
         self._runs_s = runs_s
         self._who = Principal(token_id=f"token-{name}", tenant=tenant, role="submitter")
         self._calls = calls
-        self._planes = planes
+        self.planes = planes
         self._chance = chance
         self._requests = 0
         self._pending: list[SubmitRequest] = []
@@ -268,7 +268,7 @@ class Person:
 
     async def _call(self, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> "T | Silence":
         try:
-            return await self._calls.call(self.name, self._chance.pick(self._planes), work)
+            return await self._calls.call(self.name, self._chance.pick(self.planes), work)
         except (NoAnswer, StoreError):
             return Silence()
 

@@ -18,6 +18,7 @@ from ares.sim.invariants import linear
 from ares.sim.invariants.check import check
 from ares.sim.invariants.history import Violation, encode
 from ares.sim.mutants.mutants import switched_on
+from ares.sim.world.cases import CASES
 from ares.sim.world.world import Played, play
 
 _COLLECT_EVERY = 25
@@ -52,11 +53,11 @@ class Summary(msgspec.Struct, frozen=True):
         return 60.0 * self.seeds / self.cpu_s if self.cpu_s else 0.0
 
 
-def replay(seed: int, mutant: str = "") -> tuple[Played, Judged]:
-    """The same every time, in whatever process, as long as PYTHONHASHSEED is 0."""
+def replay(seed: int, mutant: str = "", case: str = "") -> tuple[Played, Judged]:
+    """The same every time, in whatever process, as long as PYTHONHASHSEED is 0. `case` names a directed case."""
     began = time.process_time()
     with switched_on(mutant):
-        played = play(seed)
+        played = play(seed, CASES[case].shape, CASES[case].script) if case else play(seed)
     verdict = check(played.events)
     violations = (*verdict.violations, *linear.check(played.events))
     digest = hashlib.sha256(encode(played.events)).hexdigest()
@@ -64,10 +65,10 @@ def replay(seed: int, mutant: str = "") -> tuple[Played, Judged]:
     return played, Judged(seed, digest, spent, violations, played.failures, dict(verdict.counts))
 
 
-def work(first: int, count: int, step: int, mutant: str, out: Callable[[bytes], object]) -> None:
+def work(first: int, count: int, step: int, mutant: str, case: str, out: Callable[[bytes], object]) -> None:
     """The worker's side: a line for each seed."""
     for number, seed in enumerate(range(first, first + count * step, step)):
-        _, judged = replay(seed, mutant)
+        _, judged = replay(seed, mutant, case)
         out(msgspec.json.encode(judged) + b"\n")
         if number % _COLLECT_EVERY == _COLLECT_EVERY - 1:
             gc.collect()
@@ -81,13 +82,15 @@ class Range:
     workers: int = 0
     # Stop at the first that is not clean.
     until_broken: bool = False
+    # A directed case instead of the swarm.
+    case: str = ""
 
 
 def run(seeds: Range) -> Iterator[Judged]:
     """Outcomes as they come. Ends every process it started, also when the caller stops listening."""
     workers = max(1, min(seeds.workers or os.cpu_count() or 1, seeds.count))
     shares = [(seeds.count - place + workers - 1) // workers for place in range(workers)]
-    started = [_start(seeds.first + place, share, workers, seeds.mutant) for place, share in enumerate(shares)]
+    started = [_start(seeds, seeds.first + place, share, workers) for place, share in enumerate(shares)]
     try:
         yield from _listen(started, seeds.until_broken)
     finally:
@@ -96,8 +99,9 @@ def run(seeds: Range) -> Iterator[Judged]:
             process.wait()
 
 
-def _start(first: int, count: int, step: int, mutant: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "ares.sim.world.worker", str(first), str(count), str(step), mutant]
+def _start(seeds: Range, first: int, count: int, step: int) -> "subprocess.Popen[bytes]":
+    numbers = (str(number) for number in (first, count, step))
+    command = [sys.executable, "-m", "ares.sim.world.worker", *numbers, seeds.mutant, seeds.case]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
 

@@ -1,4 +1,4 @@
-"""A process that plays seeds: `python -m ares.sim.world.worker FIRST COUNT STEP [MUTANT]`."""
+"""A process that plays seeds: `python -m ares.sim.world.worker FIRST COUNT STEP MUTANT CASE`; the last may be empty."""
 
 import sys
 
@@ -11,5 +11,5 @@ def _say(line: bytes) -> None:
 
 
 if __name__ == "__main__":
-    first, count, step, *mutant = sys.argv[1:]
-    work(int(first), int(count), int(step), "".join(mutant), _say)
+    first, count, step, mutant, case = sys.argv[1:]
+    work(int(first), int(count), int(step), mutant, case, _say)

@@ -1,0 +1,178 @@
+"""What directed cases are made of: waiting for a point, acting at it, and knowing who is where."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from ares.core import keys
+from ares.model.job import JobSpec, Resources, RetryPolicy
+from ares.model.link import ServerFrame, Start
+from ares.ports.store import Op, Put
+from ares.services.submit import SubmitRequest, Submitted
+from ares.sim.invariants.history import Commit, Event, ProcessEnded, ProcessStarted
+from ares.sim.world.network import Stream
+from ares.sim.world.node import Node
+from ares.sim.world.plane import Plane
+from ares.sim.world.store import Trouble
+from ares.sim.world.swarm import Mix, mix
+from ares.sim.world.world import Script, Vain, World
+
+STEP_S = 0.005
+_PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    what: str
+    script: Script
+    replicas: int = 2
+    nodes: int = 2
+
+    @property
+    def shape(self) -> Mix:
+        return replace(
+            mix(0), replicas=self.replicas, nodes=self.nodes, people=1, families=(), drift=0.0, lease_stretch=1.0,
+            store_rate=0.0, store_slow=0.0, breaking=0.0, slow=0.0, doubled=0.0,
+        )  # fmt: skip
+
+
+async def until(world: World, holds: Callable[[], bool]) -> None:
+    """Looks again and again; a case that waits in vain is a broken case."""
+    for _ in range(int(_PATIENCE_S / STEP_S)):
+        if holds():
+            return
+        await asyncio.sleep(STEP_S)
+    raise Vain(f"what the case waits for did not happen until {world.loop.time():.1f} s")
+
+
+def at_once(world: World, point: Callable[[Event], bool], act: Callable[[], object]) -> list[Event]:
+    """Acts at the very moment of the first such event, before anybody else can. The event is in the list then."""
+    seen: list[Event] = []
+
+    def look(event: Event) -> None:
+        if not seen and point(event):
+            seen.append(event)
+            act()
+
+    world.recorder.tell(look)
+    return seen
+
+
+async def submit(world: World, runs_s: float, number: int = 1, **spec: Any) -> str:
+    """Submits a job and returns its id."""
+    person = world.people[0]
+    wanted = JobSpec(
+        command=("work",), env={"RUNS_S": f"{runs_s}", "CODES": "0"},
+        resources=Resources(cpu_milli=2000, memory_mib=64), retry=RetryPolicy(limit=2, base_s=0.2, max_s=0.5),
+        grace_s=0.0, **spec,
+    )  # fmt: skip
+    while not isinstance(made := await person.send(SubmitRequest(spec=wanted, request_id=f"job-{number}")), Submitted):
+        await asyncio.sleep(0.2)
+    person.jobs.append(made.job)
+    return made.job
+
+
+def state_of(world: World, job: str) -> dict[str, Any]:
+    kv = world.store.snapshot().get(keys.state("alpha", job))
+    return {} if kv is None else msgspec.json.decode(kv.value)
+
+
+def phase(world: World, job: str) -> str:
+    return state_of(world, job).get("phase", "")
+
+
+def node_of(world: World, job: str) -> Node:
+    name = state_of(world, job)["placements"][0]["node"]
+    return next(node for node in world.nodes if node.name == name)
+
+
+def stream_of(world: World, node: Node) -> Stream:
+    """Its newest."""
+    return next(one for one in reversed(world.network.streams) if one.up.near == f"node {node.name}")
+
+
+def plane_of(world: World, name: str) -> Plane:
+    return next(plane for plane in world.planes if plane.name == name)
+
+
+def leader_of(world: World) -> Plane:
+    kv = world.store.snapshot()[keys.leader("local")]
+    return plane_of(world, msgspec.json.decode(kv.value)["replica"])
+
+
+async def ready(world: World) -> None:
+    """Everybody is up, every node can be placed on, and somebody leads."""
+    await until(world, lambda: sum(key.startswith(keys.LEASES) for key in world.store.snapshot()) == len(world.nodes))
+    await until(world, lambda: keys.leader("local") in world.store.snapshot())
+    await asyncio.sleep(1.0)
+
+
+def cut_off(world: World, node: Node, planes: Sequence[str], *, cut: bool, back: bool = False) -> None:
+    """The way from a node to these replicas, and back."""
+    for plane in planes:
+        world.network.set_cut(f"node {node.name}", plane, cut)
+        if back:
+            world.network.set_cut(plane, f"node {node.name}", cut)
+
+
+def ordain(plane: Plane, kind: str, trouble: Trouble, then: Callable[[], object] = lambda: None) -> None:
+    """The replica's next transaction that writes a key of this kind has this trouble."""
+    wire = plane.wire
+
+    def fate(ops: Sequence[Op]) -> Trouble | None:
+        if not any(isinstance(op, Put) and op.key.startswith(kind) for op in ops):
+            return None
+        wire.ordained = None
+        then()
+        return trouble
+
+    wire.ordained = fate
+
+
+def starts(event: Event) -> bool:
+    return isinstance(event, ProcessStarted)
+
+
+def ends(event: Event) -> bool:
+    return isinstance(event, ProcessEnded)
+
+
+def writes(kind: str, text: str = "") -> Callable[[Event], bool]:
+    def point(event: Event) -> bool:
+        return isinstance(event, Commit) and any(
+            one.key.startswith(kind) and text in (one.value or "") for one in event.writes
+        )
+
+    return point
+
+
+async def serve_past(world: World, node: Node, not_this: Plane) -> None:
+    """The node's session is with another replica."""
+    while stream_of(world, node).up.far == not_this.name:
+        stream_of(world, node).breaks("elsewhere, please")
+        await asyncio.sleep(3.0)
+
+
+async def submit_past(world: World, not_this: Plane) -> str:
+    """Submits a short job through another replica."""
+    ask_only(world, [plane for plane in world.planes if plane is not not_this])
+    return await submit(world, 1.0)
+
+
+def ask_only(world: World, planes: list[Plane]) -> None:
+    """From now on the person calls these replicas only."""
+    world.people[0].planes = planes
+
+
+def noting_starts(stream: Stream, starts: list[tuple[Stream, ServerFrame]]) -> Callable[[Any], None]:
+    send = stream.down.send
+
+    def noted(frame: Any) -> None:
+        if isinstance(frame, ServerFrame) and any(isinstance(one, Start) for one in frame.messages):
+            starts.append((stream, frame))
+        send(frame)
+
+    return noted
