@@ -50,14 +50,16 @@ def run_(seeds: int, first: int, mutant: str, workers: int, stop: bool, quiet: b
 @sim.command("replay")
 @click.option("--seed", type=click.IntRange(0, 1 << 62), required=True, help="The world to play again.")
 @click.option("--mutant", default="", metavar="NAME", help=_MUTANT)
+@click.option("--case", default="", metavar="NAME", help="A directed case instead of the swarm.")
 @click.option("--history", metavar="FILE", type=click.Path(dir_okay=False), help="Write the history, as JSON lines.")
 @output_option("table", "json")
-def replay_(seed: int, mutant: str, history: str | None, output: str) -> int:
+def replay_(seed: int, mutant: str, case: str, history: str | None, output: str) -> int:
     """Tells the story of one world. Exit code 1 when it breaks a promise."""
     _fixed_hashes()
     _known(mutant)
+    _known_case(case)
     module = simulator("world.seeds")
-    played, judged = module.replay(seed, mutant)
+    played, judged = module.replay(seed, mutant, case)
     if history is not None:
         with open(history, "wb") as file:
             file.write(simulator("invariants.history").encode(played.events))
@@ -76,6 +78,60 @@ def _known(mutant: str) -> None:
     names: dict[str, Any] = simulator("mutants.mutants").MUTANTS
     if mutant and mutant not in names:
         raise click.UsageError(f"there is no mutant {mutant!r}; there are: {', '.join(names)}")
+
+
+def _known_case(case: str) -> None:
+    names: dict[str, Any] = simulator("world.cases").CASES
+    if case and case not in names:
+        raise click.UsageError(f"there is no directed case {case!r}; there are: {', '.join(names)}")
+
+
+@sim.command("mutants")
+@click.option("--only", "names", multiple=True, metavar="NAME", help="This one; may be given several times.")
+@click.option(
+    "--seeds", type=click.IntRange(0, 1_000_000), default=0, help="At most.  [default: each one's own budget]"
+)
+@click.option("--first", type=click.IntRange(0, 1 << 62), default=0, show_default=True, help="The first seed.")
+@click.option("--cases", is_flag=True, help="Only the directed case of those that have one.")
+@click.option("--list", "listed", is_flag=True, help="Name them, and do nothing.")
+@output_option("table", "json")
+def mutants_(names: tuple[str, ...], seeds: int, first: int, cases: bool, listed: bool, output: str) -> int:
+    """Switches seeded bugs on, one by one: each must be noticed. Exit code 1 when one is not.
+
+    They change the real code of the platform in this process only. One that nobody notices says that the
+    worlds or the checkers are too weak, not that the platform is good.
+    """
+    known: dict[str, Any] = simulator("mutants.mutants").MUTANTS
+    for name in names:
+        _known(name)
+    if listed:
+        rows = [(name, ", ".join(one.caught_by), one.case or "-", one.what) for name, one in known.items()]
+        found = [dict(zip(("mutant", "expected", "case", "what"), row, strict=True)) for row in rows]
+        if not print_objects(output, found, lambda _: []):
+            _print_table(("MUTANT", "EXPECTED", "CASE", "WHAT IS WRONG"), rows)
+        return 0
+    outcomes: list[Any] = []
+    for one in simulator("mutants.gate").gate(names, seeds, first=first, search=not cases):
+        outcomes.append(one)
+        if output != "json":
+            click.echo(f"{one.mutant}: {'caught' if one.ok else 'NOT CAUGHT'}", err=True)
+    missed = [one.mutant for one in outcomes if not one.ok]
+    if not print_objects(output, [simulator("mutants.gate").figures(one) for one in outcomes], lambda _: []):
+        rows = [
+            (one.mutant, one.rule or "-", str(one.seeds or "-"), one.case or "-", one.case_rule or "-", one.what)
+            for one in outcomes
+        ]
+        _print_table(("MUTANT", "CAUGHT BY", "SEEDS", "CASE", "CAUGHT BY", "WHAT IS WRONG"), rows)
+        click.echo(f"\n{len(outcomes) - len(missed)} of {len(outcomes)} caught")
+        if missed:
+            click.echo(f"nobody noticed: {', '.join(missed)}")
+    return 1 if missed else 0
+
+
+def _print_table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from ares.edge.cli.table import print_table
+
+    print_table(titles, rows, of="mutants")
 
 
 def _fixed_hashes() -> None:

@@ -5,6 +5,7 @@ A bug that nobody notices says that the worlds or the checkers are too weak, not
 
 from collections.abc import Iterable, Iterator
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -67,6 +68,11 @@ def measure(names: Iterable[str] = (), *, ranges: int = 10, budget: int = 500) -
         yield Measured(
             name, ranges, len(caught), middle if middle != float("inf") else None, caught[-1] if whole else None
         )
+
+
+def figures(caught: Caught) -> dict[str, Any]:
+    """For programs."""
+    return {**msgspec.to_builtins(caught), "ok": caught.ok}
 
 
 def noticed(judged: Judged, mutant: Mutant) -> str:
