@@ -4,6 +4,7 @@ A bug that nobody notices says that the worlds or the checkers are too weak, not
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from statistics import median
 from typing import Any
 
@@ -89,10 +90,11 @@ def _by_chance(name: str, mutant: Mutant, first: int, budget: int) -> tuple[str,
     """The rule, and how many seeds it took: those before the first that was noticed are all played."""
     rules: dict[int, str] = {}
     best: int | None = None
-    for judged in run(Range(first, budget, name)):
-        rules[judged.seed] = noticed(judged, mutant)
-        if rules[judged.seed] and (best is None or judged.seed < best):
-            best = judged.seed
-        if best is not None and sum(seed < best for seed in rules) == best - first:
-            break
+    with closing(run(Range(first, budget, name))) as outcomes:
+        for judged in outcomes:
+            rules[judged.seed] = noticed(judged, mutant)
+            if rules[judged.seed] and (best is None or judged.seed < best):
+                best = judged.seed
+            if best is not None and sum(seed < best for seed in rules) == best - first:
+                break
     return ("", None) if best is None else (rules[best], best - first + 1)

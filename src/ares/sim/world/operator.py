@@ -46,6 +46,9 @@ class Operator:
             if over():
                 break
             await self._steer(self._chance.pick(self._nodes))
+        # A restored store may have forgotten what was put back before.
+        while not over():
+            await asyncio.sleep(1.0)
         if self._touched:
             await self._put_back()
 

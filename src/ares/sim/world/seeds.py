@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,7 @@ def replay(seed: int, mutant: str = "", case: str = "") -> tuple[Played, Judged]
 
 def work(first: int, count: int, step: int, mutant: str, case: str, out: Callable[[bytes], object]) -> None:
     """The worker's side: a line for each seed."""
+    gc.disable()
     for number, seed in enumerate(range(first, first + count * step, step)):
         _, judged = replay(seed, mutant, case)
         out(msgspec.json.encode(judged) + b"\n")
@@ -86,7 +87,7 @@ class Range:
     case: str = ""
 
 
-def run(seeds: Range) -> Iterator[Judged]:
+def run(seeds: Range) -> Generator[Judged, None, None]:
     """Outcomes as they come. Ends every process it started, also when the caller stops listening."""
     workers = max(1, min(seeds.workers or os.cpu_count() or 1, seeds.count))
     shares = [(seeds.count - place + workers - 1) // workers for place in range(workers)]
@@ -97,6 +98,8 @@ def run(seeds: Range) -> Iterator[Judged]:
         for process in started:
             process.kill()
             process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 def _start(seeds: Range, first: int, count: int, step: int) -> "subprocess.Popen[bytes]":

@@ -5,7 +5,8 @@ import gc
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,8 +130,11 @@ Script = Callable[[World], Coroutine[Any, Any, None]]
 
 def play(seed: int, shape: Mix | None = None, script: Script | None = None) -> Played:
     """Runs one seed. Everything it leaves behind is removed."""
-    _hush()
-    gc.disable()
+    with _alone():
+        return _play(seed, shape, script)
+
+
+def _play(seed: int, shape: Mix | None, script: Script | None) -> Played:
     directory = Path(tempfile.mkdtemp(prefix="ares-sim-", dir=_fast_directory()))
     world = World(seed, directory, shape)
     try:
@@ -150,6 +154,16 @@ def _fast_directory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-def _hush() -> None:
-    """Warnings of simulated faults are no news."""
+@contextmanager
+def _alone() -> Generator[None, None, None]:
+    """Warnings of simulated faults are no news, and garbage is not looked for: when it is found depends on more than
+    the seed."""
+    configured, collecting = structlog.get_config(), gc.isenabled()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    gc.disable()
+    try:
+        yield
+    finally:
+        structlog.configure(**configured)
+        if collecting:
+            gc.enable()
