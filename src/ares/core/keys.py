@@ -31,6 +31,8 @@ PREDICTIONS = "/predictions"
 # A trained model of run times.
 PREDICTION_MODEL = "/prediction-model"
 EPOCH = "/epoch"
+# The newest epoch in which nothing from before its restore can run any more.
+SETTLED = "/settled"
 # By which format records are written, see core/format.py.
 FORMAT = "/format"
 

@@ -45,6 +45,7 @@ from ares.services.reservations import Reservations
 from ares.services.retention import Retention
 from ares.services.schedule import LINGER_S, Schedule
 from ares.services.sessions import ACK_WITHIN_S, Sessions
+from ares.services.settling import Settling
 from ares.services.spending import Spending
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
@@ -130,6 +131,7 @@ class Replica:
         )  # fmt: skip
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
         self.requeue = Requeue(view, transitions, clock)
+        self.settling = Settling(store, clock, terms.timing, terms.epoch)
         self.schedule = Schedule(view, planner, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s)
         self.profiles = Profiles(store, view, clock, telemetry)
         self.plugins = Plugins(view, terms.plugins)
@@ -160,9 +162,13 @@ class Replica:
             for loop in self.duties(guard):
                 loops.create_task(loop)
 
+    async def _grant(self, guard: Compare) -> None:
+        await self.settling.wait(guard)
+        await self.schedule.run(guard)
+
     def duties(self, guard: Compare) -> tuple[Coroutine[object, object, None], ...]:
         return (
-            self.schedule.run(guard),
+            self._grant(guard),
             self.drain.run(guard),
             self.windows.run(guard),
             self.gaps.run(guard),

@@ -194,10 +194,14 @@ class Sessions:
     ) -> None:
         """Takes up what the state asks of a node that has come, perhaps with the attempt alive."""
         ref, spec = attempt_of(state), self._view.spec(state)
+        # From before a restore: it may have run and ended in the time that is lost, so it is not started any more.
+        over = ref.fence.epoch < self._epoch
         if ref not in alive:
             for place in places:
-                if not grants(state, ref, place.rank):
+                if over or not grants(state, ref, place.rank):
                     session.take(Report.gone(ref, place.rank))
+            if over:
+                return
         elif spec is not None and spec.gang is None and state.phase in BOUND:
             session.held.update((ref, place.rank) for place in places)
         elif state.phase in BOUND and state.ended_ranks:

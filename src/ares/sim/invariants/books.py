@@ -15,6 +15,7 @@ from ares.sim.invariants.records import (
     Entry,
     Epoch,
     Leader,
+    Lease,
     Machine,
     Node,
     Place,
@@ -91,6 +92,7 @@ class Books:
             "/retry/": self._take_retry,
             "/nodes/": self._take_node,
             "/leader/": self._take_leader,
+            "/leases/": self._take_lease,
             "/profiles/": self._take_profile,
             "/epoch": self._take_epoch,
             "/checkpoints/": self._take_checkpoint,
@@ -109,6 +111,7 @@ class Books:
         self.machines: dict[tuple[str, int], Machine] = {}
         self.profiles: dict[str, ProfileVersion] = {}
         self.leaders: dict[str, Leader] = {}
+        self.leases: dict[str, Lease] = {}
         self.retries: dict[str, RetryBudget] = {}
         self.epoch = 0
         # The numbers of the entries that each job's ledger has.
@@ -239,6 +242,9 @@ class Books:
         self._put(change, "/leader/", self.leaders, write.key, write)
         # Whoever is elected reads everything anew before deciding anything.
         self.in_force = [self.profile()]
+
+    def _take_lease(self, change: Change, write: Write) -> None:
+        self._put(change, "/leases/", self.leases, write.key, write)
 
     def _take_profile(self, change: Change, write: Write) -> None:
         if not self.in_force:

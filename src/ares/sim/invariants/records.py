@@ -215,6 +215,11 @@ class Leader(_Record, frozen=True):
     replica: str
 
 
+class Lease(_Record, frozen=True):
+    node: str
+    renewed_at: float = 0.0
+
+
 class RetryBudget(_Record, frozen=True):
     root: str
     jobs: tuple[str, ...] = ()
@@ -228,7 +233,7 @@ class Epoch(_Record, frozen=True):
 KINDS: dict[str, type[msgspec.Struct]] = {
     "/state/": State, "/events/": Entry, "/results/": Result, "/requests/": Request, "/jobs/": Spec,
     "/arrays/": Array, "/nodes/": Node, "/profiles/": ProfileVersion, "/leader/": Leader, "/retry/": RetryBudget,
-    "/epoch": Epoch, "/checkpoints/": Checkpoint,
+    "/epoch": Epoch, "/checkpoints/": Checkpoint, "/leases/": Lease,
 }  # fmt: skip
 DECODERS = {kind: msgspec.json.Decoder(record).decode for kind, record in KINDS.items()}
 

@@ -148,10 +148,12 @@ PREDICTIONS = Kind("/predictions", dict, _any)
 MODEL = Kind("/prediction-model", dict, _any)
 EPOCH = Kind("/epoch", Epoch, _any)
 FORMAT = Kind("/format", Format, _any)
+SETTLED = Kind("/settled", int, _any)
 
 # Those that lie side by side for one job.
 PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 # Of the platform as a whole, and few.
 OF_ALL = (
     NODES, LEASES, REMOVED, TOKENS, LEADERS, PROFILES, RESERVATIONS, BOOKINGS, PREDICTIONS, MODEL, EPOCH, FORMAT,
+    SETTLED,
 )  # fmt: skip

@@ -5,7 +5,7 @@ nobody is told of a break behind a cut.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -35,15 +35,16 @@ class Network:
     slow_s: float = 4.0
     doubled: float = 0.0
     breaking: float = 0.0
-    cuts: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    cuts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     streams: list["Stream"] = field(default_factory=list["Stream"])
 
     def cut(self, near: str, far: str) -> bool:
-        return (near, far) in self.cuts
+        return self.cuts[near, far] > 0
 
     def set_cut(self, near: str, far: str, cut: bool) -> None:
-        (self.cuts.add if cut else self.cuts.discard)((near, far))
-        if not cut:
+        """A way may be cut twice, and is open when both are healed."""
+        self.cuts[near, far] += 1 if cut else -1
+        if not self.cut(near, far):
             for stream in self.streams:
                 stream.healed(near, far)
 

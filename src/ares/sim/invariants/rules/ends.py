@@ -16,7 +16,7 @@ from ares.sim.invariants.history import (
     Restored,
     Woken,
 )
-from ares.sim.invariants.records import ENDED, Array, Leader, State
+from ares.sim.invariants.records import ENDED, Array, Leader, Lease, State
 from ares.sim.invariants.rule import Rule
 from ares.sim.invariants.scene import Scene
 
@@ -105,20 +105,25 @@ class Recovery(Rule):
     Counted only while somebody could: the time begins anew whenever the control plane was disturbed. That is a fault or
     a stop of the store or of a replica, coming or going (`Fault`, `Frozen`, `Woken` of "store…" or "replica …"), a
     restore, and a change of the leader, as a new one counts silence from what it saw itself. While such a fault lasts,
-    or nobody leads, nothing is due. Faults of agents, nodes, links and clients excuse nothing."""
+    or nobody leads, nothing is due. A renewal that was on its way counts from when it was written, as nobody can
+    tell it from a new one. Faults of agents, nodes, links and clients excuse nothing."""
 
     id = "E12"
     title = "what a lost node held is taken away in time"
     hears = (Lost, Back, Fault, Frozen, Woken, Healed, Restored, Ended)
-    notes = ("/leader/",)
+    notes = ("/leader/", "/leases/")
 
     def __init__(self, books: Books, scene: Scene) -> None:
         super().__init__(books, scene)
         self._lost: set[str] = set()
         self._due: dict[_Due, float] = {}
 
-    def note(self, name: str, before: Leader | None, after: Leader | None) -> None:
-        self._begin_anew()
+    def note(self, name: str, before: Leader | Lease | None, after: Leader | Lease | None) -> None:
+        if not isinstance(before or after, Lease):
+            self._begin_anew()
+        elif isinstance(after, Lease) and not (isinstance(before, Lease) and after.renewed_at == before.renewed_at):
+            for due in [one for one in self._due if one.node == after.node]:
+                self._due[due] = max(self._due[due], self.books.t)
 
     def step(self, step: Step) -> None:
         if not self._lost:

@@ -64,6 +64,13 @@ class Zombie(Rule):
                     if not self.scene.is_frozen(rank, node):
                         self._seen(rank, node, event.t)
 
+    def restored(self) -> None:
+        """A fence that is valid again was never taken away."""
+        for rank in list(self._taken):
+            state = self.books.states.get(rank.job)
+            if state is not None and state.phase in BOUND and state.fence == rank.fence:
+                del self._taken[rank]
+
     def _seen(self, rank: Rank, node: str, t: float) -> None:
         taken = self._taken.get(rank)
         if taken is None:

@@ -1,0 +1,53 @@
+"""After a restore: nothing is granted before every attempt of the time that is lost has ended by itself.
+
+A node that is cut off may run what the restored store knows nothing of, until its right to run ends. So the first
+leader of an epoch lets that time pass, once, and writes down that it has passed.
+"""
+
+import msgspec
+import structlog
+
+from ares.core import keys
+from ares.model.timing import Timing
+from ares.ports.clock import Clock
+from ares.ports.store import Committed, Compare, Put, Store, StoreError
+
+log = structlog.get_logger()
+
+# A store that was never restored has nothing to wait for.
+_FIRST_EPOCH = 1
+_STORE_PAUSE_S = 0.2
+
+
+class Settling:
+    def __init__(self, store: Store, clock: Clock, timing: Timing, epoch: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._timing = timing
+        self._epoch = epoch
+
+    async def wait(self, guard: Compare) -> None:
+        """Returns when the epoch is settled, or when this leadership is over."""
+        if self._epoch == _FIRST_EPOCH or await self._settled():
+            return
+        log.warning("restored.waiting", epoch=self._epoch, seconds=self._timing.dead_after_s)
+        await self._clock.sleep(self._timing.dead_after_s)
+        while not await self._write(guard):
+            await self._clock.sleep(_STORE_PAUSE_S)
+
+    async def _settled(self) -> bool:
+        while True:
+            try:
+                kv = await self._store.get(keys.SETTLED)
+            except StoreError:
+                await self._clock.sleep(_STORE_PAUSE_S)
+                continue
+            return kv is not None and msgspec.json.decode(kv.value, type=int) >= self._epoch
+
+    async def _write(self, guard: Compare) -> bool:
+        """Whether the store has decided, also when it was against us: then somebody else leads."""
+        try:
+            written = await self._store.txn([guard], [Put(keys.SETTLED, msgspec.json.encode(self._epoch))])
+        except StoreError:
+            return False
+        return isinstance(written, Committed)
