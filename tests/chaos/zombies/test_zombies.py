@@ -18,7 +18,7 @@ import pytest
 from ares.core import keys
 from ares.edge.client.sync import Client
 from tests.chaos.zombies.ground import HEALTHY, LENGTHS, TIMING, UPLOAD_BYTES, Case, Ground, Pids, ground
-from tests.platform import say
+from tests.platform import NeverHappened, say
 
 pytestmark = [pytest.mark.chaos, pytest.mark.etcd]
 
@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.etcd]
 POINTS = ("start", "running", "commit", "report", "renew", "upload")
 # With five nodes and more, several that fall silent at once would be a storm, in which nothing is taken away at first.
 NODES = ("node-a", "node-b", "node-c")
+# How long a command may take to an agent whose link is about to be given up.
+PATIENCE_S = 5.0
 
 
 # ---- a node: its agent alone, everything on it, or only the job's own process
@@ -35,7 +37,14 @@ def before_start_is_told(ground: Ground, case: Case, client: Client) -> None:
     """The process runs, and the control plane has not heard of it."""
     ground.hold(case.node, "tx")
     ground.submit(case, client)
-    ground.until(lambda: ground.fences(case), f"the first mark of {case}")
+    try:
+        ground.until(lambda: ground.fences(case), f"the first mark of {case}", PATIENCE_S)
+        ground.met["start"] += 1
+    except NeverHappened:
+        # Its agent gave up on the silent link before the command came, and cannot get through again.
+        ground.met["missed start"] += 1
+        ground.release(case.node)
+        ground.until(lambda: ground.fences(case), f"the first mark of {case}")
 
 
 def while_running(ground: Ground, case: Case, client: Client) -> None:
