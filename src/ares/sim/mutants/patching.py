@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from inspect import Parameter, isfunction, signature
 from typing import Any
 
 Patch = Callable[[], AbstractContextManager[None]]
@@ -13,6 +14,7 @@ def replace(owner: Any, name: str, new: Any) -> Patch:
     @contextmanager
     def patched() -> Generator[None, None, None]:
         old: Any = owner.__dict__[name]
+        _must_fit(f"{owner.__name__}.{name}", old, new)
         setattr(owner, name, new)
         try:
             yield
@@ -20,6 +22,18 @@ def replace(owner: Any, name: str, new: Any) -> Patch:
             setattr(owner, name, old)
 
     return patched
+
+
+def _must_fit(name: str, old: Any, new: Any) -> None:
+    """What a mutant replaces may have changed since: then its failure would be that of a wrong call."""
+    if not (isfunction(old) and isfunction(new)):
+        return
+    parameters = signature(new).parameters
+    if any(one.kind is Parameter.VAR_POSITIONAL for one in parameters.values()):
+        return
+    wanted = list(signature(old).parameters)
+    if len(parameters) != len(wanted):
+        raise TypeError(f"{name} takes {', '.join(wanted)} now; the mutant takes {', '.join(parameters)}: mend it")
 
 
 def entry(table: dict[Any, Any], key: Any, new: Any) -> Patch:
