@@ -12,6 +12,8 @@ from ares.services.reports import Report
 _FRAME_BYTES_MAX = 4 * 1024 * 1024
 _MESSAGE_BYTES = 256
 
+_SILENT_SHARE = 0.9
+
 # One rank of an attempt.
 Key = tuple[AttemptRef, int]
 
@@ -24,6 +26,8 @@ class Session:
         self.node = enrolled.node
         self.incarnation = enrolled.incarnation
         self.lease_revision = enrolled.lease_revision
+        # After less silence than this nobody takes anything away for it, however fast the leader's clock runs.
+        self.silent_s = _SILENT_SHARE * enrolled.dead_after_s
         # What the agent may hold: offered in this session, or alive when it began.
         self.held: set[Key] = set()
         # What was told to end, or has reported its end: it needs no further command.

@@ -90,8 +90,6 @@ class Sessions:
         self._telemetry = telemetry
         self._epoch = epoch
         self._timing = timing
-        # After less silence than this nobody takes anything away for it.
-        self._silent_s = timing.dead_after_s / 2
         self._ack_within_s = ack_within_s
         self._by_node: dict[str, Session] = {}
         self._door = asyncio.Semaphore(_ENROLLING_MAX)
@@ -372,7 +370,7 @@ class Sessions:
                 revision = await self._enrolment.renew(
                     session.enrolled, session.lease_revision, leaving=session.leaving
                 )
-                if revision is not None and self._clock.monotonic() - session.renewed_at >= self._silent_s:
+                if revision is not None and self._clock.monotonic() - session.renewed_at >= session.silent_s:
                     # It may have lost what it was granted: it must hear of that before it may run anything again.
                     await self._view.reach(revision)
             except StoreError as error:

@@ -169,10 +169,10 @@ def test_hours_of_faults(tmp_path: Path, seed: int, small_disk: Path | None) -> 
         soak = Soak(platform, cluster, faults, load, recorder, marks)
         load.start()
         soak.run(HOURS * 3600)
-        finish(soak)
+        judge_all(soak)
 
 
-def finish(soak: Soak) -> None:
+def judge_all(soak: Soak) -> None:
     platform, load = soak.platform, soak.load
     for member in soak.cluster.members:
         member.wait_ready()

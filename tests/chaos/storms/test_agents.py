@@ -68,12 +68,12 @@ def test_all_agents_reconnect_at_once(
     fleet = Fleet(platform, agents, [platform.servers[0].agents])
     fleet.start()
     try:
-        storm(platform, fleet, strike, seconds)
+        judged_storm(platform, fleet, strike, seconds)
     finally:
         fleet.kill()
 
 
-def storm(platform: Platform, fleet: Fleet, strike: Callable[[Platform, float], None], seconds: float) -> None:
+def judged_storm(platform: Platform, fleet: Fleet, strike: Callable[[Platform, float], None], seconds: float) -> None:
     agents = fleet.size
     first = fleet.gather(GATHER_S)
     calm = held(platform.servers[0].pid)

@@ -62,7 +62,7 @@ class Mixed:
             eventually(lambda done=done: len(load.acknowledged) > done + 3, "work between two restarts", DRAIN_S)
 
 
-def run(mixed: Mixed, directory: Path, seed: int, work: Callable[[Load], None]) -> Counter[str]:
+def judged_run(mixed: Mixed, directory: Path, seed: int, work: Callable[[Load], None]) -> Counter[str]:
     """Does `work` under load; then everything must have ended once, whoever had a hand in it."""
     platform = mixed.platform
     marks = directory / "marks"
@@ -108,7 +108,7 @@ def test_an_old_end_and_a_new_end_of_the_link(
 ) -> None:
     mixed = Mixed(build(store), old)
     mixed.start([server], agents)
-    run(mixed, tmp_path, seed, some_work)
+    judged_run(mixed, tmp_path, seed, some_work)
 
 
 # As the mixes are drawn: mostly this version, else an old one in one place or another.
@@ -137,4 +137,4 @@ def test_versions_side_by_side_and_a_rolling_restart(
     say(f"{name}, then all to {to}")
     mixed = Mixed(build("etcd"), old)
     mixed.start(servers, agents)
-    run(mixed, tmp_path, seed, lambda load: mixed.turn_all(to, rng, load))
+    judged_run(mixed, tmp_path, seed, lambda load: mixed.turn_all(to, rng, load))

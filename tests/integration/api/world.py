@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx2
 
-from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.blobs.memory import MemoryBlobs
+from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry

@@ -422,6 +422,17 @@ async def test_progress_is_the_newest_and_goes_with_the_job() -> None:
         assert await world.store.get(keys.progress("alpha", job)) is None
 
 
+async def test_a_renewal_in_time_does_not_wait_for_a_view_that_lags() -> None:
+    async with World(replicas=2) as world:
+        agent, job = await world.running(replica=world.two)
+        world.two.wire.hold_watch()
+        for _ in range(3):
+            await world.advance(4.5)
+            assert agent.renewed, "its right to run would end, and nothing is wrong with it"
+            agent.received.clear()
+        assert world.state(job).phase == "RUNNING"
+
+
 async def test_an_agent_that_was_silent_too_long_hears_of_its_losses_before_it_may_run_again() -> None:
     async with World(replicas=2, scheduling=False) as world:
         assert world.one.leader.leading

@@ -24,7 +24,8 @@ COMMANDS = {
     "node": "nodes", "pools": "pools", "lease": "nodes", "reserve": "reserve", "reservations": "reserve",
     "reservation": "reserve", "consolidate": "drain", "profile": "profile", "plugins": "profile",
     "history": "history",
-    "simulate": "simulate", "tune": "tune", "sim": "sim", "token": "token", "server": "serve", "agent": "serve", "store": "serve",
+    "simulate": "simulate", "tune": "tune", "sim": "sim", "token": "token", "server": "serve", "agent": "serve",
+    "store": "serve",
     "verify": "verify", "chaos": "chaos",
     "version": "about", "completion": "about",
 }  # fmt: skip
