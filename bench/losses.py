@@ -160,17 +160,18 @@ async def _suspicions(agents: int, minutes: float, folder: Path) -> Row:
         eventually(lambda: fleet.counts()["held"] == agents, "a job on every node", 4 * _WAIT_S)
         for busy in _busy():
             stack.callback(end, busy)
-        before, oldest_s, began = _lost(platform), 0.0, time.monotonic()
+        before, fenced, oldest_s, began = _lost(platform), fleet.counts()["fenced"], 0.0, time.monotonic()
         while time.monotonic() - began < 60 * minutes:
             await asyncio.sleep(2.0)
             oldest_s = max(oldest_s, *(one.lease_age_s or 0.0 for one in client.nodes()))
         hours = agents * (time.monotonic() - began) / 3600
-        lost, fenced = _lost(platform) - before, fleet.counts()["fenced"]
+        judged_dead, fenced = _lost(platform) - before, fleet.counts()["fenced"] - fenced
+    lost = judged_dead + fenced
     # With none seen, 95 % sure that there are at most three in as long a time.
     most = 1000 * (3 if not lost else lost + 2 * lost**0.5 + 2) / hours
-    said = f"oldest lease seen {oldest_s:.1f} s; {fenced} ended themselves; load {os.getloadavg()[1]:.0f}"
+    said = f"{judged_dead:.0f} by the leader, {fenced} by themselves; oldest lease {oldest_s:.1f} s; load {os.getloadavg()[1]:.0f}"
     return Row(
-        "h", f"false suspicions, {agents:,} agents that are well for {hours:.0f} agent-hours, every core busy",
+        "h", f"jobs lost by {agents:,} agents that are well, {hours:.0f} agent-hours, every core busy",
         f"{lost:.0f} ({1000 * lost / hours:.0f} per 1,000 agent-hours)", lost, "", None, "0", judged(lost == 0),
         f"at most {most:.0f} per 1,000 agent-hours (95 %); {said}",
     )  # fmt: skip

@@ -33,7 +33,7 @@ class Scale:
     # For losses: rounds, each of one killed, one frozen and one cut-off agent; how many agents that are well are
     # watched, and for how many minutes.
     losses: int = 34
-    watched: tuple[int, float] = (500, 7.0)
+    watched: tuple[int, float] = (200, 8.0)
 
 
 FULL = Scale(
