@@ -169,7 +169,8 @@ async def _suspicions(agents: int, minutes: float, folder: Path) -> Row:
     lost = judged_dead + fenced
     # With none seen, 95 % sure that there are at most three in as long a time.
     most = 1000 * (3 if not lost else lost + 2 * lost**0.5 + 2) / hours
-    said = f"{judged_dead:.0f} by the leader, {fenced} by themselves; oldest lease {oldest_s:.1f} s; load {os.getloadavg()[1]:.0f}"
+    who = f"{judged_dead:.0f} by the leader, {fenced} by themselves"
+    said = f"{who}; oldest lease {oldest_s:.1f} s; load {os.getloadavg()[1]:.0f}"
     return Row(
         "h", f"jobs lost by {agents:,} agents that are well, {hours:.0f} agent-hours, every core busy",
         f"{lost:.0f} ({1000 * lost / hours:.0f} per 1,000 agent-hours)", lost, "", None, "0", judged(lost == 0),
