@@ -113,7 +113,7 @@ def drain(client: Client, acknowledged: Sequence[Acknowledged]) -> None:
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("etcd", marks=pytest.mark.etcd)])
 def test_kills_under_load(build: Build, tmp_path: Path, seed: int, store: StoreKind) -> None:
     seen = storm(build(store), tmp_path, seed, replicas=1, rounds=2, freeze=False)
-    assert seen["submitted"] > 50, "hardly any load: the kills proved nothing"
+    assert seen["submitted"] > 20, "hardly any load: the kills proved nothing"
 
 
 @pytest.mark.soak

@@ -61,7 +61,7 @@ def read_seconds(ctx: click.Context, param: click.Parameter, value: str) -> floa
 @output_option("table", "json")
 @click.pass_context
 def chaos(ctx: click.Context, history: Path | None, page: Path | None, dry_run: bool, output: str, **asked: Any) -> int:
-    """Breaks things of its own on your installation, and says whether every promise was kept.
+    """Breaks things of its own, and says whether promises were kept.
 
     It makes a test tenant and machines of its own, as processes here, which take its own jobs only. It submits
     canary jobs and kills, freezes and cuts off those machines, kills and freezes those jobs, sends requests

@@ -14,7 +14,7 @@ _MUTANT = "Switch a seeded bug on, to see it caught; `ares sim mutants --list` n
 
 @click.group()
 def sim() -> None:
-    """Proves exactly-once on simulated worlds: real services, virtual time, seeded faults.
+    """Proves exactly-once on simulated worlds with seeded faults.
 
     A seed decides everything that happens in its world: who crashes, freezes or is cut off, what the store
     loses, in which order everybody wakes. The same seed gives the same history, byte for byte. Independent

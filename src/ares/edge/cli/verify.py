@@ -11,7 +11,6 @@ from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.program import configured, load, program, simulator
 from ares.edge.cli.progress import Bars
 from ares.edge.cli.text import printable
-from ares.ports.store import StoreError
 
 _CANNOT_READ = 2
 _DAY_S = 86_400.0
@@ -42,6 +41,8 @@ def verify(
 
     Exit code 0 if all is as promised, 1 if something is not, 2 if the store cannot be read.
     """
+    from ares.ports.store import StoreError
+
     config = load({"store.url": store}, **where)
     module = simulator("verify.verify")
     wanted = module.Wanted(

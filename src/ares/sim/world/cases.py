@@ -252,7 +252,7 @@ async def _restored(world: World) -> None:
     await ready(world)
     backup = at_once(world, writes(keys.REQUESTS), lambda: copies.append(world.store.backup()))
     copies: list[Backup] = []
-    job = await submit(world, 12.0)
+    job = await submit(world, 30.0)
     await until(world, lambda: bool(backup) and phase(world, job) == "RUNNING")
     for plane in world.planes:
         plane.crash()
