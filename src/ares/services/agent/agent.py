@@ -113,7 +113,10 @@ class Agent:
 
     def _guard(self, attempts: Attempts) -> DiskGuard:
         root = str(self._workspace.root)
-        return DiskGuard(attempts, self._clock, self._settings.disk_reserve_bytes, lambda: free_bytes(root))
+        settings = self._settings
+        return DiskGuard(
+            attempts, self._clock, settings.disk_reserve_bytes, lambda: free_bytes(root), settings.disk_look_every_s
+        )
 
     async def _look(self, attempts: Attempts) -> None:
         while True:

@@ -8,7 +8,6 @@ from ares.ports.clock import Clock
 from ares.services.agent.attempts import Attempts
 from ares.services.agent.workspace import Folder
 
-_EVERY_S = 0.5
 _MIB = 1 << 20
 
 
@@ -34,15 +33,23 @@ def used_bytes(folder: Folder) -> int:
 
 
 class DiskGuard:
-    def __init__(self, attempts: Attempts, clock: Clock, reserve_bytes: int, free: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        attempts: Attempts,
+        clock: Clock,
+        reserve_bytes: int,
+        free: Callable[[], int],
+        look_every_s: float,
+    ) -> None:
         self._attempts = attempts
         self._clock = clock
         self._reserve_bytes = reserve_bytes
         self._free = free
+        self._look_every_s = look_every_s
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(_EVERY_S)
+            await self._clock.sleep(self._look_every_s)
             await self.check()
 
     async def check(self) -> None:

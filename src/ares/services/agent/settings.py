@@ -19,3 +19,4 @@ class Settings:
     # How long a leaving agent waits for its last reports to be acknowledged.
     farewell_s: float = 5.0
     poll_every_s: float = 0.2
+    disk_look_every_s: float = 0.5

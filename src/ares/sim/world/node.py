@@ -18,7 +18,7 @@ from ares.sim.world.machine import Machine, SimExecutor
 from ares.sim.world.network import Listener, Network, SimLink
 from ares.sim.world.record import Recorder
 
-_SETTINGS = Settings(poll_every_s=1.0, disk_reserve_bytes=0)
+_SETTINGS = Settings(poll_every_s=2.0, disk_look_every_s=10.0)
 _COMES_AGAIN_S = 0.5
 
 
