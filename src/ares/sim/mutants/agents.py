@@ -12,14 +12,15 @@ from ares.model.link import AttemptRef, Start
 from ares.services.agent import attempts
 from ares.services.agent.attempts import Attempts
 from ares.services.agent.leash import Leash
+from ares.services.agent.session import Conversation
 from ares.services.agent.workspace import Folder, Workspace
 from ares.sim.mutants.judging import on_wall_clock
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace, together
 
-_acknowledged, _launch_of, _is_new, _leash_init = (
-    Leash.acknowledged, attempts.launch_of, Attempts._is_new, Leash.__init__,
-)  # fmt: skip
+_acknowledged, _launch_of, _is_new = Leash.acknowledged, attempts.launch_of, Attempts._is_new
+
+_CLOCKED = (Leash, Attempts, Conversation)
 
 
 def _from_its_answer(self: Leash, nonce: int) -> bool:
@@ -86,7 +87,8 @@ MUTANTS = {
     "leash-on-wall-clock": Mutant(
         "the right to run is measured by the time of day",
         ("E9", "E10"),
-        replace(Leash, "__init__", on_wall_clock(_leash_init)),
+        together(*(replace(part, "__init__", on_wall_clock(part.__init__)) for part in _CLOCKED)),
+        case="jump-and-cut",
     ),
     "started-again": Mutant(
         "a start that comes twice starts twice",

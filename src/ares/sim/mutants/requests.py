@@ -8,7 +8,7 @@ import msgspec
 from ares.core import keys
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord
-from ares.ports.store import Committed, Compare, Op, Put, StoreError, Unknown
+from ares.ports.store import Committed, Compare, Op, Put, StoreError, StoreUnavailable, Unknown
 from ares.services.submit import Rejected, Submit, Submitted, _Draft
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
@@ -57,7 +57,9 @@ async def _expand_blindly(
     self: Submit, array: ArrayRecord, unexpanded: Compare, spec: JobSpec, chunk: Sequence[int]
 ) -> None:
     begun = [self._begin_task(array, spec, index) for index in chunk]
-    await self._store.txn([], [op for one in begun for op in self._begin_ops(one)])
+    written = await self._store.txn([], [op for one in begun for op in self._begin_ops(one)])
+    if isinstance(written, Unknown):
+        raise StoreUnavailable(written.why)
 
 
 async def _write_nothing(self: Submit, drafts: Sequence[_Draft]) -> Committed | Unknown:
@@ -86,5 +88,6 @@ MUTANTS = {
         "the tasks of an array are created without looking whether they exist",
         ("E2", "E3", "E15"),
         replace(Submit, "_expand_chunk", _expand_blindly),
+        case="late-array",
     ),
 }

@@ -130,6 +130,22 @@ async def _late_answer(world: World) -> None:
     cut_off(world, node, [plane.name for plane in world.planes], cut=False, back=True)
 
 
+async def _jump_and_cut(world: World) -> None:
+    """The wall clocks of nodes jump by minutes; later one is cut off. Its right to run ends as if they had not."""
+    await ready(world)
+    for one in world.nodes:
+        one.clock.jump_wall(300.0)
+    await asyncio.sleep(6.0)
+    job = await submit(world, 30.0)
+    await until(world, lambda: phase(world, job) == "RUNNING")
+    node, everybody = node_of(world, job), [plane.name for plane in world.planes]
+    again = at_once(world, starts, lambda: None)
+    cut_off(world, node, everybody, cut=True, back=True)
+    await until(world, lambda: bool(again))
+    await asyncio.sleep(2.0)
+    cut_off(world, node, everybody, cut=False, back=True)
+
+
 async def _unrecorded(world: World) -> None:
     """A replica is cut off from the store while an agent renews through it: what it cannot write it must not grant."""
     await ready(world)
@@ -190,6 +206,19 @@ async def _old_hello(world: World) -> None:
 
 
 # ---- leaders
+
+
+async def _late_array(world: World) -> None:
+    """The tasks of an array are on their way for so long that the leader makes them, and arrive when they are done."""
+    await ready(world)
+    for plane in world.planes:
+        plane.wire.late_s = (14.0, 14.0)
+        ordain(plane, keys.STATE, "late")
+    job = await submit(world, 1.0, array="0-1")
+    for plane in world.planes:
+        plane.wire.ordained = None
+    await until(world, lambda: all(phase(world, f"{job}_{task}") == "SUCCEEDED" for task in (0, 1)))
+    await asyncio.sleep(12.0)
 
 
 async def _late_grant(world: World) -> None:
@@ -344,9 +373,11 @@ CASES: dict[str, Case] = {
     "late-commit": Case("frozen between check and commit, for longer than another needs", _late_commit),
     "lost-reply": Case("the answer to a commit is lost", _lost_reply),
     "late-answer": Case("a renewal is acknowledged late", _late_answer),
+    "jump-and-cut": Case("a node's wall clock jumps, then it is cut off", _jump_and_cut),
     "unrecorded-renewal": Case("renewals reach a replica that cannot write them down", _unrecorded),
     "doubled": Case("every message comes twice, and a start again when all is over", _doubled),
     "old-hello": Case("a dead agent's greeting arrives after its successor's", _old_hello),
+    "late-array": Case("an array's tasks arrive when they have ended", _late_array),
     "late-grant": Case("a binding arrives when the job has ended", _late_grant, nodes=1),
     "old-leader": Case("a leader is frozen inside a binding and replaced", _old_leader, nodes=1),
     "unsettled-grant": Case("a binding whose outcome is unknown arrives late", _unsettled_grant, nodes=1),
