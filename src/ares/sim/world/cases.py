@@ -131,7 +131,8 @@ async def _late_answer(world: World) -> None:
 
 
 async def _jump_and_cut(world: World) -> None:
-    """The wall clocks of nodes jump by minutes; later one is cut off. Its right to run ends as if they had not."""
+    """The wall clocks of nodes jump by minutes, and one of them back again when its node is cut off: its right to run
+    ends as if they had not."""
     await ready(world)
     for one in world.nodes:
         one.clock.jump_wall(300.0)
@@ -141,6 +142,7 @@ async def _jump_and_cut(world: World) -> None:
     node, everybody = node_of(world, job), [plane.name for plane in world.planes]
     again = at_once(world, starts, lambda: None)
     cut_off(world, node, everybody, cut=True, back=True)
+    node.clock.jump_wall(-300.0)
     await until(world, lambda: bool(again))
     await asyncio.sleep(2.0)
     cut_off(world, node, everybody, cut=False, back=True)
