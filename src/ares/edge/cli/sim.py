@@ -74,6 +74,36 @@ def replay_(seed: int, mutant: str, case: str, history: str | None, output: str)
     return 0 if judged.clean else 1
 
 
+@sim.command("suspicion")
+@click.option(
+    "--worlds", type=click.IntRange(1, 100_000), default=4, show_default=True, help="Each some five agent-hours."
+)
+@click.option(
+    "--load", type=click.Choice(("busy", "very bad")), default="busy", show_default=True, help="How late things are."
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@output_option("table", "json")
+def suspicion_(worlds: int, load: str, quiet: bool, output: str) -> None:
+    """Counts healthy nodes that are taken for lost ones.
+
+    Nothing is broken in these worlds; messages and answers of the store are only late now and then.
+    """
+    _fixed_hashes()
+    from ares.edge.cli.progress import Bars
+
+    module = simulator("world.suspicion")
+    found = module.NOTHING
+    with Bars(["worlds"], "played", quiet=quiet or output == "json") as bars:
+        for seed in range(worlds):
+            found = found + module.observe(module.LOADS[load], seed)
+            bars.show(0, seed + 1, worlds)
+    if not print_objects(output, module.figures(found), lambda _: []):
+        click.echo(
+            f"{found.agent_hours:,.1f} agent-hours, {found.renewals:,} renewals, {found.suspected:,} attempts taken: "
+            f"{found.per_thousand_hours:,.1f} in 1,000 agent-hours, below {found.below:,.1f} with 95 % confidence"
+        )
+
+
 def _known(mutant: str) -> None:
     names: dict[str, Any] = simulator("mutants.mutants").MUTANTS
     if mutant and mutant not in names:

@@ -36,6 +36,20 @@ class Observed(msgspec.Struct, frozen=True):
         return 1000.0 * max(_RULE_OF_THREE, self.suspected + 2 * self.suspected**0.5) / self.agent_hours
 
 
+NOTHING = Observed(0.0, 0, 0)
+
+
+def figures(found: Observed) -> dict[str, float]:
+    """For programs."""
+    return {
+        "agentHours": round(found.agent_hours, 3),
+        "renewals": found.renewals,
+        "suspected": found.suspected,
+        "perThousandAgentHours": round(found.per_thousand_hours, 3),
+        "below": round(found.below, 3),
+    }
+
+
 class Load(msgspec.Struct, frozen=True):
     """Shares of what is late, and by how much at most: frames between agents and replicas, requests to the store."""
 
