@@ -122,6 +122,7 @@ MUTANTS = {
         "a report is acknowledged before it is durable",
         ("E11", "E4"),
         replace(Sessions, "_commit_reports", _acknowledge_first),
+        case="refused-commit",
     ),
     "second-result-accepted": Mutant(
         "a second report of the same end counts again",

@@ -16,6 +16,7 @@ from ares.sim.world.stage import (
     at_once,
     cut_off,
     ends,
+    hold_back,
     leader_of,
     node_of,
     noting_starts,
@@ -31,8 +32,8 @@ from ares.sim.world.stage import (
     until,
     writes,
 )
-from ares.sim.world.store import Backup
-from ares.sim.world.world import World
+from ares.sim.world.store import Backup, Trouble
+from ares.sim.world.world import Script, World
 
 # ---- zombies
 
@@ -45,12 +46,11 @@ async def _zombie(world: World) -> None:
     at_once(world, ends, lambda: node.freeze(whole=False))
     job = await submit(world, 6.0)
     await until(world, lambda: phase(world, job) == "RETRYING")
-    old = stream_of(world, node).up.far
-    cut_off(world, node, [old], cut=True)
+    release = hold_back(world, stream_of(world, node))
     again = at_once(world, starts, lambda: None)
     node.thaw()
     await until(world, lambda: bool(again))
-    cut_off(world, node, [old], cut=False)
+    release()
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
@@ -98,14 +98,18 @@ async def _late_commit(world: World) -> None:
 # ---- answers that are lost or late
 
 
-async def _lost_reply(world: World) -> None:
-    """The commit of an attempt's end is carried out, and its answer is lost."""
-    await ready(world)
-    for plane in world.planes:
-        ordain(plane, keys.RESULTS, "reply-lost")
-    job = await submit(world, 2.0)
-    await until(world, lambda: phase(world, job) in ("SUCCEEDED", "FAILED"))
-    await asyncio.sleep(5.0)
+def _end_meets(trouble: Trouble) -> Script:
+    """What befalls the commit of an attempt's end, once."""
+
+    async def script(world: World) -> None:
+        await ready(world)
+        for plane in world.planes:
+            ordain(plane, keys.RESULTS, trouble)
+        job = await submit(world, 2.0)
+        await until(world, lambda: phase(world, job) in ("SUCCEEDED", "FAILED"))
+        await asyncio.sleep(5.0)
+
+    return script
 
 
 async def _late_answer(world: World) -> None:
@@ -373,7 +377,8 @@ CASES: dict[str, Case] = {
     "zombie-elsewhere": Case("a frozen node wakes while its job runs elsewhere", _zombie_elsewhere),
     "frozen-agent": Case("a frozen agent's job runs on", _frozen_agent),
     "late-commit": Case("frozen between check and commit, for longer than another needs", _late_commit),
-    "lost-reply": Case("the answer to a commit is lost", _lost_reply),
+    "lost-reply": Case("the answer to a commit is lost", _end_meets("reply-lost")),
+    "refused-commit": Case("a commit is refused", _end_meets("refused")),
     "late-answer": Case("a renewal is acknowledged late", _late_answer),
     "jump-and-cut": Case("a node's wall clock jumps, then it is cut off", _jump_and_cut),
     "unrecorded-renewal": Case("renewals reach a replica that cannot write them down", _unrecorded),

@@ -9,7 +9,7 @@ import msgspec
 
 from ares.core import keys
 from ares.model.job import JobSpec, Resources, RetryPolicy
-from ares.model.link import ServerFrame, Start
+from ares.model.link import AgentFrame, ServerFrame, Start
 from ares.ports.store import Op, Put
 from ares.services.submit import SubmitRequest, Submitted
 from ares.sim.invariants.history import Commit, Event, ProcessEnded, ProcessStarted
@@ -165,6 +165,20 @@ async def submit_past(world: World, not_this: Plane) -> str:
 def ask_only(world: World, planes: list[Plane]) -> None:
     """From now on the person calls these replicas only."""
     world.people[0].planes = planes
+
+
+def hold_back(world: World, stream: Stream) -> Callable[[], None]:
+    """Nothing that the agent sends on this stream arrives until the function that is returned is called. That the
+    stream has ended is heard a moment later."""
+    pipe, held, send = stream.up, list[Any](), stream.up.send
+    pipe.send = held.append  # pyright: ignore[reportAttributeAccessIssue]
+
+    def release() -> None:
+        pipe.send = send
+        for frame in held:
+            world.loop.call_later(0.0 if isinstance(frame, AgentFrame) else 1.0, send, frame)
+
+    return release
 
 
 def noting_starts(stream: Stream, starts: list[tuple[Stream, ServerFrame]]) -> Callable[[Any], None]:
