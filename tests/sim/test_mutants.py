@@ -63,7 +63,7 @@ def test_the_canary_is_noticed_at_once() -> None:
 
 def test_the_gate_fails_when_a_bug_goes_unnoticed() -> None:
     """A budget that is too small for it stands for worlds that are too weak."""
-    (found,) = gate(["unsafe-repeated"], 1)
+    (found,) = gate(["preempted-place-given-away"], 1)
     assert (found.ok, found.rule, found.seeds) == (False, "", None)
 
 

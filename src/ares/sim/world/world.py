@@ -28,6 +28,7 @@ from ares.sim.world.store import RecordedStore, Weather
 from ares.sim.world.swarm import Mix, Nemesis, mix
 
 LIVENESS_S = 400.0
+_LOOK_S = 1.0
 _TENANTS = ("alpha", "beta")
 
 
@@ -118,8 +119,8 @@ class World:
         look = Quiet(self.store)
         healed = self.loop.time()
         # The bound must be over, or nobody is judged by it.
-        while self.loop.time() <= healed + LIVENESS_S:
-            await asyncio.sleep(1.0)
+        while self.loop.time() < healed + LIVENESS_S + _LOOK_S:
+            await asyncio.sleep(_LOOK_S)
             if all(person.done for person in self.people) and look.quiet():
                 return True
         return False
