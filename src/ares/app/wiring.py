@@ -22,16 +22,19 @@ from ares.app import plugins
 from ares.app.config import Config
 from ares.core import keys
 from ares.edge.grpc.agents import AgentServer, Tls
-from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings
+from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
-from ares.ports.store import Compare, Store, StoreBroken
+from ares.ports.clock import Clock
+from ares.ports.store import Compare, Store, StoreBroken, StoreUnavailable
 from ares.services.ids import base32
 from ares.services.replica import Ports, Replica, Terms
 
 log = structlog.get_logger()
 
 _DRAIN_S = 2.0
+# A store that starts together with this process, or is busy, is waited for.
+_STORE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,17 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str) -> Assembl
     return Assembled(Replica(ports, terms), telemetry, kept)
 
 
+async def _open_patiently(url: str, clock: Clock) -> Store:
+    until = clock.monotonic() + _STORE_S
+    while True:
+        try:
+            return await open_store(url, clock)
+        except StoreUnavailable as error:
+            if clock.monotonic() >= until:
+                raise
+            log.warning("store.awaited", error=str(error))
+
+
 class ControlPlane:
     """One replica: opens the store, serves people and agents, and campaigns for leadership."""
 
@@ -83,7 +97,7 @@ class ControlPlane:
     async def start(self) -> None:
         """Returns when requests are served. If it fails, `stop` ends what it had started."""
         clock, rng = SystemClock(), SystemRng()
-        store = await open_store(self._config.store_url, clock)
+        store = await _open_patiently(self._config.store_url, clock)
         self._started.push_async_callback(store.close)
         await ensure_format(store)
         epoch = await ensure_epoch(store, rng)
@@ -132,28 +146,10 @@ class ControlPlane:
         return self.assembled.telemetry.render()
 
     def _api(self) -> ApiServices:
-        services, telemetry = self.assembled.replica, self.assembled.telemetry
-        return ApiServices(
-            submit=services.submit,
-            deadlines=services.deadlines,
-            jobs=services.jobs,
-            explain=services.explain,
-            spending=services.spending,
-            events=services.events,
-            logs=services.logs,
-            outputs=services.outputs,
-            nodes=services.nodes,
-            pools=services.pools,
-            profiles=services.profiles,
-            plugins=services.plugins,
-            drain=services.drain,
-            consolidate=services.consolidate,
-            reservations=services.reservations,
-            predictions=services.predictions,
-            tokens=services.tokens,
-            health=services.health,
+        return services_of(
+            self.assembled.replica,
             metrics=self._metrics,
-            telemetry=telemetry,
+            telemetry=self.assembled.telemetry,
             clock=SystemClock(),
             rng=SystemRng(),
         )

@@ -4,12 +4,23 @@ from typing import Literal
 
 from ares.model.base import Record
 
-Role = Literal["viewer", "submitter", "admin", "node"]
+# "admin" is the platform's administrator; a tenant's own is "tenant-admin". Machines have roles of their own.
+Role = Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin", "node", "cluster"]
 Permission = Literal[
-    "jobs:read", "jobs:submit", "jobs:cancel", "jobs:retry", "logs:read", "events:read",
-    "nodes:read", "nodes:admit", "profile:admin", "tokens:admin", "metrics:read", "store:admin", "agent:link",
-    "reservations:admin",
+    "self:read",
+    "jobs:read", "jobs:submit", "jobs:cancel", "jobs:retry", "logs:read", "outputs:read", "events:read",
+    "priority:exceed",
+    "tenants:read", "tenants:admin", "users:read", "users:admin", "tokens:admin",
+    "quota:read", "quota:admin", "policies:read", "policies:admin", "secrets:read", "secrets:admin",
+    "audit:read", "alerts:admin",
+    "nodes:read", "nodes:admit", "clusters:admin", "profile:admin", "reservations:admin", "metrics:read", "store:admin",
+    "agent:link", "cluster:link",
 ]  # fmt: skip
+# How far a permission goes: what one made oneself, one's own tenant, the facts about every tenant's jobs but not
+# their contents, everything, everything but only for a stated reason, or what a machine was itself granted.
+Scope = Literal["mine", "tenant", "facts", "any", "glass", "self"]
+# By what a principal proved who it is.
+Proof = Literal["token", "jwt", "certificate"]
 
 
 class TokenRecord(Record, frozen=True):
@@ -23,8 +34,14 @@ class TokenRecord(Record, frozen=True):
     created_at: float = 0.0
     expires_at: float | None = None
     revoked: bool = False
+    # Whose it is; such a token has at most the user's role, and ends with the user. Empty: nobody's in particular.
+    user: str = ""
+    # What it may be used for at most; None: all that its role allows.
+    permissions: tuple[Permission, ...] | None = None
     # Set for node credentials: the only node it may speak for.
     node: str | None = None
+    # The same for a cluster.
+    cluster: str | None = None
     # Set for join tokens: valid once.
     single_use: bool = False
 
@@ -36,4 +53,17 @@ class Principal(Record, frozen=True):
     tenant: str
     role: Role
     name: str = ""
+    # The user of the tenant that it is; empty for tokens that are nobody's in particular.
+    user: str = ""
+    team: str | None = None
+    permissions: tuple[Permission, ...] | None = None
+    proof: Proof = "token"
+    # Its own tenant, where it acts in another one as that tenant's delegate.
+    home: str = ""
     node: str | None = None
+    cluster: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """Whom what it does is counted for, and who may undo it."""
+        return self.user or self.token_id

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import asdict, replace
 
+from ares.core.access.table import sees_all
 from ares.core.admit.sla import dated, unknown
 from ares.core.admit.verdict import Rejected
 from ares.core.predict.estimate import Estimate
@@ -84,7 +85,7 @@ class Deadlines:
         """As if the job were submitted now. None without a deadline."""
         now = self._clock.wall()
         state = JobState(
-            id="planned", tenant=who.tenant, name=spec.name, submitted_by=who.token_id, team=spec.team, submitted_at=now
+            id="planned", tenant=who.tenant, name=spec.name, submitted_by=who.subject, team=spec.team, submitted_at=now
         )
         self._planner.refresh_ready()
         return self._seen(state, spec, now)
@@ -162,7 +163,7 @@ class Deadlines:
         for entry in self._view.entries.values():
             state = entry.state
             if (state.deadline_at is None and state.start_by_at is None) or (
-                state.tenant != who.tenant and who.role != "admin"
+                state.tenant != who.tenant and not sees_all(who)
             ):
                 continue
             jobs.setdefault(state.sla or OWN, []).append(state)

@@ -7,6 +7,7 @@ import asyncio
 
 import structlog
 
+from ares.core.access.table import sees_all
 from ares.core.run.inputs import Preempt
 from ares.core.run.ranks import why_not_preemptible
 from ares.core.schedule.record import moved_record
@@ -82,7 +83,7 @@ class Drain:
         )
 
     def _left(self, who: Principal, state: JobState) -> DrainedJob:
-        mine = who.role == "admin" or state.tenant == who.tenant
+        mine = sees_all(who) or state.tenant == who.tenant
         stays = self._stays(state) if state.phase in BOUND else ""
         return DrainedJob(job=state.id if mine else "", phase=state.phase, stays=stays)
 

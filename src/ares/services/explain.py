@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.core import keys
+from ares.core.access.table import sees_all
 from ares.core.predict.eta import Eta
 from ares.core.queue.factors import FactorShown, explain
 from ares.core.queue.order import account_of
@@ -241,7 +242,7 @@ class Explain:
         rows: list[tuple[tuple[float, float, object], PrioRow]] = []
         for one in cluster.waiting.active.values():
             tenant = one.key.account.split("/", 1)[0]
-            if tenant != who.tenant and who.role != "admin":
+            if tenant != who.tenant and not sees_all(who):
                 continue
             for place in one.line.heads(limit):
                 factors = explain(cluster.waiting.facts_of(place[3]), shares, order, now)
@@ -267,7 +268,7 @@ class Explain:
         self._planner.refresh_ready()
         cluster, now = self._planner.cluster, self._clock.wall()
         state = JobState(
-            id="planned", tenant=who.tenant, name=spec.name, submitted_by=who.token_id, team=spec.team, submitted_at=now
+            id="planned", tenant=who.tenant, name=spec.name, submitted_by=who.subject, team=spec.team, submitted_at=now
         )
         key = class_key(state, spec)
         cluster.prepare()
@@ -304,7 +305,7 @@ class Explain:
         known: dict[ClassKey, Reason | None] = {}
         found: list[Reason | None] = []
         for spec in specs:
-            state = JobState(id="", tenant=who.tenant, name="", submitted_by=who.token_id, team=spec.team)
+            state = JobState(id="", tenant=who.tenant, name="", submitted_by=who.subject, team=spec.team)
             key = class_key(state, spec)
             if key not in known and len(known) < _INFEASIBLE_MAX:
                 known[key] = infeasible(cluster, key, now)
@@ -327,7 +328,7 @@ class Explain:
         """A decision about one of the tenant's jobs, by its own name or the job's, with some weights changed."""
         decision = await self._decisions.find(name)
         entry = None if decision is None else self._view.entries.get(decision.job)
-        if decision is None or entry is None or (entry.state.tenant != who.tenant and who.role != "admin"):
+        if decision is None or entry is None or (entry.state.tenant != who.tenant and not sees_all(who)):
             return None
         weights = tuple(replace(one, weight=changes.get(one.name, one.weight)) for one in decision.profile.scorers)
         unknown = sorted(set(changes) - {one.name for one in weights})

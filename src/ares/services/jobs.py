@@ -6,6 +6,7 @@ Another tenant's job and a job that does not exist are the same answer: None.
 import msgspec
 
 from ares.core import keys
+from ares.core.access.table import reaches, scope_of
 from ares.core.energy.report import Use, use_of
 from ares.core.run.handlers import MANUAL_RETRIES_MAX
 from ares.core.run.inputs import Cancel, Refused, RetryNow
@@ -33,6 +34,8 @@ from ares.services.transitions import Change, NoSuchJob, Outcome, Transitions, W
 from ares.services.view import View
 
 _RESOLVE_MAX = 10
+# In place of a command, for those who see facts only.
+NOT_SHOWN = "(not shown)"
 
 
 class JobDetail(Record, frozen=True):
@@ -86,7 +89,7 @@ class Jobs:
         spec = None if state is None else await self._listing.spec(state)
         if state is None or spec is None:
             return None
-        return JobDetail(
+        detail = JobDetail(
             spec=spec,
             state=self._listing.shown(state),
             result=await self._result(state),
@@ -96,19 +99,21 @@ class Jobs:
             used=use_of((state,), self._clock.wall()),
             deadline=self._deadlines.of(state, spec),
         )
+        return _seen_by(who, detail)
 
     async def _get_array(self, who: Principal, array: ArrayRecord) -> JobDetail | None:
         kv = await self._store.get(keys.job(array.tenant, array.id))
         if array.tenant != who.tenant or kv is None:
             return None
         tasks = self._listing.tasks(array)
-        return JobDetail(
+        detail = JobDetail(
             spec=self._view.decode_spec(kv.value),
             state=whole(array, tasks),
             waiting=self._listing.waiting(tasks),
             array_counts=count(tasks),
             used=use_of(tasks, self._clock.wall()),
         )
+        return _seen_by(who, detail)
 
     async def resolve(self, who: Principal, prefix: str) -> tuple[str, ...]:
         """Ids of the tenant's jobs and arrays that begin with `prefix`, newest first, a handful at most."""
@@ -153,9 +158,11 @@ class Jobs:
     async def cancel(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refused | None:
         """Final as soon as this returns. Cancelling an array cancels every task that has not ended."""
         await self._view.catch_up()
-        what = Cancel(by=who.token_id, reason=reason)
+        what = Cancel(by=who.subject, reason=reason)
         array = self._view.arrays.get(job_id)
         if array is not None and array.tenant == who.tenant:
+            if not reaches(who, "jobs:cancel", array.tenant, array.submitted_by):
+                return _not_yours(job_id)
             if not array.expanded:
                 # A task that does not exist yet would be created later, and run.
                 await self._submit.expand(array)
@@ -163,8 +170,11 @@ class Jobs:
             tasks = [task for task in self._listing.tasks(array) if task.phase not in TERMINAL]
             await self._transitions.apply([Change(task.id, task.tenant, (what,)) for task in tasks])
             return whole(array, self._listing.tasks(array))
-        if self._mine(who, job_id) is None:
+        state = self._mine(who, job_id)
+        if state is None:
             return None
+        if not reaches(who, "jobs:cancel", state.tenant, state.submitted_by):
+            return _not_yours(job_id)
         (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
         return _state_of(outcome)
 
@@ -177,8 +187,10 @@ class Jobs:
         state = self._mine(who, job_id)
         if state is None:
             return None
+        if not reaches(who, "jobs:retry", state.tenant, state.submitted_by):
+            return _not_yours(job_id)
         if state.phase not in TERMINAL:
-            what = RetryNow(by=who.token_id, reason=reason)
+            what = RetryNow(by=who.subject, reason=reason)
             (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
             return _state_of(outcome)
         if state.phase == "SUCCEEDED":
@@ -224,6 +236,20 @@ class Jobs:
             written = await self._store.txn([guard], [Put(key, msgspec.json.encode(spent))])
             if isinstance(written, Committed) and written.succeeded:
                 return spent
+
+
+def _seen_by(who: Principal, detail: JobDetail) -> JobDetail:
+    """Those who run or audit the platform see that a job is there and what it takes, not what is in it."""
+    if scope_of(who, "jobs:read") != "facts":
+        return detail
+    spec = msgspec.structs.replace(detail.spec, command=(NOT_SHOWN,), env={}, workdir=None, labels={})
+    result = None if detail.result is None else msgspec.structs.replace(detail.result, value=None, outputs=())
+    state = msgspec.structs.replace(detail.state, outputs=())
+    return msgspec.structs.replace(detail, spec=spec, state=state, result=result, progress=None)
+
+
+def _not_yours(job_id: str) -> Refused:
+    return Refused(code="not-yours", message=f"{job_id} is another user's; ask them or a tenant-admin")
 
 
 def _state_of(outcome: Outcome) -> JobState | Refused | None:

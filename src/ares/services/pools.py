@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 
+from ares.core.access.table import sees_all
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.power import draw_of_pools
 from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_eta
@@ -157,7 +158,7 @@ class Pools:
             entry = self._view.entries.get(one.job)
             if not places or entry is None:
                 continue
-            mine = who.role == "admin" or entry.state.tenant == who.tenant
+            mine = sees_all(who) or entry.state.tenant == who.tenant
             gpus = sum(len(place.gpus) * place.gpu_milli for place in places) / 1000
             nodes = len({place.node for place in places})
             job = one.job if mine else ""
@@ -166,7 +167,7 @@ class Pools:
 
 
 def _booking(one: Reservation, who: Principal, places: "list[Placement]") -> PoolBooking:
-    mine = who.role == "admin" or one.tenant == who.tenant
+    mine = sees_all(who) or one.tenant == who.tenant
     return PoolBooking(
         name=one.name if mine else "",
         state=one.state,

@@ -110,7 +110,7 @@ class Predictions:
         """Changes nothing."""
         await self._view.catch_up()
         planner, now = self._planner, self._clock.wall()
-        state = JobState(id="", tenant=who.tenant, name=spec.name, submitted_by=who.token_id, team=spec.team)
+        state = JobState(id="", tenant=who.tenant, name=spec.name, submitted_by=who.subject, team=spec.team)
         runs = planner.predictor.estimate(spec, account_of(state))
         wait = Supplies(planner.cluster, now).wait_of_new(class_key(state, spec), runs)
         return JobPrediction(runtime=None if runs is None else _interval(runs), starts=eta(planner.etas, wait, now))

@@ -6,6 +6,7 @@ from typing import Literal
 import structlog
 from msgspec.structs import replace
 
+from ares.core.access.table import sees_all
 from ares.core.reserve.book import NotBooked, book, extendable
 from ares.core.reserve.use import cancelled, turned
 from ares.core.reserve.words import clock
@@ -246,7 +247,7 @@ class Reservations:
 
 
 def _whose(one: Reservation, who: Principal) -> bool:
-    return who.role == "admin" or one.tenant == who.tenant
+    return sees_all(who) or one.tenant == who.tenant
 
 
 def _no(why: NotBooked) -> ReservationRefused:

@@ -200,7 +200,7 @@ class Submit:
                 name=request.spec.name,
                 indices=request.spec.array or "",
                 tasks=len(admitted.indices),
-                submitted_by=who.token_id,
+                submitted_by=who.subject,
                 trace=trace,
                 submitted_at=self._clock.wall(),
                 request_id=request.request_id,
@@ -212,7 +212,7 @@ class Submit:
             tenant=who.tenant,
             spec=spec,
             name=request.spec.name,
-            submitted_by=who.token_id,
+            submitted_by=who.subject,
             trace=trace,
             context=self._context(),
             retry_of=request.retry_of,
@@ -243,7 +243,7 @@ class Submit:
         if spec.reservation is None:
             return None
         one, _ = self._view.reservations.get(spec.reservation, (None, 0))
-        return refusal(one, spec, Submitter(who.tenant, who.token_id, who.name), self._clock.wall())
+        return refusal(one, spec, Submitter(who.tenant, who.subject, who.name), self._clock.wall())
 
     async def _unless_seen(self, draft: _Draft, no: Rejected) -> Submitted | Rejected:
         """What was taken in before is still known when nothing new would be."""

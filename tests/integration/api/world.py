@@ -15,38 +15,15 @@ from ares.adapters.logs.files import FileLogs
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.core.run.inputs import Bind, Exit, Input, Start
-from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.api import ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.model.access import Principal, Role
 from ares.model.state import ExitInfo, JobState, Placement
-from ares.services.booking import Book
-from ares.services.consolidate import Consolidate
-from ares.services.cursors import Cursors
-from ares.services.deadlines import Deadlines
-from ares.services.decisions import Decisions
-from ares.services.drain import Drain
-from ares.services.explain import Explain
-from ares.services.health import Health
-from ares.services.jobs import Jobs
-from ares.services.leader import Leader
-from ares.services.logs import LogReader
-from ares.services.nodes import Nodes
-from ares.services.outputs import OutputReader
-from ares.services.planner import Planner
-from ares.services.plugins import Loaded, Plugins
-from ares.services.pools import Pools
-from ares.services.predictions import Predictions
-from ares.services.profiles import Profiles
-from ares.services.reservations import Reservations
+from ares.services.replica import Ports, Replica, Terms
 from ares.services.schedule import Schedule
-from ares.services.spending import Spending
-from ares.services.stream import EventStream
-from ares.services.submit import Submit
-from ares.services.tokens import Tokens
 from ares.services.transitions import Change, Transitions, Written
 from ares.services.view import View
-from ares.services.windows import Windows
 
 ROOT = Principal(token_id="root", tenant="acme", role="admin")
 JOB: dict[str, Any] = {"command": ["python", "train.py"], "name": "train"}
@@ -100,50 +77,21 @@ class World:
 @contextlib.asynccontextmanager
 async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> AsyncIterator[World]:
     clock, rng = SystemClock(), SystemRng()
-    store = MemoryStore(clock)
-    view = View(store, clock)
-    telemetry = PrometheusTelemetry(rng)
-    transitions = Transitions(store, view, clock, rng, telemetry, 1)
+    store, telemetry = MemoryStore(clock), PrometheusTelemetry(rng)
     logs, blobs = FileLogs(folder / "logs"), MemoryBlobs()
-    leader = Leader(store, view, clock, cluster="local", replica="r1", exclusive=True)
-    planner, decisions = Planner(view, clock), Decisions(clock, rng)
-    deadlines = Deadlines(view, planner, clock)
-    submit = Submit(store, view, deadlines, clock, rng, telemetry, 1, 100_000)
-    book = Book(store, view)
-    windows = Windows(store, book, view, planner, transitions, clock, telemetry, 86_400.0)
-    nodes = Nodes(store, view, clock)
-    services = ApiServices(
-        submit=submit,
-        deadlines=deadlines,
-        jobs=Jobs(store, view, transitions, submit, planner, deadlines, Cursors(b"k" * 32), clock),
-        explain=Explain(store, view, planner, decisions, clock),
-        spending=Spending(view, clock),
-        events=EventStream(store, view),
-        logs=LogReader(view, logs, clock),
-        outputs=OutputReader(store, view, blobs),
-        nodes=nodes,
-        pools=Pools(view, nodes, planner, clock),
-        profiles=Profiles(store, view, clock, telemetry),
-        plugins=Plugins(view, Loaded({})),
-        drain=Drain(view, planner, transitions, clock, telemetry),
-        consolidate=Consolidate(view, planner, transitions, clock, telemetry),
-        reservations=Reservations(book, view, planner, windows, clock, rng, telemetry),
-        predictions=Predictions(store, view, planner, clock, telemetry),
-        tokens=Tokens(store, view, clock, rng),
-        health=Health(view, leader, clock),
-        metrics=telemetry.render,
-        telemetry=telemetry,
-        clock=clock,
-        rng=rng,
+    replica = Replica(
+        Ports(store=store, clock=clock, rng=rng, telemetry=telemetry, logs=logs, blobs=blobs),
+        Terms(replica="r1", epoch=1, store_id="test", exclusive=True, jobs_max=100_000, keep_s=86_400.0),
     )
+    view = replica.view
+    services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=rng)
     following = asyncio.create_task(view.run())
     await view.catch_up()
     settings = replace(settings, port=0)
     server = HttpServer(build_app(services, settings), settings)
     await server.start()
     try:
-        schedule = Schedule(view, planner, transitions, decisions, clock, telemetry)
-        yield World(store, view, services, transitions, logs, blobs, server, schedule)
+        yield World(store, view, services, replica.transitions, logs, blobs, server, replica.schedule)
     finally:
         await server.stop()
         following.cancel()

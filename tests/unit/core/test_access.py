@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from ares.core.access import tokens
-from ares.core.access.roles import PERMISSIONS, allows
+from ares.core.access.table import GRANTS, TABLE, may_grant, reaches, scope_of
 from ares.model.access import Permission, Principal, Role, TokenRecord
 
 SECRET = base64.urlsafe_b64encode(bytes(range(224, 256))).decode().rstrip("=")
@@ -59,16 +59,50 @@ def test_a_token_without_expiry_lasts() -> None:
     assert isinstance(tokens.verify(replace(RECORD, expires_at=None), SECRET, 1e12), Principal)
 
 
-def test_every_role_has_a_row_and_every_permission_somebody() -> None:
-    assert set(PERMISSIONS) == set(get_args(Role))
-    assert frozenset().union(*PERMISSIONS.values()) == set(get_args(Permission))
+def test_the_table_has_a_row_for_every_permission_and_a_use_for_every_role() -> None:
+    assert set(TABLE) == set(get_args(Permission))
+    assert {role for row in TABLE.values() for role in row} == set(get_args(Role))
 
 
 @pytest.mark.parametrize(
-    ("role", "permission", "allowed"),
-    [("viewer", "jobs:read", True), ("viewer", "jobs:submit", False), ("submitter", "jobs:cancel", True),
-     ("submitter", "tokens:admin", False), ("admin", "tokens:admin", True), ("admin", "agent:link", False),
-     ("node", "agent:link", True), ("node", "jobs:read", False)],
+    ("role", "permission", "scope"),
+    [("viewer", "jobs:read", "tenant"), ("viewer", "jobs:submit", None), ("submitter", "jobs:cancel", "mine"),
+     ("submitter", "tokens:admin", None), ("tenant-admin", "tokens:admin", "tenant"), ("admin", "tokens:admin", "any"),
+     ("admin", "agent:link", None), ("node", "agent:link", "self"), ("node", "jobs:read", None),
+     ("operator", "logs:read", "glass"), ("auditor", "logs:read", None), ("auditor", "jobs:read", "facts")],
 )  # fmt: skip
-def test_roles(role: Role, permission: Permission, allowed: bool) -> None:
-    assert allows(role, permission) is allowed
+def test_roles(role: Role, permission: Permission, scope: str | None) -> None:
+    assert scope_of(Principal(token_id="t", tenant="t1", role=role), permission) == scope
+
+
+def test_a_token_may_be_worth_less_than_its_role_and_never_more() -> None:
+    narrow = Principal(token_id="t", tenant="t1", role="viewer", permissions=("jobs:read", "store:admin"))
+    assert scope_of(narrow, "jobs:read") == "tenant"
+    assert scope_of(narrow, "logs:read") is None
+    assert scope_of(narrow, "store:admin") is None
+
+
+@pytest.mark.parametrize(
+    ("role", "permission", "tenant", "by", "expected"),
+    [("submitter", "jobs:cancel", "acme", "ann", True), ("submitter", "jobs:cancel", "acme", "bob", False),
+     ("submitter", "jobs:cancel", "acme-prod", "ann", False), ("tenant-admin", "jobs:cancel", "acme", "bob", True),
+     ("tenant-admin", "jobs:cancel", "acm", "ann", False), ("admin", "jobs:cancel", "other", "bob", True),
+     ("viewer", "jobs:read", "acme", None, True), ("viewer", "jobs:read", "", None, False),
+     ("operator", "jobs:read", "other", None, True), ("operator", "jobs:cancel", "acme", "ann", False)],
+)  # fmt: skip
+def test_how_far_it_goes(role: Role, permission: Permission, tenant: str, by: str | None, expected: bool) -> None:
+    who = Principal(token_id="t", tenant="acme", role=role, user="ann")
+    assert reaches(who, permission, tenant, by) is expected
+
+
+def test_nobody_gives_away_more_than_they_have() -> None:
+    """N14: whoever may hand out a role could do, as far, all that the role can."""
+    rank = {"mine": 0, "self": 0, "tenant": 1, "facts": 2, "glass": 3, "any": 4}
+    for giver, roles in GRANTS.items():
+        for role in roles:
+            assert may_grant(Principal(token_id="t", tenant="t1", role=giver), role)
+            for row in TABLE.values():
+                if role in row:
+                    assert rank[row[giver]] >= rank[row[role]], (giver, role, row)
+    for role in ("viewer", "submitter", "auditor", "operator", "node", "cluster"):
+        assert not any(may_grant(Principal(token_id="t", tenant="t1", role=role), one) for one in get_args(Role))

@@ -44,4 +44,13 @@ def verify(record: TokenRecord | None, secret: str, now: float) -> Principal | D
         return Denied(reason="revoked")
     if record.expires_at is not None and now >= record.expires_at:
         return Denied(reason="expired")
-    return Principal(token_id=record.id, tenant=record.tenant, role=record.role, name=record.name, node=record.node)
+    return Principal(
+        token_id=record.id,
+        tenant=record.tenant,
+        role=record.role,
+        name=record.name,
+        user=record.user,
+        permissions=record.permissions,
+        node=record.node,
+        cluster=record.cluster,
+    )

@@ -138,7 +138,7 @@ Input = (
     | Release
 )
 
-RefusalCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted"]
+RefusalCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted", "not-yours"]
 
 
 class Stepped(Record, frozen=True):

@@ -19,11 +19,13 @@ from ares.services.plugins import Plugins
 from ares.services.pools import Pools
 from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
+from ares.services.replica import Replica
 from ares.services.reservations import Reservations
 from ares.services.spending import Spending
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tokens import Tokens
+from ares.services.view import View
 
 LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
 
@@ -32,6 +34,7 @@ LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
 class ApiServices:
     """`metrics` renders the Prometheus text."""
 
+    view: View
     submit: Submit
     deadlines: Deadlines
     jobs: Jobs
@@ -54,6 +57,36 @@ class ApiServices:
     telemetry: Telemetry
     clock: Clock
     rng: Rng
+
+
+def services_of(
+    replica: Replica, *, metrics: Callable[[], bytes], telemetry: Telemetry, clock: Clock, rng: Rng
+) -> ApiServices:
+    return ApiServices(
+        view=replica.view,
+        submit=replica.submit,
+        deadlines=replica.deadlines,
+        jobs=replica.jobs,
+        explain=replica.explain,
+        spending=replica.spending,
+        events=replica.events,
+        logs=replica.logs,
+        outputs=replica.outputs,
+        nodes=replica.nodes,
+        pools=replica.pools,
+        profiles=replica.profiles,
+        plugins=replica.plugins,
+        drain=replica.drain,
+        consolidate=replica.consolidate,
+        reservations=replica.reservations,
+        predictions=replica.predictions,
+        tokens=replica.tokens,
+        health=replica.health,
+        metrics=metrics,
+        telemetry=telemetry,
+        clock=clock,
+        rng=rng,
+    )
 
 
 @dataclass(frozen=True, slots=True)

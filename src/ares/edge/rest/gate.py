@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from ares.core.access.roles import allows
 from ares.core.access.tokens import Denied
 from ares.edge.rest.answers import refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.entering import Asked, enter
 from ares.edge.rest.operation import PUBLIC, Access
 from ares.edge.rest.problems import NOT_FOUND, Problem
 from ares.edge.rest.wire import header
@@ -56,10 +56,17 @@ class Gate:
         if not isinstance(who, Principal):
             self._denied(who.reason if isinstance(who, Denied) else "no-credential")
             raise _UNAUTHENTICATED
-        if not allows(who.role, access):
-            self._denied("role")
-            raise Problem("forbidden", detail=f"the role {who.role!r} does not have {access}")
-        scope["state"][CALLER] = (who, token)
+        asked = Asked(
+            header(scope, b"x-ares-tenant") or "",
+            scope["path_params"].get("id", ""),
+            header(scope, b"x-ares-break-glass") or "",
+        )
+        try:
+            entered = enter(who, access, asked, self._services.view)
+        except Problem as problem:
+            self._denied(problem.reason or problem.code)
+            raise
+        scope["state"][CALLER] = (entered, token)
 
     def _denied(self, reason: str) -> None:
         self._services.telemetry.count("ares_auth_denials_total", 1, reason)

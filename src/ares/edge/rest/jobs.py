@@ -13,7 +13,7 @@ from ares.services.cursors import BadCursor
 from ares.services.listing import JobQuery
 from ares.services.submit import Rejected
 
-_REFUSALS = {"terminal": "job-finished", "budget-exhausted": "retry-budget-exhausted"}
+_REFUSALS = {"terminal": "job-finished", "budget-exhausted": "retry-budget-exhausted", "not-yours": "forbidden"}
 
 
 async def get_job(call: Call[NoQuery, None]) -> ASGIApp:

@@ -31,6 +31,9 @@ KINDS: dict[str, Kind] = {
     "bad-cursor": Kind(400, "The cursor is not valid here", "Start again without a cursor."),
     "unauthenticated": Kind(401, "No valid credential", "Send 'Authorization: Bearer <token>' with a valid token."),
     "forbidden": Kind(403, "The credential does not allow this", "Use a token with a role that may do it."),
+    "break-glass": Kind(
+        403, "Other tenants' data needs a stated reason", "Send the header X-Ares-Break-Glass with the reason."
+    ),
     "tenant-mismatch": Kind(
         403, "The credential belongs to another tenant", "Leave tenantId out, or use a token of that tenant."
     ),
@@ -108,6 +111,8 @@ class Problem(Exception):
     path: str = ""
     instance: str = ""
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    # A word for the audit log, where the code alone says too little.
+    reason: str = ""
 
     @property
     def kind(self) -> Kind:

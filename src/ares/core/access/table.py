@@ -1,0 +1,100 @@
+"""Who may do what, and how far: the whole of it. What is not in the table is denied."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ares.model.access import Permission, Principal, Role, Scope
+
+ROLES: Final[tuple[Role, ...]] = (
+    "viewer", "submitter", "tenant-admin", "auditor", "operator", "admin", "node", "cluster",
+)  # fmt: skip
+_COLUMNS: Final = ROLES[:6]
+_WORDS: Final[Mapping[str, Scope]] = {
+    "m": "mine", "t": "tenant", "f": "facts", "a": "any", "g": "glass",
+}  # fmt: skip
+
+# One column each for viewer, submitter, tenant-admin, auditor, operator, admin: m what it made itself, t its tenant,
+# f facts of every tenant, a everything, g everything but for a stated reason, - nothing.
+_PEOPLE: Final[Mapping[Permission, str]] = {
+    "self:read":          "t t t t t t",
+    "jobs:read":          "t t t f f a",
+    "jobs:submit":        "- t t - - a",
+    "jobs:cancel":        "- m t - - a",
+    "jobs:retry":         "- m t - - a",
+    "logs:read":          "t t t - g g",
+    "outputs:read":       "t t t - g g",
+    "events:read":        "t t t f f a",
+    "priority:exceed":    "- - - - a a",
+    "tenants:read":       "- - t a a a",
+    "tenants:admin":      "- - - - - a",
+    "users:read":         "- - t - - a",
+    "users:admin":        "- - t - - a",
+    "tokens:admin":       "- - t - - a",
+    "quota:read":         "- - t - a a",
+    "quota:admin":        "- - - - a a",
+    "policies:read":      "- - t a a a",
+    "policies:admin":     "- - t - a a",
+    "secrets:read":       "- t t - - a",
+    "secrets:admin":      "- m t - - a",
+    "audit:read":         "- - t a - a",
+    "alerts:admin":       "- - t - a a",
+    "nodes:read":         "a a a a a a",
+    "nodes:admit":        "- - - - a a",
+    "clusters:admin":     "- - - - a a",
+    "profile:admin":      "- - - - a a",
+    "reservations:admin": "- - - - a a",
+    "metrics:read":       "a a a a a a",
+    "store:admin":        "- - - - - a",
+}  # fmt: skip
+
+# Not even an administrator may speak for a machine, nor a machine for anybody else.
+_MACHINES: Final[Mapping[Permission, Mapping[Role, Scope]]] = {
+    "agent:link": {"node": "self"},
+    "cluster:link": {"cluster": "self"},
+}
+
+TABLE: Final[Mapping[Permission, Mapping[Role, Scope]]] = {
+    **{
+        permission: {
+            role: _WORDS[word] for role, word in zip(_COLUMNS, row.split(), strict=True) if word in _WORDS
+        }
+        for permission, row in _PEOPLE.items()
+    },
+    **_MACHINES,
+}  # fmt: skip
+# Each role may do all that those it may hand out may: nobody gives away more than they have.
+GRANTS: Final[Mapping[Role, tuple[Role, ...]]] = {
+    "tenant-admin": ("viewer", "submitter", "tenant-admin"),
+    "admin": ("viewer", "submitter", "tenant-admin", "auditor", "operator", "admin"),
+}
+
+
+# Scopes that do not end at one's own tenant.
+WIDE: Final = frozenset[Scope | None]({"facts", "any", "glass"})
+
+
+def scope_of(who: Principal, permission: Permission) -> Scope | None:
+    """How far `permission` goes for `who`; None when it is denied."""
+    if who.permissions is not None and permission not in who.permissions:
+        return None
+    return TABLE[permission].get(who.role)
+
+
+def reaches(who: Principal, permission: Permission, tenant: str, made_by: str | None = None) -> bool:
+    """Whether `permission` extends to something of `tenant`, made by `made_by` where that matters."""
+    scope = scope_of(who, permission)
+    if scope in WIDE:
+        return True
+    if scope == "mine":
+        return tenant == who.tenant and made_by == who.subject
+    return scope == "tenant" and tenant == who.tenant
+
+
+def sees_all(who: Principal) -> bool:
+    """Whether it is shown what concerns other tenants' jobs too."""
+    return scope_of(who, "jobs:read") in WIDE
+
+
+def may_grant(who: Principal, role: Role) -> bool:
+    """Whether `who` may give `role` to somebody: never more than its own."""
+    return role in GRANTS.get(who.role, ())

@@ -1,0 +1,69 @@
+"""What a caller may do on a route, once it is known who it is: the table's answer, and in whose name it acts."""
+
+from msgspec.structs import replace
+
+from ares.core.access.table import WIDE, scope_of
+from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.model.access import Permission, Principal, Scope
+from ares.services.view import View
+
+# A reason worth keeping.
+GLASS_CHARS_MIN = 8
+
+
+def enter(who: Principal, permission: Permission, asked: "Asked", view: View) -> Principal:
+    """The caller as it may go on: in its own tenant, or as the delegate of the one it asked for. Raises Problem."""
+    scope = scope_of(who, permission)
+    if scope is None:
+        raise _denied(who, permission, asked, view)
+    if scope not in WIDE:
+        if asked.tenant not in ("", who.tenant):
+            raise Problem("tenant-mismatch", reason="tenant_mismatch")
+        return who
+    tenant = asked.tenant or asked.owner(view) or who.tenant
+    if scope == "glass" and tenant != who.tenant:
+        _need_reason(who, permission, asked.glass)
+    return who if tenant == who.tenant else replace(who, tenant=tenant, home=who.tenant)
+
+
+class Asked:
+    """What a request names: a tenant to act in, a job, and why the glass is broken."""
+
+    __slots__ = ("glass", "job", "tenant")
+
+    def __init__(self, tenant: str, job: str, glass: str) -> None:
+        self.tenant = tenant
+        self.job = job
+        self.glass = glass
+
+    def owner(self, view: View) -> str:
+        """The tenant of the job in the path, empty when there is none."""
+        if not self.job:
+            return ""
+        if (entry := view.entries.get(self.job)) is not None:
+            return entry.state.tenant
+        array = view.arrays.get(self.job)
+        return "" if array is None else array.tenant
+
+
+def _denied(who: Principal, permission: Permission, asked: Asked, view: View) -> Problem:
+    """Who may not do it to their own is told so; that somebody else's exists, nobody is told."""
+    if asked.job and asked.owner(view) != who.tenant and _bound(who):
+        return NOT_FOUND
+    return Problem("forbidden", detail=f"the role {who.role!r} does not have {permission}", reason="role")
+
+
+def _bound(who: Principal) -> bool:
+    """Whether it only ever sees its own tenant's jobs."""
+    scope: Scope | None = scope_of(who, "jobs:read")
+    return scope is not None and scope not in WIDE
+
+
+def _need_reason(who: Principal, permission: Permission, reason: str) -> None:
+    if len(reason.strip()) < GLASS_CHARS_MIN:
+        raise Problem(
+            "break-glass",
+            detail=f"{permission} of another tenant is for emergencies only",
+            fix=f"say why in the header X-Ares-Break-Glass ({GLASS_CHARS_MIN} characters or more); it is recorded",
+            reason="glass",
+        )
