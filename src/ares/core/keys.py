@@ -19,6 +19,8 @@ NODES = "/nodes/"
 LEASES = "/leases/"
 REMOVED_NODES = "/removed-nodes/"
 TOKENS = "/tokens/"
+TENANTS = "/tenants/"
+USERS = "/users/"
 LEADER = "/leader/"
 ARRAYS = "/arrays/"
 PROGRESS = "/progress/"
@@ -80,6 +82,14 @@ def removed_node(name: str) -> str:
 
 def token(token_id: str) -> str:
     return f"{TOKENS}{token_id}"
+
+
+def tenant(name: str) -> str:
+    return f"{TENANTS}{name}"
+
+
+def user(tenant_name: str, name: str) -> str:
+    return f"{USERS}{tenant_name}/{name}"
 
 
 def leader(cluster: str) -> str:

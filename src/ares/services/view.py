@@ -16,14 +16,14 @@ import structlog
 from ares.core import keys
 from ares.core.format import newer
 from ares.core.run.ranks import held, holds
-from ares.model.access import TokenRecord
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord
 from ares.model.profile import Profile, ProfileRecord
 from ares.model.reservation import Reservation
-from ares.model.state import TERMINAL, ArrayRecord, JobState, LeaderRecord, Placement, ProgressRecord
+from ares.model.state import TERMINAL, ArrayRecord, JobState, LeaderRecord, Placement
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreBroken, StoreError, StoreUnavailable
+from ares.services.kept import Kept
 from ares.services.waiting import happens
 
 log = structlog.get_logger()
@@ -63,6 +63,8 @@ class Delta:
     leader: bool = False
     profile: bool = False
     reservations: set[str] = field(default_factory=set[str])
+    # Kinds of records in `view.kept` that changed.
+    kept: set[str] = field(default_factory=set[str])
     relisted: bool = False
 
 
@@ -87,13 +89,14 @@ class View:
             keys.EVENTS: self._apply_event,
             keys.LEASES: self._apply_lease,
             keys.NODES: self._apply_node,
-            keys.TOKENS: self._apply_token,
             keys.ARRAYS: self._apply_array,
-            keys.PROGRESS: self._apply_progress,
             keys.LEADER: self._apply_leader,
             keys.PROFILES: self._apply_profile,
             keys.RESERVATIONS: self._apply_reservation,
         }
+        self.kept = Kept()
+        self.tokens, self.progress = self.kept.tokens, self.kept.progress
+        self._appliers.update(dict.fromkeys(self.kept.kinds, self._apply_kept))
         self.connected = False
         # When the store was last heard of, by the monotonic clock; where nodes renew it is never quiet for long.
         self.heard_at = clock.monotonic()
@@ -101,6 +104,7 @@ class View:
 
     def _clear(self) -> None:
         self.revision = 0
+        self.kept.clear()
         # The revision each kind was last listed at. What the watch repeats from before would bring back
         # revoked tokens and taken leases for a moment, and pass for a sign of life.
         self._listed: dict[str, int] = {}
@@ -114,9 +118,7 @@ class View:
         self.by_array: dict[str, list[str]] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self.leases: dict[str, LeaseEntry] = {}
-        self.tokens: dict[str, TokenRecord] = {}
         self.arrays: dict[str, ArrayRecord] = {}
-        self.progress: dict[str, ProgressRecord] = {}
         self.leader: LeaderRecord | None = None
         self.leader_revisions = (0, 0)
         # By version; the highest is in force.
@@ -344,12 +346,10 @@ class View:
             return
         self.nodes[name] = msgspec.json.decode(change.kv.value, type=NodeRecord)
 
-    def _apply_token(self, change: Change, delta: Delta) -> None:
-        token_id = change.kv.key.removeprefix(keys.TOKENS)
-        if change.deleted:
-            self.tokens.pop(token_id, None)
-            return
-        self.tokens[token_id] = msgspec.json.decode(change.kv.value, type=TokenRecord)
+    def _apply_kept(self, change: Change, delta: Delta) -> None:
+        kind = keys.kind_of(change.kv.key)
+        delta.kept.add(kind)
+        self.kept.apply(kind, change)
 
     def _apply_array(self, change: Change, delta: Delta) -> None:
         array_id = keys.job_of(change.kv.key)
@@ -357,13 +357,6 @@ class View:
             self.arrays.pop(array_id, None)
             return
         self.arrays[array_id] = msgspec.json.decode(change.kv.value, type=ArrayRecord)
-
-    def _apply_progress(self, change: Change, delta: Delta) -> None:
-        job_id = keys.job_of(change.kv.key)
-        if change.deleted:
-            self.progress.pop(job_id, None)
-            return
-        self.progress[job_id] = msgspec.json.decode(change.kv.value, type=ProgressRecord)
 
     def _apply_leader(self, change: Change, delta: Delta) -> None:
         delta.leader = True

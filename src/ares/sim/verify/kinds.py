@@ -24,6 +24,7 @@ from ares.model.state import (
     Result,
     RetryBudget,
 )
+from ares.model.tenant import TenantRecord, UserRecord
 
 # A job's id is random characters and then its time; its keys have the time in front.
 _RANDOM_CHARS = 9
@@ -114,6 +115,10 @@ def _of_tenant(tail: str, record: object) -> bool:
     return all(tail.partition("/"))
 
 
+def _user(tail: str, user: UserRecord) -> bool:
+    return tail == f"{user.tenant}/{user.name}"
+
+
 def _any(tail: str, record: object) -> bool:
     return True
 
@@ -139,6 +144,8 @@ NODES = Kind("/nodes/", NodeRecord, _field("info.name"))
 LEASES = Kind("/leases/", NodeLease, _field("node"))
 REMOVED = Kind("/removed-nodes/", RemovedNode, _any)
 TOKENS = Kind("/tokens/", TokenRecord, _field("id"))
+TENANTS = Kind("/tenants/", TenantRecord, _field("name"))
+USERS = Kind("/users/", UserRecord, _user)
 LEADERS = Kind("/leader/", LeaderRecord, _any)
 PROFILES = Kind("/profiles/", ProfileRecord, _version)
 RESERVATIONS = Kind("/reservations/", Reservation, _field("name"))
@@ -154,6 +161,6 @@ SETTLED = Kind("/settled", int, _any)
 PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 # Of the platform as a whole, and few.
 OF_ALL = (
-    NODES, LEASES, REMOVED, TOKENS, LEADERS, PROFILES, RESERVATIONS, BOOKINGS, PREDICTIONS, MODEL, EPOCH, FORMAT,
+    NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, LEADERS, PROFILES, RESERVATIONS, BOOKINGS, PREDICTIONS, MODEL, EPOCH, FORMAT,
     SETTLED,
 )  # fmt: skip

@@ -1,0 +1,57 @@
+"""Records that services only look up: one dict for each kind, by the rest of the key, fed by the view."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ares.core import keys
+from ares.model.access import TokenRecord
+from ares.model.state import ProgressRecord
+from ares.model.tenant import TenantRecord, UserRecord
+from ares.ports.store import Change
+
+
+class _Kind(NamedTuple):
+    prefix: str
+    records: dict[str, Any]
+    type: type[Any]
+    # What a record is called here; as a rule, what follows the prefix.
+    name_of: Callable[[str], str] | None = None
+
+
+class Kept:
+    """Read by services; changed by the view alone."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, TokenRecord] = {}
+        # By job.
+        self.progress: dict[str, ProgressRecord] = {}
+        self.tenants: dict[str, TenantRecord] = {}
+        # By "tenant/name".
+        self.users: dict[str, UserRecord] = {}
+        # Of each record by its whole key, for compare-and-swap.
+        self.revisions: dict[str, int] = {}
+        kinds = (
+            _Kind(keys.TOKENS, self.tokens, TokenRecord),
+            _Kind(keys.PROGRESS, self.progress, ProgressRecord, keys.job_of),
+            _Kind(keys.TENANTS, self.tenants, TenantRecord),
+            _Kind(keys.USERS, self.users, UserRecord),
+        )
+        self.kinds = {kind.prefix: kind for kind in kinds}
+
+    def clear(self) -> None:
+        self.revisions.clear()
+        for kind in self.kinds.values():
+            kind.records.clear()
+
+    def apply(self, kind: str, change: Change) -> None:
+        _, records, record_type, name_of = self.kinds[kind]
+        key = change.kv.key
+        name = key.removeprefix(kind) if name_of is None else name_of(key)
+        if change.deleted:
+            records.pop(name, None)
+            self.revisions.pop(key, None)
+        else:
+            records[name] = msgspec.json.decode(change.kv.value, type=record_type)
+            self.revisions[key] = change.kv.mod_revision
