@@ -47,6 +47,17 @@ def a_job_does_not_end_long_after_healing(forge: Forge, wrong: bool) -> None:
     forge.after(60.0 if wrong else 40.0)
 
 
+@case("E11", quiet=True)
+def word_comes_late_of_a_job_that_a_restore_took_back(forge: Forge, wrong: bool) -> None:
+    """Seed 3776: the answer was on its way when the store was restored to before the job."""
+    moment = forge.moment()
+    op = forge.ask("submit", payload="p")
+    forge.create("j1")
+    if not wrong:
+        forge.restore(moment)
+    forge.answer(op, job="j1")
+
+
 # ---- E12
 
 

@@ -40,6 +40,8 @@ class Liveness(Rule):
         self._submits: set[int] = set()
         self._told: set[str] = set()
         self._forgotten: set[str] = set()
+        # Taken back by a restore: word of them may have been on its way.
+        self._undone: set[str] = set()
 
     def note(self, name: str, before: Array | None, after: Array | None) -> None:
         if after is None:
@@ -66,7 +68,7 @@ class Liveness(Rule):
 
     def _judge(self, when: str) -> None:
         books = self.books
-        for job in sorted(self._told - self._forgotten):
+        for job in sorted(self._told - self._forgotten - self._undone):
             self.tested += 1
             if job not in books.states and job not in books.arrays:
                 self.blame(job, "was acknowledged, and is gone")
@@ -89,7 +91,7 @@ class Liveness(Rule):
 
     def restored(self) -> None:
         self._forgotten -= self.books.states.keys() | self.books.arrays.keys()
-        self._told &= self.books.states.keys() | self.books.arrays.keys()
+        self._undone = self.books.created.keys() - self.books.states.keys() - self.books.arrays.keys()
 
 
 class _Due(NamedTuple):
