@@ -26,6 +26,11 @@ ARRAYS = "/arrays/"
 PROGRESS = "/progress/"
 PROFILES = "/profiles/"
 RESERVATIONS = "/reservations/"
+POLICIES = "/policies/"
+# Every version of each policy that is kept.
+POLICY_HISTORY = "/policy-history/"
+ALERTS = "/alerts/"
+CHANNELS = "/channels/"
 # Written with every booking: of two that are made at once, one looks again.
 BOOKINGS = "/bookings"
 # What was learned about start times.
@@ -110,6 +115,31 @@ def profile(version: int) -> str:
 
 def reservation(name: str) -> str:
     return f"{RESERVATIONS}{name}"
+
+
+def scoped(tenant_name: str, name: str) -> str:
+    """What is a tenant's, or with no tenant the platform's own. No tenant can be called "-"."""
+    return f"{tenant_name or '-'}/{name}"
+
+
+def policy(tenant_name: str, name: str) -> str:
+    return f"{POLICIES}{scoped(tenant_name, name)}"
+
+
+def policy_versions(tenant_name: str, name: str) -> str:
+    return f"{POLICY_HISTORY}{scoped(tenant_name, name)}/"
+
+
+def policy_version(tenant_name: str, name: str, version: int) -> str:
+    return f"{policy_versions(tenant_name, name)}{version:010d}"
+
+
+def alert(tenant_name: str, alert_id: str) -> str:
+    return f"{ALERTS}{scoped(tenant_name, alert_id)}"
+
+
+def channel(tenant_name: str, name: str) -> str:
+    return f"{CHANNELS}{scoped(tenant_name, name)}"
 
 
 def kind_of(key: str) -> str:

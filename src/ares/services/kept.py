@@ -7,6 +7,8 @@ import msgspec
 
 from ares.core import keys
 from ares.model.access import TokenRecord
+from ares.model.alert import AlertRecord, ChannelRecord
+from ares.model.policy import PolicyRecord
 from ares.model.state import ProgressRecord
 from ares.model.tenant import TenantRecord, UserRecord
 from ares.ports.store import Change
@@ -30,6 +32,10 @@ class Kept:
         self.tenants: dict[str, TenantRecord] = {}
         # By "tenant/name".
         self.users: dict[str, UserRecord] = {}
+        # By "tenant/name", and "-/name" for the platform's own.
+        self.policies: dict[str, PolicyRecord] = {}
+        self.alerts: dict[str, AlertRecord] = {}
+        self.channels: dict[str, ChannelRecord] = {}
         # Of each record by its whole key, for compare-and-swap.
         self.revisions: dict[str, int] = {}
         kinds = (
@@ -37,6 +43,9 @@ class Kept:
             _Kind(keys.PROGRESS, self.progress, ProgressRecord, keys.job_of),
             _Kind(keys.TENANTS, self.tenants, TenantRecord),
             _Kind(keys.USERS, self.users, UserRecord),
+            _Kind(keys.POLICIES, self.policies, PolicyRecord),
+            _Kind(keys.ALERTS, self.alerts, AlertRecord),
+            _Kind(keys.CHANNELS, self.channels, ChannelRecord),
         )
         self.kinds = {kind.prefix: kind for kind in kinds}
 

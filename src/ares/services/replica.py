@@ -15,6 +15,7 @@ from ares.ports.decisions import DecisionLog
 from ares.ports.logs import Logs
 from ares.ports.store import Compare, Store
 from ares.ports.telemetry import Telemetry
+from ares.services.alerts import Alerts
 from ares.services.arrays import Arrays
 from ares.services.booking import Book
 from ares.services.consolidate import Consolidate
@@ -98,6 +99,7 @@ class Replica:
         store, clock, rng, telemetry, logs = ports.store, ports.clock, ports.rng, ports.telemetry, ports.logs
         self.name = terms.replica
         self.view = view = View(store, clock)
+        self.alerts = Alerts(store, view, clock, telemetry)
         self.tokens = Tokens(store, view, clock, rng)
         self.planner = planner = Planner(view, clock)
         self.predictions = Predictions(store, view, planner, clock, telemetry)
@@ -153,6 +155,7 @@ class Replica:
             "progress": self.progress.run(),
             "predictions": self.predictions.run(),
             "leftovers": self.leftovers.run(),
+            "alerts": self.alerts.run(),
             "leader": self.leader.run(reign or self.reign),
         }
 

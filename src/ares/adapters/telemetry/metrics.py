@@ -33,6 +33,7 @@ METRICS: dict[str, Metric] = {
     "ares_reserved_gpus": Metric("gauge", "GPUs booked by reservations, by their state.", "state"),
     "ares_deadlines_met_total": Metric("counter", "Jobs that met their deadline, by class of service.", "sla"),
     "ares_deadlines_missed_total": Metric("counter", "Jobs that missed their deadline, by class of service.", "sla"),
+    "ares_alerts_total": Metric("counter", "Alerts raised, by kind.", "kind"),
     "ares_decisions_dropped_total": Metric("counter", "Decisions that could not be kept on disk."),
     "ares_log_bytes_total": Metric("counter", "Bytes of job output kept."),
     "ares_output_bytes_total": Metric("counter", "Bytes of files that jobs handed over."),

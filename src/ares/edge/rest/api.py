@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import Telemetry
+from ares.services.alerts import Alerts
 from ares.services.consolidate import Consolidate
 from ares.services.deadlines import Deadlines
 from ares.services.drain import Drain
@@ -51,6 +52,7 @@ class ApiServices:
     consolidate: Consolidate
     reservations: Reservations
     predictions: Predictions
+    alerts: Alerts
     tokens: Tokens
     health: Health
     metrics: Callable[[], bytes]
@@ -80,6 +82,7 @@ def services_of(
         consolidate=replica.consolidate,
         reservations=replica.reservations,
         predictions=replica.predictions,
+        alerts=replica.alerts,
         tokens=replica.tokens,
         health=replica.health,
         metrics=metrics,

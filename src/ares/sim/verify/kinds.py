@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ares.model.access import TokenRecord
+from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord, RemovedNode
+from ares.model.policy import PolicyRecord
 from ares.model.profile import ProfileRecord
 from ares.model.reservation import Reservation
 from ares.model.state import (
@@ -119,6 +121,20 @@ def _user(tail: str, user: UserRecord) -> bool:
     return tail == f"{user.tenant}/{user.name}"
 
 
+def _scoped(path: str) -> Callable[[str, Any], bool]:
+    """TENANT/NAME, or -/NAME for what is the platform's own."""
+    read = attrgetter(path)
+
+    def names(tail: str, record: Any) -> bool:
+        return tail == f"{record.tenant or '-'}/{read(record)}"
+
+    return names
+
+
+def _policy_version(tail: str, policy: PolicyRecord) -> bool:
+    return tail == f"{policy.tenant or '-'}/{policy.name}/{policy.version:010d}"
+
+
 def _any(tail: str, record: object) -> bool:
     return True
 
@@ -146,6 +162,10 @@ REMOVED = Kind("/removed-nodes/", RemovedNode, _any)
 TOKENS = Kind("/tokens/", TokenRecord, _field("id"))
 TENANTS = Kind("/tenants/", TenantRecord, _field("name"))
 USERS = Kind("/users/", UserRecord, _user)
+POLICIES = Kind("/policies/", PolicyRecord, _scoped("name"))
+POLICY_HISTORY = Kind("/policy-history/", PolicyRecord, _policy_version)
+ALERTS = Kind("/alerts/", AlertRecord, _scoped("id"))
+CHANNELS = Kind("/channels/", ChannelRecord, _scoped("name"))
 LEADERS = Kind("/leader/", LeaderRecord, _any)
 PROFILES = Kind("/profiles/", ProfileRecord, _version)
 RESERVATIONS = Kind("/reservations/", Reservation, _field("name"))
@@ -162,5 +182,5 @@ PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 # Of the platform as a whole, and few.
 OF_ALL = (
     NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, LEADERS, PROFILES, RESERVATIONS, BOOKINGS, PREDICTIONS, MODEL,
-    EPOCH, FORMAT, SETTLED,
+    EPOCH, FORMAT, SETTLED, POLICIES, POLICY_HISTORY, ALERTS, CHANNELS,
 )  # fmt: skip

@@ -1,0 +1,87 @@
+"""Alerts: what somebody must be told, and the channels that tell them."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from ares.model.base import Note, Record, Slug
+
+Severity = Literal["info", "warning", "critical"]
+# Open: nobody has seen to it. Acknowledged: somebody does. Resolved: it is over.
+AlertState = Literal["open", "acknowledged", "resolved"]
+AlertKind = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$(?!\n)")]
+# Whose it is: a tenant's name, or nothing for the platform itself.
+PLATFORM = ""
+
+
+class Sent(Record, frozen=True):
+    """How far a channel is with an alert."""
+
+    # Of the alert, when it was last sent; it is due again when the alert has begun anew since.
+    episode: int = 0
+    tries: int = 0
+    # Wall-clock seconds; None while it has not arrived.
+    arrived_at: float | None = None
+    next_at: float = 0.0
+    error: str = ""
+    given_up: bool = False
+
+
+class AlertRecord(Record, frozen=True):
+    """One thing that is wrong. What happens again before it is forgotten is the same alert, counted."""
+
+    id: str
+    kind: AlertKind
+    tenant: str
+    subject: str
+    text: str
+    severity: Severity = "warning"
+    numbers: dict[str, float] = {}
+    state: AlertState = "open"
+    # Grows each time it begins anew: channels are told once for each.
+    episode: int = 1
+    first_at: float = 0.0
+    last_at: float = 0.0
+    # In this episode.
+    count: int = 1
+    by: str = ""
+    note: Note = ""
+    # By the whole name of a channel.
+    sent: dict[str, Sent] = {}
+
+    @property
+    def delivery(self) -> str:
+        """What receivers know it by: the same however often it is sent."""
+        return f"{self.id}-{self.episode}"
+
+
+ChannelKind = Literal["webhook", "email"]
+_SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
+
+
+class ChannelRecord(Record, frozen=True):
+    """Where alerts of a tenant, or of the platform, go to."""
+
+    name: Slug
+    kind: ChannelKind
+    # Whose alerts: of one tenant, or those of the platform and with `all_tenants` everybody's.
+    tenant: str = PLATFORM
+    # Of a webhook.
+    url: Annotated[str, Meta(max_length=2000)] = ""
+    # Signs what is sent to a webhook; never shown.
+    secret: str = ""
+    # Of e-mail.
+    to: Annotated[tuple[Annotated[str, Meta(max_length=254)], ...], Meta(max_length=20)] = ()
+    # Only alerts at least so severe, and of these kinds (all when none is named).
+    severity: Severity = "info"
+    kinds: Annotated[tuple[AlertKind, ...], Meta(max_length=50)] = ()
+    all_tenants: bool = False
+    enabled: bool = True
+    created_at: float = 0.0
+    created_by: str = ""
+
+    def wants(self, alert: AlertRecord) -> bool:
+        """Whether it is to be told of `alert`."""
+        mine = self.tenant == alert.tenant or (self.tenant == PLATFORM and self.all_tenants)
+        loud = _SEVERITIES.index(alert.severity) >= _SEVERITIES.index(self.severity)
+        return self.enabled and mine and loud and (not self.kinds or alert.kind in self.kinds)
