@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from ares.core.access.table import WIDE, scope_of
+from ares.core.access.table import WIDE, scope_of, sees_all
 from ares.edge.rest.problems import NOT_FOUND, Problem
-from ares.model.access import Permission, Principal, Scope
+from ares.model.access import Permission, Principal
 from ares.services.view import View
 
 # A reason worth keeping.
@@ -16,12 +16,13 @@ def enter(who: Principal, permission: Permission, asked: "Asked", view: View) ->
     scope = scope_of(who, permission)
     if scope is None:
         raise _denied(who, permission, asked, view)
-    if scope not in WIDE:
+    # What belongs to no tenant is there for everybody; to act in another tenant takes more.
+    if scope not in WIDE or not sees_all(who):
         if asked.tenant not in ("", who.tenant):
             raise Problem("tenant-mismatch", reason="tenant_mismatch")
         return who
     tenant = asked.tenant or asked.owner(view) or who.tenant
-    if scope == "glass" and tenant != who.tenant:
+    if scope == "glass" and not _at_home(who, tenant):
         _need_reason(who, permission, asked.glass)
     return who if tenant == who.tenant else replace(who, tenant=tenant, home=who.tenant)
 
@@ -54,9 +55,13 @@ def _denied(who: Principal, permission: Permission, asked: Asked, view: View) ->
 
 
 def _bound(who: Principal) -> bool:
-    """Whether it only ever sees its own tenant's jobs."""
-    scope: Scope | None = scope_of(who, "jobs:read")
-    return scope is not None and scope not in WIDE
+    """Whether it has nothing to do with other tenants' jobs but, at most, to know of them."""
+    return scope_of(who, "jobs:read") in ("tenant", "facts") and scope_of(who, "nodes:admit") is None
+
+
+def _at_home(who: Principal, tenant: str) -> bool:
+    """Whether it is one of those who work in that tenant, and not only one who runs the platform."""
+    return tenant == who.tenant and scope_of(who, "jobs:submit") is not None
 
 
 def _need_reason(who: Principal, permission: Permission, reason: str) -> None:

@@ -134,11 +134,11 @@ OPERATIONS: tuple[Operation, ...] = (
         logs.get_logs, {200: ("text/plain", str)}, LogsQuery, problems=("too-many-streams",),
     ),
     Operation(
-        "listOutputs", "GET", "/jobs/{id}/outputs", "jobs:read", "The files of the job's committed result.",
+        "listOutputs", "GET", "/jobs/{id}/outputs", "outputs:read", "The files of the job's committed result.",
         outputs.list_outputs, {200: (JSON, OutputList)}, NoQuery,
     ),
     Operation(
-        "getOutput", "GET", "/jobs/{id}/outputs/{path}", "jobs:read",
+        "getOutput", "GET", "/jobs/{id}/outputs/{path}", "outputs:read",
         "One file of the committed result. Its ETag is its SHA-256.", outputs.get_output,
         {200: (BYTES, str), 206: (BYTES, str)}, NoQuery, headers=("Range",),
         problems=("bad-range", "output-missing", "too-many-streams"),

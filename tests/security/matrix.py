@@ -1,0 +1,104 @@
+"""The authorisation matrix of the threat model, written down a second time and by hand: nothing here is taken from the
+table in the code, so that a mistake there does not hide itself."""
+
+from typing import Any, Final, Literal, NamedTuple
+
+# What a request is about: something of the asker's tenant, of another one, or nothing that exists.
+Where = Literal["own", "other", "missing"]
+WHERES: Final[tuple[Where, ...]] = ("own", "other", "missing")
+PRINCIPALS: Final = (
+    "anonymous", "viewer", "submitter", "tenant-admin", "auditor", "operator", "admin", "node", "cluster",
+)  # fmt: skip
+
+# One row for each group of verbs, one word for each of viewer, submitter, tenant-admin, auditor, operator and admin:
+# what it gets for its own / another tenant's / a missing object. "y" is let in, "3" is 403, "4" is 404.
+# Anonymous requests are always 401, machines' always 403.
+_ROWS: Final = {
+    # Routes about the caller alone, or about what belongs to no tenant.
+    "everyone":      "y3y y3y y3y yyy yyy yyy",
+    "submit":        "333 y3y y3y 333 333 yyy",
+    "steer mine":    "344 y44 y44 344 333 yy4",
+    "steer others'": "344 344 y44 344 333 yy4",
+    "read job":      "y44 y44 y44 yy4 yy4 yy4",
+    "list":          "y3y y3y y3y yyy yyy yyy",
+    "logs":          "y44 y44 y44 344 333 y34",
+    "users":         "333 333 y44 333 333 yy4",
+    "user list":     "333 333 y3y 333 333 yyy",
+    "quota read":    "333 333 y44 333 yy4 yy4",
+    "quota":         "333 333 333 333 yy4 yy4",
+    "policy read":   "333 333 y4y yyy yyy yyy",
+    "policies":      "333 333 y34 333 yy4 yy4",
+    "secrets":       "333 y34 y34 333 333 yy4",
+    "secret list":   "333 y3y y3y 333 333 yyy",
+    "tenants":       "333 333 333 333 333 yy4",
+    "tenant read":   "333 333 y44 yy4 yy4 yy4",
+    "audit":         "333 333 y3y yyy 333 yyy",
+    "alerts":        "333 333 y3y 333 yyy yyy",
+    "nodes":         "333 333 333 333 yyy yyy",
+    "platform":      "333 333 333 333 333 yyy",
+}  # fmt: skip
+
+
+class Cell(NamedTuple):
+    own: str
+    other: str
+    missing: str
+
+
+def cell(group: str, principal: str) -> Cell:
+    if principal == "anonymous":
+        return Cell("1", "1", "1")
+    if principal in ("node", "cluster"):
+        return Cell("3", "3", "3")
+    return Cell(*_ROWS[group].split()[PRINCIPALS.index(principal) - 1])
+
+
+# Which group each operation is in, and what the object in its path is. A route that is not here fails the test.
+class Verb(NamedTuple):
+    group: str
+    names: str = ""
+    body: Any = None
+    query: str = ""
+
+
+JOB: Final = {"command": ["true"], "name": "train"}
+SHARED: Final = Verb("everyone")
+THING: Final = Verb("everyone", "thing")
+NODE: Final = Verb("nodes", "thing")
+VERBS: Final[dict[str, Verb]] = {
+    "submitJob": Verb("submit", body={"spec": JOB}),
+    "submitBatch": Verb("submit", body={"jobs": [{"spec": JOB}]}),
+    "listJobs": Verb("list"),
+    "resolveJob": Verb("list", query="?prefix=abc"),
+    "getJob": Verb("read job", "job"),
+    "deleteJob": Verb("steer mine", "job"),
+    "cancelJob": Verb("steer mine", "job"),
+    "retryJob": Verb("steer mine", "job"),
+    "listJobEvents": Verb("read job", "job"),
+    "explainJob": Verb("read job", "job"),
+    "listPreemptions": Verb("read job", "job"),
+    "planJob": Verb("list", body={"spec": JOB}),
+    "listPriorities": Verb("list"),
+    "listClasses": Verb("list"),
+    "getUsage": Verb("list"),
+    "listLeases": Verb("list"),
+    "getPredictions": Verb("list"),
+    "predictJob": Verb("list", body={"spec": JOB}),
+    "getJobLogs": Verb("logs", "job"),
+    "streamJobLogs": Verb("logs", "job"),
+    "listOutputs": Verb("logs", "job"),
+    "getOutput": Verb("logs", "job"),
+    "followEvents": Verb("list"),
+    "streamEvents": Verb("list"),
+    "replayDecision": Verb("list", "decision", body={"weights": {}}),
+    "whoAmI": SHARED, "metrics": SHARED, "listNodes": SHARED, "listClusters": SHARED, "getProfile": SHARED,
+    "listProfiles": SHARED, "listPlugins": SHARED, "listNodePools": SHARED, "listReservations": SHARED,
+    "getNode": THING, "getCluster": THING, "getDrain": THING, "getNodePool": THING, "getReservation": THING,
+    "cordonNode": NODE, "uncordonNode": NODE, "drainNode": NODE, "undrainNode": NODE, "taintNode": NODE,
+    "untaintNode": NODE, "removeNode": NODE, "consolidate": NODE, "putProfile": NODE, "patchProfile": NODE,
+    "revertProfile": NODE, "createReservation": NODE, "extendReservation": NODE, "cancelReservation": NODE,
+    "putPredictionModel": NODE, "deletePredictionModel": NODE, "createJoinToken": NODE,
+    "createToken": Verb("user list", body={"role": "viewer"}),
+    "listTokens": Verb("user list"),
+    "revokeToken": Verb("users", "token"),
+}  # fmt: skip
