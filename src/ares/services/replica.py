@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from ares.model.timing import DEFAULT, Timing
+from ares.ports.audit import AuditLog
 from ares.ports.blobs import Blobs
 from ares.ports.clock import Clock, Rng
 from ares.ports.decisions import DecisionLog
@@ -17,13 +18,16 @@ from ares.ports.store import Compare, Store
 from ares.ports.telemetry import Telemetry
 from ares.services.alerts import Alerts
 from ares.services.arrays import Arrays
+from ares.services.audit import Audit
 from ares.services.booking import Book
 from ares.services.consolidate import Consolidate
 from ares.services.cursors import Cursors
 from ares.services.deadlines import Deadlines
 from ares.services.decisions import Decisions
+from ares.services.drafting import Drafting
 from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
+from ares.services.expanding import Expanding
 from ares.services.explain import Explain
 from ares.services.gaps import Gaps
 from ares.services.health import Health
@@ -69,6 +73,8 @@ class Ports:
     logs: Logs
     blobs: Blobs
     decisions: DecisionLog | None = None
+    # None: nothing is recorded.
+    audit: AuditLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,8 @@ class Terms:
     output_bytes_max: int = OUTPUT_BYTES_MAX
     timing: Timing = DEFAULT
     plugins: Loaded = NO_PLUGINS
+    # What cannot be recorded is not done.
+    audit_required: bool = True
     # How long a scheduling cycle and an acknowledgement wait for company.
     linger_s: float = LINGER_S
     ack_within_s: float = ACK_WITHIN_S
@@ -98,6 +106,8 @@ class Replica:
     def __init__(self, ports: Ports, terms: Terms) -> None:
         store, clock, rng, telemetry, logs = ports.store, ports.clock, ports.rng, ports.telemetry, ports.logs
         self.name = terms.replica
+        self._audited = ports.audit is not None
+        self.audit = Audit(ports.audit, clock, telemetry, replica=terms.replica, required=terms.audit_required)
         self.view = view = View(store, clock)
         self.alerts = Alerts(store, view, clock, telemetry)
         self.tokens = Tokens(store, view, clock, rng)
@@ -106,7 +116,9 @@ class Replica:
         self.decisions = Decisions(clock, rng, ports.decisions)
         self.transitions = transitions = Transitions(store, view, clock, rng, telemetry, terms.epoch)
         self.deadlines = Deadlines(view, planner, clock)
-        self.submit = Submit(store, view, self.deadlines, clock, rng, telemetry, terms.epoch, terms.jobs_max)
+        drafting = Drafting(view, self.deadlines, clock, rng, telemetry, terms.epoch, terms.jobs_max)
+        expanding = Expanding(store, view, terms.epoch)
+        self.submit = Submit(store, view, self.deadlines, drafting, expanding, clock, telemetry)
         self.progress = ProgressBoard(store, view, clock)
         self.leader = Leader(
             store, view, clock,
@@ -157,6 +169,7 @@ class Replica:
             "leftovers": self.leftovers.run(),
             "alerts": self.alerts.run(),
             "leader": self.leader.run(reign or self.reign),
+            **({"audit": self.audit.run()} if self._audited else {}),
         }
 
     async def reign(self, guard: Compare) -> None:

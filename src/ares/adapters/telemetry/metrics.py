@@ -40,6 +40,8 @@ METRICS: dict[str, Metric] = {
     "ares_uploads_refused_total": Metric("counter", "Pieces of files of attempts that had been taken away: refused."),
     "ares_http_requests_total": Metric("counter", "HTTP answers by status.", "status"),
     "ares_auth_denials_total": Metric("counter", "Requests denied, by reason.", "reason"),
+    "ares_audit_entries_total": Metric("counter", "Entries written to the audit chain."),
+    "ares_audit_lost_total": Metric("counter", "Audit entries lost while the disk took none."),
     "ares_eta_total": Metric(
         "counter", "Jobs that had to wait, by whether they started when they were told.", "within"
     ),

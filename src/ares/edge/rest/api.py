@@ -7,6 +7,7 @@ from pathlib import Path
 from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import Telemetry
 from ares.services.alerts import Alerts
+from ares.services.audit import Audit
 from ares.services.consolidate import Consolidate
 from ares.services.deadlines import Deadlines
 from ares.services.drain import Drain
@@ -36,6 +37,7 @@ class ApiServices:
     """`metrics` renders the Prometheus text."""
 
     view: View
+    audit: Audit
     submit: Submit
     deadlines: Deadlines
     jobs: Jobs
@@ -66,6 +68,7 @@ def services_of(
 ) -> ApiServices:
     return ApiServices(
         view=replica.view,
+        audit=replica.audit,
         submit=replica.submit,
         deadlines=replica.deadlines,
         jobs=replica.jobs,

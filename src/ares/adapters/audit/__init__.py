@@ -1,0 +1,1 @@
+"""Audit chains: in files, in memory; keys that sign their heads."""

@@ -1,0 +1,140 @@
+"""How entries hang together: each line ends with the hash of its own bytes, which name the hash of the line before."""
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+
+from ares.model.audit import NO_HASH, AuditDraft, AuditEntry, AuditHead
+
+# Of whatever people supply: long enough to tell things apart.
+TEXT_CHARS_MAX = 200
+_HASH = b',"hash":"'
+_END = b'"}'
+# The hash's name, 64 hexadecimal digits, the end.
+_TAIL = len(_HASH) + 64 + len(_END)
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(AuditEntry).decode
+# What an entry has beside the draft, in front: numbers and hashes only, and the replica's name.
+_IN_FRONT = '{"seq":%d,"prev":"%s","at":%.6f,"replica":%s,'
+
+
+def clean(text: str) -> str:
+    """On one line and of bounded length, whatever was in it: what does not print is written as its number."""
+    if len(text) > TEXT_CHARS_MAX:
+        text = text[: TEXT_CHARS_MAX - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+class Writer:
+    """Gives drafts their place. Not advanced by what could not be written: see `back`."""
+
+    def __init__(self, replica: str, seq: int = 0, hash_: str = NO_HASH, at: float = 0.0) -> None:
+        self.seq = seq
+        self.hash = hash_
+        self.at = at
+        self._replica = _encode(clean(replica)).decode()
+
+    def line(self, draft: AuditDraft, at: float) -> bytes:
+        """The next line, without its line feed."""
+        self.seq += 1
+        self.at = max(self.at, at)
+        front = _IN_FRONT % (self.seq, self.hash, self.at, self._replica)
+        body = front.encode() + _encode(draft)[1:-1]
+        self.hash = hashlib.sha256(body).hexdigest()
+        return body + _HASH + self.hash.encode() + _END
+
+    @property
+    def place(self) -> tuple[int, str, float]:
+        return self.seq, self.hash, self.at
+
+    def back(self, place: tuple[int, str, float]) -> None:
+        """As if nothing had been added since `place`."""
+        self.seq, self.hash, self.at = place
+
+
+def entry_of(line: bytes) -> AuditEntry | None:
+    """The entry of a whole line whose hash is its own; None for any other."""
+    body, tail = line[:-_TAIL], line[-_TAIL:]
+    if tail[: len(_HASH)] != _HASH or tail[-len(_END) :] != _END:
+        return None
+    if hashlib.sha256(body).hexdigest().encode() != tail[len(_HASH) : -len(_END)]:
+        return None
+    try:
+        return _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def signed_bytes(head: AuditHead) -> bytes:
+    """What a head's signature is made over."""
+    return _encode(msgspec.structs.replace(head, signature=""))
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """The first place where a chain does not hold."""
+
+    chain: str
+    # The number of the first entry that is not as it was written, or not there.
+    seq: int
+    why: str
+    # How many entries are surely missing, where that is known.
+    missing: int = 0
+
+
+class Walk:
+    """Follows a chain from where it begins. `broken` is the first broken link, once there is one."""
+
+    def __init__(self, chain: str, stub: AuditHead | None = None) -> None:
+        self.chain = chain
+        self.begins = 1 if stub is None else stub.seq + 1
+        self.seq = self.begins - 1
+        self.hash = NO_HASH if stub is None else stub.hash
+        self.at = 0.0
+        self.broken: Broken | None = None
+        # Hashes of the entries that signed heads name, by number.
+        self._marks: dict[int, str] = {self.seq: self.hash}
+        self._wanted: Callable[[int], bool] = lambda seq: False
+
+    def mark(self, seqs: frozenset[int]) -> None:
+        """Remember the hashes of these entries."""
+        self._wanted = seqs.__contains__
+
+    def take(self, line: bytes) -> AuditEntry | None:
+        """One more line. Nothing is taken any more after the first that is wrong."""
+        if self.broken is not None:
+            return None
+        entry = entry_of(line)
+        expected = self.seq + 1
+        if entry is None:
+            self._break(expected, "its line is not as it was written")
+        elif entry.seq != expected:
+            missing = max(0, entry.seq - expected)
+            self._break(expected, f"the entry in its place has number {entry.seq}", missing)
+        elif entry.prev != self.hash:
+            self._break(expected, "it does not follow the entry before it")
+        elif entry.at < self.at:
+            self._break(expected, "it is older than the entry before it")
+        else:
+            self.seq, self.hash, self.at = entry.seq, entry.hash, entry.at
+            if self._wanted(entry.seq):
+                self._marks[entry.seq] = entry.hash
+            return entry
+        return None
+
+    def compare(self, heads: list[AuditHead]) -> None:
+        """At the end: whether everything that was signed elsewhere is here, as it was then."""
+        for head in sorted(heads, key=lambda head: head.seq):
+            if self.broken is not None and self.broken.seq <= head.seq:
+                return
+            if head.seq > self.seq:
+                missing = head.seq - self.seq
+                self._break(self.seq + 1, f"the chain ends here, but a signed head names entry {head.seq}", missing)
+            elif head.seq >= self.begins - 1 and self._marks.get(head.seq) != head.hash:
+                self._break(head.seq, "a signed head names another entry with this number")
+
+    def _break(self, seq: int, why: str, missing: int = 0) -> None:
+        if self.broken is None or seq < self.broken.seq:
+            self.broken = Broken(self.chain, seq, why, missing)

@@ -1,0 +1,169 @@
+"""Records who did what, in a chain on this replica's disk. Many writers share one write to the disk."""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from ares.core.audit.chain import Writer, entry_of
+from ares.core.audit.crowd import Crowd
+from ares.model.audit import NO_HASH, AuditDraft
+from ares.ports.audit import AuditLog, AuditUnavailable
+from ares.ports.clock import Clock
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+# Lines made and written at a time, so that others get their turn on the loop.
+_BATCH_MAX = 500
+# Kept for a disk that comes back. What was done is recorded late rather than never.
+_OWED_MAX = 10_000
+_AGAIN_S = 1.0
+
+
+class _Waiting(NamedTuple):
+    draft: AuditDraft
+    at: float
+    written: asyncio.Future[None] | None
+
+
+class Audit:
+    """Without a log nothing is recorded, as in simulations. If not `required`, failures are only logged."""
+
+    def __init__(
+        self, chain: AuditLog | None, clock: Clock, telemetry: Telemetry, *, replica: str, required: bool = True
+    ) -> None:
+        self._log = chain
+        self._clock = clock
+        self._telemetry = telemetry
+        self._replica = replica
+        self._required = required
+        self._writer = Writer(replica)
+        self._waiting: list[_Waiting] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._failing: AuditUnavailable | None = None
+        self._crowd = Crowd()
+        # Told of each entry once it is durable.
+        self.followers: list[Callable[[AuditDraft], None]] = []
+
+    @property
+    def refusing(self) -> AuditUnavailable | None:
+        """Why nothing that needs a record may be done now."""
+        return self._failing if self._required else None
+
+    @property
+    def place(self) -> tuple[int, str, float]:
+        """The number, hash and time of the last durable entry."""
+        return self._durable
+
+    async def open(self) -> None:
+        """Goes on where the chain ends. To be called once, before anything else."""
+        if self._log is None:
+            return
+        torn = await self._log.open()
+        self._writer = Writer(self._replica, *await asyncio.to_thread(_end_of, self._log))
+        self._durable = self._writer.place
+        if torn:
+            self.tell(AuditDraft(operation="auditTorn", outcome="ERROR", reason="torn", counts={"bytes": torn}))
+
+    async def note(self, draft: AuditDraft) -> None:
+        """Returns when the entry is durable. Raises AuditUnavailable where recording is required and impossible."""
+        if self._log is None:
+            return
+        if draft.outcome == "DENY" and not self._crowd.admit(draft):
+            return
+        written = asyncio.get_running_loop().create_future()
+        self._add(draft, written)
+        try:
+            await written
+        except AuditUnavailable:
+            if self._required:
+                raise
+
+    def tell(self, draft: AuditDraft) -> None:
+        """Records without waiting: nothing was done that would have to be undone."""
+        if self._log is None or (draft.outcome == "DENY" and not self._crowd.admit(draft)):
+            return
+        self._add(draft, None)
+
+    async def run(self) -> None:
+        """Writes what was only counted, and tries a failing disk again."""
+        while True:
+            await self._clock.sleep(_AGAIN_S)
+            for draft in self._crowd.over(self._clock.monotonic()):
+                self._add(draft, None)
+            self._go_on()
+
+    async def close(self) -> None:
+        """Returns when everything is written that can be."""
+        for draft in self._crowd.over(self._clock.monotonic(), end=True):
+            self._add(draft, None)
+        self._go_on()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._log is not None:
+            await self._log.close()
+
+    # ---- writing
+
+    _durable: tuple[int, str, float] = (0, NO_HASH, 0.0)
+
+    def _add(self, draft: AuditDraft, written: asyncio.Future[None] | None) -> None:
+        self._waiting.append(_Waiting(draft, self._clock.wall(), written))
+        if self._failing is None:
+            self._go_on()
+        elif written is not None:
+            written.set_exception(self._failing)
+
+    def _go_on(self) -> None:
+        if self._waiting and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._write(), name="audit")
+
+    async def _write(self) -> None:
+        assert self._log is not None
+        while self._waiting:
+            batch, self._waiting = self._waiting[:_BATCH_MAX], self._waiting[_BATCH_MAX:]
+            place = self._writer.place
+            lines = [self._writer.line(draft, at) for draft, at, _ in batch]
+            try:
+                await self._log.append(place[0] + 1, batch[0].at, lines)
+            except AuditUnavailable as error:
+                self._writer.back(place)
+                self._failed(batch, error)
+                return
+            self._written(batch)
+
+    def _written(self, batch: list[_Waiting]) -> None:
+        if self._failing is not None:
+            log.info("audit.resumed", entries=len(batch))
+            self._failing = None
+        self._durable = self._writer.place
+        self._telemetry.count("ares_audit_entries_total", len(batch))
+        for draft, _, written in batch:
+            if written is not None and not written.done():
+                written.set_result(None)
+            for follower in self.followers:
+                follower(draft)
+
+    def _failed(self, batch: list[_Waiting], error: AuditUnavailable) -> None:
+        if self._failing is None:
+            log.error("audit.unavailable", error=str(error), required=self._required)
+        self._failing = error
+        owed = [*batch, *self._waiting]
+        for _, _, written in owed:
+            if written is not None and not written.done():
+                written.set_exception(error)
+        if (lost := len(owed) - _OWED_MAX) > 0:
+            self._telemetry.count("ares_audit_lost_total", lost)
+        self._waiting = owed[-_OWED_MAX:]
+
+
+def _end_of(chain: AuditLog) -> tuple[int, str, float]:
+    """The place of the last whole entry."""
+    for segment in reversed(chain.segments(chain.chain)):
+        for line in reversed(list(chain.lines(segment))):
+            if (entry := entry_of(line)) is not None:
+                return entry.seq, entry.hash, entry.at
+    stub = chain.stub(chain.chain)
+    return (0, NO_HASH, 0.0) if stub is None else (stub.seq, stub.hash, stub.at)
