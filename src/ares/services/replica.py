@@ -116,9 +116,7 @@ class Replica:
         self.decisions = Decisions(clock, rng, ports.decisions)
         self.transitions = transitions = Transitions(store, view, clock, rng, telemetry, terms.epoch)
         self.deadlines = Deadlines(view, planner, clock)
-        drafting = Drafting(view, self.deadlines, clock, rng, telemetry, terms.epoch, terms.jobs_max)
-        expanding = Expanding(store, view, terms.epoch)
-        self.submit = Submit(store, view, self.deadlines, drafting, expanding, clock, telemetry)
+        self.submit = self._submission(ports, terms)
         self.progress = ProgressBoard(store, view, clock)
         self.leader = Leader(
             store, view, clock,
@@ -160,6 +158,12 @@ class Replica:
         self.spending = Spending(view, clock)
         self.arrays = Arrays(view, self.submit, clock)
         self.retention = Retention(store, view, logs, ports.blobs, clock, terms.keep_s)
+
+    def _submission(self, ports: Ports, terms: Terms) -> Submit:
+        store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines
+        drafting = Drafting(view, deadlines, clock, ports.rng, telemetry, terms.epoch, terms.jobs_max)
+        expanding = Expanding(store, view, terms.epoch)
+        return Submit(store, view, deadlines, drafting, expanding, clock, telemetry)
 
     def loops(self, reign: Reign | None = None) -> dict[str, Coroutine[object, object, None]]:
         """What every replica runs once its view has caught up; the view's own loop comes before."""

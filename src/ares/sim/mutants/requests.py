@@ -9,7 +9,9 @@ from ares.core import keys
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord
 from ares.ports.store import Committed, Compare, Op, Put, StoreError, StoreUnavailable, Unknown
-from ares.services.submit import Rejected, Submit, Submitted, _Draft
+from ares.services.drafting import Draft, begin_ops
+from ares.services.expanding import Expanding
+from ares.services.submit import Rejected, Submit, Submitted
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
 
@@ -17,7 +19,7 @@ _txn, _request = Submit._txn, keys.request
 _EXPIRES_S = 3.0
 
 
-async def _check_then_create(self: Submit, drafts: Sequence[_Draft]) -> Committed | Unknown:
+async def _check_then_create(self: Submit, drafts: Sequence[Draft]) -> Committed | Unknown:
     if len(drafts) > 1 or drafts[0].request.request_id is None:
         return await _txn(self, drafts)
     (draft,) = drafts
@@ -30,7 +32,7 @@ async def _check_then_create(self: Submit, drafts: Sequence[_Draft]) -> Committe
         return Unknown(str(error))
 
 
-async def _with_expiry(self: Submit, drafts: Sequence[_Draft]) -> Committed | Unknown:
+async def _with_expiry(self: Submit, drafts: Sequence[Draft]) -> Committed | Unknown:
     try:
         lease = await self._store.grant_lease(_EXPIRES_S)
     except StoreError as error:
@@ -42,7 +44,7 @@ async def _with_expiry(self: Submit, drafts: Sequence[_Draft]) -> Committed | Un
     return await _txn(self, [msgspec.structs.replace(d, ops=tuple(expiring(op) for op in d.ops)) for d in drafts])
 
 
-async def _acknowledge_anyway(self: Submit, draft: _Draft, until: float) -> Submitted | Rejected:
+async def _acknowledge_anyway(self: Submit, draft: Draft, until: float) -> Submitted | Rejected:
     written = await self._txn([draft])
     if isinstance(written, Committed):
         return await self._settle(draft, written)
@@ -54,15 +56,15 @@ def _for_all_tenants(tenant: str, request_id: str) -> str:
 
 
 async def _expand_blindly(
-    self: Submit, array: ArrayRecord, unexpanded: Compare, spec: JobSpec, chunk: Sequence[int]
+    self: Expanding, array: ArrayRecord, unexpanded: Compare, spec: JobSpec, chunk: Sequence[int]
 ) -> None:
     begun = [self._begin_task(array, spec, index) for index in chunk]
-    written = await self._store.txn([], [op for one in begun for op in self._begin_ops(one)])
+    written = await self._store.txn([], [op for one in begun for op in begin_ops(one, self._encode)])
     if isinstance(written, Unknown):
         raise StoreUnavailable(written.why)
 
 
-async def _write_nothing(self: Submit, drafts: Sequence[_Draft]) -> Committed | Unknown:
+async def _write_nothing(self: Submit, drafts: Sequence[Draft]) -> Committed | Unknown:
     return Committed(succeeded=True, revision=1)
 
 
@@ -87,7 +89,7 @@ MUTANTS = {
     "array-expanded-twice": Mutant(
         "the tasks of an array are created without looking whether they exist",
         ("E2", "E3", "E15"),
-        replace(Submit, "_expand_chunk", _expand_blindly),
+        replace(Expanding, "_expand_chunk", _expand_blindly),
         case="late-array",
     ),
 }

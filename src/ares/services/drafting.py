@@ -1,0 +1,184 @@
+"""What a request becomes before it is written: checked, given an id, and encoded as the operations of a transaction."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from ares.core import keys
+from ares.core.admit.decide import decide, too_late
+from ares.core.admit.dedup import payload_sha256
+from ares.core.admit.verdict import Rejected as NotAdmitted
+from ares.core.reserve.use import Submitter, refusal
+from ares.core.run.inputs import Context, Stepped
+from ares.core.run.lifecycle import begin
+from ares.model.access import Principal
+from ares.model.base import Record, RequestId
+from ares.model.job import JobSpec
+from ares.model.state import ArrayRecord, RequestRecord
+from ares.ports.clock import Clock, Rng
+from ares.ports.store import VALUE_BYTES_MAX, Compare, Op, Put
+from ares.ports.telemetry import Telemetry
+from ares.services.deadlines import Deadlines
+from ares.services.ids import job_id
+from ares.services.view import View
+
+Encode = Callable[[object], bytes]
+
+
+class SubmitRequest(Record, frozen=True):
+    """One job to submit. Without a request id a repeat makes a second job."""
+
+    spec: JobSpec
+    request_id: RequestId | None = None
+    # W3C traceparent of the caller, if any.
+    trace: str = ""
+    retry_of: str | None = None
+    manual_retries: int = 0
+    # Why, in the words of whoever asked; goes into the ledger.
+    note: str = ""
+
+
+class Submitted(Record, frozen=True):
+    job: str
+    replayed: bool
+    tasks: int = 1
+
+
+class Rejected(Record, frozen=True):
+    """Nothing was changed, or with "store-unavailable" nobody knows. `code` is stable; `fix` says what to do next."""
+
+    code: str
+    message: str
+    fix: str = ""
+    retry_after_s: float | None = None
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """An admitted request, encoded: `ops` are written only if `compares` hold."""
+
+    request: SubmitRequest
+    digest: str
+    job: str
+    ops: tuple[Op, ...]
+    compares: tuple[Compare, ...]
+    array: ArrayRecord | None = None
+
+    @property
+    def tasks(self) -> int:
+        return 1 if self.array is None else self.array.tasks
+
+    @property
+    def subject(self) -> str | None:
+        """Arrays go alone: their tasks follow."""
+        return self.job if self.array is None else None
+
+
+def begin_ops(begun: Stepped, encode: Encode) -> tuple[Op, ...]:
+    """The first state of a job and its first entry in the ledger."""
+    state = begun.state
+    puts = [Put(keys.event(e.tenant, e.job, e.seq), encode(e)) for e in begun.events]
+    return (Put(keys.state(state.tenant, state.id), encode(state)), *puts)
+
+
+class Drafting:
+    """Decides about one request at a time; writes nothing."""
+
+    def __init__(
+        self,
+        view: View,
+        deadlines: Deadlines,
+        clock: Clock,
+        rng: Rng,
+        telemetry: Telemetry,
+        epoch: int,
+        queue_max: int,
+    ) -> None:
+        self._view = view
+        self._deadlines = deadlines
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._epoch = epoch
+        self._queue_max = queue_max
+        self._encode = msgspec.json.Encoder().encode
+
+    @property
+    def room(self) -> int:
+        """How many more jobs may be kept."""
+        return self._queue_max - len(self._view.entries)
+
+    def draft(self, who: Principal, request: SubmitRequest) -> Draft | Rejected:
+        admitted = decide(request.spec)
+        if isinstance(admitted, NotAdmitted):
+            return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix)
+        digest = payload_sha256(request.spec)
+        new_id = job_id(self._rng, self._clock.wall())
+        spec = self._deadlines.dated(request.spec)
+        spec_op = Put(keys.job(who.tenant, new_id), self._encode(spec))
+        if len(spec_op.value) > VALUE_BYTES_MAX:
+            message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
+            return Rejected(code="spec-too-large", message=message, fix="put long input into a file")
+        compares, request_ops = self._claim(who, request, digest, new_id)
+        trace = self._telemetry.new_trace(request.trace)
+        if admitted.indices is not None:
+            array = ArrayRecord(
+                id=new_id,
+                tenant=who.tenant,
+                name=request.spec.name,
+                indices=request.spec.array or "",
+                tasks=len(admitted.indices),
+                submitted_by=who.subject,
+                trace=trace,
+                submitted_at=self._clock.wall(),
+                request_id=request.request_id,
+            )
+            header = Put(keys.array(who.tenant, new_id), self._encode(array))
+            return Draft(request, digest, new_id, (*request_ops, spec_op, header), compares, array=array)
+        begun = begin(
+            id=new_id,
+            tenant=who.tenant,
+            spec=spec,
+            name=request.spec.name,
+            submitted_by=who.subject,
+            trace=trace,
+            context=Context(now=self._clock.wall(), jitter=0.0, epoch=self._epoch),
+            retry_of=request.retry_of,
+            manual_retries=request.manual_retries,
+            request_id=request.request_id,
+            note=request.note,
+        )
+        return Draft(request, digest, new_id, (*request_ops, spec_op, *begin_ops(begun, self._encode)), compares)
+
+    def no_new(self, who: Principal, draft: Draft, room: int) -> Rejected | None:
+        """Why the job would be refused if it is new, though nothing is wrong with it."""
+        spec = draft.request.spec
+        no = too_late(spec, self._clock.wall()) or self._not_in(who, spec)
+        no = no or self._deadlines.unknown(spec) or self._deadlines.strict(who, spec)
+        if no is not None:
+            return Rejected(code=no.code, message=no.message, fix=no.fix)
+        if draft.tasks <= room:
+            return None
+        return Rejected(
+            code="queue-full",
+            message=f"{draft.tasks} more do not fit: {self._queue_max - room} of {self._queue_max} jobs are kept",
+            fix="wait until finished jobs are removed by retention, or raise limits.jobs_max",
+            retry_after_s=5.0,
+        )
+
+    def _not_in(self, who: Principal, spec: JobSpec) -> NotAdmitted | None:
+        """Why it may not run in the reservation it names."""
+        if spec.reservation is None:
+            return None
+        one, _ = self._view.reservations.get(spec.reservation, (None, 0))
+        return refusal(one, spec, Submitter(who.tenant, who.subject, who.name), self._clock.wall())
+
+    def _claim(
+        self, who: Principal, request: SubmitRequest, digest: str, new_id: str
+    ) -> tuple[tuple[Compare, ...], tuple[Op, ...]]:
+        """The part of the transaction that makes a request id take effect once."""
+        if request.request_id is None:
+            # The fresh id stands in: after an unknown outcome the same bytes can be sent again safely.
+            return (Compare(keys.job(who.tenant, new_id), "mod_revision", 0),), ()
+        key = keys.request(who.tenant, request.request_id)
+        record = RequestRecord(job=new_id, payload_sha256=digest)
+        return (Compare(key, "mod_revision", 0),), (Put(key, self._encode(record)),)
