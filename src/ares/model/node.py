@@ -3,6 +3,7 @@
 from typing import Literal
 
 from ares.model.base import LabelKey, LabelValue, Note, Record
+from ares.model.isolation import Isolation
 
 Containment = Literal["pid-namespace", "cgroup-v2", "cgroup-v1", "none"]
 LinkKind = Literal["nvlink", "nvswitch", "xgmi", "pcie", "none"]
@@ -49,6 +50,9 @@ class NodeInfo(Record, frozen=True):
     pool: str = "default"
     # How attempts are contained, and how their limits are enforced.
     isolation: tuple[Containment, ...] = ("none",)
+    # How well it can keep a job apart that asks for it, and by what: each part was tried when the agent started.
+    isolation_level: Isolation = "any"
+    sandbox: tuple[str, ...] = ()
     agent_version: str = ""
     hostname: str = ""
     kernel: str = ""

@@ -1,15 +1,14 @@
 """Tenants and their users."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
 from ares.model.access import Role
 from ares.model.base import Note, Record, Slug
+from ares.model.isolation import Isolation
 
 UserName = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]*$(?!\n)")]
-# How well a job must be kept apart from everything else on its node.
-Isolation = Literal["any", "process", "sandbox"]
 
 
 class TenantRecord(Record, frozen=True):
@@ -30,6 +29,8 @@ class UserRecord(Record, frozen=True):
     tenant: Slug
     name: UserName
     role: Role
+    # Drawn when it is made: a name that is given out again names somebody else.
+    id: str = ""
     # A program's account: no login, tokens only.
     service: bool = False
     team: Slug | None = None
@@ -38,3 +39,11 @@ class UserRecord(Record, frozen=True):
     disabled: bool = False
     created_at: float = 0.0
     created_by: str = ""
+
+
+class IdentityRecord(Record, frozen=True):
+    """Whose login an identity of a provider is: one user's, of one tenant."""
+
+    identity: str
+    tenant: Slug
+    user: UserName
