@@ -42,7 +42,7 @@ class AuditDraft(Record, frozen=True):
     count: int = 1
 
 
-class AuditEntry(AuditDraft, frozen=True):
+class AuditEntry(AuditDraft, frozen=True, kw_only=True):
     """A draft in its place in the chain. `hash` is over the line's bytes before it, which name the one before."""
 
     seq: int
