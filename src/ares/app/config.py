@@ -16,6 +16,7 @@ from msgspec import Meta
 from ares.adapters.store.open import FORMS
 from ares.model.base import LabelKey, LabelValue
 from ares.model.job import DeviceKind
+from ares.model.limits import Limits
 from ares.model.node import Taint
 from ares.model.timing import Timing, broken
 
@@ -51,7 +52,7 @@ class StoreConfig(Section, frozen=True):
     url: str = ""
 
 
-class LimitsConfig(Section, frozen=True):
+class LimitsConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # How long finished jobs, their ledgers, results, request ids and logs are kept.
     keep_days: Annotated[float, Meta(ge=0.01, le=36_500.0)] = 35.0
     jobs_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 2_000_000

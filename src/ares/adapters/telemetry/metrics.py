@@ -42,6 +42,7 @@ METRICS: dict[str, Metric] = {
     "ares_auth_denials_total": Metric("counter", "Requests denied, by reason.", "reason"),
     "ares_audit_entries_total": Metric("counter", "Entries written to the audit chain."),
     "ares_audit_lost_total": Metric("counter", "Audit entries lost while the disk took none."),
+    "ares_limited_total": Metric("counter", "Requests refused for being too many or too large, by reason.", "reason"),
     "ares_eta_total": Metric(
         "counter", "Jobs that had to wait, by whether they started when they were told.", "within"
     ),

@@ -10,7 +10,7 @@ from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.operation import Body
 from ares.edge.rest.problems import Problem
 from ares.edge.rest.strict import StrictDecoder, invalid
-from ares.edge.rest.wire import header, read_body
+from ares.edge.rest.wire import body_size, header, read_body
 
 QUERY_FIELDS_MAX = 100
 
@@ -60,16 +60,20 @@ class BodyReader:
         self._bytes_max = settings.batch_bytes_max if body.batch else settings.body_bytes_max
         self._timeout_s = settings.body_timeout_s
 
-    async def read(self, scope: Scope, receive: Receive) -> tuple[bytes, Any, Any]:
-        """The bytes, the typed value, the plain value."""
-        raw = await read_body(scope, receive, self._bytes_max, self._timeout_s)
+    def size(self, scope: Scope) -> int:
+        """What has to be kept free for it. Raises Problem when that is too much for any body."""
+        return body_size(scope, self._bytes_max)
+
+    async def receive(self, receive: Receive) -> bytes:
+        """All of it. Nothing is understood yet."""
+        return await read_body(receive, self._bytes_max, self._timeout_s)
+
+    def decode(self, scope: Scope, raw: bytes) -> tuple[Any, Any]:
+        """The typed value and the plain value."""
         if not raw and self._default is not None:
-            return raw, self._default, {}
+            return self._default, {}
         _check_media_type(scope)
-        if self._decoder is None:
-            return raw, None, None
-        value, plain = self._decoder.decode(raw)
-        return raw, value, plain
+        return (None, None) if self._decoder is None else self._decoder.decode(raw)
 
 
 def _check_media_type(scope: Scope) -> None:

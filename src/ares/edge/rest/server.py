@@ -11,11 +11,11 @@ from litestar import Litestar
 
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import STREAMS
+from ares.edge.rest.connections import Connections
 from ares.edge.rest.streaming import Streams
 
 _BACKLOG = 1024
 _WEBSOCKET_BYTES_MAX = 64 * 1024
-_HEADER_BYTES_MAX = 64 * 1024
 
 
 class BindRefused(Exception):
@@ -38,6 +38,8 @@ class HttpServer:
         self._settings = settings
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._connections = Connections(settings.limits, settings.body_timeout_s, settings.send_timeout_s)
+        self._watching: asyncio.Task[None] | None = None
         self.port = settings.port
 
     @property
@@ -50,13 +52,14 @@ class HttpServer:
         refuse_open_bind(self._settings)
         listening = _listen(self._settings.host, self._settings.port)
         self.port = listening.getsockname()[1]
-        self._server = _Embedded(_config(self._app, self._settings))
+        self._server = _Embedded(_config(self._app, self._settings, self._connections))
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
         while not self._server.started:
             if self._serving.done():
                 self._serving.result()
                 raise RuntimeError(f"the HTTP server on {self.url} stopped while starting")
             await asyncio.sleep(0.005)
+        self._watching = asyncio.create_task(self._connections.run())
 
     async def stop(self) -> None:
         """Ends streams, lets requests finish for a while, and returns when everything is closed."""
@@ -66,18 +69,21 @@ class HttpServer:
         streams.close()
         self._server.should_exit = True
         await self._serving
+        if self._watching is not None:
+            self._watching.cancel()
 
 
 def refuse_open_bind(settings: ApiSettings) -> None:
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise BindRefused("TLS needs both a certificate and a key: set http.tls_cert and http.tls_key")
-    if settings.tls_cert is None and not _is_loopback(settings.host):
+    if settings.tls_cert is None and not is_loopback(settings.host):
         raise BindRefused(
             f"{settings.host} is reachable from outside: set http.tls_cert and http.tls_key, or bind 127.0.0.1"
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine reach what listens there."""
     if host == "localhost":
         return True
     try:
@@ -100,9 +106,12 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _config(app: Litestar, settings: ApiSettings) -> uvicorn.Config:
+def _config(app: Litestar, settings: ApiSettings, connections: Connections) -> uvicorn.Config:
+    http, ws = connections.protocols()
     return uvicorn.Config(
         app,
+        http=http,
+        ws=ws,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -110,7 +119,6 @@ def _config(app: Litestar, settings: ApiSettings) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
-        h11_max_incomplete_event_size=_HEADER_BYTES_MAX,
         ws_max_size=_WEBSOCKET_BYTES_MAX,
         ws_ping_interval=20.0,
         ws_ping_timeout=20.0,

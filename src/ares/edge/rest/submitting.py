@@ -37,6 +37,7 @@ async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     body = call.body
     if keyed is not None and body.request_id not in (None, keyed):
         raise Problem("request-id-mismatch", path="$.requestId")
+    call.edge.meter.submit(call.who, 1)
     request = request_of(call.who, body, call.plain, call.header(b"traceparent") or "", keyed)
     # Before it is one of those that wait.
     (deadline,) = call.edge.services.deadlines.ahead_of_each(call.who, [request.spec])
@@ -67,6 +68,7 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
     limit = call.edge.settings.batch_jobs_max
     if not 1 <= len(jobs) <= limit:
         raise Problem("invalid", detail=f"{len(jobs)} jobs; a batch holds 1 to {limit}", path="$.jobs")
+    call.edge.meter.submit(call.who, len(jobs))
     drafts = await _drafts(call, jobs)
     good = [draft for draft in drafts if isinstance(draft, SubmitRequest)]
     deadlines = iter(call.edge.services.deadlines.ahead_of_each(call.who, [request.spec for request in good]))

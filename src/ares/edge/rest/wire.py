@@ -19,17 +19,13 @@ def header(scope: Scope, name: bytes) -> str | None:
     return None
 
 
-async def read_body(scope: Scope, receive: Receive, bytes_max: int, timeout_s: float) -> bytes:
-    declared = _content_length(scope)
-    if declared > bytes_max:
-        # The rest is known to end: the server reads past it, and the client gets to see the answer.
-        raise Problem("too-large", detail=f"{declared} bytes; the limit is {bytes_max}")
-    first, more = await _next(receive)
-    if not more:
-        return _bounded(first, bytes_max)
-    parts, size = [first], len(first)
+async def read_body(receive: Receive, bytes_max: int, timeout_s: float) -> bytes:
     try:
         async with asyncio.timeout(timeout_s):
+            part, more = await _next(receive)
+            if not more:
+                return _bounded(part, bytes_max)
+            parts, size = [part], len(part)
             while more:
                 part, more = await _next(receive)
                 size += len(part)
@@ -41,6 +37,7 @@ async def read_body(scope: Scope, receive: Receive, bytes_max: int, timeout_s: f
             "request-timeout",
             detail=f"the body was not complete after {timeout_s:g} s",
             headers={"connection": "close"},
+            reason="limit",
         ) from None
     return b"".join(parts)
 
@@ -60,12 +57,19 @@ def _bounded(body: bytes, bytes_max: int) -> bytes:
 
 def _too_large(bytes_max: int) -> Problem:
     # Nobody knows whether the rest ever ends.
-    return Problem("too-large", detail=f"more than {bytes_max} bytes", headers={"connection": "close"})
+    return Problem("too-large", detail=f"more than {bytes_max} bytes", headers={"connection": "close"}, reason="limit")
 
 
-def _content_length(scope: Scope) -> int:
-    text = header(scope, b"content-length") or ""
-    return int(text) if text.isdecimal() else 0
+def body_size(scope: Scope, bytes_max: int) -> int:
+    """How long the body says it is; one that does not say may be as long as allowed. Raises Problem when too long."""
+    declared = header(scope, b"content-length")
+    if declared is None:
+        return bytes_max if header(scope, b"transfer-encoding") is not None else 0
+    size = int(declared) if declared.isdecimal() else 0
+    if size > bytes_max:
+        # The rest is known to end: the server reads past it, and the client gets to see the answer.
+        raise Problem("too-large", detail=f"{size} bytes; the limit is {bytes_max}", reason="limit")
+    return size
 
 
 async def until_gone(receive: Receive) -> None:

@@ -1,0 +1,1 @@
+"""How much each may have: rates and turns."""

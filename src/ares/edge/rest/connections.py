@@ -1,0 +1,222 @@
+"""Connections of strangers: how many, how long a request may take to arrive, and how large its head may be.
+
+The HTTP library bounds none of this itself. Everything here costs a request nothing but a few comparisons; the
+time limits are kept by one look at all connections every second.
+"""
+
+import asyncio
+import contextlib
+import resource
+from collections import Counter
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from ares.edge.rest.problems import MEDIA_TYPE, Problem, retry_after
+from ares.model.limits import Limits
+
+_LOOK_S = 1.0
+# Requests that one connection may send ahead of their answers.
+_PIPELINED_MAX = 32
+# Open files that are not connections of clients: the store, logs, agents.
+_FILES_KEPT = 256
+
+
+class _Refused(Exception):
+    """Out of a callback of the parser; the connection knows why."""
+
+
+class Connections:
+    """All that are open on one server."""
+
+    def __init__(self, limits: Limits, body_s: float, send_s: float) -> None:
+        self.limits = limits
+        self.body_s = body_s
+        self.send_s = send_s
+        self._max = min(limits.connections_max, max(1, _open_files_max() - _FILES_KEPT))
+        self._by_address: Counter[str] = Counter()
+        self._open: set[_Http] = set()
+        self._total = 0
+
+    def protocols(self) -> "tuple[type[asyncio.Protocol], type[asyncio.Protocol]]":
+        """For HTTP and for WebSockets, counted here."""
+        return type("Http", (_Http,), {"all": self}), type("Ws", (_Ws,), {"all": self})
+
+    def opened(self, address: str) -> Problem | None:
+        """Counts it; the problem says why it is one too many."""
+        self._total += 1
+        self._by_address[address] += 1
+        if self._by_address[address] > self.limits.connections_per_address_max:
+            return _crowded("rate-limited", f"{self.limits.connections_per_address_max:,} from your address")
+        return _crowded("overloaded", f"{self._max:,}") if self._total > self._max else None
+
+    def closed(self, address: str) -> None:
+        self._total -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def watch(self, connection: "_Http") -> None:
+        self._open.add(connection)
+
+    def forget(self, connection: "_Http") -> None:
+        self._open.discard(connection)
+
+    async def run(self) -> None:
+        """Ends those that take too long. Never returns."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(_LOOK_S, self.limits.head_s / 2))
+            now = loop.time()
+            for connection in tuple(self._open):
+                connection.look(now)
+
+
+class _Http(HttpToolsProtocol):
+    """One connection until it ends or becomes a WebSocket."""
+
+    all: Connections
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._address = ""
+        # Since when a request has been on its way in; None when the last one is complete.
+        self._since: float | None = None
+        # Since when the client has not read what is written to it.
+        self._stuck: float | None = None
+        self._in_head = True
+        self._head_bytes = 0
+        self._why: Problem | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        self._since = self.loop.time()
+        self.all.watch(self)
+        if (problem := self.all.opened(self._address)) is not None:
+            self._refuse(problem)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.all.forget(self)
+        self.all.closed(self._address)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head:
+            if self._since is None:
+                self._since = self.loop.time()
+            if self._head_bytes > self.all.limits.head_kib_max << 10 and not self.transport.is_closing():
+                self._refuse(self._too_long())
+
+    def on_headers_complete(self) -> None:
+        limits = self.all.limits
+        if len(self.headers) > limits.headers_max or (
+            # What arrived together may hold a body too: counted to the byte only if it could matter.
+            self._head_bytes > limits.head_kib_max << 10 and self._head_size() > limits.head_kib_max << 10
+        ):
+            self._why = self._too_long()
+            raise _Refused
+        if len(self.pipeline) >= _PIPELINED_MAX:
+            self._why = _crowded("rate-limited", f"{_PIPELINED_MAX} requests ahead of their answers", "requests")
+            raise _Refused
+        self._in_head = False
+        self._head_bytes = 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        self._since = None
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        # Counted on by the protocol that takes it over.
+        self.all.forget(self)
+        self.all.closed(self._address)
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        """What the parser could not read, or a callback would not take."""
+        self._refuse(self._why or Problem("bad-request", detail="this is not HTTP/1.1"))
+
+    def pause_writing(self) -> None:
+        self._stuck = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stuck = None
+        super().resume_writing()
+
+    def look(self, now: float) -> None:
+        """Ends it if its client is too slow."""
+        if self._stuck is not None and now - self._stuck > self.all.send_s:
+            self.transport.abort()
+        elif self._since is not None:
+            allowed_s = self.all.limits.head_s + (0.0 if self._in_head else self.all.body_s)
+            if now - self._since > allowed_s:
+                what = "head" if self._in_head else "body"
+                self._refuse(Problem("request-timeout", detail=f"its {what} was not complete after {allowed_s:g} s"))
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _too_long(self) -> Problem:
+        limits = self.all.limits
+        return Problem(
+            "head-too-large", detail=f"the limits are {limits.headers_max} headers and {limits.head_kib_max} KiB"
+        )
+
+    def _refuse(self, problem: Problem) -> None:
+        """Says why, unless something else is being said, and closes."""
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            body = problem.body()
+            fields = {
+                "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close",
+                "cache-control": "no-store", **problem.headers,
+            }  # fmt: skip
+            head = b"".join(f"{name}: {value}\r\n".encode() for name, value in fields.items())
+            self.transport.write(b"".join((STATUS_LINE[problem.kind.status], head, b"\r\n", body)))
+        self.transport.close()
+
+
+class _Ws(WebSocketsSansIOProtocol):
+    """A WebSocket. Who does not read what it is sent is not listened to either."""
+
+    all: Connections
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.all.opened(self.client[0] if self.client else "")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.all.closed(self.client[0] if self.client else "")
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # Each ping is answered: without this, pings of one that does not read would fill our memory.
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.read_paused:
+            self.transport.resume_reading()
+
+
+def _crowded(code: str, limit: str, what: str = "connections") -> Problem:
+    return Problem(code, detail=f"the limit is {limit} ({what})", headers=retry_after(1.0), reason="queue_full")
+
+
+def _open_files_max() -> int:
+    """Raised as far as the system allows: each connection is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft
