@@ -42,7 +42,12 @@ class AuditLog(Protocol):
         ...
 
     def lines(self, segment: Segment) -> Iterator[bytes]:
-        """The segment's lines in order, without line feeds; none when it is gone meanwhile."""
+        """The segment's lines in order, with their line feeds, which a line that was never finished has not. None
+        when the segment is gone meanwhile."""
+        ...
+
+    def has_room(self) -> bool:
+        """Whether the disk has room for more than a few entries."""
         ...
 
     def stub(self, chain: str) -> AuditStub | None:
@@ -50,7 +55,8 @@ class AuditLog(Protocol):
         ...
 
     async def cut(self, stub: AuditStub) -> int:
-        """Removes whole segments that end with the stub's entry or before; returns how many. The stub comes first."""
+        """Removes the segments that end with the stub's entry or before, and says where the chain begins now; returns
+        how many were removed. The newest segment stays."""
         ...
 
     async def close(self) -> None: ...

@@ -22,6 +22,9 @@ _OWED_MAX = 10_000
 _AGAIN_S = 1.0
 
 
+_LOW = AuditUnavailable("the disk of the audit chain is nearly full", full=True)
+
+
 class _Waiting(NamedTuple):
     draft: AuditDraft
     at: float
@@ -43,6 +46,7 @@ class Audit:
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
         self._failing: AuditUnavailable | None = None
+        self._low: AuditUnavailable | None = None
         self._crowd = Crowd()
         # Told of each entry once it is durable.
         self.followers: list[Callable[[AuditDraft], None]] = []
@@ -50,12 +54,17 @@ class Audit:
     @property
     def refusing(self) -> AuditUnavailable | None:
         """Why nothing that needs a record may be done now."""
-        return self._failing if self._required else None
+        return (self._failing or self._low) if self._required else None
 
     @property
     def place(self) -> tuple[int, str, float]:
         """The number, hash and time of the last durable entry."""
         return self._durable
+
+    @property
+    def writing(self) -> asyncio.Task[None] | None:
+        """What is being written now, if anything is."""
+        return None if self._writing is None or self._writing.done() else self._writing
 
     async def open(self) -> None:
         """Goes on where the chain ends. To be called once, before anything else."""
@@ -93,6 +102,7 @@ class Audit:
             await self._clock.sleep(_AGAIN_S)
             for draft in self._crowd.over(self._clock.monotonic()):
                 self._add(draft, None)
+            self._low = None if self._log is None or self._log.has_room() else _LOW
             self._go_on()
 
     async def close(self) -> None:
@@ -127,7 +137,7 @@ class Audit:
             place = self._writer.place
             lines = [self._writer.line(draft, at) for draft, at, _ in batch]
             try:
-                await self._log.append(place[0] + 1, batch[0].at, lines)
+                await self._log.append(place[0] + 1, max(place[2], batch[0].at), lines)
             except AuditUnavailable as error:
                 self._writer.back(place)
                 self._failed(batch, error)

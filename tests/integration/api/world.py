@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 
+from ares.adapters.audit.memory import MemoryAudit
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
@@ -20,6 +21,7 @@ from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.model.access import Principal, Role
 from ares.model.state import ExitInfo, JobState, Placement
+from ares.services.records import Refused
 from ares.services.replica import Ports, Replica, Terms
 from ares.services.schedule import Schedule
 from ares.services.transitions import Change, Transitions, Written
@@ -40,9 +42,13 @@ class World:
     blobs: MemoryBlobs
     server: HttpServer
     schedule: Schedule
+    chain: MemoryAudit
 
     async def token(self, role: Role = "submitter", tenant: str = "acme", ttl_s: float | None = None) -> str:
-        text, record = await self.services.tokens.create(ROOT, tenant=tenant, role=role, name=role, ttl_s=ttl_s)
+        await self.services.tenants.ensure({tenant})
+        made = await self.services.tokens.create(ROOT, tenant=tenant, role=role, name=role, ttl_s=ttl_s)
+        assert not isinstance(made, Refused), made
+        text, record = made
         while record.id not in self.view.tokens:
             await asyncio.sleep(0)
         return text
@@ -78,20 +84,21 @@ class World:
 async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> AsyncIterator[World]:
     clock, rng = SystemClock(), SystemRng()
     store, telemetry = MemoryStore(clock), PrometheusTelemetry(rng)
-    logs, blobs = FileLogs(folder / "logs"), MemoryBlobs()
+    logs, blobs, chain = FileLogs(folder / "logs"), MemoryBlobs(), MemoryAudit("r1")
     replica = Replica(
-        Ports(store=store, clock=clock, rng=rng, telemetry=telemetry, logs=logs, blobs=blobs),
+        Ports(store=store, clock=clock, rng=rng, telemetry=telemetry, logs=logs, blobs=blobs, audit=chain),
         Terms(replica="r1", epoch=1, store_id="test", exclusive=True, jobs_max=100_000, keep_s=86_400.0),
     )
     view = replica.view
     services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=rng)
     following = asyncio.create_task(view.run())
     await view.catch_up()
+    await replica.audit.open()
     settings = replace(settings, port=0)
     server = HttpServer(build_app(services, settings), settings)
     await server.start()
     try:
-        yield World(store, view, services, replica.transitions, logs, blobs, server, replica.schedule)
+        yield World(store, view, services, replica.transitions, logs, blobs, server, replica.schedule, chain)
     finally:
         await server.stop()
         following.cancel()

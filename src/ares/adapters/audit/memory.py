@@ -42,12 +42,18 @@ class MemoryAudit:
     def lines(self, segment: Segment) -> Iterator[bytes]:
         return iter(tuple(self._kept.get(segment, ())))
 
+    def has_room(self) -> bool:
+        return self.failing is None
+
     def stub(self, chain: str) -> AuditStub | None:
         return self._stub if chain == self.chain else None
 
     async def cut(self, stub: AuditStub) -> int:
         self._stub = stub
-        gone = [segment for segment, lines in self._kept.items() if segment.seq + len(lines) - 1 <= stub.seq]
+        gone = [
+            segment for segment, lines in self._kept.items()
+            if segment.seq + len(lines) - 1 <= stub.seq and segment != max(self._kept)
+        ]  # fmt: skip
         for segment in gone:
             del self._kept[segment]
         return len(gone)

@@ -10,7 +10,7 @@ from ares.model.audit import NO_HASH, AuditDraft, AuditEntry, AuditHead
 # Of whatever people supply: long enough to tell things apart.
 TEXT_CHARS_MAX = 200
 _HASH = b',"hash":"'
-_END = b'"}'
+_END = b'"}\n'
 # The hash's name, 64 hexadecimal digits, the end.
 _TAIL = len(_HASH) + 64 + len(_END)
 _encode = msgspec.json.Encoder().encode
@@ -38,7 +38,7 @@ class Writer:
         self._replica = _encode(clean(replica)).decode()
 
     def line(self, draft: AuditDraft, at: float) -> bytes:
-        """The next line, without its line feed."""
+        """The next line, with its line feed."""
         self.seq += 1
         self.at = max(self.at, at)
         front = _IN_FRONT % (self.seq, self.hash, self.at, self._replica)

@@ -7,8 +7,9 @@ import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ares.core.schedule.reasons import ReasonCode, Remedy
+from ares.edge.rest.noting import noted
 from ares.edge.rest.problems import MEDIA_TYPE, Problem
-from ares.model.access import Role
+from ares.model.access import Permission, Role
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
 from ares.services.deadlines import DeadlineSeen
@@ -114,6 +115,8 @@ class TokenView(Shown, frozen=True):
     revoked: bool
     node: str | None
     single_use: bool
+    user: str = ""
+    permissions: tuple[Permission, ...] | None = None
 
 
 class TokenList(Shown, frozen=True):
@@ -125,13 +128,6 @@ class NewToken(Shown, frozen=True):
 
     token: str
     record: TokenView
-
-
-class WhoAmI(Shown, frozen=True):
-    tenant: str
-    role: Role
-    name: str
-    token_id: str
 
 
 class HealthView(Shown, frozen=True):
@@ -188,7 +184,13 @@ def empty() -> ASGIApp:
 
 
 def refuse(problem: Problem, instance: str = "") -> ASGIApp:
-    return Answer(problem.body(instance), status=problem.kind.status, media_type=MEDIA_TYPE, headers=problem.headers)
+    answer = Answer(problem.body(instance), status=problem.kind.status, media_type=MEDIA_TYPE, headers=problem.headers)
+
+    async def refusal(scope: Scope, receive: Receive, send: Send) -> None:
+        noted(scope).problem = problem
+        await answer(scope, receive, send)
+
+    return refusal
 
 
 # ---- writing values out whole

@@ -11,10 +11,12 @@ from litestar.types import ASGIApp
 
 from ares.edge.rest.answers import Answer, refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.auditing import Auditor
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.failures import Failures
-from ares.edge.rest.gate import CALLER, PERMISSION, Frontier, Gate
+from ares.edge.rest.gate import CALLER, PERMISSION, ROUTE, Frontier, Gate
 from ares.edge.rest.inputs import BodyReader, QueryReader
+from ares.edge.rest.limits import Meter, lane_of
 from ares.edge.rest.openapi import document
 from ares.edge.rest.operation import PUBLIC, Call, Edge, Operation, Socket
 from ares.edge.rest.problems import NOT_FOUND
@@ -35,11 +37,12 @@ def build_app(
     services: ApiServices, settings: ApiSettings, extra: Sequence[HTTPRouteHandler | WebsocketRouteHandler] = ()
 ) -> Litestar:
     """`extra` are routes of other parts, such as the dashboard; they too must declare `opt["permission"]`."""
-    edge = Edge(services, settings, Streams(services, settings))
+    meter = Meter(settings.limits, services.clock, services.telemetry)
+    edge = Edge(services, settings, Streams(services, settings), meter)
     failures = Failures(services.rng)
 
     def gate(app: ASGIApp) -> ASGIApp:
-        return Gate(app, services, failures.problem_of)
+        return Gate(app, services, meter, failures.problem_of)
 
     app = Litestar(
         [
@@ -55,7 +58,7 @@ def build_app(
     )
     _refuse_undeclared(app)
     app.state[STREAMS] = edge.streams
-    app.asgi_handler = Frontier(app.asgi_handler, services, settings)
+    app.asgi_handler = Auditor(Frontier(app.asgi_handler, services, settings), services)
     return app
 
 
@@ -79,20 +82,34 @@ def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
     query = QueryReader(operation.query)
     body = None if operation.body is None else BodyReader(operation.body, edge.settings)
 
+    meter = edge.meter
+    lane = meter.lane("public" if operation.access == PUBLIC else lane_of(operation.method))
+
     async def endpoint(request: Request[Any, Any, Any]) -> ASGIApp:
         scope = request.scope
         who, token = scope["state"].get(CALLER, _ANYONE)
         path = _checked(scope["path_params"])
         asked = query.read(scope)
-        raw, value, plain = (b"", None, None) if body is None else await body.read(scope, request.receive)
-        return await operation.handler(Call(edge, who, token, path, asked, value, plain, raw, scope))
+        kept = 0 if body is None else meter.keep(who, body.size(scope))
+        try:
+            raw = b"" if body is None else await body.receive(request.receive)
+            # Not before all of it is here: who sends slowly takes nobody's turn.
+            await lane.begin(who)
+            try:
+                value, plain = (None, None) if body is None else body.decode(scope, raw)
+                return await operation.handler(Call(edge, who, token, path, asked, value, plain, raw, scope))
+            finally:
+                lane.end()
+        finally:
+            if kept:
+                meter.free(who, kept)
 
     return HTTPRouteHandler(
         _paths(operation.path, root=operation.root),
         http_method=operation.method,
         # The answers carry their own status; the framework only wants one for a body.
         status_code=200,
-        opt={PERMISSION: operation.access},
+        opt={PERMISSION: operation.access, ROUTE: operation},
         name=operation.id,
     )(endpoint)
 
@@ -110,9 +127,8 @@ def _socket(route: Socket, edge: Edge, failures: Failures) -> WebsocketRouteHand
         except Exception as error:
             await refuse(failures.problem_of(error), scope["path"])(scope, socket.receive, socket.send)
 
-    return WebsocketRouteHandler(_paths(route.path, root=False), opt={PERMISSION: route.access}, name=route.id)(
-        endpoint
-    )
+    declared = {PERMISSION: route.access, ROUTE: route}
+    return WebsocketRouteHandler(_paths(route.path, root=False), opt=declared, name=route.id)(endpoint)
 
 
 def _checked(path: dict[str, Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import structlog
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
+from ares.edge.rest.noting import noted
 from ares.edge.rest.problems import MEDIA_TYPE, Problem, retry_after
 from ares.edge.rest.wire import ClientGone
 from ares.ports.clock import Rng
@@ -39,7 +40,7 @@ class Failures:
                 return self._incident(error)
 
     def answer(self, request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-        problem = self.problem_of(error)
+        problem = noted(request.scope).problem = self.problem_of(error)
         return Response(
             problem.body(request.scope["path"]),
             status_code=problem.kind.status,

@@ -5,21 +5,28 @@ each handler and looks at who sends it and what the route demands.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from ares.core.access.tokens import Denied
+from ares.core.access.table import scope_of
+from ares.core.access.tokens import Denied, parse
 from ares.edge.rest.answers import refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.auditing import mutates, unavailable
 from ares.edge.rest.entering import Asked, enter
+from ares.edge.rest.limits import Meter, address, lane_of, payer
+from ares.edge.rest.noting import noted
 from ares.edge.rest.operation import PUBLIC, Access
 from ares.edge.rest.problems import NOT_FOUND, Problem
 from ares.edge.rest.wire import header
 from ares.model.access import Principal
 
 PERMISSION = "permission"
+# The table's entry for a route, for its audit entry.
+ROUTE = "route"
 # Where the gate leaves the verified caller for the handler.
 CALLER = "ares_caller"
 _UNAUTHENTICATED = Problem("unauthenticated", headers={"www-authenticate": "Bearer"})
@@ -31,16 +38,21 @@ ProblemOf = Callable[[Exception], Problem]
 class Gate:
     """Authenticates and authorises, the same for HTTP and WebSockets."""
 
-    def __init__(self, app: ASGIApp, services: ApiServices, problem_of: ProblemOf) -> None:
+    def __init__(self, app: ASGIApp, services: ApiServices, meter: Meter, problem_of: ProblemOf) -> None:
         self._app = app
         self._services = services
+        self._meter = meter
         self._problem_of = problem_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._enter(scope)
         except Exception as error:
-            await refuse(self._problem_of(error), scope["path"])(scope, receive, send)
+            problem = self._problem_of(error)
+            if problem.kind.status == 429:
+                who, _ = scope["state"].get(CALLER, (None, ""))
+                await self._meter.hold(address(scope) if who is None else payer(who))
+            await refuse(problem, scope["path"])(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -49,13 +61,22 @@ class Gate:
         if access is None:
             # Only the framework's own OPTIONS routes declare nothing.
             raise Problem("method-not-allowed", headers={"allow": _allowed(scope)})
+        about = noted(scope)
+        about.route = scope["route_handler"].opt.get(ROUTE)
         if access == PUBLIC:
             return
         token = _bearer(scope)
-        who = await self._services.tokens.authenticate(token) if token else None
+        who = await self._authenticate(scope, token) if token else None
         if not isinstance(who, Principal):
-            self._denied(who.reason if isinstance(who, Denied) else "no-credential")
-            raise _UNAUTHENTICATED
+            self._denied(who.word if isinstance(who, Denied) else "no-credential")
+            if token:
+                self._meter.failed(scope)
+            else:
+                self._meter.anonymous(scope)
+            raise replace(_UNAUTHENTICATED, reason="no_credential" if who is None else who.word)
+        scope["state"][CALLER] = (who, token)
+        about.who = who
+        self._meter.admit(who, lane_of(scope["method"]) if scope["type"] == "http" else "read")
         asked = Asked(
             header(scope, b"x-ares-tenant") or "",
             scope["path_params"].get("id", ""),
@@ -67,6 +88,18 @@ class Gate:
             self._denied(problem.reason or problem.code)
             raise
         scope["state"][CALLER] = (entered, token)
+        about.who = entered
+        if entered.home and scope_of(who, access) == "glass":
+            about.glass = asked.glass
+        if (refusing := self._services.audit.refusing) is not None and mutates(scope):
+            raise unavailable(refusing)
+
+    async def _authenticate(self, scope: Scope, token: str) -> Principal | Denied:
+        known = parse(token)
+        if known and known[0] not in self._services.view.tokens and self._meter.guesses(scope):
+            # What is not in memory would be looked for in the store: not for one that guesses.
+            return Denied(reason="unknown")
+        return await self._services.tokens.authenticate(token)
 
     def _denied(self, reason: str) -> None:
         self._services.telemetry.count("ares_auth_denials_total", 1, reason)

@@ -8,6 +8,7 @@ import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.limits import Meter
 from ares.edge.rest.streaming import Streams
 from ares.edge.rest.wire import header
 from ares.model.access import Permission, Principal
@@ -28,6 +29,7 @@ class Edge:
     services: ApiServices
     settings: ApiSettings
     streams: Streams
+    meter: Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class Operation:
     tag: str = "jobs"
     # Also at the root, without a version: where probes and scrapers look.
     root: bool = False
+    # A POST that changes nothing: it leaves no audit entry.
+    reads: bool = False
     headers: tuple[str, ...] = ()
 
 

@@ -37,10 +37,11 @@ KINDS: dict[str, Kind] = {
     "tenant-mismatch": Kind(
         403, "The credential belongs to another tenant", "Leave tenantId out, or use a token of that tenant."
     ),
+    "escalation": Kind(403, "Nobody gives more than they have", "Ask somebody whose role is high enough."),
     "bad-origin": Kind(403, "This web origin may not call the API", "Add the origin to the server's allowed origins."),
     "not-found": Kind(404, "No such object", "Check the path and the id, and that the token is of the right tenant."),
     "method-not-allowed": Kind(405, "This method is not supported here", "Use one of the methods in the Allow header."),
-    "request-timeout": Kind(408, "The body did not arrive in time", "Send the whole body at once."),
+    "request-timeout": Kind(408, "The request did not arrive in time", "Send head and body at once."),
     "request-conflict": Kind(
         409,
         "This request id was used with a different payload",
@@ -50,6 +51,10 @@ KINDS: dict[str, Kind] = {
     "not-allowed": Kind(409, "The job's state does not allow this", "Look at the job's phase and events."),
     "retry-budget-exhausted": Kind(409, "The manual retries are used up", "Submit a new job."),
     "node-in-use": Kind(409, "The node is in use", "Stop its agent, and wait until nothing is held on it."),
+    "tenant-exists": Kind(409, "There is such a tenant already", "Choose another name."),
+    "user-exists": Kind(409, "There is such a user already", "Choose another name, or change that user."),
+    "identity-taken": Kind(409, "Another user has this identity", "Take it from that user first."),
+    "self-lockout": Kind(409, "This would take away your own access", "Have another administrator do it."),
     "profile-conflict": Kind(
         409, "The profile was changed meanwhile", "Look at the version in force and make the change again."
     ),
@@ -76,9 +81,13 @@ KINDS: dict[str, Kind] = {
         "Scheduling cannot go by this profile",
         "Correct what the detail names; `ares profile show` has what is in force.",
     ),
+    "no-such-tenant": Kind(422, "There is no such tenant", "Make it first: `ares tenant create NAME`."),
+    "no-such-user": Kind(422, "The tenant has no such user", "Make it first: `ares user create NAME`."),
     "reservation-invalid": Kind(422, "This cannot be booked", "Change the reservation as the detail says."),
     "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
+    "rate-limited": Kind(429, "Too many requests", "Wait as long as Retry-After says, then go on more slowly."),
     "too-many-streams": Kind(429, "Too many open streams", "Close some streams, or wait."),
+    "head-too-large": Kind(431, "The head of the request is too large", "Send fewer and shorter headers."),
     "internal": Kind(500, "Something broke on our side", "Try again; if it stays, tell the operator the error id."),
     "output-missing": Kind(
         500,
@@ -91,6 +100,17 @@ KINDS: dict[str, Kind] = {
     "store-full": Kind(
         507,
         "The disk of the store is full; nothing was written",
+        "Free some space on the server's disk, then send the same request again.",
+    ),
+    "overloaded": Kind(503, "The server has too much to do", "Wait as long as Retry-After says, then try again."),
+    "audit-unavailable": Kind(
+        503,
+        "Nothing can be recorded now, so nothing is done",
+        "Wait and send the same request again; the operator finds why in the server's log.",
+    ),
+    "audit-full": Kind(
+        507,
+        "The disk of the audit chain is full, so nothing is done",
         "Free some space on the server's disk, then send the same request again.",
     ),
     "not-ready": Kind(503, "The server is not ready", "Wait and try again."),

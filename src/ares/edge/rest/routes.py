@@ -14,8 +14,6 @@ from ares.edge.rest.answers import (
     NewToken,
     NodeList,
     PrioList,
-    TokenList,
-    WhoAmI,
 )
 from ares.edge.rest.bodies import (
     BatchBody,
@@ -31,10 +29,10 @@ from ares.edge.rest.bodies import (
     ReplayBody,
     ResolveQuery,
     SubmitBody,
-    TokenBody,
     UsageQuery,
 )
 from ares.edge.rest.deadlines import SlaList
+from ares.edge.rest.identity_routes import IDENTITY_OPERATIONS
 from ares.edge.rest.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.operator_routes import OPERATOR_OPERATIONS
 from ares.edge.rest.problems import ADMISSION_CODES
@@ -52,6 +50,7 @@ PATH_PARAMETERS = {
     "name": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$",
     "cluster": r"^[a-z0-9-]{1,63}$",
     "token": r"^[0-9a-z]{1,32}$",
+    "user": r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$",
     "version": r"^[0-9]{1,9}$",
     # All that is left of the URL, slashes included. It is only ever looked for in a list.
     "path": r"^[^\x00-\x1f\x7f]{1,600}$",
@@ -114,7 +113,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "planJob", "POST", "/plan", "jobs:read", "What would happen if this were submitted. Changes nothing.",
         decisions.plan_job, {200: (JSON, PlanAnswer)}, NoQuery, Body(SubmitBody),
-        ("tenant-mismatch", *ADMISSION_CODES), tag="decisions",
+        ("tenant-mismatch", *ADMISSION_CODES), tag="decisions", reads=True,
     ),
     Operation(
         "listPriorities", "GET", "/prio", "jobs:read", "Waiting jobs in order, with the factors that sum to each rank.",
@@ -127,7 +126,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "replayDecision", "POST", "/decisions/{name}/replay", "jobs:read",
         "Make a past decision again with other weights. Changes nothing.", decisions.replay_decision,
-        {200: (JSON, ReplayAnswer)}, NoQuery, Body(ReplayBody), tag="decisions",
+        {200: (JSON, ReplayAnswer)}, NoQuery, Body(ReplayBody), tag="decisions", reads=True,
     ),
     Operation(
         "getJobLogs", "GET", "/jobs/{id}/logs", "logs:read", "What an attempt wrote, to its end or as it comes.",
@@ -181,25 +180,9 @@ OPERATIONS: tuple[Operation, ...] = (
         platform.list_leases, {200: (JSON, LeaseList)}, LeasesQuery, tag="nodes",
     ),
     Operation(
-        "createToken", "POST", "/tokens", "tokens:admin", "Create an API token. Its secret is shown once.",
-        platform.create_token, {201: (JSON, NewToken)}, NoQuery, Body(TokenBody), tag="access",
-    ),
-    Operation(
-        "listTokens", "GET", "/tokens", "tokens:admin", "Tokens, without their secrets.", platform.list_tokens,
-        {200: (JSON, TokenList)}, NoQuery, tag="access",
-    ),
-    Operation(
-        "revokeToken", "DELETE", "/tokens/{token}", "tokens:admin", "Revoke a token; open streams end within 5 s.",
-        platform.revoke_token, {204: ("", None)}, NoQuery, tag="access",
-    ),
-    Operation(
         "createJoinToken", "POST", "/join-tokens", "nodes:admit", "A token that admits one node, once.",
         platform.create_join_token, {201: (JSON, NewToken)}, NoQuery, Body(JoinTokenBody, required=False),
         tag="access",
-    ),
-    Operation(
-        "whoAmI", "GET", "/whoami", "jobs:read", "Who this credential is.", platform.whoami, {200: (JSON, WhoAmI)},
-        NoQuery, tag="access",
     ),
     Operation(
         "healthz", "GET", "/healthz", PUBLIC, "Is the process alive?", platform.healthz,
@@ -214,6 +197,7 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: (platform.METRICS_TYPE, str)}, NoQuery, tag="server", root=True,
     ),
     *OPERATOR_OPERATIONS,
+    *IDENTITY_OPERATIONS,
 )  # fmt: skip
 
 SOCKETS: tuple[Socket, ...] = (
