@@ -5,6 +5,8 @@ ends with its time, so that a few leading characters tell jobs apart; in keys th
 that jobs of one moment lie side by side and share pages of the store.
 """
 
+import hashlib
+
 ID_RANDOM_CHARS = 9
 ID_TIME_CHARS = 7
 
@@ -21,6 +23,13 @@ REMOVED_NODES = "/removed-nodes/"
 TOKENS = "/tokens/"
 TENANTS = "/tenants/"
 USERS = "/users/"
+SECRETS = "/secrets/"
+# By the digest of who a provider says they are.
+IDENTITIES = "/identities/"
+# Nodes and clusters by their certificates, "/machines/node/NAME".
+MACHINES = "/machines/"
+# Who signs these.
+AUTHORITY = "/authority"
 LEADER = "/leader/"
 ARRAYS = "/arrays/"
 PROGRESS = "/progress/"
@@ -30,6 +39,13 @@ POLICIES = "/policies/"
 # Every version of each policy that is kept.
 POLICY_HISTORY = "/policy-history/"
 ALERTS = "/alerts/"
+QUOTAS = "/quotas/"
+# Written with every job of a tenant that has a quota: of two admissions at once, one looks again.
+ADMISSIONS = "/admissions/"
+# What forgotten jobs used in a month that is not over.
+SPENT = "/spent/"
+# What each replica has served in a month.
+METERS = "/meters/"
 CHANNELS = "/channels/"
 # Written with every booking: of two that are made at once, one looks again.
 BOOKINGS = "/bookings"
@@ -97,6 +113,19 @@ def user(tenant_name: str, name: str) -> str:
     return f"{USERS}{tenant_name}/{name}"
 
 
+def identity(text: str) -> str:
+    """Of "issuer subject", which may be long and hold anything."""
+    return f"{IDENTITIES}{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def machine(role: str, name: str) -> str:
+    return f"{MACHINES}{role}/{name}"
+
+
+def secret(tenant_name: str, name: str) -> str:
+    return f"{SECRETS}{tenant_name}/{name}"
+
+
 def leader(cluster: str) -> str:
     return f"{LEADER}{cluster}"
 
@@ -140,6 +169,22 @@ def alert(tenant_name: str, alert_id: str) -> str:
 
 def channel(tenant_name: str, name: str) -> str:
     return f"{CHANNELS}{scoped(tenant_name, name)}"
+
+
+def quota(tenant_name: str) -> str:
+    return f"{QUOTAS}{tenant_name}"
+
+
+def admission(tenant_name: str) -> str:
+    return f"{ADMISSIONS}{tenant_name}"
+
+
+def spent(tenant_name: str, month: str) -> str:
+    return f"{SPENT}{tenant_name}/{month}"
+
+
+def meter(tenant_name: str, month: str, replica: str) -> str:
+    return f"{METERS}{tenant_name}/{month}/{replica}"
 
 
 def kind_of(key: str) -> str:

@@ -133,6 +133,11 @@ class JobState(Record, frozen=True):
     rates: tuple[Rate, ...] = ()
     # As `gpu_s` and `cpu_s`, by where it was used; without what was used before rates were known.
     spent: tuple[Spent, ...] = ()
+    # What it was expected to cost and, with GPUs, how long it was expected to run, when it was admitted.
+    cost_estimate: float = 0.0
+    estimated_s: float = 0.0
+    # Of the files that belong to its result.
+    output_bytes: int = 0
     reason: str = ""
     exit: ExitInfo | None = None
     retries: dict[FailureClass, int] = {}
@@ -213,6 +218,9 @@ class ArrayRecord(Record, frozen=True):
     submitted_at: float = 0.0
     request_id: str | None = None
     expanded: bool = False
+    # Of one task, as in its state.
+    cost_estimate: float = 0.0
+    estimated_s: float = 0.0
 
 
 class ProgressRecord(Record, frozen=True):

@@ -8,9 +8,12 @@ import msgspec
 from ares.core import keys
 from ares.model.access import TokenRecord
 from ares.model.alert import AlertRecord, ChannelRecord
+from ares.model.machine import MachineRecord
 from ares.model.policy import PolicyRecord
+from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
+from ares.model.secret import SecretRecord
 from ares.model.state import ProgressRecord
-from ares.model.tenant import TenantRecord, UserRecord
+from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
 from ares.ports.store import Change
 
 
@@ -32,10 +35,22 @@ class Kept:
         self.tenants: dict[str, TenantRecord] = {}
         # By "tenant/name".
         self.users: dict[str, UserRecord] = {}
+        # By the digest of who a provider says they are.
+        self.identities: dict[str, IdentityRecord] = {}
+        # By "node/name" or "cluster/name".
+        self.machines: dict[str, MachineRecord] = {}
         # By "tenant/name", and "-/name" for the platform's own.
         self.policies: dict[str, PolicyRecord] = {}
         self.alerts: dict[str, AlertRecord] = {}
         self.channels: dict[str, ChannelRecord] = {}
+        # By "tenant/name".
+        self.secrets: dict[str, SecretRecord] = {}
+        # By tenant.
+        self.quotas: dict[str, QuotaRecord] = {}
+        self.admissions: dict[str, AdmissionRecord] = {}
+        # By "tenant/month", and with the replica.
+        self.spent: dict[str, SpentRecord] = {}
+        self.meters: dict[str, MeterRecord] = {}
         # Of each record by its whole key, for compare-and-swap.
         self.revisions: dict[str, int] = {}
         kinds = (
@@ -43,9 +58,16 @@ class Kept:
             _Kind(keys.PROGRESS, self.progress, ProgressRecord, keys.job_of),
             _Kind(keys.TENANTS, self.tenants, TenantRecord),
             _Kind(keys.USERS, self.users, UserRecord),
+            _Kind(keys.SECRETS, self.secrets, SecretRecord),
+            _Kind(keys.IDENTITIES, self.identities, IdentityRecord),
+            _Kind(keys.MACHINES, self.machines, MachineRecord),
             _Kind(keys.POLICIES, self.policies, PolicyRecord),
             _Kind(keys.ALERTS, self.alerts, AlertRecord),
             _Kind(keys.CHANNELS, self.channels, ChannelRecord),
+            _Kind(keys.QUOTAS, self.quotas, QuotaRecord),
+            _Kind(keys.ADMISSIONS, self.admissions, AdmissionRecord),
+            _Kind(keys.SPENT, self.spent, SpentRecord),
+            _Kind(keys.METERS, self.meters, MeterRecord),
         )
         self.kinds = {kind.prefix: kind for kind in kinds}
 

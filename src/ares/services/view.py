@@ -63,6 +63,7 @@ class Delta:
     leader: bool = False
     profile: bool = False
     reservations: set[str] = field(default_factory=set[str])
+    arrays: set[str] = field(default_factory=set[str])
     # Kinds of records in `view.kept` that changed.
     kept: set[str] = field(default_factory=set[str])
     relisted: bool = False
@@ -353,6 +354,7 @@ class View:
 
     def _apply_array(self, change: Change, delta: Delta) -> None:
         array_id = keys.job_of(change.kv.key)
+        delta.arrays.add(array_id)
         if change.deleted:
             self.arrays.pop(array_id, None)
             return

@@ -72,7 +72,7 @@ def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
     entry = Entry("succeeded", "", agent(place), {**rank, **_exit_data(state.placements, what.exit)}, state.fence)
     return commit(
         state, context.now, (entry,), result,
-        phase="SUCCEEDED", exit=what.exit, ended_at=context.now,
+        phase="SUCCEEDED", exit=what.exit, ended_at=context.now, output_bytes=sum(one.size for one in result.outputs),
         fence=fences.revoked(state.fence) if over["lingering"] else state.fence, **over,
     )  # fmt: skip
 

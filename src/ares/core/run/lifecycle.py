@@ -95,6 +95,8 @@ def begin(
     manual_retries: int = 0,
     request_id: str | None = None,
     note: str = "",
+    cost_estimate: float = 0.0,
+    estimated_s: float = 0.0,
 ) -> Stepped:
     """The first state of an admitted job and its first ledger entry."""
     wants = spec.resources
@@ -103,7 +105,7 @@ def begin(
         id=id, tenant=tenant, name=name, fence=Fence(epoch=context.epoch), array=array, index=index,
         retry_of=retry_of, manual_retries=manual_retries, request_id=request_id, submitted_by=submitted_by,
         team=spec.team, trace=trace, deadline_at=spec.deadline_at, start_by_at=spec.start_by_at, sla=spec.sla,
-        submitted_at=context.now, queued_at=context.now,
+        submitted_at=context.now, queued_at=context.now, cost_estimate=cost_estimate, estimated_s=estimated_s,
     )  # fmt: skip
     reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", note) if part)
     return commit(unborn, context.now, (Entry("submitted", reason, submitted_by, data),))

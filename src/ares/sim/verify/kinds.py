@@ -3,6 +3,7 @@
 Written down a second time on purpose: a mistake in the keys of the code under test must not hide itself here.
 """
 
+import hashlib
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -13,10 +14,13 @@ from ares.model.access import TokenRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
+from ares.model.machine import AuthorityRecord, MachineRecord
 from ares.model.node import NodeLease, NodeRecord, RemovedNode
 from ares.model.policy import PolicyRecord
 from ares.model.profile import ProfileRecord
+from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
 from ares.model.reservation import Reservation
+from ares.model.secret import SecretRecord
 from ares.model.state import (
     ArrayRecord,
     JobState,
@@ -26,7 +30,7 @@ from ares.model.state import (
     Result,
     RetryBudget,
 )
-from ares.model.tenant import TenantRecord, UserRecord
+from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
 
 # A job's id is random characters and then its time; its keys have the time in front.
 _RANDOM_CHARS = 9
@@ -117,8 +121,16 @@ def _of_tenant(tail: str, record: object) -> bool:
     return all(tail.partition("/"))
 
 
-def _user(tail: str, user: UserRecord) -> bool:
+def _user(tail: str, user: UserRecord | SecretRecord) -> bool:
     return tail == f"{user.tenant}/{user.name}"
+
+
+def _machine(tail: str, machine: MachineRecord) -> bool:
+    return tail == f"{machine.role}/{machine.name}"
+
+
+def _digest(tail: str, identity: IdentityRecord) -> bool:
+    return tail == hashlib.sha256(identity.identity.encode()).hexdigest()
 
 
 def _scoped(path: str) -> Callable[[str, Any], bool]:
@@ -133,6 +145,14 @@ def _scoped(path: str) -> Callable[[str, Any], bool]:
 
 def _policy_version(tail: str, policy: PolicyRecord) -> bool:
     return tail == f"{policy.tenant or '-'}/{policy.name}/{policy.version:010d}"
+
+
+def _spent(tail: str, spent: SpentRecord) -> bool:
+    return tail == f"{spent.tenant}/{spent.month}"
+
+
+def _meter(tail: str, meter: MeterRecord) -> bool:
+    return tail == f"{meter.tenant}/{meter.month}/{meter.replica}"
 
 
 def _any(tail: str, record: object) -> bool:
@@ -160,8 +180,16 @@ NODES = Kind("/nodes/", NodeRecord, _field("info.name"))
 LEASES = Kind("/leases/", NodeLease, _field("node"))
 REMOVED = Kind("/removed-nodes/", RemovedNode, _any)
 TOKENS = Kind("/tokens/", TokenRecord, _field("id"))
+QUOTAS = Kind("/quotas/", QuotaRecord, _field("tenant"))
+ADMISSIONS = Kind("/admissions/", AdmissionRecord, _any)
+SPENT = Kind("/spent/", SpentRecord, _spent)
+METERS = Kind("/meters/", MeterRecord, _meter)
 TENANTS = Kind("/tenants/", TenantRecord, _field("name"))
 USERS = Kind("/users/", UserRecord, _user)
+SECRETS = Kind("/secrets/", SecretRecord, _user)
+IDENTITIES = Kind("/identities/", IdentityRecord, _digest)
+MACHINES = Kind("/machines/", MachineRecord, _machine)
+AUTHORITY = Kind("/authority", AuthorityRecord, _any)
 POLICIES = Kind("/policies/", PolicyRecord, _scoped("name"))
 POLICY_HISTORY = Kind("/policy-history/", PolicyRecord, _policy_version)
 ALERTS = Kind("/alerts/", AlertRecord, _scoped("id"))
@@ -181,6 +209,7 @@ SETTLED = Kind("/settled", int, _any)
 PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 # Of the platform as a whole, and few.
 OF_ALL = (
-    NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, LEADERS, PROFILES, RESERVATIONS, BOOKINGS, PREDICTIONS, MODEL,
-    EPOCH, FORMAT, SETTLED, POLICIES, POLICY_HISTORY, ALERTS, CHANNELS,
+    NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, SECRETS, IDENTITIES, LEADERS, PROFILES, RESERVATIONS, BOOKINGS, PREDICTIONS, MODEL,
+    EPOCH, FORMAT, SETTLED, MACHINES, AUTHORITY, POLICIES, POLICY_HISTORY, ALERTS, CHANNELS, QUOTAS,
+    ADMISSIONS, SPENT, METERS,
 )  # fmt: skip

@@ -1,0 +1,158 @@
+"""What one tenant uses, by tenant, team and user: sums that follow the records of its jobs.
+
+A job that has not ended counts with all it asked for, its estimate and what earlier attempts cost. Of one that has
+ended its outputs count as long as they are kept, and what it used counts in the month of its end.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ares.core.energy.meter import HOUR_S, spent_by
+from ares.core.quota.measures import MICRO, Amounts, add
+from ares.core.quota.months import month_of
+from ares.core.run.ranks import used
+from ares.model.quota import LevelName, SpentRecord
+from ares.model.state import BOUND, TERMINAL, JobState
+
+_MILLI = 1000
+
+
+class Level(NamedTuple):
+    """The tenant itself has no name here."""
+
+    kind: LevelName
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}" if self.name else self.kind
+
+
+TENANT = Level("tenant")
+
+
+def levels_of(team: str | None, user: str) -> tuple[Level, ...]:
+    """All that a job of this user in this team counts for."""
+    mine = (TENANT, Level("user", user)) if user else (TENANT,)
+    return (*mine, Level("team", team)) if team else mine
+
+
+class Counted(NamedTuple):
+    levels: tuple[Level, ...]
+    amounts: Amounts
+
+
+_Sums = dict[Level, dict[str, int]]
+
+
+class Counts:
+    """Of one tenant. `put` and `drop` say what a job is now; the same in any order gives the same sums."""
+
+    def __init__(self) -> None:
+        self.sums: _Sums = {}
+        # Of jobs that ended, by the month of their end.
+        self.ended: dict[str, _Sums] = {}
+        self._jobs: dict[str, Counted] = {}
+
+    def put(self, job: str, counted: Counted) -> None:
+        """A job that has not ended, or the tasks of an array that do not exist yet."""
+        known = self._jobs.get(job)
+        if known == counted:
+            return
+        if known is not None:
+            _move(self.sums, known, -1)
+        self._jobs[job] = counted
+        _move(self.sums, counted, 1)
+
+    def drop(self, job: str) -> None:
+        known = self._jobs.pop(job, None)
+        if known is not None:
+            _move(self.sums, known, -1)
+
+    def end(self, state: JobState, by: int = 1) -> None:
+        """A job that ended; with -1 it is as if it had never been."""
+        levels = levels_of(state.team, state.submitted_by)
+        if state.output_bytes:
+            _move(self.sums, Counted(levels, {"storage": state.output_bytes}), by)
+        month = month_of(state.ended_at or 0.0)
+        _move(self.ended.setdefault(month, {}), Counted(levels, used_by(state)), by)
+
+    def used(self, level: Level, month: str) -> dict[str, int]:
+        """With what was used in the month by jobs that have ended."""
+        found = dict(self.sums.get(level, {}))
+        add(found, self.ended.get(month, {}).get(level, {}))
+        return found
+
+    @property
+    def levels(self) -> list[Level]:
+        return sorted({*self.sums, *(level for sums in self.ended.values() for level in sums)})
+
+
+def _move(sums: _Sums, counted: Counted, by: int) -> None:
+    for level in counted.levels:
+        add(sums.setdefault(level, {}), counted.amounts, by)
+
+
+# ---- what one job counts
+
+
+def used_by(state: JobState) -> dict[str, int]:
+    """Of a job that has ended: GPU-hours and cost."""
+    cost = sum(one.cost for one in state.spent)
+    return {"gpu-hours": round(state.gpu_s * _MILLI), "budget": round(cost * MICRO)}
+
+
+def live(state: JobState, asked: Amounts) -> Counted:
+    """Of a job that has not: what it asked for, what earlier attempts used, and what this one is expected to."""
+    amounts = dict(asked)
+    if state.phase not in BOUND:
+        amounts["jobs-queued"] = 1
+    gpu_s, cost = state.gpu_s, 0.0
+    for one in state.spent:
+        # Of the attempt that still runs: within its estimate.
+        gpu_s -= one.gpu_s if one.fate == "open" else 0.0
+        cost += one.cost if one.fate != "open" else 0.0
+    gpu_ms = round(gpu_s * _MILLI) + round(state.estimated_s * asked.get("gpus", 0))
+    micro = round((cost + state.cost_estimate) * MICRO)
+    if gpu_ms:
+        amounts["gpu-hours"] = gpu_ms
+    if micro:
+        amounts["budget"] = micro
+    return Counted(levels_of(state.team, state.submitted_by), amounts)
+
+
+def overrun(state: JobState, asked: Amounts, now: float) -> dict[str, int]:
+    """What the attempt of a running job has used beyond its estimate."""
+    if state.phase not in BOUND:
+        return {}
+    parts = [one for one in spent_by(state, now, "open") if one.fate == "open"]
+    cost = sum(one.cost for one in parts) - state.cost_estimate
+    before_s = state.gpu_s - sum(one.gpu_s for one in state.spent if one.fate == "open")
+    gpu_ms = (used(state, now)[0] - before_s) * _MILLI - state.estimated_s * asked.get("gpus", 0)
+    return {"gpu-hours": max(0, round(gpu_ms)), "budget": max(0, round(cost * MICRO))}
+
+
+def estimated(seconds: float, per_hour: float, asked: Amounts) -> dict[str, int]:
+    """What a job is expected to use in a month's measures, before it is there."""
+    return {
+        "gpu-hours": round(seconds * asked.get("gpus", 0)),
+        "budget": round(seconds * per_hour / HOUR_S * MICRO),
+    }
+
+
+def rolled_up(before: SpentRecord, states: Iterable[JobState]) -> SpentRecord:
+    """With what these jobs used, which are about to be forgotten."""
+    levels = {name: dict(amounts) for name, amounts in before.levels.items()}
+    for state in states:
+        for level in levels_of(state.team, state.submitted_by):
+            add(levels.setdefault(str(level), {}), used_by(state))
+    return SpentRecord(tenant=before.tenant, month=before.month, levels=levels)
+
+
+def is_live(state: JobState) -> bool:
+    return state.phase not in TERMINAL
+
+
+def apart(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    """By which part two counts of the same differ, in the measure that differs most."""
+    keys = one.keys() | other.keys()
+    return max((abs(one.get(k, 0) - other.get(k, 0)) / max(1, one.get(k, 0), other.get(k, 0)) for k in keys), default=0)

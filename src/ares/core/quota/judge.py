@@ -1,0 +1,169 @@
+"""Whether a job fits into the limits of its tenant, its team and its user, with the numbers either way."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from ares.core.queue.order import LEVELS
+from ares.core.quota.asked import units_of
+from ares.core.quota.counts import TENANT, Level
+from ares.core.quota.measures import STANDING, Amounts, from_units, kind_of, to_units, words
+from ares.model.base import Record
+from ares.model.job import Priority
+from ares.model.quota import LevelName, Limits, Quota
+
+_MILLI = 1000
+# How much earlier a tenant's jobs are refused while its counts are in doubt.
+DOUBT = 100
+
+NoCode = Literal["quota-exceeded", "quota-too-small", "budget-exceeded", "priority-ceiling"]
+
+
+class LevelUse(Record, frozen=True, omit_defaults=False):
+    """One measure at one level, in people's units. Without a limit, `free` is None too."""
+
+    level: LevelName
+    name: str
+    measure: str
+    asked: float
+    used: float
+    limit: float | None
+    # What could still be admitted.
+    free: float | None
+    exceeded: bool = False
+
+
+class No(NamedTuple):
+    """`worst` is the limit that is named first; `needs` how many units of it must become free."""
+
+    code: NoCode
+    message: str
+    fix: str
+    levels: tuple[LevelUse, ...] = ()
+    worst: tuple[Level, str] = (TENANT, "")
+    needs: int = 0
+
+
+class Yes(NamedTuple):
+    """With what is beyond a soft limit now."""
+
+    warnings: tuple[str, ...] = ()
+
+
+# What a level uses now.
+Used = Callable[[Level], Amounts]
+
+
+def limits_of(quota: Quota, level: Level) -> Limits:
+    if level.kind == "tenant":
+        return quota.own
+    if level.kind == "team":
+        return quota.teams.get(level.name, quota.team_default)
+    return quota.users.get(level.name, quota.user_default)
+
+
+def bound(measure: str, hard: float, threshold_milli: int) -> int:
+    """The most units that may be in use after an admission."""
+    most = to_units(measure, hard)
+    if kind_of(measure).whole or threshold_milli >= _MILLI:
+        return most
+    # Reaching the threshold is too much already.
+    return -(-most * threshold_milli // _MILLI) - 1
+
+
+def ceiling(quota: Quota, levels: Sequence[Level]) -> Priority | None:
+    """The highest priority allowed: the lowest of all ceilings."""
+    found = [one for level in levels if (one := limits_of(quota, level).priority) is not None]
+    return max(found, key=LEVELS.__getitem__, default=None)
+
+
+def above_ceiling(quota: Quota, levels: Sequence[Level], priority: Priority) -> No | None:
+    most = ceiling(quota, levels)
+    if most is None or LEVELS[priority] >= LEVELS[most]:
+        return None
+    message = f"priority {priority} is above {most}, the highest that is allowed here"
+    return No("priority-ceiling", message, f"submit it with priority {most} or lower, or ask an operator to")
+
+
+def judge(quota: Quota, levels: Sequence[Level], used: Used, asked: Amounts, *, in_doubt: bool = False) -> Yes | No:
+    """Whether use and what is asked for stay within every limit."""
+    threshold_milli = round(quota.threshold * _MILLI) - (DOUBT if in_doubt else 0)
+    broken: list[tuple[Level, str, int, bool]] = []
+    warnings: list[str] = []
+    for level in levels:
+        amounts = limits_of(quota, level).amounts
+        held = used(level) if amounts else {}
+        for measure, limit in amounts.items():
+            wants = units_of(asked, measure)
+            if (not wants and measure not in STANDING) or measure == "egress":
+                continue
+            total = units_of(held, measure) + wants
+            if limit.hard is not None and total > (most := bound(measure, limit.hard, threshold_milli)):
+                broken.append((level, measure, total - most, wants > most))
+            elif limit.soft is not None and total > to_units(measure, limit.soft):
+                warnings.append(_beyond_soft(level, measure, total, limit.soft))
+    if broken:
+        return _no(quota, levels, used, asked, broken, threshold_milli)
+    return Yes(tuple(warnings))
+
+
+def _no(
+    quota: Quota,
+    levels: Sequence[Level],
+    used: Used,
+    asked: Amounts,
+    broken: list[tuple[Level, str, int, bool]],
+    threshold_milli: int,
+) -> No:
+    # What can never fit comes first, then what takes longest to become free.
+    level, measure, needs, never = max(broken, key=lambda one: (one[3], kind_of(one[1]).frees != "jobs"))
+    shown = tuple(
+        _seen(quota, each, which, used(each), asked, threshold_milli, (each, which) in {one[:2] for one in broken})
+        for which in dict.fromkeys(one[1] for one in broken)
+        for each in levels
+    )
+    worst = next(one for one in shown if (one.level, one.name, one.measure) == (level.kind, level.name, measure))
+    whose = "the tenant" if level.kind == "tenant" else f"{level.kind} {level.name}"
+    limit, free = worst.limit or 0.0, worst.free or 0.0
+    message = (
+        f"{whose} may have {limit:g} {words(measure)}: {worst.used:g} in use, {worst.asked:g} asked for, {free:g} free"
+    )
+    if threshold_milli < _MILLI and not kind_of(measure).whole:
+        message += f" (jobs are taken below {threshold_milli / 10:g} % of a limit)"
+    if measure == "budget":
+        return No("budget-exceeded", message, _FIXES["month"], shown, (level, measure), needs)
+    code: NoCode = "quota-too-small" if never else "quota-exceeded"
+    fix = "ask for less, or have the limit raised" if never else _FIXES[kind_of(measure).frees]
+    return No(code, message, fix, shown, (level, measure), needs)
+
+
+_FIXES = {
+    "jobs": "wait until jobs end, cancel some, or ask for less",
+    "month": "wait for the next month, ask for less, or have the limit raised",
+    "retention": "have jobs with large outputs removed, or the limit raised",
+}
+
+
+def _seen(
+    quota: Quota, level: Level, measure: str, held: Amounts, asked: Amounts, threshold_milli: int, exceeded: bool
+) -> LevelUse:
+    limit = limits_of(quota, level).amounts.get(measure)
+    units = units_of(held, measure)
+    hard = None if limit is None else limit.hard
+    free = None if hard is None else max(0, bound(measure, hard, threshold_milli) - units)
+    return LevelUse(
+        level=level.kind,
+        name=level.name,
+        measure=measure,
+        asked=from_units(measure, units_of(asked, measure)),
+        used=from_units(measure, units),
+        limit=hard,
+        free=None if free is None else from_units(measure, free),
+        exceeded=exceeded,
+    )
+
+
+def _beyond_soft(level: Level, measure: str, total: int, soft: float) -> str:
+    whose = "the tenant" if level.kind == "tenant" else f"{level.kind} {level.name}"
+    return (
+        f"{whose} is beyond its soft limit of {soft:g} {words(measure)}: {from_units(measure, total):g} with this job"
+    )

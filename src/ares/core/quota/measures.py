@@ -1,0 +1,63 @@
+"""What is limited, and in which units: people's, and whole numbers to count in, so that no sum depends on its order."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+# By measure, in whole units.
+Amounts = Mapping[str, int]
+# Of GPUs that no model is named for: they may be of any.
+ANY_MODEL: Final = "gpus.*"
+MODEL_PREFIX: Final = "gpus."
+MICRO: Final = 1_000_000
+
+
+class Kind(NamedTuple):
+    """`units` of it make one of what people say; room is made by the end of jobs, of the month, or by retention."""
+
+    units: int
+    word: str
+    frees: Literal["jobs", "month", "retention"] = "jobs"
+    # The limit itself counts, not the part of it that the threshold names.
+    whole: bool = False
+
+
+_GPUS: Final = Kind(1000, "GPUs")
+_KINDS: Final[Mapping[str, Kind]] = {
+    "cpu": Kind(1000, "cores"),
+    "memory": Kind(1024, "GiB of memory"),
+    "gpus": _GPUS,
+    "gpu-hours": Kind(3_600_000, "GPU-hours this month", "month"),
+    "jobs": Kind(1, "jobs"),
+    "jobs-queued": Kind(1, "waiting jobs"),
+    "storage": Kind(1 << 30, "GiB of outputs", "retention"),
+    "egress": Kind(1 << 30, "GiB downloaded this month", "month"),
+    "budget": Kind(MICRO, "spent this month", "month", whole=True),
+}
+# Of these a job asks for nothing; who has too much of it gets no more jobs.
+STANDING: Final = frozenset({"storage"})
+
+
+def kind_of(measure: str) -> Kind:
+    return _GPUS if measure.startswith(MODEL_PREFIX) else _KINDS[measure]
+
+
+def words(measure: str) -> str:
+    """As in "8 A100 GPUs", "2 cores"."""
+    return f"{measure.removeprefix(MODEL_PREFIX)} GPUs" if measure.startswith(MODEL_PREFIX) else kind_of(measure).word
+
+
+def to_units(measure: str, amount: float) -> int:
+    return round(amount * kind_of(measure).units)
+
+
+def from_units(measure: str, units: int) -> float:
+    return units / kind_of(measure).units
+
+
+def add(sums: dict[str, int], amounts: Amounts, times: int = 1) -> None:
+    for measure, units in amounts.items():
+        sums[measure] = sums.get(measure, 0) + times * units
+
+
+def times(amounts: Amounts, count: int) -> dict[str, int]:
+    return {measure: count * units for measure, units in amounts.items()}
