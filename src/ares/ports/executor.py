@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from ares.model.isolation import Isolation, Network
 from ares.model.node import Containment
 
 
@@ -41,6 +42,19 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     # Added to what this executor was given: how early it is ended where the node's memory is short.
     oom_score_adj: int = 0
     pin: Pin | None = None
+    # It does not start where it cannot be kept apart at least this well.
+    isolation: Isolation = "any"
+    network: Network = "host"
+    # The attempt's own directory, which in a sandbox is the one place it may write to, and the user it then runs as.
+    folder: str = ""
+    uid: int | None = None
+
+
+class Sandbox(msgspec.Struct, frozen=True, gc=False):
+    """How well attempts can be kept apart, and by what."""
+
+    level: Isolation = "any"
+    parts: tuple[str, ...] = ()
 
 
 class Finished(msgspec.Struct, frozen=True, gc=False):
@@ -98,6 +112,10 @@ class Executor(Protocol):
         ...
 
     def isolation(self) -> tuple[Containment, ...]: ...
+
+    def sandbox(self) -> Sandbox:
+        """What was tried and works here, once it is open."""
+        ...
 
     def start(self, launch: Launch) -> Awaitable[Running | CannotStart]: ...
 

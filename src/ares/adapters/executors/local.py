@@ -18,8 +18,9 @@ import structlog
 
 from ares.adapters.executors import cgroups, leftovers
 from ares.adapters.executors.process import Answer, Slot
+from ares.adapters.executors.terms import SandboxTerms, caged, refused, sandbox_of
 from ares.model.node import Containment
-from ares.ports.executor import CannotStart, Launch, Running
+from ares.ports.executor import CannotStart, Launch, Running, Sandbox
 
 Contain = Literal["best", "none"]
 
@@ -52,10 +53,19 @@ class ExecutorBusy(Exception):
 class LocalExecutor:
     """Runs attempts on this machine (`ports.executor.Executor`)."""
 
-    def __init__(self, state_dir: Path, *, contain: Contain = "best", limits: bool = True) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        contain: Contain = "best",
+        limits: bool = True,
+        terms: SandboxTerms | None = None,
+    ) -> None:
         self._folder = state_dir / "executor"
         self._contain: Contain = contain
         self._limits = limits
+        self._terms = terms or SandboxTerms()
+        self._sandbox = Sandbox()
         self._lock = -1
         self._cgroups: cgroups.Cgroups | None = None
         self._containment: Containment = "none"
@@ -98,8 +108,14 @@ class LocalExecutor:
         """How attempts are contained, then how their limits are enforced."""
         return (self._containment, self._cgroups.layout.version if self._cgroups else "none")
 
+    def sandbox(self) -> Sandbox:
+        return self._sandbox
+
     def start(self, launch: Launch) -> Awaitable[Running | CannotStart]:
         answer: Answer = asyncio.get_running_loop().create_future()
+        if refusal := refused(launch, self._sandbox):
+            answer.set_result(CannotStart(refusal))
+            return answer
         self._waiting.append((launch, answer))
         self._dispatch()
         return answer
@@ -149,14 +165,16 @@ class LocalExecutor:
             with theirs:
                 self._warden = self._popen_warden(theirs)
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
-                hello = (await loop.sock_recv(ours, 64)).decode()
+                await loop.sock_sendall(ours, self._terms.orders(str(self._folder)))
+                hello = (await loop.sock_recv(ours, 4096)).decode().split()
             if not hello:
                 raise OSError("the warden ended before it was ready; its error output says why")
             self._write_record()
         except BaseException:
             ours.close()
             raise
-        self._containment = "pid-namespace" if hello == "pid-namespace" else "none"
+        self._containment = "pid-namespace" if hello[0] == "pid-namespace" else "none"
+        self._sandbox = sandbox_of(self.isolation(), hello[1:], self._terms)
         self._control = ours
         loop.add_reader(ours.fileno(), self._control_readable)
         # The first attempts need not wait for a slot.
@@ -239,7 +257,7 @@ class LocalExecutor:
             if not self._launching:
                 self._answered_at = asyncio.get_running_loop().time()
             self._launching += 1
-            if not slot.launch(launch, weight, answer):
+            if not slot.launch(launch, weight, caged(launch, self._terms, self._sandbox), answer):
                 # It died while idle and its end was not heard of yet.
                 self.slot_unheard(launch, answer)
                 self._forget(slot)

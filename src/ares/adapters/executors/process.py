@@ -13,6 +13,8 @@ from ares.adapters.executors.warden import wire
 from ares.ports.executor import CannotStart, Finished, Launch
 
 Answer = asyncio.Future["Process | CannotStart"]
+# In a sandbox, by a slot that is hardened, without a network, with this directory, as this user: see `cage.Cage`.
+Caged = tuple[bool, bool, bool, str, int]
 _ANCILLARY_BYTES = socket.CMSG_SPACE(wire.CREDENTIALS.size)
 LOST = Finished(code=None, signal=int(signal.SIGKILL), oom=False, max_rss_mib=0, cpu_s=0.0)
 
@@ -93,7 +95,7 @@ class Slot:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock.fileno(), self._readable)
 
-    def launch(self, launch: Launch, cpu_weight: int, answer: Answer) -> bool:
+    def launch(self, launch: Launch, cpu_weight: int, caged: Caged | None, answer: Answer) -> bool:
         """False when the slot is gone and never saw the command."""
         limits = (
             launch.memory_mib, cpu_weight, launch.cpu_limit_milli,
@@ -102,6 +104,7 @@ class Slot:
         request = (
             list(launch.argv), dict(launch.env), launch.cwd, launch.log_path, limits, launch.deadline,
             launch.oom_score_adj, (launch.pin.node, launch.pin.cpus, launch.pin.required) if launch.pin else None,
+            caged,
         )  # fmt: skip
         self._asked = (launch, answer)
         try:

@@ -11,7 +11,7 @@ from contextvars import Context, copy_context
 from math import inf
 
 from ares.model.node import Containment
-from ares.ports.executor import CannotStart, Finished, Launch, Running
+from ares.ports.executor import CannotStart, Finished, Launch, Running, Sandbox
 from ares.sim.invariants.history import Effect, ProcessEnded, ProcessStarted
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop, context_of
@@ -186,6 +186,9 @@ class SimExecutor:
 
     def isolation(self) -> tuple[Containment, ...]:
         return ("none",)
+
+    def sandbox(self) -> Sandbox:
+        return Sandbox()
 
     def start(self, launch: Launch) -> Awaitable[Running | CannotStart]:
         answer: asyncio.Future[Running | CannotStart] = self._machine.loop.create_future()

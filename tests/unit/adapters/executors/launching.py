@@ -8,7 +8,7 @@ from ares.ports.executor import Launch
 TIMEOUT_S = 30.0
 
 
-def launch(folder: Path, *argv: str, **changes: Any) -> Launch:
+def launch(folder: Path, /, *argv: str, **changes: Any) -> Launch:
     defaults: dict[str, Any] = {
         "argv": argv,
         "env": {"PATH": "/usr/local/bin:/usr/bin:/bin"},

@@ -8,15 +8,16 @@ import contextlib
 import gc
 import marshal
 import os
+import resource
 import select
 import signal
 import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Final, NamedTuple, NoReturn
 
-from ares.adapters.executors.warden import kernel
+from ares.adapters.executors.warden import box, cage, kernel, rights
 from ares.adapters.executors.warden.limits import Limits
 from ares.adapters.executors.warden.slot import Slot
 from ares.adapters.executors.warden.wire import receive
@@ -24,12 +25,25 @@ from ares.adapters.executors.warden.wire import receive
 _SLOT_BUFFER_BYTES = 1 << 20
 _TIDY_TRIES = 100
 _TIDY_PAUSE_S = 0.01
+_SYS: Final = "/sys"
+
+
+class Orders(NamedTuple):
+    """What the agent tells its warden first of all."""
+
+    # Whether every attempt is to have no more rights than it needs, also one that does not ask for that.
+    harden: bool
+    terms: box.Terms
+    # A directory of the agent's, and a user to try to become; -1: jobs run as the agent's own.
+    folder: str
+    uid: int
 
 
 class Warden:
-    def __init__(self, agent: socket.socket, namespaced: bool, cgroups: Sequence[str]) -> None:
+    def __init__(self, agent: socket.socket, namespaced: bool, cgroups: Sequence[str], orders: Orders) -> None:
         self._agent = agent
         self._namespaced = namespaced
+        self._orders = orders
         self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if namespaced else -1
         self._signals = kernel.signal_fd([signal.SIGCHLD])
         self._slots: set[int] = set()
@@ -86,8 +100,10 @@ class Warden:
             self._agent.close()
             os.close(self._signals)
             os.close(self._alive)
-            prepare_slot(self._namespaced)
-            slot = Slot(agent, self._life, self._namespaced, Limits(paths))
+            sys_fd = os.open(_SYS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            if prepare_slot(self._namespaced, self._orders.harden):
+                paths = {kind: [_behind(sys_fd, path) for path in some] for kind, some in paths.items()}
+            slot = Slot(agent, self._life, self._namespaced, Limits(paths), self._orders.terms)
             try:
                 slot.serve()
             finally:
@@ -97,6 +113,23 @@ class Warden:
             raise
         finally:
             os._exit(1)
+
+    def parts(self) -> list[str]:
+        """What of the protection of jobs works on this machine, as a process finds out that gives itself up for it."""
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        with open(reader, "rb") as file, open(writer, "wb") as report:
+            pid = self._fork()
+            if pid == 0:
+                try:
+                    orders = self._orders
+                    found = cage.tried(orders.terms, orders.folder, orders.uid, self._namespaced)
+                    os.write(report.fileno(), " ".join(found).encode())
+                finally:
+                    os._exit(0)
+            report.close()
+            found = file.read().decode().split()
+        os.waitpid(pid, 0)
+        return found
 
     def _reap(self) -> bool:
         """Collects what ended. False when no child is left."""
@@ -136,22 +169,43 @@ def _remove_cgroup(folder: str) -> None:
             return
 
 
-def prepare_slot(namespaced: bool) -> None:
+def _behind(sys_fd: int, path: str) -> str:
+    """The same file by the /sys there was before one for reading only was put in front of it."""
+    return f"/proc/self/fd/{sys_fd}{path.removeprefix(_SYS)}" if path.startswith(f"{_SYS}/") else path
+
+
+def prepare_slot(namespaced: bool, harden: bool = False) -> bool:
+    """Whether the kernel's files are for reading only now."""
     gc.freeze()
     gc.disable()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
+    # A dump holds what was in memory, and goes to where others may read it.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    protected = _contain_slot(namespaced, harden)
+    if harden:
+        for step in (rights.no_capabilities_later, rights.no_new_privileges):
+            # Not everywhere allowed; the node says what it can do.
+            with contextlib.suppress(OSError):
+                step()
+    return protected
+
+
+def _contain_slot(namespaced: bool, harden: bool) -> bool:
     if not namespaced:
         # Told to end rather than killed: it must first end what it holds. Nobody tells it if its warden ended
         # before this line; it then sees the end of the pipe.
         kernel.die_with_parent(signal.SIGTERM)
         kernel.adopt_orphans()
-        return
+        return False
     kernel.die_with_parent(signal.SIGKILL)
     try:
         kernel.private_proc()
+        if harden:
+            box.protect_kernel()
     except OSError:
-        return  # Some containers forbid the mount. The namespace still ends everything in it.
+        return False  # Some containers forbid the mount. The namespace still ends everything in it.
+    return harden
 
 
 def can_contain() -> bool:
@@ -193,9 +247,10 @@ def main() -> None:
     namespaced = sys.argv[2] == "best" and can_contain()
     if not namespaced:
         kernel.adopt_orphans()
-    warden = Warden(agent, namespaced, sys.argv[3:])
+    harden, terms, folder, uid = marshal.loads(receive(agent))
+    warden = Warden(agent, namespaced, sys.argv[3:], Orders(harden, box.Terms(*terms), folder, uid))
     try:
-        agent.send(b"pid-namespace" if namespaced else b"none")
+        agent.send(" ".join(["pid-namespace" if namespaced else "none", *warden.parts()]).encode())
         warden.serve()
     except (BrokenPipeError, ConnectionResetError):
         # The agent was killed while it waited for an answer.

@@ -2,20 +2,47 @@
 
 import ctypes
 import errno
+import fcntl
 import os
 import signal
+import socket
+import struct
 import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 NEWNS: Final = 0x00020000
+NEWUTS: Final = 0x04000000
+NEWIPC: Final = 0x08000000
+NEWNET: Final = 0x40000000
 NEWUSER: Final = 0x10000000
 NEWPID: Final = 0x20000000
 
 _MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
+_MS_NOSUID_NODEV = 2 | 4
+_MS_NOSUID_NOEXEC = 2 | 8
 _MS_REC_SLAVE = 1 << 14 | 1 << 19
+_MS_REC_PRIVATE = 1 << 14 | 1 << 18
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_SECCOMP = 22
+_SECCOMP_FILTER = 2
+CAPBSET_DROP: Final = 24
+SET_SECUREBITS: Final = 28
+SET_NO_NEW_PRIVS: Final = 38
+CAP_AMBIENT: Final = 47
+AMBIENT_CLEAR_ALL: Final = 4
+
+# Numbers of calls that the C library may not know; these are the same on all machines.
+_OPEN_TREE: Final = 428
+_MOVE_MOUNT: Final = 429
+_MOUNT_SETATTR: Final = 442
+_AT_FDCWD: Final = -100
+_AT_RECURSIVE: Final = 0x8000
+_AT_EMPTY_PATH: Final = 0x1000
+_OPEN_TREE_CLONE: Final = 1
+_MOVE_MOUNT_F_EMPTY_PATH: Final = 4
+_ATTR_READ_ONLY: Final = 1
 
 MPOL_DEFAULT: Final = 0
 MPOL_PREFERRED: Final = 1
@@ -23,6 +50,8 @@ MPOL_BIND: Final = 2
 # The C library has no function for it: the number of the system call differs between machines.
 _SET_MEMPOLICY: Final = {"x86_64": 238, "aarch64": 237, "riscv64": 237, "ppc64le": 261, "s390x": 270}
 _WORD_BITS: Final = 64
+_SIOCSIFFLAGS: Final = 0x8914
+_IFF_UP: Final = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -61,6 +90,61 @@ def private_proc() -> None:
     unshare(NEWNS)
     _call("mount", b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None)
     _call("mount", b"proc", b"/proc", b"proc", ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC), None)
+
+
+def own_mounts() -> None:
+    """Mounts made on the host from here on do not arrive, nor do ours there."""
+    unshare(NEWNS)
+    _call("mount", b"none", b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None)
+
+
+def mount_memory(path: str, options: str) -> None:
+    """An empty file system in memory, charged to whoever writes to it."""
+    _call("mount", b"tmpfs", os.fsencode(path), b"tmpfs", ctypes.c_ulong(_MS_NOSUID_NODEV), options.encode())
+
+
+def mount_terminals(path: str) -> None:
+    options = b"newinstance,ptmxmode=0666,mode=620"
+    _call("mount", b"devpts", os.fsencode(path), b"devpts", ctypes.c_ulong(_MS_NOSUID_NOEXEC), options)
+
+
+def detached(path: str) -> int:
+    """A copy of what is mounted at a path and below it, at no place yet."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    return _call("syscall", ctypes.c_long(_OPEN_TREE), ctypes.c_int(_AT_FDCWD), os.fsencode(path), ctypes.c_uint(flags))
+
+
+def attach(tree: int, path: str) -> None:
+    arguments = (ctypes.c_int(tree), b"", ctypes.c_int(_AT_FDCWD), os.fsencode(path))
+    _call("syscall", ctypes.c_long(_MOVE_MOUNT), *arguments, ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH))
+
+
+def read_only(place: str | int, *, yes: bool = True, below: bool = False) -> None:
+    """One mount, or with `below` all that are mounted in it: a path, or a detached copy."""
+    attributes = (ctypes.c_uint64 * 4)(_ATTR_READ_ONLY if yes else 0, 0 if yes else _ATTR_READ_ONLY, 0, 0)
+    at, path = (_AT_FDCWD, os.fsencode(place)) if isinstance(place, str) else (place, b"")
+    flags = (_AT_RECURSIVE if below else 0) | (0 if path else _AT_EMPTY_PATH)
+    arguments = (ctypes.c_int(at), path, ctypes.c_uint(flags), attributes, ctypes.c_size_t(32))
+    _call("syscall", ctypes.c_long(_MOUNT_SETATTR), *arguments)
+
+
+def loopback_up() -> None:
+    """The one interface of a new network namespace, which is there and off."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
+
+
+def process_control(option: int, value: int) -> None:
+    _call("prctl", option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+
+
+def filter_calls(program: ctypes.Structure) -> None:
+    _call("prctl", _PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_FILTER), ctypes.byref(program), 0, 0)
+
+
+def last_capability() -> int:
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        return int(file.read())
 
 
 def memory_policy(mode: int, node: int = 0) -> None:

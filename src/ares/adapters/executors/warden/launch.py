@@ -5,7 +5,7 @@ import os
 import signal
 import stat
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _ALL_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -18,7 +18,18 @@ def spawn(argv: list[str], env: Mapping[str, str], null: int, log: int) -> int:
     try:
         return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_ALL_SIGNALS)
     except OSError as error:
-        raise ValueError(f"cannot run {path}: {_SPAWN_ERRORS.get(error.errno or 0, error.strerror)}") from None
+        raise _failed(path, error) from None
+
+
+def become(path: str, argv: list[str], env: Mapping[str, str]) -> NoReturn:
+    try:
+        os.execve(path, argv, env)
+    except OSError as error:
+        raise _failed(path, error) from None
+
+
+def _failed(path: str, error: OSError) -> ValueError:
+    return ValueError(f"cannot run {path}: {_SPAWN_ERRORS.get(error.errno or 0, error.strerror)}")
 
 
 _SPAWN_ERRORS: Final = {

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from math import inf
 from typing import Final
 
-from ares.adapters.executors.warden import kernel
+from ares.adapters.executors.warden import box, cage, kernel
 from ares.adapters.executors.warden.inherit import Inherited, Pin
 from ares.adapters.executors.warden.launch import spawn
 from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, Limits
@@ -32,8 +32,11 @@ Numbers = tuple[int, int, int, int, int, int]
 class Slot:
     """Runs one attempt at a time and leaves nothing behind."""
 
-    def __init__(self, agent: socket.socket, warden: int, namespaced: bool, limits: Limits) -> None:
+    def __init__(
+        self, agent: socket.socket, warden: int, namespaced: bool, limits: Limits, terms: box.Terms = box.Terms()
+    ) -> None:
         """`warden` is a pipe that ends with the warden."""
+        self._terms = terms
         self._agent = agent
         self._warden = warden
         self._namespaced = namespaced and os.getpid() == 1
@@ -96,6 +99,7 @@ class Slot:
         deadline: float,
         oom_score_adj: int,
         pin: Pin | None,
+        caged: tuple[bool, bool, bool, str, int] | None,
     ) -> None:
         if kernel.boottime() >= deadline:
             self._agent.send(b"X")
@@ -103,7 +107,10 @@ class Slot:
         try:
             self._limit(*limits)
             with _opened(cwd, log_path) as log, self._inherited.taken_on(oom_score_adj, pin, log):
-                self._main = spawn(argv, env, self._null, log)
+                if caged is None:
+                    self._main = spawn(argv, env, self._null, log)
+                else:
+                    self._main = cage.spawn(cage.Cage(*caged), self._terms, argv, env, cwd, self._null, log)
         except (OSError, ValueError) as error:
             self._agent.send(b"E" + str(error).encode(errors="replace")[:4000])
             return
