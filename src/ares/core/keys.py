@@ -39,6 +39,9 @@ POLICIES = "/policies/"
 # Every version of each policy that is kept.
 POLICY_HISTORY = "/policy-history/"
 ALERTS = "/alerts/"
+# Of the audit chains that are on replicas' disks: how far each had come, and the public keys that this is signed by.
+AUDIT_HEADS = "/audit-heads/"
+AUDIT_KEYS = "/audit-keys/"
 QUOTAS = "/quotas/"
 # Written with every job of a tenant that has a quota: of two admissions at once, one looks again.
 ADMISSIONS = "/admissions/"
@@ -161,6 +164,14 @@ def policy_versions(tenant_name: str, name: str) -> str:
 
 def policy_version(tenant_name: str, name: str, version: int) -> str:
     return f"{policy_versions(tenant_name, name)}{version:010d}"
+
+
+def audit_head(chain: str, seq: int) -> str:
+    return f"{AUDIT_HEADS}{chain}/{seq:016d}"
+
+
+def audit_key(key_id: str) -> str:
+    return f"{AUDIT_KEYS}{key_id}"
 
 
 def alert(tenant_name: str, alert_id: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from ares.core import keys
 from ares.model.access import TokenRecord
 from ares.model.alert import AlertRecord, ChannelRecord
+from ares.model.audit import AuditHead, AuditKey
 from ares.model.machine import MachineRecord
 from ares.model.policy import PolicyRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
@@ -51,6 +52,9 @@ class Kept:
         # By "tenant/month", and with the replica.
         self.spent: dict[str, SpentRecord] = {}
         self.meters: dict[str, MeterRecord] = {}
+        # By "chain/number", and by the key's id.
+        self.audit_heads: dict[str, AuditHead] = {}
+        self.audit_keys: dict[str, AuditKey] = {}
         # Of each record by its whole key, for compare-and-swap.
         self.revisions: dict[str, int] = {}
         kinds = (
@@ -68,6 +72,8 @@ class Kept:
             _Kind(keys.ADMISSIONS, self.admissions, AdmissionRecord),
             _Kind(keys.SPENT, self.spent, SpentRecord),
             _Kind(keys.METERS, self.meters, MeterRecord),
+            _Kind(keys.AUDIT_HEADS, self.audit_heads, AuditHead),
+            _Kind(keys.AUDIT_KEYS, self.audit_keys, AuditKey),
         )
         self.kinds = {kind.prefix: kind for kind in kinds}
 

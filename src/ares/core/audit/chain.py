@@ -69,8 +69,8 @@ def entry_of(line: bytes) -> AuditEntry | None:
 
 
 def signed_bytes(head: AuditHead) -> bytes:
-    """What a head's signature is made over."""
-    return _encode(msgspec.structs.replace(head, signature=""))
+    """What a head's signature is made over. That it is a head or a stub is part of it: one is not the other."""
+    return type(head).__name__.encode() + b"\n" + _encode(msgspec.structs.replace(head, signature=""))
 
 
 class Broken(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from ares.model.access import TokenRecord
 from ares.model.alert import AlertRecord, ChannelRecord
+from ares.model.audit import AuditHead, AuditKey
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.machine import AuthorityRecord, MachineRecord
@@ -155,6 +156,10 @@ def _meter(tail: str, meter: MeterRecord) -> bool:
     return tail == f"{meter.tenant}/{meter.month}/{meter.replica}"
 
 
+def _head(tail: str, head: AuditHead) -> bool:
+    return tail == f"{head.chain}/{head.seq:016d}"
+
+
 def _any(tail: str, record: object) -> bool:
     return True
 
@@ -194,6 +199,8 @@ POLICIES = Kind("/policies/", PolicyRecord, _scoped("name"))
 POLICY_HISTORY = Kind("/policy-history/", PolicyRecord, _policy_version)
 ALERTS = Kind("/alerts/", AlertRecord, _scoped("id"))
 CHANNELS = Kind("/channels/", ChannelRecord, _scoped("name"))
+AUDIT_HEADS = Kind("/audit-heads/", AuditHead, _head)
+AUDIT_KEYS = Kind("/audit-keys/", AuditKey, _field("id"))
 LEADERS = Kind("/leader/", LeaderRecord, _any)
 PROFILES = Kind("/profiles/", ProfileRecord, _version)
 RESERVATIONS = Kind("/reservations/", Reservation, _field("name"))
@@ -211,5 +218,5 @@ PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 OF_ALL = (
     NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, SECRETS, IDENTITIES, LEADERS, PROFILES, RESERVATIONS, BOOKINGS, PREDICTIONS, MODEL,
     EPOCH, FORMAT, SETTLED, MACHINES, AUTHORITY, POLICIES, POLICY_HISTORY, ALERTS, CHANNELS, QUOTAS,
-    ADMISSIONS, SPENT, METERS,
+    ADMISSIONS, SPENT, METERS, AUDIT_HEADS, AUDIT_KEYS,
 )  # fmt: skip
