@@ -25,6 +25,7 @@ QUICK_S: Final = 0.005
 # CPU time is limited only after this: many short attempts then cost no more than without.
 CAP_AFTER_S: Final = 1.0
 
+_NO_TERMS: Final = box.Terms()
 # Memory, CPU weight, CPU limit or 0, largest file, processes, open files.
 Numbers = tuple[int, int, int, int, int, int]
 
@@ -33,7 +34,7 @@ class Slot:
     """Runs one attempt at a time and leaves nothing behind."""
 
     def __init__(
-        self, agent: socket.socket, warden: int, namespaced: bool, limits: Limits, terms: box.Terms = box.Terms()
+        self, agent: socket.socket, warden: int, namespaced: bool, limits: Limits, terms: box.Terms = _NO_TERMS
     ) -> None:
         """`warden` is a pipe that ends with the warden."""
         self._terms = terms
