@@ -5,9 +5,9 @@ import asyncio
 import structlog
 
 from ares.app import handover
-from ares.app.config import Config
-from ares.app.listening import require_ports
-from ares.app.processes import look_for_garbage_less_often, run
+from ares.app.config import Config, ConfigError
+from ares.app.listening import require_ports, require_safe
+from ares.app.processes import configure_logging, look_for_garbage_less_often, run
 from ares.app.wiring import ControlPlane
 from ares.model.access import Principal
 
@@ -16,6 +16,12 @@ log = structlog.get_logger()
 
 def main(config: Config) -> int:
     """Serves until told to stop. The first start of an installation leaves the administrator's token."""
+    configure_logging()
+    try:
+        require_safe(config)
+    except ConfigError as error:
+        log.error("start_refused", why=str(error))
+        raise
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     require_ports(config)
     return run(lambda stop: _serve(config, stop))
@@ -48,6 +54,7 @@ async def _leave_token(plane: ControlPlane, config: Config) -> None:
     """There is no anonymous mode: a new store gets one administrator, whose token only we can read."""
     where = {"url": _url(plane, config), "agents": f"{config.agents.host}:{plane.agents_port}"}
     replica = plane.assembled.replica
+    await replica.tenants.ensure({config.tenant, *(token.tenant for token in replica.view.tokens.values())})
     has_admin = any(token.role == "admin" and not token.revoked for token in replica.view.tokens.values())
     home = config.home_path
     if has_admin:

@@ -36,6 +36,8 @@ class TokenRecord(Record, frozen=True):
     revoked: bool = False
     # Whose it is; such a token has at most the user's role, and ends with the user. Empty: nobody's in particular.
     user: str = ""
+    # The id of that user's record: another user who gets the same name later does not get its tokens.
+    user_id: str = ""
     # What it may be used for at most; None: all that its role allows.
     permissions: tuple[Permission, ...] | None = None
     # Set for node credentials: the only node it may speak for.
@@ -60,6 +62,8 @@ class Principal(Record, frozen=True):
     proof: Proof = "token"
     # Its own tenant, where it acts in another one as that tenant's delegate.
     home: str = ""
+    # When the credential ends by itself.
+    expires_at: float | None = None
     node: str | None = None
     cluster: str | None = None
 

@@ -8,16 +8,21 @@ import hashlib
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
+from ares.core.access.certificates import LIFE_S
 from ares.model.timing import DEFAULT, Timing
 from ares.ports.audit import AuditLog
 from ares.ports.blobs import Blobs
+from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock, Rng
 from ares.ports.decisions import DecisionLog
 from ares.ports.logs import Logs
+from ares.ports.policy import Rules
+from ares.ports.secrets import Vault
 from ares.ports.store import Compare, Store
 from ares.ports.telemetry import Telemetry
 from ares.services.alerts import Alerts
 from ares.services.arrays import Arrays
+from ares.services.authority import Authority
 from ares.services.audit import Audit
 from ares.services.booking import Book
 from ares.services.consolidate import Consolidate
@@ -32,6 +37,7 @@ from ares.services.explain import Explain
 from ares.services.gaps import Gaps
 from ares.services.health import Health
 from ares.services.jobs import Jobs
+from ares.services.judging import Judging
 from ares.services.leader import Leader, Reign
 from ares.services.leftovers import Leftovers
 from ares.services.logs import LogReader
@@ -40,6 +46,7 @@ from ares.services.nodes import Nodes
 from ares.services.outputs import OutputReader
 from ares.services.planner import Planner
 from ares.services.plugins import NO_PLUGINS, Loaded, Plugins
+from ares.services.policies import Policies
 from ares.services.pools import Pools
 from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
@@ -49,15 +56,18 @@ from ares.services.requeue import Requeue
 from ares.services.reservations import Reservations
 from ares.services.retention import Retention
 from ares.services.schedule import LINGER_S, Schedule
+from ares.services.secrets import Secrets
 from ares.services.sessions import ACK_WITHIN_S, Sessions
 from ares.services.settling import Settling
 from ares.services.spending import Spending
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tally import Tally
+from ares.services.tenants import Tenants
 from ares.services.tokens import Tokens
 from ares.services.transitions import Transitions
 from ares.services.uploads import OUTPUT_BYTES_MAX, Uploads
+from ares.services.users import Users
 from ares.services.view import View
 from ares.services.windows import Windows
 
@@ -73,6 +83,12 @@ class Ports:
     logs: Logs
     blobs: Blobs
     decisions: DecisionLog | None = None
+    # Signs machines' certificates; without, they have tokens.
+    issuer: Issuer | None = None
+    # The language of policies; without it none can be saved.
+    rules: Rules | None = None
+    # Without it no secrets are kept.
+    vault: Vault | None = None
     # None: nothing is recorded.
     audit: AuditLog | None = None
 
@@ -93,6 +109,8 @@ class Terms:
     output_bytes_max: int = OUTPUT_BYTES_MAX
     timing: Timing = DEFAULT
     plugins: Loaded = NO_PLUGINS
+    # How long a machine's certificate is good.
+    certificate_s: int = LIFE_S
     # What cannot be recorded is not done.
     audit_required: bool = True
     # How long a scheduling cycle and an acknowledgement wait for company.
@@ -110,7 +128,10 @@ class Replica:
         self.audit = Audit(ports.audit, clock, telemetry, replica=terms.replica, required=terms.audit_required)
         self.view = view = View(store, clock)
         self.alerts = Alerts(store, view, clock, telemetry)
+        self.tenants = Tenants(store, view, clock)
+        self.users = Users(store, view, clock, rng)
         self.tokens = Tokens(store, view, clock, rng)
+        self.authority = Authority(store, view, clock, ports.issuer, terms.certificate_s)
         self.planner = planner = Planner(view, clock)
         self.predictions = Predictions(store, view, planner, clock, telemetry)
         self.decisions = Decisions(clock, rng, ports.decisions)
@@ -135,10 +156,11 @@ class Replica:
         self.nodes = Nodes(store, view, clock)
         self.pools = Pools(view, self.nodes, planner, clock)
         self.health = Health(view, self.leader, clock, terms.plugins.refused)
+        self.secrets = Secrets(store, view, clock, ports.vault)
         self.sessions = Sessions(
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
             reports=Reports(transitions, telemetry), timing=terms.timing,
-            progress=self.progress, tokens=self.tokens, logs=logs, uploads=uploads, clock=clock,
+            progress=self.progress, tokens=self.tokens, logs=logs, uploads=uploads, secrets=self.secrets, clock=clock,
             telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s,
         )  # fmt: skip
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
@@ -161,9 +183,11 @@ class Replica:
 
     def _submission(self, ports: Ports, terms: Terms) -> Submit:
         store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines
-        drafting = Drafting(view, deadlines, clock, ports.rng, telemetry, terms.epoch, terms.jobs_max)
+        judging = Judging(view, clock, ports.rules)
+        self.policies = Policies(store, view, clock, judging)
+        drafting = Drafting(view, deadlines, clock, ports.rng, telemetry, terms.epoch, terms.jobs_max, judging)
         expanding = Expanding(store, view, terms.epoch)
-        return Submit(store, view, deadlines, drafting, expanding, clock, telemetry)
+        return Submit(store, view, deadlines, drafting, expanding, self.alerts, clock, telemetry)
 
     def loops(self, reign: Reign | None = None) -> dict[str, Coroutine[object, object, None]]:
         """What every replica runs once its view has caught up; the view's own loop comes before."""

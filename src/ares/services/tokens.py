@@ -4,19 +4,24 @@ import re
 from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.access import tokens as texts
+from ares.core.access.table import WIDE, covers, lesser, may_grant, narrowed, reaches, scope_of
 from ares.core.access.tokens import Denied, digest, parse, verify
-from ares.model.access import Principal, Role, TokenRecord
+from ares.model.access import Permission, Principal, Role, TokenRecord
+from ares.model.tenant import UserRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import Committed, Compare, Put, Store, StoreUnavailable, Unknown
 from ares.services.ids import base32, base64url
+from ares.services.records import Records, Refused, absent, same
+from ares.services.tenants import PLATFORM, no_tenant
+from ares.services.users import escalation
 from ares.services.view import View
 
 _ID_CHARS = 10
 _SECRET_BYTES = 32
-_PLATFORM = "system"
 # A node's name becomes part of keys and of what people read in a terminal.
 _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?", re.ASCII)
 
@@ -27,6 +32,7 @@ class Tokens:
     def __init__(self, store: Store, view: View, clock: Clock, rng: Rng) -> None:
         self._store = store
         self._view = view
+        self._records = Records(store, view)
         self._clock = clock
         self._rng = rng
         self._ahead_s = clock.wall() - clock.monotonic()
@@ -40,18 +46,65 @@ class Tokens:
         if record is not None and record.single_use:
             # A join token admits a node; it is never a credential.
             record = None
-        return verify(record, secret, self._now())
+        who = verify(record, secret, self._now())
+        if isinstance(who, Denied) or record is None:
+            return who
+        return await self._standing(who, record)
 
     async def create(
-        self, who: Principal, *, tenant: str, role: Role, name: str, ttl_s: float | None
-    ) -> tuple[str, TokenRecord]:
+        self,
+        who: Principal,
+        *,
+        tenant: str,
+        role: Role,
+        name: str,
+        ttl_s: float | None,
+        user: str = "",
+        permissions: tuple[Permission, ...] | None = None,
+    ) -> tuple[str, TokenRecord] | Refused:
         """The full token text is returned here and nowhere else, ever."""
-        return await self._issue(self._draft(tenant=tenant, role=role, name=name, ttl_s=ttl_s))
+        if not reaches(who, "tokens:admin", tenant):
+            return escalation(f"tokens of {tenant!r} are not yours to make", "make tokens of your own tenant")
+        if not may_grant(who, role, permissions):
+            return escalation(f"{who.role!r} may not give {_shown(role, permissions)}: it may not do all that itself")
+        if self._view.kept.tenants.get(tenant) is None and await self._store.get(keys.tenant(tenant)) is None:
+            return no_tenant(tenant)
+        drafted = self._draft(tenant=tenant, role=role, name=name, ttl_s=ttl_s, permissions=permissions)
+        return await self._issue(drafted) if not user else await self._issue_for(who, user, drafted)
+
+    async def create_own(
+        self,
+        who: Principal,
+        *,
+        role: Role | None,
+        name: str,
+        ttl_s: float | None,
+        permissions: tuple[Permission, ...] | None = None,
+    ) -> tuple[str, TokenRecord] | Refused:
+        """A token for oneself, with no more than one has: in rights, and where it is a token's, in time."""
+        role = role or who.role
+        if not who.user:
+            message = "this credential is no user's, so there is nobody to make a token for"
+            return Refused(code="no-such-user", message=message, fix="log in as a user, or have one made for you")
+        if who.permissions is not None:
+            only = ", ".join(who.permissions)
+            return escalation(f"this credential is for {only} only", "use one that is not narrowed")
+        if not covers(who.role, role):
+            return escalation(f"you are {who.role!r}, and a token of the role {role!r} could do what you may not")
+        drafted = self._draft(tenant=who.tenant, role=role, name=name, ttl_s=ttl_s, permissions=permissions)
+        until, limit = drafted[1].expires_at, who.expires_at
+        if who.proof == "token" and limit is not None and (until is None or until > limit):
+            left = max(limit - self._now(), 0.0)
+            return escalation(
+                f"the token you use ends in {left:.0f} s, and one made with it may not last longer",
+                f"ask for at most {left:.0f} s, or log in",
+            )
+        return await self._issue_for(who, who.user, drafted)
 
     async def create_join(self, who: Principal, *, node: str | None, ttl_s: float) -> tuple[str, TokenRecord]:
         """A token that admits one node, once."""
         return await self._issue(
-            self._draft(tenant=_PLATFORM, role="node", name="join", ttl_s=ttl_s, node=node, single_use=True)
+            self._draft(tenant=PLATFORM, role="node", name="join", ttl_s=ttl_s, node=node, single_use=True)
         )
 
     async def bootstrap(self, tenant: str, keep: Callable[[str], None]) -> str:
@@ -76,8 +129,8 @@ class Tokens:
         assert record is not None
         if not record.single_use or record.node not in (None, node):
             return Denied(reason="unknown")
-        text, issued = self._draft(tenant=_PLATFORM, role="node", name=node, ttl_s=None, node=node)
-        spent = msgspec.structs.replace(record, revoked=True)
+        text, issued = self._draft(tenant=PLATFORM, role="node", name=node, ttl_s=None, node=node)
+        spent = replace(record, revoked=True)
         written = await self._store.txn(
             [Compare(kv.key, "mod_revision", kv.mod_revision)],
             [Put(kv.key, msgspec.json.encode(spent)), Put(keys.token(issued.id), msgspec.json.encode(issued))],
@@ -87,23 +140,111 @@ class Tokens:
         return text if written.succeeded else Denied(reason="revoked")
 
     async def list(self, who: Principal) -> Sequence[TokenRecord]:
-        await self._view.catch_up()
-        return sorted(self._view.tokens.values(), key=lambda record: record.created_at)
+        """Those the caller rules over: of its tenant, or with a wide role of all, or of the one it acts in."""
+        tenant = who.tenant if who.home else None
+        return await self._list(
+            lambda record: reaches(who, "tokens:admin", record.tenant) and tenant in (None, record.tenant)
+        )
 
-    async def revoke(self, who: Principal, token_id: str) -> bool:
-        """Repeatable; False when there is no such token."""
-        while True:
-            kv = await self._store.get(keys.token(token_id))
-            if kv is None:
-                return False
-            record = msgspec.json.decode(kv.value, type=TokenRecord)
-            revoked = msgspec.json.encode(msgspec.structs.replace(record, revoked=True))
-            written = await self._store.txn([Compare(kv.key, "mod_revision", kv.mod_revision)], [Put(kv.key, revoked)])
-            if isinstance(written, Committed) and written.succeeded:
-                await self._view.reach(written.revision)
+    async def list_own(self, who: Principal) -> Sequence[TokenRecord]:
+        return await self._list(lambda record: _is_of(record, who))
+
+    async def revoke(self, who: Principal, token_id: str) -> bool | Refused:
+        """Repeatable; False when there is no such token among those the caller rules over."""
+        wide = scope_of(who, "tokens:admin") in WIDE
+
+        def judge(record: TokenRecord) -> bool | Refused:
+            if wide or (reaches(who, "tokens:admin", record.tenant) and may_grant(who, record.role)):
                 return True
+            if not reaches(who, "tokens:admin", record.tenant):
+                return False
+            return escalation(f"{who.role!r} may not revoke a token of the role {record.role!r}")
+
+        return await self._revoke(token_id, judge)
+
+    async def revoke_own(self, who: Principal, token_id: str) -> bool | Refused:
+        return await self._revoke(token_id, lambda record: _is_of(record, who))
+
+    # ---- whose it is
+
+    async def _standing(self, who: Principal, record: TokenRecord) -> Principal | Denied:
+        """The same, as far as its tenant and its user still let it."""
+        tenant = self._view.kept.tenants.get(who.tenant)
+        if tenant is not None and tenant.disabled:
+            return Denied(reason="revoked", why="tenant_disabled")
+        if not record.user:
+            return who
+        user = await self._user(record.tenant, record.user)
+        if user is None or user.id != record.user_id:
+            return Denied(reason="revoked", why="user_gone")
+        if user.disabled:
+            return Denied(reason="revoked", why="user_disabled")
+        role, common = lesser(record.role, user.role)
+        permissions = record.permissions if common is None else narrowed(common, record.permissions)
+        return replace(who, role=role, team=user.team, permissions=permissions)
+
+    async def _user(self, tenant: str, name: str) -> UserRecord | None:
+        known = self._view.kept.users.get(f"{tenant}/{name}")
+        if known is not None:
+            return known
+        # Like a token, it may have been made through another replica a moment ago.
+        found = await self._records.read(keys.user(tenant, name), UserRecord)
+        return None if found is None else found[1]
+
+    async def _list(self, wanted: Callable[[TokenRecord], bool]) -> Sequence[TokenRecord]:
+        await self._view.catch_up()
+        found = [self._ended(record) for record in self._view.tokens.values() if wanted(record)]
+        return sorted(found, key=lambda record: record.created_at)
+
+    def _ended(self, record: TokenRecord) -> TokenRecord:
+        """A token that ended with its user is as good as revoked."""
+        if not record.user or record.revoked:
+            return record
+        user = self._view.kept.users.get(f"{record.tenant}/{record.user}")
+        gone = user is None or user.id != record.user_id
+        return replace(record, revoked=True) if gone else record
+
+    async def _revoke(self, token_id: str, judge: Callable[[TokenRecord], bool | Refused]) -> bool | Refused:
+        async def attempt() -> bool | Refused | None:
+            found = await self._records.read(keys.token(token_id), TokenRecord)
+            if found is None:
+                return False
+            kv, record = found
+            verdict = judge(record)
+            if verdict is not True:
+                return verdict
+            put = Put(kv.key, msgspec.json.encode(replace(record, revoked=True)))
+            return record.revoked or (await self._records.write([same(kv)], [put]) or None)
+
+        return await self._records.settle(f"the end of token {token_id}", attempt)
 
     # ---- issuing
+
+    async def _issue_for(
+        self, who: Principal, name: str, drafted: tuple[str, TokenRecord]
+    ) -> tuple[str, TokenRecord] | Refused:
+        """A user's token: written only if the user is still who it was."""
+        text, record = drafted
+
+        async def attempt() -> tuple[str, TokenRecord] | Refused | None:
+            found = await self._records.read(keys.user(record.tenant, name), UserRecord)
+            if found is None:
+                fix = f"make it first: `ares user create {name}`; `ares user list` shows those there are"
+                return Refused(code="no-such-user", message=f"{record.tenant!r} has no user {name!r}", fix=fix)
+            kv, user = found
+            if name != who.user and not may_grant(who, user.role):
+                return escalation(f"{who.role!r} may not make tokens for somebody of the role {user.role!r}")
+            if not covers(user.role, record.role):
+                message = f"{name!r} is {user.role!r}, and a token of the role {record.role!r} could do more"
+                return escalation(message, f"make one of the role {user.role!r} or less")
+            own = replace(record, user=name, user_id=user.id)
+            key = keys.token(record.id)
+            if await self._records.write([absent(key), same(kv)], [Put(key, msgspec.json.encode(own))]):
+                return text, own
+            # An earlier try of this very call may have landed.
+            return (text, own) if await self._read(record.id) is not None else None
+
+        return await self._records.settle("the new token", attempt)
 
     async def _issue(self, drafted: tuple[str, TokenRecord]) -> tuple[str, TokenRecord]:
         _, record = drafted
@@ -124,6 +265,7 @@ class Tokens:
         ttl_s: float | None,
         node: str | None = None,
         single_use: bool = False,
+        permissions: tuple[Permission, ...] | None = None,
     ) -> tuple[str, TokenRecord]:
         token_id = base32(self._rng, _ID_CHARS)
         secret = base64url(self._rng.token(_SECRET_BYTES))
@@ -136,6 +278,7 @@ class Tokens:
             name=name,
             created_at=now,
             expires_at=None if ttl_s is None else now + ttl_s,
+            permissions=permissions,
             node=node,
             single_use=single_use,
         )
@@ -148,3 +291,11 @@ class Tokens:
     async def _read(self, token_id: str) -> TokenRecord | None:
         kv = await self._store.get(keys.token(token_id))
         return None if kv is None else msgspec.json.decode(kv.value, type=TokenRecord)
+
+
+def _is_of(record: TokenRecord, who: Principal) -> bool:
+    return bool(who.user) and (record.tenant, record.user) == (who.tenant, who.user)
+
+
+def _shown(role: Role, permissions: tuple[Permission, ...] | None) -> str:
+    return f"the role {role!r}" + ("" if permissions is None else f" for {', '.join(permissions) or 'nothing'}")

@@ -2,25 +2,31 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 
 from ares.adapters.audit.memory import MemoryAudit
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
+from ares.adapters.policy.cel import CelRules
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.core import keys
+from ares.core.access import tokens
 from ares.core.run.inputs import Bind, Exit, Input, Start
 from ares.edge.rest.api import ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
-from ares.model.access import Principal, Role
+from ares.model.access import Principal, Role, TokenRecord
 from ares.model.state import ExitInfo, JobState, Placement
+from ares.ports.store import Put
 from ares.services.records import Refused
 from ares.services.replica import Ports, Replica, Terms
 from ares.services.schedule import Schedule
@@ -45,6 +51,8 @@ class World:
     chain: MemoryAudit
 
     async def token(self, role: Role = "submitter", tenant: str = "acme", ttl_s: float | None = None) -> str:
+        if role in ("node", "cluster"):
+            return await self._machine_token(role, tenant)
         await self.services.tenants.ensure({tenant})
         made = await self.services.tokens.create(ROOT, tenant=tenant, role=role, name=role, ttl_s=ttl_s)
         assert not isinstance(made, Refused), made
@@ -52,6 +60,14 @@ class World:
         while record.id not in self.view.tokens:
             await asyncio.sleep(0)
         return text
+
+    async def _machine_token(self, role: Role, tenant: str) -> str:
+        """As a node or cluster that has joined would have it."""
+        secret = secrets.token_urlsafe(32)
+        record = TokenRecord(id=secrets.token_hex(5), sha256=tokens.digest(secret), tenant=tenant, role=role, node="n1")
+        await self.store.txn([], [Put(keys.token(record.id), msgspec.json.encode(record))])
+        await self.view.catch_up()
+        return tokens.format(record.id, secret)
 
     @contextlib.asynccontextmanager
     async def client(self, role: Role = "submitter", tenant: str = "acme") -> AsyncGenerator[httpx2.AsyncClient]:
@@ -86,7 +102,10 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     store, telemetry = MemoryStore(clock), PrometheusTelemetry(rng)
     logs, blobs, chain = FileLogs(folder / "logs"), MemoryBlobs(), MemoryAudit("r1")
     replica = Replica(
-        Ports(store=store, clock=clock, rng=rng, telemetry=telemetry, logs=logs, blobs=blobs, audit=chain),
+        Ports(
+            store=store, clock=clock, rng=rng, telemetry=telemetry, logs=logs, blobs=blobs, audit=chain,
+            rules=CelRules(),
+        ),  # fmt: skip
         Terms(replica="r1", epoch=1, store_id="test", exclusive=True, jobs_max=100_000, keep_s=86_400.0),
     )
     view = replica.view

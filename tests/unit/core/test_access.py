@@ -33,7 +33,7 @@ def test_what_does_not_look_like_a_token(text: str) -> None:
 
 
 def test_the_right_secret_gives_the_principal_of_the_record() -> None:
-    expected = Principal(token_id="0123456789", tenant="t1", role="node", name="n", node="n1")
+    expected = Principal(token_id="0123456789", tenant="t1", role="node", name="n", expires_at=100.0, node="n1")
     assert tokens.verify(RECORD, SECRET, 99.9) == expected
 
 

@@ -1,21 +1,30 @@
 """Tokens and nodes' credentials: expiry, revocation everywhere, and join tokens that work once."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from ares.adapters.store.memory import Fault
 from ares.core.access.tokens import Denied
-from ares.model.access import Principal
+from ares.model.access import Principal, TokenRecord
 from ares.model.link import JoinReply, JoinRequest
+from ares.services.records import Refused
 from tests.world import ADMIN, World
+
+
+async def make(world: World, **wish: Any) -> tuple[str, TokenRecord]:
+    await world.one.tenants.ensure({wish["tenant"]})
+    made = await world.one.tokens.create(ADMIN, **wish)
+    assert not isinstance(made, Refused), made
+    return made
 
 
 async def test_a_token_works_on_every_replica_until_it_expires() -> None:
     async with World(replicas=2) as world:
         # The other replica has not even heard of it.
         world.two.wire.hold_watch()
-        text, record = await world.one.tokens.create(ADMIN, tenant="alpha", role="viewer", name="ci", ttl_s=60.0)
+        text, record = await make(world, tenant="alpha", role="viewer", name="ci", ttl_s=60.0)
         for replica in world.replicas:
             who = await replica.tokens.authenticate(text)
             assert isinstance(who, Principal)
@@ -31,7 +40,7 @@ async def test_a_token_works_on_every_replica_until_it_expires() -> None:
 async def test_expiry_fails_closed_whichever_way_the_clock_jumps() -> None:
     async with World() as world:
         tokens = world.one.tokens
-        text, _ = await tokens.create(ADMIN, tenant="alpha", role="viewer", name="", ttl_s=60.0)
+        text, _ = await make(world, tenant="alpha", role="viewer", name="", ttl_s=60.0)
         world.clock.jump_wall(+300)
         assert await tokens.authenticate(text) == Denied(reason="expired")
         world.clock.jump_wall(-300)
@@ -40,7 +49,7 @@ async def test_expiry_fails_closed_whichever_way_the_clock_jumps() -> None:
         world.clock.jump_wall(-300)
         assert await tokens.authenticate(text) == Denied(reason="expired")
         # One that is made while the clock is behind lasts no longer once it is right again.
-        text, record = await tokens.create(ADMIN, tenant="alpha", role="viewer", name="", ttl_s=60.0)
+        text, record = await make(world, tenant="alpha", role="viewer", name="", ttl_s=60.0)
         assert record.expires_at == world.clock.wall() + 300 + 60
         await world.advance(61)
         assert await tokens.authenticate(text) == Denied(reason="expired")
@@ -48,7 +57,7 @@ async def test_expiry_fails_closed_whichever_way_the_clock_jumps() -> None:
 
 async def test_revocation_is_seen_by_other_replicas_and_a_wrong_secret_tells_nothing() -> None:
     async with World(replicas=2) as world:
-        text, record = await world.one.tokens.create(ADMIN, tenant="alpha", role="admin", name="", ttl_s=None)
+        text, record = await make(world, tenant="alpha", role="admin", name="", ttl_s=None)
         assert isinstance(await world.two.tokens.authenticate(text), Principal)
         assert await world.one.tokens.revoke(ADMIN, record.id)
         await world.settle()

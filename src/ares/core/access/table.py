@@ -1,6 +1,7 @@
 """Who may do what, and how far: the whole of it. What is not in the table is denied."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Final
 
 from ares.model.access import Permission, Principal, Role, Scope
@@ -95,6 +96,43 @@ def sees_all(who: Principal) -> bool:
     return scope_of(who, "jobs:read") in WIDE
 
 
-def may_grant(who: Principal, role: Role) -> bool:
-    """Whether `who` may give `role` to somebody: never more than its own."""
-    return role in GRANTS.get(who.role, ())
+def may_grant(who: Principal, role: Role, permissions: Collection[Permission] | None = None) -> bool:
+    """Whether `who` may give somebody `role`, or of it only `permissions`: never more than it may do itself."""
+    if role not in GRANTS.get(who.role, ()):
+        return False
+    return who.permissions is None or allowed(role, permissions) <= set(who.permissions)
+
+
+def allowed(role: Role, permissions: Collection[Permission] | None = None) -> set[Permission]:
+    """What a credential of `role` may do, narrowed to `permissions` where they are given."""
+    return {one for one, scopes in TABLE.items() if role in scopes and (permissions is None or one in permissions)}
+
+
+def covers(role: Role, other: Role) -> bool:
+    """Whether `role` may do all that `other` may."""
+    return all(_as_far(role, other, permission) for permission in allowed(other))
+
+
+@cache
+def lesser(one: Role, other: Role) -> tuple[Role, tuple[Permission, ...] | None]:
+    """What somebody may do who has a credential of role `one` and is of role `other`: no more than either."""
+    if covers(other, one):
+        return one, None
+    if covers(one, other):
+        return other, None
+    return other, tuple(sorted(each for each in allowed(other) if _as_far(one, other, each)))
+
+
+def narrowed(one: tuple[Permission, ...], other: tuple[Permission, ...] | None) -> tuple[Permission, ...]:
+    return one if other is None else tuple(each for each in one if each in other)
+
+
+# What a scope includes besides itself.
+_INCLUDES: Final[Mapping[Scope, tuple[Scope, ...]]] = {
+    "tenant": ("mine",), "glass": ("mine", "tenant"), "any": ("mine", "tenant", "facts", "glass"),
+}  # fmt: skip
+
+
+def _as_far(role: Role, other: Role, permission: Permission) -> bool:
+    mine, theirs = TABLE[permission].get(role), TABLE[permission].get(other)
+    return mine is not None and (theirs == mine or theirs in _INCLUDES.get(mine, ()))

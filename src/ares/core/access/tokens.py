@@ -15,9 +15,17 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 
 
 class Denied(Record, frozen=True):
-    """Why a token is not accepted. A wrong secret is "unknown" too: it must not tell that the id exists."""
+    """Why a credential is not accepted. A wrong secret is "unknown" too: it must not tell that the id exists."""
 
-    reason: Literal["unknown", "expired", "revoked", "malformed"]
+    reason: Literal["unknown", "expired", "revoked", "malformed", "bad_token"]
+    # What exactly: of a signed token the check it failed, of a revoked one whose end it was.
+    why: str = ""
+
+    @property
+    def word(self) -> str:
+        """For the audit log and metrics; clients are told nothing."""
+        reason = "bad_key" if self.reason in ("unknown", "malformed") else self.reason
+        return f"{reason}:{self.why}" if self.why else reason
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -51,6 +59,7 @@ def verify(record: TokenRecord | None, secret: str, now: float) -> Principal | D
         name=record.name,
         user=record.user,
         permissions=record.permissions,
+        expires_at=record.expires_at,
         node=record.node,
         cluster=record.cluster,
     )

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ares.model.limits import DEFAULT, Limits
 from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import Telemetry
 from ares.services.alerts import Alerts
 from ares.services.audit import Audit
+from ares.services.authority import Authority
 from ares.services.consolidate import Consolidate
 from ares.services.deadlines import Deadlines
 from ares.services.drain import Drain
@@ -18,6 +20,7 @@ from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
 from ares.services.outputs import OutputReader
 from ares.services.plugins import Plugins
+from ares.services.policies import Policies
 from ares.services.pools import Pools
 from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
@@ -26,7 +29,9 @@ from ares.services.reservations import Reservations
 from ares.services.spending import Spending
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
+from ares.services.tenants import Tenants
 from ares.services.tokens import Tokens
+from ares.services.users import Users
 from ares.services.view import View
 
 LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
@@ -55,7 +60,11 @@ class ApiServices:
     reservations: Reservations
     predictions: Predictions
     alerts: Alerts
+    policies: Policies
+    tenants: Tenants
+    users: Users
     tokens: Tokens
+    authority: Authority
     health: Health
     metrics: Callable[[], bytes]
     telemetry: Telemetry
@@ -86,7 +95,11 @@ def services_of(
         reservations=replica.reservations,
         predictions=replica.predictions,
         alerts=replica.alerts,
+        policies=replica.policies,
+        tenants=replica.tenants,
+        users=replica.users,
         tokens=replica.tokens,
+        authority=replica.authority,
         health=replica.health,
         metrics=metrics,
         telemetry=telemetry,
@@ -121,3 +134,4 @@ class ApiSettings:
     # A reader that takes nothing for this long is cut off.
     send_timeout_s: float = 15.0
     shutdown_s: float = 5.0
+    limits: Limits = DEFAULT

@@ -51,16 +51,6 @@ class ReplayBody(Record, frozen=True):
     weights: Annotated[dict[WeightName, Annotated[float, Meta(ge=0.0, le=1e6)]], Meta(max_length=64)] = {}
 
 
-class TokenBody(Record, frozen=True):
-    """A token to create. Without `ttlS` it does not expire."""
-
-    role: Literal["viewer", "submitter", "admin"]
-    name: TokenName = ""
-    # The administrator's own tenant if not given.
-    tenant: Slug | None = None
-    ttl_s: Annotated[float, Meta(ge=1.0, le=10 * YEAR_S)] | None = None
-
-
 class JoinTokenBody(Record, frozen=True):
     """Admits one node, once. With `node` it admits only that one."""
 

@@ -9,16 +9,12 @@ from ares.edge.rest.answers import (
     LeaseList,
     NewToken,
     NodeList,
-    TokenList,
-    TokenView,
-    WhoAmI,
     answer,
-    empty,
 )
-from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, TokenBody, UsageQuery, given
+from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, UsageQuery, given
+from ares.edge.rest.identity import token_view
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NO_NODE, NOT_FOUND
-from ares.model.access import TokenRecord
 from ares.services.nodes import NodeView
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -76,47 +72,9 @@ async def list_leases(call: Call[LeasesQuery, None]) -> ASGIApp:
 # ---- access
 
 
-async def create_token(call: Call[NoQuery, TokenBody]) -> ASGIApp:
-    body = call.body
-    text, record = await call.edge.services.tokens.create(
-        call.who, tenant=body.tenant or call.who.tenant, role=body.role, name=body.name, ttl_s=body.ttl_s
-    )
-    return answer(NewToken(token=text, record=_view(record)), status=201)
-
-
 async def create_join_token(call: Call[NoQuery, JoinTokenBody]) -> ASGIApp:
     text, record = await call.edge.services.tokens.create_join(call.who, node=call.body.node, ttl_s=call.body.ttl_s)
-    return answer(NewToken(token=text, record=_view(record)), status=201)
-
-
-async def list_tokens(call: Call[NoQuery, None]) -> ASGIApp:
-    records = await call.edge.services.tokens.list(call.who)
-    return answer(TokenList(tokens=tuple(_view(record) for record in records)))
-
-
-async def revoke_token(call: Call[NoQuery, None]) -> ASGIApp:
-    if not await call.edge.services.tokens.revoke(call.who, call.path["token"]):
-        raise NOT_FOUND
-    return empty()
-
-
-async def whoami(call: Call[NoQuery, None]) -> ASGIApp:
-    who = call.who
-    return answer(WhoAmI(tenant=who.tenant, role=who.role, name=who.name, token_id=who.token_id))
-
-
-def _view(record: TokenRecord) -> TokenView:
-    return TokenView(
-        id=record.id,
-        tenant=record.tenant,
-        role=record.role,
-        name=record.name,
-        created_at=record.created_at,
-        expires_at=record.expires_at,
-        revoked=record.revoked,
-        node=record.node,
-        single_use=record.single_use,
-    )
+    return answer(NewToken(token=text, record=token_view(record)), status=201)
 
 
 # ---- this server

@@ -1,0 +1,140 @@
+"""Signed tokens of identity providers: everything about them that needs no key.
+
+Only asymmetric algorithms exist here, and nothing in a token says where its key is: so "none", a public key used as a
+shared secret, and a key that the attacker brought along are not cases to be told apart but cannot be expressed.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from ares.core.access.tokens import Denied
+from ares.model.access import Role
+from ares.model.base import Record
+from ares.model.provider import Algorithm, Provider
+
+TEXT_CHARS_MAX: Final = 16_384
+# Clocks differ by so much.
+LEEWAY_S: Final = 30.0
+# Each would have the token choose its own key, or its own rules.
+_FORBIDDEN: Final = ("jku", "jwk", "x5u", "x5c", "crit", "b64", "zip")
+_ALGORITHMS: Final = frozenset[str](get_args(Algorithm))
+
+
+class Unverified(Record, frozen=True):
+    """A token that looks like one. Nothing in it is true yet."""
+
+    text: str
+    algorithm: str
+    key_id: str
+    claims: dict[str, Any]
+
+
+class Person(Record, frozen=True):
+    """Whom a provider vouches for, and what it says about them."""
+
+    identity: str
+    expires_at: float
+    # The tenant they must be of; empty: any.
+    tenant: str = ""
+    # What a record made for them would say; without a name none is made.
+    name: str = ""
+    role: Role = "viewer"
+
+
+def bad(why: str) -> Denied:
+    return Denied(reason="bad_token", why=why)
+
+
+def looks_signed(text: str) -> bool:
+    """Whether it is of the form of a signed token: header, payload and signature."""
+    return text.count(".") == 2
+
+
+def read(text: str) -> Unverified | Denied:
+    """Takes a token apart and refuses what could not be right whoever signed it."""
+    if len(text) > TEXT_CHARS_MAX or not text.isascii():
+        return bad("form")
+    header_text, payload_text, signature = text.split(".")
+    header, claims = _object(header_text), _object(payload_text)
+    if header is None or claims is None:
+        return bad("form")
+    algorithm, key_id = header.get("alg"), header.get("kid", "")
+    if algorithm not in _ALGORITHMS:
+        return bad("alg")
+    forbidden = next((name for name in _FORBIDDEN if name in header), None)
+    if forbidden is not None:
+        return bad(forbidden)
+    if not signature or not isinstance(key_id, str):
+        return bad("form")
+    return Unverified(text=text, algorithm=algorithm, key_id=key_id, claims=claims)
+
+
+def provider_of(token: Unverified, providers: Sequence[Provider]) -> Provider | Denied:
+    """Whose token it says it is: the issuer is compared whole."""
+    issuer = token.claims.get("iss")
+    found = next((one for one in providers if one.issuer == issuer), None)
+    if found is None:
+        return bad("iss")
+    return found if token.algorithm in found.algorithms else bad("alg")
+
+
+def check(claims: Mapping[str, Any], provider: Provider, now: float) -> Person | Denied:
+    """Whom a token with a good signature speaks for."""
+    subject, audience = claims.get("sub"), claims.get("aud")
+    audiences: Any = [audience] if isinstance(audience, str) else audience
+    if not isinstance(audiences, list) or provider.audience not in audiences:
+        return bad("aud")
+    until, begins = _number(claims.get("exp")), _number(claims.get("nbf", 0))
+    if until is None or now >= until + LEEWAY_S:
+        return bad("expired")
+    if begins is None or begins > now + LEEWAY_S:
+        return bad("nbf")
+    if not isinstance(subject, str) or not 0 < len(subject) <= 255 or not subject.isprintable():
+        return bad("sub")
+    person = Person(identity=f"{provider.issuer} {subject}", expires_at=until)
+    return _placed(person, claims, provider)
+
+
+def _placed(person: Person, claims: Mapping[str, Any], provider: Provider) -> Person | Denied:
+    """With the tenant it is claimed for, and what a new record would say."""
+    tenant = provider.tenant or ""
+    if provider.tenant_claim:
+        claimed = claims.get(provider.tenant_claim)
+        if not isinstance(claimed, str) or not claimed:
+            return bad("tenant")
+        tenant = claimed
+    person = replace(person, tenant=tenant if provider.tenant_claim else "")
+    if not provider.create:
+        return person
+    name, role = claims.get(provider.name_claim), _role(claims, provider)
+    if not isinstance(name, str) or not name:
+        return bad("name")
+    if role is None:
+        return bad("role")
+    return replace(person, tenant=tenant, name=name, role=role)
+
+
+def _role(claims: Mapping[str, Any], provider: Provider) -> Role | None:
+    if not provider.role_claim:
+        return provider.role
+    said = claims.get(provider.role_claim)
+    values: Any = said if isinstance(said, list) else [said]
+    return next((role for value, role in provider.roles.items() if value in values), None)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """A JSON object in base64url, without padding as the standard has it."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
