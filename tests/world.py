@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.logs.files import FileLogs
+from ares.adapters.policy.cel import CelRules
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.memory import Fault, Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
@@ -148,7 +149,7 @@ class Replica(services.Replica):
         self.telemetry = PrometheusTelemetry(world.rng)
         ports = services.Ports(
             store=self.wire, clock=world.clock, rng=world.rng, telemetry=self.telemetry, logs=world.logs,
-            blobs=world.blobs,
+            blobs=world.blobs, rules=CelRules(),
         )  # fmt: skip
         terms = services.Terms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,

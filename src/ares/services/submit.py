@@ -16,6 +16,7 @@ from ares.model.state import ArrayRecord, RequestRecord
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Committed, Get, Store, StoreError, StoreFull, Unknown
 from ares.ports.telemetry import Telemetry
+from ares.services.alerts import Alerts
 from ares.services.deadlines import Deadlines
 from ares.services.drafting import Draft, Drafting, Rejected, SubmitRequest, Submitted
 from ares.services.expanding import Expanding
@@ -55,6 +56,7 @@ class Submit:
         deadlines: Deadlines,
         drafting: Drafting,
         expanding: Expanding,
+        alerts: Alerts,
         clock: Clock,
         telemetry: Telemetry,
     ) -> None:
@@ -63,6 +65,7 @@ class Submit:
         self._deadlines = deadlines
         self._drafting = drafting
         self._expanding = expanding
+        self._alerts = alerts
         self._clock = clock
         self._telemetry = telemetry
 
@@ -79,7 +82,12 @@ class Submit:
         repeats: list[int] = []
         seen: set[str] = set()
         known, classes = self._view.reservations, self._deadlines.classes
-        if any(one.spec.reservation not in (None, *known) or one.spec.sla not in (None, *classes) for one in requests):
+        if any(
+            one.spec.reservation not in (None, *known)
+            or one.spec.sla not in (None, *classes)
+            or any(f"{who.tenant}/{ref.name}" not in self._view.kept.secrets for ref in one.spec.secrets)
+            for one in requests
+        ):
             # It may have been made through another replica a moment ago.
             await self._view.catch_up()
         room = self._drafting.room
@@ -99,9 +107,16 @@ class Submit:
                 drafts.append((place, drafted))
         for settled in await asyncio.gather(*(self._write_pack(pack) for pack in packs(drafts))):
             outcomes.update(settled)
+        await self._tell(who, [draft for place, draft in drafts if _is_new(outcomes[place])])
         for place in repeats:
             outcomes[place] = (await self._submit(who, [requests[place]]))[0]
         return [outcomes[place] for place in range(len(requests))]
+
+    async def _tell(self, who: Principal, drafts: Sequence[Draft]) -> None:
+        for draft in drafts:
+            for said in draft.judged.alerts:
+                text = f"job {draft.job} of {who.tenant}: {said.message} ({said.by_values})"
+                await self._alerts.raise_("policy", said.tenant, said.policy, text)
 
     async def _unless_seen(self, draft: Draft, no: Rejected) -> Submitted | Rejected:
         """What was taken in before is still known when nothing new would be."""
@@ -120,7 +135,7 @@ class Submit:
             with contextlib.suppress(StoreFull):
                 written = await self._txn([draft for _, draft in pack])
                 if isinstance(written, Committed) and written.succeeded:
-                    return {place: Submitted(job=draft.job, replayed=False) for place, draft in pack}
+                    return {place: _new(draft) for place, draft in pack}
         alone = await asyncio.gather(*(self._write_alone(draft, until) for _, draft in pack))
         return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
 
@@ -166,7 +181,7 @@ class Submit:
                 return await self._created(draft)
             case Replayed(job=job):
                 # The same payload has the same number of tasks.
-                return Submitted(job=job, replayed=True, tasks=draft.tasks)
+                return Submitted(job=job, replayed=True, tasks=draft.tasks, warnings=draft.judged.warnings)
             case Conflict():
                 return Rejected(
                     code="request-conflict",
@@ -178,15 +193,23 @@ class Submit:
 
     async def _created(self, draft: Draft) -> Submitted:
         if draft.array is None:
-            return Submitted(job=draft.job, replayed=False)
+            return _new(draft)
         # The array is durable already; should this fail, the leader finishes its tasks.
         with contextlib.suppress(StoreError):
             await self.expand(draft.array)
-        return Submitted(job=draft.job, replayed=False, tasks=draft.array.tasks)
+        return _new(draft)
 
     async def expand(self, array: ArrayRecord) -> None:
         """Creates the tasks that do not exist yet, then marks the array as whole. Safe to repeat."""
         await self._expanding.expand(array)
+
+
+def _new(draft: Draft) -> Submitted:
+    return Submitted(job=draft.job, replayed=False, tasks=draft.tasks, warnings=draft.judged.warnings)
+
+
+def _is_new(outcome: Submitted | Rejected) -> bool:
+    return isinstance(outcome, Submitted) and not outcome.replayed
 
 
 def _label(outcome: Submitted | Rejected) -> str:

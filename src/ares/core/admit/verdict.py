@@ -9,9 +9,10 @@ RejectCode = Literal[
     "command-too-large", "deadline-not-met", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
     "gang-not-elastic", "gang-spread-and-together", "gpu-memory-without-gpus", "gpu-model-without-gpus",
     "gap-not-preemptible", "gpu-share-without-gpus", "job-affinity-empty", "labels-too-many", "not-utf8",
-    "nvlink-without-gpus",
+    "nvlink-without-gpus", "policy-rejected",
     "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",
-    "reservation-unknown", "sla-and-deadline", "sla-unknown", "unsafe-restart", "warn-after-limit", "workdir-dots",
+    "reservation-unknown", "secret-target", "secret-too-large", "secret-twice", "secret-unknown",
+    "sla-and-deadline", "sla-unknown", "unsafe-restart", "warn-after-limit", "workdir-dots",
 ]  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""The language policies are written in."""

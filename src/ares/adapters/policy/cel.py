@@ -1,0 +1,92 @@
+"""Policies in CEL, the Common Expression Language, by cel-expr-python. The only file that knows that package."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from ares.core.policy.mistakes import Mistake, first_of
+from ares.core.policy.names import NAMES, Type
+from ares.core.policy.reading import names_in, patterns_in, refused
+from ares.ports.policy import Failed, Value
+
+_TYPE_NAMES: dict[str, Type] = {"BOOL": "bool", "INT": "int", "DOUBLE": "double", "STRING": "string"}
+# Compilers of strangers' text fail in more ways than they document.
+_Broken = (RuntimeError, ValueError, TypeError)
+
+
+class CelRule:
+    """What it reads is in `names`."""
+
+    def __init__(self, program: Any, error_type: Any, names: tuple[str, ...]) -> None:
+        self._program = program
+        self._error_type = error_type
+        self.names = names
+
+    def run(self, values: object) -> Value | Failed:
+        try:
+            found = self._program.eval(values)
+            value: Any = found.value()
+            failed = not isinstance(value, bool | int | float | str) or found.type() == self._error_type
+        except _Broken as error:
+            return Failed(message=_plain(str(error)))
+        return Failed(message=_plain(str(value))) if failed else value
+
+
+class CelRules:
+    """Nothing is loaded before the first rule is compiled: most servers start without one."""
+
+    def compile(self, expression: str, wanted: Type) -> CelRule | Mistake:
+        if mistake := refused(expression):
+            return mistake
+        try:
+            program = self._env.compile(expression)
+            given = program.return_type().name()
+        except _Broken as error:
+            return first_of(str(error), expression)
+        if _TYPE_NAMES.get(given) != wanted:
+            shown = _TYPE_NAMES.get(given, given.lower())
+            return Mistake(message=f"it gives {shown}, {wanted} is needed", hint=_convert(shown, wanted))
+        for pattern, mistake in patterns_in(expression):
+            if isinstance(self._rule(f"''.matches({pattern})").run(self.values({})), Failed):
+                return mistake
+        return CelRule(program, self._cel.Type.ERROR, names_in(expression))
+
+    def _rule(self, expression: str) -> CelRule:
+        return CelRule(self._env.compile(expression), self._cel.Type.ERROR, ())
+
+    def values(self, facts: Mapping[str, object]) -> object:
+        at: Any = facts.get("now", 0.0)
+        return self._env.Activation({**facts, "now": datetime.fromtimestamp(at, UTC)})
+
+    @cached_property
+    def _cel(self) -> Any:
+        from cel_expr_python import cel
+
+        return cel
+
+    @cached_property
+    def _env(self) -> Any:
+        kinds = self._cel.Type
+        text, number = kinds.STRING, kinds.INT
+        types: dict[Type, Any] = {
+            "bool": kinds.BOOL, "int": number, "double": kinds.DOUBLE, "string": text, "timestamp": kinds.TIMESTAMP,
+            "list(string)": kinds.List(text), "map(string, string)": kinds.Map(text, text),
+            "map(string, int)": kinds.Map(text, number),
+        }  # fmt: skip
+        # Whole dotted names are variables: an unknown one is a mistake, not an absent key.
+        return self._cel.NewEnv(variables={name: types[kind] for name, (kind, _) in NAMES.items()})
+
+
+def _plain(text: str) -> str:
+    """Without the status word in front."""
+    status, colon, rest = text.partition(": ")
+    return rest if colon and status.isupper() else text
+
+
+def _convert(given: str, wanted: Type) -> str:
+    if wanted == "bool":
+        return "compare it with something"
+    if {given, wanted} == {"int", "double"}:
+        return "write 4.0 for a double" if wanted == "double" else "write 4 for an int, or convert with int(...)"
+    return ""

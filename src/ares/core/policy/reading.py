@@ -1,0 +1,100 @@
+"""What may be written in a rule beyond what its types allow: nothing that takes long, nothing that dodges types.
+
+A loop inside a loop, or a list read again for every element of another, takes the product of their lengths; a
+command has up to 4096 words. So loops do not nest, and inside one only its own variable and plain values are read.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ares.core.policy.mistakes import Mistake
+from ares.core.policy.names import MANY, NAMES
+
+LOOPS_MAX: Final = 4
+_LOOPS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
+_ROOTS: Final = frozenset(name.split(".")[0] for name in NAMES)
+_TOKEN: Final = re.compile(
+    r"""(?P<comment>//[^\n]*)
+    |(?P<string>(?:[bB]?[rR]|[rR][bB])(?:'''(?:.|\n)*?'''|\"\"\"(?:.|\n)*?\"\"\"|'[^'\n]*'|"[^"\n]*")
+    |[bB]?(?:'''(?:\\(?:.|\n)|[^\\])*?'''|\"\"\"(?:\\(?:.|\n)|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"))
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<other>`|[^\s])""",
+    re.VERBOSE,
+)
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def tokens(expression: str) -> Iterator[Token]:
+    for found in _TOKEN.finditer(expression):
+        kind = found.lastgroup or "other"
+        if kind != "comment":
+            yield Token(kind, found[0], found.start())
+
+
+def refused(expression: str) -> Mistake | None:
+    """The first thing in it that may not be there."""
+    words = list(tokens(expression))
+    # For each open bracket, whether it holds the inside of a loop.
+    open_: list[bool] = []
+    loops = 0
+    for place, (kind, text, at) in enumerate(words):
+        after = words[place + 1].text if place + 1 < len(words) else ""
+        if kind == "other" and text == "`":
+            return _at(expression, at, "names in backticks are not known here", "write job.labels['a/b'] instead")
+        if kind == "other" and text in "([{":
+            loop = place > 0 and words[place - 1].text in _LOOPS and words[place - 1].kind == "name"
+            if loop and any(open_):
+                return _at(expression, at, "a loop inside a loop", "use `in` with a list of values, or two rules")
+            loops += loop
+            open_.append(loop)
+        elif kind == "other" and text in ")]}" and open_:
+            open_.pop()
+        elif kind == "name" and text == "dyn" and after == "(":
+            return _at(expression, at, "dyn() would hide mistakes until a job comes", "leave it out; convert instead")
+        elif kind == "name" and any(open_) and (name := _whole(words, place)) in MANY:
+            return _at(expression, at, f"{name} is read inside a loop", "only plain values may be read there")
+    if loops > LOOPS_MAX:
+        return _at(expression, 0, f"{loops} loops; at most {LOOPS_MAX} are allowed", "make it two rules")
+    return None
+
+
+def names_in(expression: str) -> tuple[str, ...]:
+    """The names of the table that it reads, in the order they first come."""
+    words = list(tokens(expression))
+    return tuple(dict.fromkeys(name for place in range(len(words)) if (name := _whole(words, place)) in NAMES))
+
+
+def patterns_in(expression: str) -> Iterator[tuple[str, Mistake]]:
+    """Text written out as the pattern of `matches`, and what is to be said if it is none."""
+    words = list(tokens(expression))
+    asked: list[bool] = []
+    for place, (kind, text, at) in enumerate(words):
+        if kind == "other" and text in "([{":
+            asked.append(place > 0 and words[place - 1].text == "matches")
+        elif kind == "other" and text in ")]}" and asked:
+            asked.pop()
+        elif kind == "string" and asked and asked[-1] and words[place + 1 : place + 2] and words[place + 1].text == ")":
+            yield text, _at(expression, at, f"{text} is not a regular expression", "RE2 syntax: no look-around")
+
+
+def _whole(words: list[Token], place: int) -> str:
+    """The dotted name that begins here, empty for what follows a dot."""
+    kind, text, _ = words[place]
+    if kind != "name" or text not in _ROOTS or (place > 0 and words[place - 1].text == "."):
+        return ""
+    if text in NAMES:
+        return text
+    below = words[place + 1 : place + 3]
+    return f"{text}.{below[1].text}" if len(below) == 2 and below[0].text == "." else text
+
+
+def _at(expression: str, at: int, message: str, hint: str) -> Mistake:
+    before = expression[:at]
+    line = before.count("\n") + 1
+    return Mistake(message=message, line=line, column=at - (before.rfind("\n") + 1) + 1, hint=hint)

@@ -1,0 +1,98 @@
+"""Defaults that a policy gives: fields a submitter left out, and what may become of them."""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from ares.core.policy.names import Type
+from ares.model.job import JobSpec, Preemption, RetryPolicy
+
+_DEFAULT: Final = JobSpec(command=("default",))
+
+
+class _Field(NamedTuple):
+    """`unset`: the job says nothing of it, or what it says is the default."""
+
+    type: Type
+    unset: Callable[[JobSpec], bool]
+    put: Callable[[JobSpec, Any], dict[str, Any]]
+
+
+def _plain(name: str, kind: Type) -> _Field:
+    default = getattr(_DEFAULT, name)
+    return _Field(kind, lambda spec: getattr(spec, name) == default, lambda _, value: {name: value})
+
+
+# A field at its default counts as left out: nobody can tell the two apart once a job is read.
+FIELDS: Final[dict[str, _Field]] = {
+    "priority": _plain("priority", "string"),
+    "qos": _plain("qos", "string"),
+    "team": _plain("team", "string"),
+    "sla": _plain("sla", "string"),
+    "isolation": _plain("isolation", "string"),
+    "network": _plain("network", "string"),
+    "timeLimitS": _plain("time_limit_s", "double"),
+    "expectedRuntimeS": _plain("expected_runtime_s", "double"),
+    "graceS": _plain("grace_s", "double"),
+    "retry.limit": _Field(
+        "int",
+        lambda spec: spec.retry.limit == RetryPolicy().limit,
+        lambda spec, value: {"retry": {**_plain_of(spec.retry), "limit": value}},
+    ),
+    "preemption.allowed": _Field(
+        "bool",
+        lambda spec: spec.preemption.allowed == Preemption().allowed,
+        lambda spec, value: {"preemption": {**_plain_of(spec.preemption), "allowed": value}},
+    ),
+}
+# With a key behind the dot: labels.cost-centre, selector.pool.
+MAPS: Final = ("labels", "selector")
+
+
+def type_of(path: str) -> Type | None:
+    """What a field that may be set takes; None for one that may not be."""
+    head, dot, key = path.partition(".")
+    if path in FIELDS:
+        return FIELDS[path].type
+    return "string" if head in MAPS and dot and key else None
+
+
+def settable() -> str:
+    return ", ".join([*FIELDS, *(f"{name}.KEY" for name in MAPS)])
+
+
+class Unfit(msgspec.Struct, frozen=True):
+    """The job cannot have that value."""
+
+    message: str
+
+
+def put(spec: JobSpec, path: str, value: object) -> JobSpec | Unfit:
+    """The job with the field, if it had left it out; a job that has it stays as it is."""
+    head, _, key = path.partition(".")
+    if path in FIELDS:
+        field = FIELDS[path]
+        if not field.unset(spec):
+            return spec
+        changes = field.put(spec, value)
+    else:
+        known: dict[str, str] = getattr(spec, head)
+        if key in known:
+            return spec
+        changes = {head: {**known, key: value}}
+    return _checked(spec, path, changes)
+
+
+def _checked(spec: JobSpec, path: str, changes: dict[str, Any]) -> JobSpec | Unfit:
+    """As strictly as if the submitter had written it."""
+    types = {field.name: field.type for field in msgspec.structs.fields(JobSpec)}
+    try:
+        return replace(spec, **{name: msgspec.convert(value, types[name]) for name, value in changes.items()})
+    except msgspec.ValidationError as error:
+        return Unfit(message=f"{path}: {error}")
+
+
+def _plain_of(record: msgspec.Struct) -> dict[str, Any]:
+    return msgspec.to_builtins(record)

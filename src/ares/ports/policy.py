@@ -1,0 +1,37 @@
+"""The language of policies: expressions are compiled when they are saved and run when a job comes."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from ares.core.policy.mistakes import Mistake
+from ares.core.policy.names import Type
+from ares.model.base import Record
+
+Value = bool | int | float | str
+
+
+class Failed(Record, frozen=True):
+    """The expression has no value for this job, such as a label's that is not there."""
+
+    message: str
+
+
+class Rule(Protocol):
+    """A compiled expression of one type."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it reads."""
+        ...
+
+    def run(self, values: object) -> Value | Failed: ...
+
+
+class Rules(Protocol):
+    def compile(self, expression: str, wanted: Type) -> Rule | Mistake:
+        """Refuses unknown names and wrong types, and what would take long."""
+        ...
+
+    def values(self, facts: Mapping[str, object]) -> object:
+        """What rules are run on: made once for each job."""
+        ...
