@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ares.model.base import LabelKey, LabelValue, Name, Record, Slug
+from ares.model.secret import SECRETS_PER_JOB_MAX, SecretRef
 from ares.model.isolation import Isolation, Network
 
 Priority = Literal["CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT"]
@@ -194,6 +195,8 @@ class JobSpec(Record, frozen=True):
     start_by_at: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None
     # Refused when it is submitted, if by the estimates it would miss its deadline.
     deadline_strict: bool = False
+    # Of the tenant, by name: their values are read when an attempt starts.
+    secrets: Annotated[tuple[SecretRef, ...], Meta(max_length=SECRETS_PER_JOB_MAX)] = ()
     # How well it must be kept apart from everything else on its node; its tenant may ask for more.
     isolation: Isolation = "any"
     network: Network = "host"

@@ -8,6 +8,7 @@ starts a (job, fence) once.
 from ares.model.base import Record
 from ares.model.job import JobSpec, WarnSignal
 from ares.model.node import NodeInfo
+from ares.model.secret import SecretGiven
 from ares.model.state import ExitInfo, Fence, OutputFile, Placement
 
 
@@ -49,6 +50,8 @@ class Started(Record, frozen=True, tag="started"):
     # 0 when it had ended before anybody could look.
     pid: int
     at: float
+    # The versions of the secrets it was given, by name.
+    secrets: dict[str, int] = {}
 
 
 class Exited(Record, frozen=True, tag="exited"):
@@ -165,6 +168,10 @@ class Start(Record, frozen=True, tag="start"):
     array: str | None = None
     index: int | None = None
     trace: str = ""
+    # What `spec.secrets` names, as it is now; never kept beyond the attempt.
+    secrets: tuple[SecretGiven, ...] = ()
+    # Why they cannot be given: it must not start.
+    secrets_trouble: str = ""
 
 
 class Stop(Record, frozen=True, tag="stop"):
@@ -231,3 +238,16 @@ class JoinRequest(Record, frozen=True):
 class JoinReply(Record, frozen=True):
     node: str
     credential: str
+
+
+class CertifyRequest(Record, frozen=True):
+    """Asks for the next certificate of a machine, for the key of this request (PEM), by the one it has."""
+
+    request: str
+
+
+class CertifyReply(Record, frozen=True):
+    """The certificate, and the authorities to trust from now on (PEM)."""
+
+    certificate: str
+    authority: str

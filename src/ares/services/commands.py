@@ -5,6 +5,7 @@ from ares.core.run.ranks import held, holds, place_of
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, Peer, Start, Stop, WorldInfo
 from ares.model.state import BOUND, JobState, Placement
+from ares.services.secrets import Secrets
 from ares.services.view import View
 
 _ALONE = WorldInfo()
@@ -34,7 +35,11 @@ def _address(view: View, place: Placement) -> str:
     return "" if record is None else record.info.address
 
 
-def start_of(ref: AttemptRef, state: JobState, place: Placement, spec: JobSpec, world: WorldInfo) -> Start:
+def start_of(
+    ref: AttemptRef, state: JobState, place: Placement, spec: JobSpec, world: WorldInfo, secrets: Secrets
+) -> Start:
+    # Read now, so that each attempt gets them as they are when it starts.
+    given = secrets.reveal_for(state.tenant, spec) if spec.secrets else ()
     return Start(
         ref=ref,
         attempt=state.attempt,
@@ -44,6 +49,8 @@ def start_of(ref: AttemptRef, state: JobState, place: Placement, spec: JobSpec, 
         array=state.array,
         index=state.index,
         trace=state.trace,
+        secrets=() if isinstance(given, str) else given,
+        secrets_trouble=given if isinstance(given, str) else "",
     )
 
 

@@ -84,8 +84,8 @@ def _inputs(report: Report) -> tuple[Input, ...]:
     """An end counts for a current attempt and releases one that was taken away. Which of the two it is, is decided
     where it is written: a cancel may have landed that this replica has not seen."""
     match report.message:
-        case Started(ref=ref, rank=rank, at=at):
-            return (Begin(fence=ref.fence, rank=rank, at=at),)
+        case Started(ref=ref, rank=rank, at=at, secrets=secrets):
+            return (Begin(fence=ref.fence, rank=rank, at=at, secrets=secrets),)
         case Exited(ref=ref, rank=rank) as exited:
             return (_exit(exited), Release(fence=ref.fence, ranks=(rank,)))
         case Fenced(ref=ref, rank=rank, reason=reason):

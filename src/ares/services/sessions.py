@@ -43,6 +43,7 @@ from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
 from ares.services.logs import keep
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Report, Reports
+from ares.services.secrets import Secrets
 from ares.services.session import Key, Session
 from ares.services.tokens import Tokens
 from ares.services.uploads import Uploads
@@ -73,6 +74,7 @@ class Sessions:
         tokens: Tokens,
         logs: Logs,
         uploads: Uploads,
+        secrets: Secrets,
         clock: Clock,
         telemetry: Telemetry,
         epoch: int,
@@ -85,7 +87,7 @@ class Sessions:
         self._progress = progress
         self._tokens = tokens
         self._logs = logs
-        self._uploads = uploads
+        self._uploads, self._secrets = uploads, secrets
         self._clock = clock
         self._telemetry = telemetry
         self._epoch = epoch
@@ -257,8 +259,9 @@ class Sessions:
         if key in session.held or spec is None:
             return
         session.held.add(key)
+        start = start_of(key[0], state, place, spec, world, self._secrets)
         extra = len(self._view.specs[state.array or state.id]) + _PEER_BYTES * len(world.peers)
-        session.send(start_of(key[0], state, place, spec, world), extra_bytes=extra)
+        session.send(start, extra_bytes=extra + sum(len(one.value) for one in start.secrets))
 
     def _withdraw(self, before: JobState, after: JobState) -> None:
         """Stops what is no longer current."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from ares.core.admit import arrays, placing
+from ares.core.admit import arrays, placing, secrets
 from ares.core.admit.verdict import Admitted, Rejected
 from ares.core.reserve.words import span
 from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec
@@ -68,7 +68,8 @@ def _command(spec: JobSpec) -> Rejected | None:
 
 
 def _env(spec: JobSpec) -> Rejected | None:
-    reserved = sorted(key for key in spec.env if key.startswith(RESERVED_PREFIX) or key in RESERVED_ENV)
+    named = (*spec.env, *(ref.env for ref in spec.secrets if ref.env is not None))
+    reserved = sorted(key for key in named if key.startswith(RESERVED_PREFIX) or key in RESERVED_ENV)
     if reserved:
         message = f"environment variable {reserved[0]} is set by Ares itself"
         return Rejected(code="env-reserved", message=message, fix=f"remove {', '.join(reserved[:5])}")
@@ -113,5 +114,5 @@ def _unsafe(spec: JobSpec) -> Rejected | None:
 
 
 CHECKS: tuple[Callable[[JobSpec], Rejected | None], ...] = (
-    _encodable, _command, _env, _workdir, _labels, _warning, _unsafe, *placing.CHECKS,
+    _encodable, _command, _env, _workdir, _labels, _warning, _unsafe, secrets.declared, *placing.CHECKS,
 )  # fmt: skip

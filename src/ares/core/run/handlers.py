@@ -77,19 +77,24 @@ def start(job: Job, what: Start, context: Context) -> Stepped | Refused:
     # The agent's clock may be off: a start lies between the binding and now.
     at = max(state.bound_at or 0.0, min(what.at or context.now, context.now))
     if job.spec.gang is not None:
-        return _rank_started(state, what.rank, at, context)
+        return _rank_started(state, what, at, context)
     if state.phase != "STAGING":
         return Refused(code="not-allowed", message=f"job {state.id} is {state.phase}; start does not apply to it")
-    entry = Entry("started", by=agent(state.placements[0]))
+    entry = Entry("started", by=agent(state.placements[0]), data=_given(what))
     return commit(state, context.now, (entry,), phase="RUNNING", started_at=at, **first_start(state, at))
 
 
-def _rank_started(state: JobState, rank: int, at: float, context: Context) -> Stepped | Refused:
+def _given(what: Start) -> dict[str, Any]:
+    return {"secrets": what.secrets} if what.secrets else {}
+
+
+def _rank_started(state: JobState, what: Start, at: float, context: Context) -> Stepped | Refused:
+    rank = what.rank
     place = place_of(state.placements, rank)
     if place is None or rank in state.started_ranks:
         why = "has started already" if place is not None else "is not one of the attempt's"
         return Refused(code="not-allowed", message=f"job {state.id}: rank {rank} {why}")
-    entry = Entry("rank-started", by=agent(place), data={"rank": rank, "node": place.node})
+    entry = Entry("rank-started", by=agent(place), data={"rank": rank, "node": place.node, **_given(what)})
     changes, more = assembled(state, (*state.started_ranks, rank), at)
     return commit(state, context.now, (entry, *more), **changes)
 

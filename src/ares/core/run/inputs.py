@@ -38,6 +38,8 @@ class Start(Record, frozen=True, tag="start"):
     fence: Fence
     rank: int = 0
     at: float = 0.0
+    # The versions of the secrets it was given.
+    secrets: dict[str, int] = {}
 
 
 class Exit(Record, frozen=True, tag="exit"):

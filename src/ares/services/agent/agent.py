@@ -17,6 +17,7 @@ from ares.services.agent.mailbox import Mailbox
 from ares.services.agent.outputs import Collect, collect
 from ares.services.agent.session import Conversation
 from ares.services.agent.settings import Settings
+from ares.services.agent.shelter import Shelter
 from ares.services.agent.workspace import Workspace
 
 _log = structlog.get_logger(__name__)
@@ -63,11 +64,15 @@ class Agent:
         # What an earlier process left is ended before this one registers.
         await self._executor.open()
         try:
-            self._workspace.clear()
+            self._clear()
             await self._live()
         finally:
             await self._executor.close()
-            self._workspace.clear()
+            self._clear()
+
+    def _clear(self) -> None:
+        self._workspace.clear()
+        Shelter(self._workspace.root).clear()
 
     async def _live(self) -> None:
         info = msgspec.structs.replace(self._info, isolation=self._executor.isolation())

@@ -10,6 +10,7 @@ from ares.model.state import ExitInfo
 from ares.ports.executor import Running
 from ares.services.agent.files import read_progress
 from ares.services.agent.outbox import Key
+from ares.services.agent.shelter import Cover
 from ares.services.agent.spool import Tail
 from ares.services.agent.upload import Upload
 from ares.services.agent.workspace import Folder
@@ -41,6 +42,8 @@ class Attempt:
     # How it ended and what it gave, while its files are handed over.
     outcome: tuple[ExitInfo, bytes] | None = None
     upload: Upload | None = None
+    # Of an attempt that has secrets.
+    cover: Cover | None = None
     # Number of the final report once every process is gone.
     final: int | None = None
     # The final report was acknowledged.
@@ -75,7 +78,10 @@ class Attempt:
             return None
         self.progress_seen = stamp
         note, (ref, rank) = read_progress(self.folder.progress), self.key
-        return None if note is None else Progress(ref=ref, rank=rank, fraction=note.fraction, message=note.message)
+        if note is None:
+            return None
+        message = note.message if self.cover is None else self.cover.text(note.message)
+        return Progress(ref=ref, rank=rank, fraction=note.fraction, message=message)
 
     def cancel_timers(self) -> None:
         for timer in self.timers:

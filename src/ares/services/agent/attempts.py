@@ -25,6 +25,7 @@ from ares.services.agent.outbox import Key, Report
 from ares.services.agent.outputs import Collect, collect
 from ares.services.agent.recent import Recent
 from ares.services.agent.settings import Settings
+from ares.services.agent.shelter import Shelter, Uncovered
 from ares.services.agent.spool import Tail
 from ares.services.agent.uploads import Uploads
 from ares.services.agent.workspace import Workspace
@@ -56,6 +57,7 @@ class Attempts:
         self._leash = leash
         self._mailbox = mailbox
         self._workspace = workspace
+        self._shelter = Shelter(workspace.root)
         self._settings = settings
         self.uploads = Uploads(mailbox, collect, self._handed_over)
         self.incarnation = 0
@@ -203,10 +205,16 @@ class Attempts:
             self._workspace.create(folder)
             if start.spec.gang is not None:
                 write_whole(folder.world, file_of(start.world, start.placement.rank))
+            attempt.cover = self._shelter.cover(start, folder, self._clock)
         except OSError as error:
             self._end(attempt, not_started(f"cannot create the attempt's directory: {error.strerror}"))
             return
+        except Uncovered as error:
+            self._end(attempt, not_started(str(error)))
+            return
         launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
+        if attempt.cover is not None:
+            launch = attempt.cover.dress(launch)
         answer = asyncio.ensure_future(self._executor.start(launch))
         answer.add_done_callback(partial(self._answered, attempt))
 
@@ -222,9 +230,9 @@ class Attempts:
             return
         attempt.running = outcome
         ref, rank = attempt.key
-        self._mailbox.report(
-            Started(number=self._mailbox.outbox.number(), ref=ref, rank=rank, pid=outcome.pid, at=self._clock.wall())
-        )
+        number, given = self._mailbox.outbox.number(), {} if attempt.cover is None else attempt.cover.versions
+        started = Started(number=number, ref=ref, rank=rank, pid=outcome.pid, at=self._clock.wall(), secrets=given)
+        self._mailbox.report(started)
         if attempt.extended:
             outcome.extend(attempt.deadline)
         if attempt.fenced:
@@ -265,6 +273,8 @@ class Attempts:
             attempt.fenced = attempt.fenced or _EXPIRED
         result = read_result(attempt.folder.result)
         ended = exit_info(finished, timed_out=attempt.timed_out, spec=attempt.start.spec, note=attempt.note)
+        if attempt.cover is not None:
+            result = attempt.cover.result(result)
         if result.trouble:
             ended = unkept(ended, result.trouble)
         if ended.failure is None and not attempt.fenced and self.uploads.wanted(attempt):
@@ -287,6 +297,8 @@ class Attempts:
     def _quiet(self, attempt: Attempt) -> None:
         """Its processes are gone; what is left of its log is sent."""
         attempt.cancel_timers()
+        if attempt.cover is not None:
+            attempt.cover.finish()
         attempt.tail.finish()
         attempt.running = None
         if not attempt.tail.drained:
@@ -294,6 +306,8 @@ class Attempts:
 
     def _end(self, attempt: Attempt, ended: ExitInfo, value: bytes = b"", files: tuple[OutputFile, ...] = ()) -> None:
         self._quiet(attempt)
+        if attempt.cover is not None:
+            ended = attempt.cover.exit(ended)
         if not files:
             self.uploads.drop(attempt)
         attempt.final = self._mailbox.outbox.number()

@@ -51,6 +51,15 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
     def world(self) -> str:
         return f"{self.path}/world.json"
 
+    @property
+    def secrets(self) -> str:
+        return f"{self.path}/secrets"
+
+    @property
+    def pipe(self) -> str:
+        """What the output of an attempt with secrets goes through."""
+        return f"{self.path}/pipe"
+
 
 class Workspace:
     def __init__(self, state_dir: Path) -> None:

@@ -1,0 +1,1 @@
+"""Vaults: where secrets are sealed."""

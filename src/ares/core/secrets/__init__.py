@@ -1,0 +1,1 @@
+"""Secrets: what of them must not be seen."""

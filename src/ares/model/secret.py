@@ -1,0 +1,103 @@
+"""Secrets: values that jobs are given and that nobody is shown."""
+
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from ares.model.base import Record
+
+SecretName = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")]
+SecretFile = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*$(?!\n)")]
+
+SECRET_BYTES_MAX: Final = 64 * 1024
+SECRETS_PER_TENANT_MAX: Final = 1000
+SECRETS_PER_JOB_MAX: Final = 32
+# Of all that one job is given: it travels in one message.
+SECRETS_BYTES_MAX: Final = 512 * 1024
+SHOWN: Final = "***"
+
+
+class Secret:
+    """A plain value on its way. It prints as stars and no encoder takes it unless told how."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def reveal(self) -> bytes:
+        """The one way to the value: whoever calls this is answerable for where it goes."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return SHOWN
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return SHOWN
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other.reveal() == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a secret is not written down")
+
+
+class SecretRef(Record, frozen=True):
+    """A secret of the tenant that a job is given: as a variable of its environment, or as a file."""
+
+    name: SecretName
+    env: Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)")] | None = None
+    # A name below ARES_SECRETS_DIR.
+    file: SecretFile | None = None
+
+
+class SecretRecord(Record, frozen=True):
+    """A secret at rest. The value is sealed with a key of its own, and that key with one the store never sees."""
+
+    tenant: str
+    name: SecretName
+    # Grows with every new value.
+    version: int
+    ciphertext: bytes
+    nonce: bytes
+    # The value's own key, sealed.
+    wrapped: bytes
+    # Which key that was sealed with.
+    key_id: str
+    size: int = 0
+    created_at: float = 0.0
+    created_by: str = ""
+    updated_at: float = 0.0
+    updated_by: str = ""
+
+
+class SecretGiven(Record, frozen=True):
+    """A secret's value for one attempt. Only the agents' link knows how to encode it."""
+
+    name: str
+    version: int
+    value: Secret
+    env: str | None = None
+    file: str | None = None
+
+
+def encode_secret(value: Any) -> bytes:
+    """For the one encoder that may: msgspec's hook."""
+    if isinstance(value, Secret):
+        return value.reveal()
+    raise NotImplementedError(f"{type(value).__name__} cannot be encoded")
+
+
+def decode_secret(wanted: type, value: Any) -> Any:
+    """The other end of `encode_secret`."""
+    if wanted is Secret and isinstance(value, bytes):
+        return Secret(value)
+    raise NotImplementedError(f"{wanted.__name__} cannot be decoded")

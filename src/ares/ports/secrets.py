@@ -1,0 +1,61 @@
+"""Seals secrets with keys that the store of record never sees."""
+
+from typing import Protocol
+
+import msgspec
+
+from ares.model.secret import Secret
+
+
+class Sealed(msgspec.Struct, frozen=True, gc=False):
+    """A value under a key of its own, and that key under the vault's."""
+
+    ciphertext: bytes
+    nonce: bytes
+    wrapped: bytes
+    key_id: str
+
+
+class VaultError(Exception):
+    """The vault cannot do it; the message says why, and never what the value was."""
+
+
+class UnknownKey(VaultError):
+    """It was sealed with a key that this vault does not have."""
+
+    def __init__(self, key_id: str, where: str) -> None:
+        super().__init__(f"it is sealed with the key {key_id}, which {where} does not hold")
+        self.key_id = key_id
+
+
+class Tampered(VaultError):
+    """The bytes are not what was sealed, or not under that name."""
+
+    def __init__(self) -> None:
+        super().__init__("its sealed value does not belong to this name and version, or was changed")
+
+
+class Vault(Protocol):
+    """`binding` names what a value belongs to: sealed for one, it does not open for another."""
+
+    def seal(self, value: Secret, binding: bytes) -> Sealed:
+        """With the newest key; the first is made when there is none."""
+        ...
+
+    def open(self, sealed: Sealed, binding: bytes) -> Secret:
+        """Raises UnknownKey or Tampered."""
+        ...
+
+    def rewrap(self, sealed: Sealed, binding: bytes) -> Sealed:
+        """The same value, its key under the newest one. Raises as `open` does."""
+        ...
+
+    def holds(self, key_id: str) -> bool: ...
+
+    def newest(self) -> str:
+        """Empty before there is one."""
+        ...
+
+    def renew(self) -> str:
+        """Makes a new key the newest; older ones stay, for what is not rewrapped yet. Durable when it returns."""
+        ...
