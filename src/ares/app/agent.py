@@ -12,27 +12,23 @@ from typing import Any
 import structlog
 
 from ares import __version__
+from ares.adapters.certificates.x509 import X509Requests
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.devices.presets import UnknownMock
 from ares.adapters.devices.system import SystemDevices
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.links.grpc import GrpcLink
-from ares.app import handover
 from ares.app.config import Config, ConfigError, NodeConfig
+from ares.app.joining import Joined, Joining
 from ares.app.processes import look_for_garbage_less_often, run
-from ares.edge.client.aio import AsyncClient
-from ares.edge.client.errors import AresError
 from ares.model.node import NodeInfo
-from ares.ports.link import LinkBroken, LinkRefused
+from ares.ports.link import LinkRefused
 from ares.services.agent.agent import Agent
 from ares.services.agent.environment import inherited
-from ares.services.agent.identity import begin_boot, join, load
+from ares.services.agent.identity import begin_boot, keep_certified
 from ares.services.agent.settings import Settings
 
 log = structlog.get_logger()
-
-_REACH_EVERY_S = 0.2
-_JOIN_WITHIN_S = 60.0
 
 
 def main(config: Config, *, join_token: str, auto_join: bool) -> int:
@@ -46,16 +42,14 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
     info = _describe(config, name)
     state_dir = config.home_path / "agents" / name
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    link = _link(config)
-    credential = load(state_dir) or await _unless_stopped(
-        stop, _join(config, link, name, state_dir, join_token, auto_join)
-    )
+    joining = Joining(config, name, state_dir, join_token, auto_join)
+    joined = joining.known() or await _unless_stopped(stop, joining.join())
     if stop.is_set():
-        await link.close()
         return 0
-    if not credential:
+    if joined is None:
         log.error("agent.not_joined", node=name, fix="make a join token with `ares token join` and pass it by --join")
         return 1
+    link = GrpcLink(config.node.servers, joined.proof)
     agent = Agent(
         info=info,
         link=link,
@@ -63,11 +57,14 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         clock=SystemClock(),
         rng=SystemRng(),
         state_dir=state_dir,
-        credential=credential,
+        credential=joined.credential,
         boot=begin_boot(state_dir, SystemClock().wall()),
         settings=Settings(environment=inherited(os.environ)),
     )
-    stopping = asyncio.create_task(_stop_agent(stop, agent))
+    beside = [asyncio.create_task(_stop_agent(stop, agent))]
+    if joined.proof is not None:
+        renewing = keep_certified(link, X509Requests(), SystemClock(), state_dir, joined.proof)
+        beside.append(asyncio.create_task(renewing))
     look_for_garbage_less_often()
     try:
         await agent.run()
@@ -75,14 +72,10 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         log.error("agent.refused", node=name, why=str(refusal))
         return 1
     finally:
-        stopping.cancel()
+        for task in beside:
+            task.cancel()
         await link.close()
     return 0
-
-
-def _link(config: Config) -> GrpcLink:
-    authorities = Path(config.node.tls_ca).read_bytes() if config.node.tls_ca else None
-    return GrpcLink(config.node.servers, authorities)
 
 
 async def _stop_agent(stop: asyncio.Event, agent: Agent) -> None:
@@ -90,7 +83,7 @@ async def _stop_agent(stop: asyncio.Event, agent: Agent) -> None:
     agent.stop()
 
 
-async def _unless_stopped(stop: asyncio.Event, joining: Coroutine[Any, Any, str | None]) -> str | None:
+async def _unless_stopped(stop: asyncio.Event, joining: Coroutine[Any, Any, Joined | None]) -> Joined | None:
     """Whoever waits for a control plane can be told to go."""
     join, stopping = asyncio.create_task(joining), asyncio.create_task(stop.wait())
     try:
@@ -99,30 +92,6 @@ async def _unless_stopped(stop: asyncio.Event, joining: Coroutine[Any, Any, str 
     finally:
         join.cancel()
         stopping.cancel()
-
-
-async def _join(config: Config, link: GrpcLink, name: str, state_dir: Path, token: str, auto_join: bool) -> str | None:
-    """Keeps trying while the control plane is coming up."""
-    deadline = SystemClock().monotonic() + _JOIN_WITHIN_S
-    while token or auto_join:
-        try:
-            chosen = token or await _ask_join_token(config, name)
-            return await join(link, token=chosen, node=name, state_dir=state_dir)
-        except (LinkBroken, AresError, OSError, ValueError) as error:
-            if SystemClock().monotonic() > deadline:
-                log.error("agent.join_failed", error=str(error))
-                return None
-            await asyncio.sleep(_REACH_EVERY_S)
-    return None
-
-
-async def _ask_join_token(config: Config, name: str) -> str:
-    """On the server's own machine the administrator's token is at hand."""
-    known = handover.connection(config.home_path)
-    if known is None:
-        raise OSError(f"no server has left a token in {config.home} yet")
-    async with AsyncClient(*known) as client:
-        return (await client.create_join_token(node=name)).token
 
 
 def _describe(config: Config, name: str) -> NodeInfo:

@@ -8,19 +8,20 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from ares.adapters.store.open import FORMS
+from ares.core.access.certificates import LIFE_S
 from ares.model.base import LabelKey, LabelValue
 from ares.model.job import DeviceKind
 from ares.model.limits import Limits
 from ares.model.node import Taint
 from ares.model.timing import Timing, broken
 
-_STORE_URL = re.compile(r"memory:|sqlite:///.+|etcd://[^/]+/?")
+_STORE_URL = re.compile(r"memory:|sqlite:///.+|etcd://[^/?]+/?(\?[^#]+)?")
 Port = Annotated[int, Meta(ge=0, le=65535)]
 # Of a rack, zone, region, dataset or device: shown to people, and compared.
 PlaceName = Annotated[str, Meta(max_length=128, pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/@+-]*)?$(?!\n)")]
@@ -41,10 +42,18 @@ class HttpConfig(Section, frozen=True):
 
 
 class AgentsConfig(Section, frozen=True):
-    """Where agents connect to, with the certificate of `http`."""
+    """Where agents connect to. With TLS both sides prove themselves by certificates of the installation's authority."""
 
     host: str = "127.0.0.1"
     port: Port = 8643
+    # "auto": with TLS wherever it is not this machine alone; "on": always.
+    tls: Literal["auto", "on"] = "auto"
+    # The authority's certificate, with others that are trusted still after it, and its key (PEM). Empty: made at the
+    # first start, in the home directory. Replicas share one authority.
+    ca_cert: str = ""
+    ca_key: str = ""
+    # How long a machine's certificate is good; it is renewed when two thirds are over.
+    certificate_s: Annotated[int, Meta(ge=5, le=86_400)] = LIFE_S
 
 
 class StoreConfig(Section, frozen=True):
@@ -58,6 +67,11 @@ class LimitsConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     jobs_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 2_000_000
     # Of the files that one rank of an attempt hands over.
     output_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 100 * 1024
+
+
+class SecretsConfig(Section, frozen=True):
+    # The keys that secrets are sealed with; servers that share a store share them. Empty: in the home directory.
+    key_file: str = ""
 
 
 class NodeConfig(Section, frozen=True):
@@ -85,7 +99,9 @@ class NodeConfig(Section, frozen=True):
     mock_gpu: str = ""
     # Control-plane addresses for agents, "host:port".
     servers: tuple[str, ...] = ("127.0.0.1:8643",)
-    # Certificates (PEM) that control planes beyond this machine must chain to.
+    # Where to join, as a URL. Empty: by https and port 8642 of the first of `servers`.
+    api: str = ""
+    # Certificates (PEM) that the control plane's API must chain to when this node joins. Empty: the system's.
     tls_ca: str = ""
 
 
@@ -105,6 +121,7 @@ class Config(Section, frozen=True):
     limits: LimitsConfig = LimitsConfig()
     timing: Timing = Timing()
     node: NodeConfig = NodeConfig()
+    secrets: SecretsConfig = SecretsConfig()
 
     @property
     def home_path(self) -> Path:
@@ -117,6 +134,10 @@ class Config(Section, frozen=True):
     @property
     def logs_path(self) -> Path:
         return Path(self.logs) if self.logs else self.home_path / "logs"
+
+    @property
+    def secrets_path(self) -> Path:
+        return Path(self.secrets.key_file) if self.secrets.key_file else self.home_path / "keys" / "secrets.key"
 
     @property
     def outputs_path(self) -> Path:

@@ -1,9 +1,38 @@
-"""Whether the ports a server is to listen on can be had."""
+"""Whether a server may listen where it is told to, and whether the ports can be had."""
 
 import errno
 import socket
+from urllib.parse import parse_qs, urlsplit
 
 from ares.app.config import Config, ConfigError
+from ares.core.access.addresses import is_loopback
+
+
+def require_safe(config: Config) -> None:
+    """Nothing beyond this machine is spoken in the clear. Said before any socket is there."""
+    http, store = config.http, urlsplit(config.store_url)
+    far = [
+        f"{key} is {host}" for key, host in (("http.host", http.host), ("agents.host", config.agents.host))
+        if not is_loopback(host)
+    ]  # fmt: skip
+    if bool(http.tls_cert) != bool(http.tls_key):
+        _refuse("TLS needs both a certificate and a key", "set http.tls_cert and http.tls_key")
+    if far and not http.tls_cert:
+        _refuse(
+            f"{' and '.join(far)}, which others reach, and there is no TLS",
+            "set http.tls_cert and http.tls_key (--tls-cert, --tls-key), or listen on 127.0.0.1",
+        )
+    if store.scheme == "etcd" and "ca" not in parse_qs(store.query):
+        named = [endpoint.rpartition(":")[0].strip("[]") for endpoint in store.netloc.split(",")]
+        if others := [host for host in named if not is_loopback(host)]:
+            _refuse(
+                f"store.url names etcd on {', '.join(others)} without TLS",
+                "write etcd://HOST:PORT?ca=FILE&cert=FILE&key=FILE, and run etcd with --client-cert-auth",
+            )
+
+
+def _refuse(what: str, fix: str) -> None:
+    raise ConfigError(f"start refused: {what}", fix)
 
 
 def require_ports(config: Config) -> None:

@@ -20,7 +20,7 @@ import structlog
 
 from ares.app.config import Config, ConfigError
 from ares.app.handover import connection
-from ares.app.listening import require_ports
+from ares.app.listening import require_ports, require_safe
 from ares.app.processes import SUPERVISOR, run
 
 log = structlog.get_logger()
@@ -141,6 +141,7 @@ def _flags(config: Config) -> dict[str, str]:
         "http.host": config.http.host,
         "http.port": str(config.http.port),
         "agents.port": str(config.agents.port),
+        "agents.tls": config.agents.tls,
         "store.url": config.store_url,
         "node.name": config.node.name or "local",
         "node.mock_gpu": config.node.mock_gpu or "auto",
@@ -191,6 +192,7 @@ class Started:
 
 def start_detached(config: Config) -> Started:
     """Starts a supervisor that outlives this terminal."""
+    require_safe(config)
     require_ports(config)
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = [f"--set={key}={value}" for key, value in _flags(config).items()]

@@ -13,18 +13,23 @@ from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.decisions.files import FileDecisions
 from ares.adapters.logs.files import FileLogs
+from ares.adapters.policy.cel import CelRules
+from ares.adapters.secrets.rings import FileRing
+from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.epoch import decode as decode_epoch
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.format import ensure_format, keep_to_format
 from ares.adapters.store.open import open_store
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app import plugins
+from ares.app.authority import Serving, authority_of
 from ares.app.config import Config
 from ares.core import keys
-from ares.edge.grpc.agents import AgentServer, Tls
+from ares.edge.grpc.agents import AgentServer
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
+from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, Store, StoreBroken, StoreUnavailable
 from ares.services.ids import base32
@@ -46,14 +51,14 @@ class Assembled:
     kept: FileDecisions
 
 
-def assemble(config: Config, store: Store, epoch: int, store_id: str) -> Assembled:
+def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Issuer | None = None) -> Assembled:
     """Nothing runs yet."""
     clock, rng = SystemClock(), SystemRng()
     telemetry = PrometheusTelemetry(rng, get_tracer("ares") if config.traces else None)
     kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
     ports = Ports(
         store=store, clock=clock, rng=rng, telemetry=telemetry, logs=FileLogs(config.logs_path),
-        blobs=FileBlobs(config.outputs_path), decisions=kept,
+        blobs=FileBlobs(config.outputs_path), vault=EnvelopeVault(FileRing(config.secrets_path)), decisions=kept, rules=CelRules(), issuer=issuer,
     )  # fmt: skip
     terms = Terms(
         replica=config.replica or f"replica-{base32(rng, 6)}",
@@ -66,6 +71,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str) -> Assembl
         keep_s=config.limits.keep_days * 86_400,
         output_bytes_max=config.limits.output_mib_max << 20,
         timing=config.timing,
+        certificate_s=config.agents.certificate_s,
         # Before anything reads a profile: its names must be known then.
         plugins=plugins.load(),
     )
@@ -103,7 +109,8 @@ class ControlPlane:
         epoch = await ensure_epoch(store, rng)
         kv = await store.get(keys.EPOCH)
         assert kv is not None, "the epoch was just written"
-        self.assembled = assemble(self._config, store, epoch, decode_epoch(kv.value).id)
+        authority = await authority_of(self._config, store)
+        self.assembled = assemble(self._config, store, epoch, decode_epoch(kv.value).id, authority)
         replica = self.assembled.replica
         self._started.callback(self.assembled.kept.close)
         await replica.view.open()
@@ -113,9 +120,11 @@ class ControlPlane:
         await replica.view.catch_up()
         for name, loop in replica.loops(self._reign).items():
             self._spawn(name, loop)
-        agents = AgentServer(replica.sessions, replica.tokens)
+        await replica.authority.open()
+        agents = AgentServer(replica.sessions, replica.tokens, replica.authority, self.assembled.telemetry)
         self._started.push_async_callback(agents.stop, _DRAIN_S)
-        self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, self._tls())
+        serving = None if authority is None else Serving(authority)
+        self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, serving)
         http = HttpServer(build_app(self._api(), self._settings()), self._settings())
         self._started.push_async_callback(http.stop)
         await http.start()
@@ -154,12 +163,6 @@ class ControlPlane:
             rng=SystemRng(),
         )
 
-    def _tls(self) -> Tls | None:
-        http = self._config.http
-        if not http.tls_cert:
-            return None
-        return Tls(Path(http.tls_cert).read_bytes(), Path(http.tls_key).read_bytes())
-
     def _settings(self) -> ApiSettings:
         http = self._config.http
         return ApiSettings(
@@ -168,6 +171,7 @@ class ControlPlane:
             tls_cert=Path(http.tls_cert) if http.tls_cert else None,
             tls_key=Path(http.tls_key) if http.tls_key else None,
             allowed_hosts=(*LOOPBACK_NAMES, *http.allowed_hosts),
+            limits=self._config.limits,
         )
 
     async def stop(self) -> None:

@@ -1,9 +1,9 @@
 """The stream between an agent and the control plane, as the agent sees it."""
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from ares.model.link import AgentFrame, JoinReply, JoinRequest, ServerFrame
+from ares.model.link import AgentFrame, CertifyReply, CertifyRequest, JoinReply, JoinRequest, ServerFrame
 
 
 class LinkBroken(Exception):
@@ -12,6 +12,14 @@ class LinkBroken(Exception):
 
 class LinkRefused(Exception):
     """The control plane refused this agent: trying again will not help."""
+
+
+class Proof(NamedTuple):
+    """By which both ends prove who they are, in PEM: the authorities to trust, a certificate and its key."""
+
+    authorities: str
+    certificate: str
+    key: str
 
 
 class Session(Protocol):
@@ -30,3 +38,15 @@ class Link(Protocol):
     async def connect(self, credential: str) -> Session: ...
 
     async def close(self) -> None: ...
+
+
+class CertifiedLink(Protocol):
+    """A link whose ends prove themselves by certificates."""
+
+    async def certify(self, request: CertifyRequest) -> CertifyReply:
+        """The next certificate, by the one it has."""
+        ...
+
+    def prove_by(self, proof: Proof) -> None:
+        """From the next connection on."""
+        ...

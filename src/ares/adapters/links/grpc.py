@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
 import msgspec
 
-from ares.model.link import AgentFrame, JoinReply, JoinRequest, ServerFrame
-from ares.ports.link import LinkBroken, LinkRefused
+from ares.core.access.certificates import CONTROL_PLANE
+from ares.model.link import AgentFrame, CertifyReply, CertifyRequest, JoinReply, JoinRequest, ServerFrame
+from ares.model.secret import decode_secret
+from ares.ports.link import LinkBroken, LinkRefused, Proof
+
+_T = TypeVar("_T", JoinReply, CertifyReply)
 
 _SERVICE: Final = "/ares.v1.AgentLink"
 # The right to run must outlast two addresses that do not answer.
@@ -32,6 +36,8 @@ _OPTIONS: Final = (
     # A new session is a new connection: what died unnoticed must not be handed out again.
     ("grpc.use_local_subchannel_pool", 1),
 )
+# Control planes prove a name of their own, by whatever address they are reached.
+_SECURE_OPTIONS: Final = (*_OPTIONS, ("grpc.ssl_target_name_override", CONTROL_PLANE))
 # Answers that will be the same next time.
 _REFUSALS: Final = frozenset(
     {
@@ -47,21 +53,32 @@ _REFUSALS: Final = frozenset(
 class GrpcLink:
     """`ports.link.Link` over one or several control-plane addresses, tried in turn."""
 
-    def __init__(self, addresses: Sequence[str], authorities: bytes | None = None) -> None:
-        """With `authorities` (PEM) the control plane must prove who it is by TLS; without, loopback only."""
+    def __init__(self, addresses: Sequence[str], proof: Proof | None = None) -> None:
+        """Without a proof the link is in the clear, and goes no further than this machine."""
         if not addresses:
             raise ValueError("an agent needs at least one control-plane address, host:port")
         self._addresses = tuple(addresses)
-        self._credentials = None if authorities is None else grpc.ssl_channel_credentials(authorities)
         self._turn = 0
+        self._credentials = None if proof is None else _credentials(proof)
+
+    def prove_by(self, proof: Proof) -> None:
+        """From the next connection on."""
+        self._credentials = _credentials(proof)
 
     async def join(self, request: JoinRequest) -> JoinReply:
+        return await self._ask("Join", request, JoinReply)
+
+    async def certify(self, request: CertifyRequest) -> CertifyReply:
+        """The next certificate, by the one it has."""
+        return await self._ask("Certify", request, CertifyReply)
+
+    async def _ask(self, method: str, request: JoinRequest | CertifyRequest, reply: type[_T]) -> _T:
         address = self._next()
         async with self._channel(address) as channel:
             call = channel.unary_unary(
-                f"{_SERVICE}/Join",
+                f"{_SERVICE}/{method}",
                 request_serializer=msgspec.msgpack.Encoder().encode,
-                response_deserializer=msgspec.msgpack.Decoder(JoinReply).decode,
+                response_deserializer=msgspec.msgpack.Decoder(reply).decode,
             )
             try:
                 return await call(request, timeout=_JOIN_TIMEOUT_S)
@@ -85,7 +102,7 @@ class GrpcLink:
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._credentials is None:
             return grpc.aio.insecure_channel(address, options=_OPTIONS)
-        return grpc.aio.secure_channel(address, self._credentials, options=_OPTIONS)
+        return grpc.aio.secure_channel(address, self._credentials, options=_SECURE_OPTIONS)
 
     async def close(self) -> None:
         """Sessions own their channels: nothing is left to close."""
@@ -105,10 +122,10 @@ class GrpcSession:
         open_stream = channel.stream_stream(
             f"{_SERVICE}/Session",
             request_serializer=msgspec.msgpack.Encoder().encode,
-            response_deserializer=msgspec.msgpack.Decoder(ServerFrame).decode,
+            response_deserializer=msgspec.msgpack.Decoder(ServerFrame, dec_hook=decode_secret).decode,
         )
         self._call: grpc.aio.StreamStreamCall[AgentFrame, ServerFrame] = open_stream(
-            metadata=(("authorization", f"Bearer {credential}"),)
+            metadata=(("authorization", f"Bearer {credential}"),) if credential else None
         )
 
     async def send(self, frame: AgentFrame) -> None:
@@ -140,6 +157,10 @@ class GrpcSession:
     async def close(self) -> None:
         self._call.cancel()
         await self._channel.close(_CLOSE_TIMEOUT_S)
+
+
+def _credentials(proof: Proof) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(proof.authorities.encode(), proof.key.encode(), proof.certificate.encode())
 
 
 async def _ready(address: str, channel: grpc.aio.Channel) -> None:

@@ -1,18 +1,35 @@
-"""Where agents connect: authenticates the stream, hands its frames to the sessions service."""
+"""Where agents connect: authenticates the stream, hands its frames to the sessions service.
 
-from collections.abc import AsyncGenerator, AsyncIterator
+With TLS an agent is who its certificate says, and nobody else gets as far as a handshake; without, on the control
+plane's own machine, it is who its token says.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import grpc
 import grpc.aio
 import msgspec
 import structlog
 
+from ares.core.access.addresses import is_loopback
 from ares.core.access.tokens import Denied
-from ares.edge.rest.api import LOOPBACK_NAMES
 from ares.model.access import Principal
-from ares.model.link import AgentFrame, JoinReply, JoinRequest, ServerFrame
+from ares.model.link import (
+    AgentFrame,
+    CertifyReply,
+    CertifyRequest,
+    JoinReply,
+    JoinRequest,
+    ServerFrame,
+)
+from ares.model.machine import Presented
+from ares.model.secret import encode_secret
+from ares.ports.store import StoreError
+from ares.ports.telemetry import Telemetry
+from ares.services.authority import Admitted
 from ares.services.enrolment import SessionRefused
 
 _log = structlog.get_logger(__name__)
@@ -32,6 +49,9 @@ _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
 )
 
+# How often an open stream's credential is looked at again: revocation takes effect within 5 s.
+_RECHECK_S: Final = 2.0
+
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -49,29 +69,54 @@ class Tokens(Protocol):
     async def authenticate(self, presented: str) -> Principal | Denied: ...
 
 
+class Machines(Protocol):
+    """What this edge needs of `services.authority.Authority`."""
+
+    def read(self, certificate: bytes) -> Presented | None: ...
+
+    def identify(self, shown: Presented) -> Principal | Denied: ...
+
+    async def renew(self, shown: Presented, request: str) -> Admitted | Denied: ...
+
+
 class Tls(NamedTuple):
-    """A certificate chain and its key, in PEM."""
+    """The control plane's certificate and key, and whose certificates agents must have. In PEM."""
 
     certificate: bytes
     key: bytes
+    clients: bytes
+
+
+# Asked at every handshake: certificates are replaced while a server runs.
+TlsSource = Callable[[], Tls]
+
+
+class _Shown(NamedTuple):
+    """What somebody came with: a certificate, or a token."""
+
+    certificate: Presented | None
+    token: str
 
 
 class AgentServer:
     """The gRPC server for agents of one replica."""
 
-    def __init__(self, sessions: Sessions, tokens: Tokens) -> None:
+    def __init__(self, sessions: Sessions, tokens: Tokens, machines: Machines, telemetry: Telemetry) -> None:
         self._sessions = sessions
         self._tokens = tokens
+        self._machines = machines
+        self._telemetry = telemetry
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, host: str, port: int, tls: Tls | None = None) -> int:
+    async def start(self, host: str, port: int, tls: TlsSource | None = None) -> int:
         """Listens; port 0 takes a free one. Returns the port."""
-        if tls is None and host not in LOOPBACK_NAMES:
+        if tls is None and not is_loopback(host):
             raise ValueError(f"agents may not connect to {host} in the clear; configure a TLS certificate and key")
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((self._handlers(),))
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            bound = _bind(server, f"{host}:{port}", tls)
+            bound = _bind(server, address, tls)
         except RuntimeError:
             raise OSError(f"cannot listen for agents on {host}:{port}: the port is taken; choose another") from None
         await server.start()
@@ -84,66 +129,153 @@ class AgentServer:
             await self._server.stop(grace_s)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
+        # The only encoder that takes secrets: they leave a replica here and nowhere else.
+        encode = msgspec.msgpack.Encoder(enc_hook=encode_secret).encode
         return grpc.method_handlers_generic_handler(
             _SERVICE,
             {
                 "Join": grpc.unary_unary_rpc_method_handler(
                     self._join,
                     request_deserializer=msgspec.msgpack.Decoder(JoinRequest).decode,
-                    response_serializer=msgspec.msgpack.Encoder().encode,
+                    response_serializer=encode,
+                ),
+                "Certify": grpc.unary_unary_rpc_method_handler(
+                    self._certify,
+                    request_deserializer=msgspec.msgpack.Decoder(CertifyRequest).decode,
+                    response_serializer=encode,
                 ),
                 "Session": grpc.stream_stream_rpc_method_handler(
                     self._session,
                     request_deserializer=msgspec.msgpack.Decoder(AgentFrame).decode,
-                    response_serializer=msgspec.msgpack.Encoder().encode,
+                    response_serializer=encode,
                 ),
             },
         )
 
     async def _join(self, request: JoinRequest, context: Context) -> JoinReply:
+        if _is_secure(context):
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION, "machines join by POST /v1/join; this port is for those that have"
+            )
         reply = await self._sessions.join(request)
         if isinstance(reply, Denied):
-            await context.abort(
+            await self._deny(
+                context,
                 grpc.StatusCode.UNAUTHENTICATED,
+                "join",
                 f"the join token is {reply.reason}; make a new one with `ares token join`",
             )
         return reply
 
-    async def _session(self, frames: AsyncIterator[AgentFrame], context: Context) -> None:
-        who = await self._authenticate(context)
+    async def _certify(self, request: CertifyRequest, context: Context) -> CertifyReply:
+        shown = self._shown(context).certificate
+        if shown is None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "only a certificate can be renewed")
         try:
-            # Written rather than yielded: a broken stream ends the session now, not when garbage is collected.
-            async with aclosing(self._sessions.serve(who, frames)) as answers:
-                async for frame in answers:
-                    await context.write(frame)
-        except SessionRefused as refused:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refused))
+            renewed = await self._machines.renew(shown, request.request)
+        except StoreError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        if isinstance(renewed, Denied):
+            await self._denied(context, renewed)
+        return CertifyReply(certificate=renewed.certificate, authority=renewed.authority)
 
-    async def _authenticate(self, context: Context) -> Principal:
-        presented = _bearer(context)
-        if presented is None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "send the node's credential as a bearer token")
-        who = await self._tokens.authenticate(presented)
+    async def _session(self, frames: AsyncIterator[AgentFrame], context: Context) -> None:
+        shown = self._shown(context)
+        who = await self._authenticate(shown)
         if isinstance(who, Denied):
-            await context.abort(
-                grpc.StatusCode.UNAUTHENTICATED, f"the node's credential is {who.reason}; join this node again"
-            )
+            await self._denied(context, who)
         if who.role != "node" or who.node is None:
-            await context.abort(
-                grpc.StatusCode.PERMISSION_DENIED, f"a {who.role} token cannot run a node; use a join token"
+            await self._deny(
+                context,
+                grpc.StatusCode.PERMISSION_DENIED,
+                "wrong_role_cert",
+                f"who is a {who.role} cannot run a node; join with a token for a node",
             )
-        return who
+        serving = asyncio.create_task(self._serve(who, frames, context))
+        ending = asyncio.create_task(self._until_denied(shown))
+        try:
+            await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (serving, ending):
+                task.cancel()
+            served, denied = await asyncio.gather(serving, ending, return_exceptions=True)
+        if isinstance(denied, Denied):
+            _log.warning("agent.cut_off", node=who.node, reason=denied.reason)
+            await self._denied(context, denied)
+        if isinstance(served, SessionRefused):
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(served))
+        if isinstance(served, Exception):
+            raise served
+
+    async def _serve(self, who: Principal, frames: AsyncIterator[AgentFrame], context: Context) -> None:
+        # Written rather than yielded: a broken stream ends the session now, not when garbage is collected.
+        async with aclosing(self._sessions.serve(who, frames)) as answers:
+            async for frame in answers:
+                await context.write(frame)
+
+    # ---- who is there
+
+    def _shown(self, context: Context) -> _Shown:
+        """With TLS the certificate alone counts: a token in addition says nothing."""
+        if not _is_secure(context):
+            return _Shown(None, _bearer(context))
+        proofs = list((context.auth_context() or {}).get("x509_pem_cert", ()))
+        return _Shown(self._machines.read(proofs[0]) if len(proofs) == 1 else None, "")
+
+    async def _authenticate(self, shown: _Shown) -> Principal | Denied:
+        if shown.certificate is not None:
+            return self._machines.identify(shown.certificate)
+        if not shown.token:
+            return Denied(reason="malformed", why="no_credential")
+        return await self._tokens.authenticate(shown.token)
+
+    async def _until_denied(self, shown: _Shown) -> Denied:
+        while True:
+            await asyncio.sleep(_RECHECK_S)
+            try:
+                who = await self._authenticate(shown)
+            except StoreError:
+                # Nothing is known to have changed.
+                continue
+            if isinstance(who, Denied):
+                return who
+
+    async def _denied(self, context: Context, denied: Denied) -> NoReturn:
+        # A certificate that ended while the stream was open may have been renewed: the agent comes back with that.
+        ended = denied.reason == "expired"
+        code = grpc.StatusCode.UNAVAILABLE if ended and _is_secure(context) else grpc.StatusCode.UNAUTHENTICATED
+        await self._deny(context, code, denied.reason, f"the node's credential is {denied.reason}; {_FIX}")
+
+    async def _deny(self, context: Context, code: grpc.StatusCode, reason: str, text: str) -> NoReturn:
+        self._telemetry.count("ares_auth_denials_total", 1, reason)
+        _log.warning("agent.denied", reason=reason, peer=context.peer())
+        await context.abort(code, text)
+        raise AssertionError("abort raises")
 
 
-def _bind(server: grpc.aio.Server, address: str, tls: Tls | None) -> int:
+_FIX: Final = "remove the agent's identity file and join this node again with a new token of `ares token join`"
+
+
+def _bind(server: grpc.aio.Server, address: str, tls: TlsSource | None) -> int:
     if tls is None:
         return server.add_insecure_port(address)
-    credentials = grpc.ssl_server_credentials([(tls.key, tls.certificate)])
+    source = tls
+
+    def fetch() -> grpc.ServerCertificateConfiguration:
+        now = source()
+        return grpc.ssl_server_certificate_configuration([(now.key, now.certificate)], root_certificates=now.clients)
+
+    credentials = grpc.dynamic_ssl_server_credentials(fetch(), fetch, require_client_authentication=True)
     return server.add_secure_port(address, credentials)
 
 
-def _bearer(context: Context) -> str | None:
+def _is_secure(context: Context) -> bool:
+    kinds = list((context.auth_context() or {}).get("transport_security_type", ()))
+    return kinds == [b"ssl"]
+
+
+def _bearer(context: Context) -> str:
     for key, value in context.invocation_metadata() or ():
         if key == "authorization" and isinstance(value, str) and value.startswith("Bearer "):
             return value.removeprefix("Bearer ")
-    return None
+    return ""

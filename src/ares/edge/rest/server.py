@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 from collections.abc import Generator
 
 import uvicorn
 from litestar import Litestar
 
+from ares.core.access.addresses import is_loopback
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import STREAMS
 from ares.edge.rest.connections import Connections
@@ -80,16 +80,6 @@ def refuse_open_bind(settings: ApiSettings) -> None:
         raise BindRefused(
             f"{settings.host} is reachable from outside: set http.tls_cert and http.tls_key, or bind 127.0.0.1"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine reach what listens there."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listen(host: str, port: int) -> socket.socket:

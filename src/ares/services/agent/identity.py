@@ -1,13 +1,29 @@
-"""The node's own credential, traded once for a join token."""
+"""The node's own identity, traded once for a join token: a certificate, or a token on the control plane's machine."""
 
 import os
+import re
 from pathlib import Path
 
-from ares.model.link import JoinRequest
-from ares.ports.link import Link
+import structlog
+
+from ares.core.access.certificates import renew_after_s
+from ares.model.link import CertifyRequest, JoinRequest
+from ares.ports.certificates import Requests
+from ares.ports.clock import Clock
+from ares.ports.link import CertifiedLink, Link, LinkBroken, LinkRefused, Proof
+
+_log = structlog.get_logger(__name__)
 
 _FILE = "credential"
 _BOOT_FILE = "boot"
+# The key, the certificate and the authorities in one file, so that they are always of one piece.
+PROOF_FILE = "identity.pem"
+# Made before the token is traded and kept until it was: the same key may trade it again.
+_JOIN_KEY_FILE = "join.key"
+_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z ]+)-----\n[A-Za-z0-9+/=\n]+-----END \1-----\n", re.ASCII)
+# A wall clock that is set says so within this time.
+_LOOK_S = 60.0
+_AGAIN_S = 30.0
 
 
 class DamagedCredential(Exception):
@@ -31,6 +47,57 @@ def load(state_dir: Path) -> str | None:
     if not saved.isprintable() or " " in saved:
         raise DamagedCredential(path)
     return saved or None
+
+
+def load_proof(state_dir: Path) -> Proof | None:
+    """The saved certificate and its key, None when this node has none."""
+    path = state_dir / PROOF_FILE
+    try:
+        saved = path.read_text(encoding="ascii")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        raise DamagedCredential(path) from None
+    blocks = [(match[1], match[0]) for match in _PEM_BLOCK.finditer(saved)]
+    if [kind for kind, _ in blocks[:3]] != ["PRIVATE KEY", "CERTIFICATE", "CERTIFICATE"]:
+        raise DamagedCredential(path)
+    return Proof("".join(text for _, text in blocks[2:]), blocks[1][1], blocks[0][1])
+
+
+def save_proof(proof: Proof, state_dir: Path) -> None:
+    _write_private(state_dir / PROOF_FILE, proof.key + proof.certificate + proof.authorities)
+    (state_dir / _JOIN_KEY_FILE).unlink(missing_ok=True)
+
+
+def join_key(state_dir: Path, requests: Requests) -> str:
+    """Of the join that is under way: that of an agent that was killed in the midst of it, or a new one."""
+    path = state_dir / _JOIN_KEY_FILE
+    try:
+        return path.read_text(encoding="ascii")
+    except FileNotFoundError:
+        key = requests.new_key()
+        _write_private(path, key)
+        return key
+
+
+async def keep_certified(link: CertifiedLink, requests: Requests, clock: Clock, state_dir: Path, proof: Proof) -> None:
+    """Renews the certificate when two thirds of its life are over, with a new key. Never returns."""
+    while True:
+        wait_s = renew_after_s(*requests.life(proof.certificate), clock.wall())
+        if wait_s > 0:
+            await clock.sleep(min(wait_s, _LOOK_S))
+            continue
+        key = requests.new_key()
+        try:
+            reply = await link.certify(CertifyRequest(request=requests.request(key)))
+        except (LinkBroken, LinkRefused) as error:
+            _log.warning("agent.not_renewed", error=str(error))
+            await clock.sleep(_AGAIN_S)
+            continue
+        proof = Proof(reply.authority, reply.certificate, key)
+        save_proof(proof, state_dir)
+        link.prove_by(proof)
+        _log.info("agent.renewed", ends_at=requests.life(proof.certificate)[1])
 
 
 def begin_boot(state_dir: Path, wall_s: float) -> int:

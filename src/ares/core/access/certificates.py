@@ -1,0 +1,93 @@
+"""Certificates of machines: what they say, how long they are good, and when they are no longer."""
+
+import re
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from ares.core.access.tokens import Denied
+from ares.model.access import Principal
+from ares.model.machine import Certificate, MachineRecord, MachineRole, Presented
+
+LIFE_S: Final = 24 * 3600
+# Clocks of machines differ: a certificate begins this long before it is issued.
+SKEW_S: Final = 300
+# Renewed when this much of its life is over.
+RENEW_SHARE: Final = 2 / 3
+# The name that control planes prove by a certificate of the same authority, wherever they are reached.
+CONTROL_PLANE: Final = "control-plane.ares.internal"
+_IDENTITY = re.compile(r"ares://(node|cluster)/([A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?)", re.ASCII)
+_PLATFORM: Final = "system"
+# Earlier certificates that are listed for those who look.
+_LISTED_MAX: Final = 20
+
+
+def identity(role: MachineRole, name: str) -> str:
+    """The URI that a machine's certificate carries."""
+    return f"ares://{role}/{name}"
+
+
+def parse(text: str) -> tuple[MachineRole, str] | None:
+    """The opposite of `identity`; None for anything else."""
+    match = _IDENTITY.fullmatch(text)
+    if match is None:
+        return None
+    role: Literal["node", "cluster"] = "node" if match[1] == "node" else "cluster"
+    return role, match[2]
+
+
+def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Principal | Denied:
+    """Who presents it. The authority's signature is the proof: the record only takes it back, so that a store
+    restored from a backup locks no machine out."""
+    if machine is not None and shown.issued_at <= machine.revoked_at:
+        return Denied(reason="revoked")
+    if now >= shown.ends_at:
+        return Denied(reason="expired")
+    return Principal(
+        token_id=shown.serial,
+        tenant=_PLATFORM,
+        role=shown.role,
+        name=shown.name,
+        proof="certificate",
+        node=shown.name if shown.role == "node" else None,
+        cluster=shown.name if shown.role == "cluster" else None,
+    )
+
+
+def issue_time(machine: MachineRecord, now: float) -> int:
+    """Later than whatever was taken back, however the clocks of replicas differ."""
+    return max(int(now), machine.revoked_at + 1)
+
+
+def with_certificate(machine: MachineRecord, fresh: Certificate, presented: str, now: float) -> MachineRecord:
+    """Listed beside the one that was presented, which is good until it ends, and those that were revoked."""
+    kept = tuple(
+        one
+        for one in machine.certificates
+        if one.ends_at > now and (one.serial == presented or one.issued_at <= machine.revoked_at)
+    )
+    return replace(machine, certificates=(*kept[-_LISTED_MAX:], fresh))
+
+
+def in_use(machine: MachineRecord, now: float) -> bool:
+    """Whether somebody can prove to be this machine."""
+    return any(one.ends_at > now and one.issued_at > machine.revoked_at for one in machine.certificates)
+
+
+def traded(machine: MachineRecord, token: str, key_sha256: str) -> bool:
+    """Whether the machine has this very key certified by this very join token, and it was not taken back."""
+    return any(
+        one.token == token and one.key_sha256 == key_sha256 and one.issued_at > machine.revoked_at
+        for one in machine.certificates
+    )
+
+
+def taken_back(machine: MachineRecord, by: str, now: float) -> MachineRecord:
+    """All that was issued so far, also by a replica whose clock is ahead."""
+    latest = max((one.issued_at for one in machine.certificates), default=0)
+    return replace(machine, revoked_at=max(int(now), latest, machine.revoked_at), revoked_by=by)
+
+
+def renew_after_s(issued_at: int, ends_at: int, now: float) -> float:
+    """How long to wait before asking for the next one."""
+    return max(0.0, issued_at + RENEW_SHARE * (ends_at - issued_at) - now)

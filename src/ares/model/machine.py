@@ -1,0 +1,46 @@
+"""Machines by what they prove who they are: certificates that the installation's own authority has signed."""
+
+from typing import Literal
+
+from ares.model.base import Record
+
+MachineRole = Literal["node", "cluster"]
+
+
+class Certificate(Record, frozen=True):
+    """One that was signed. Times are whole seconds, as certificates have them."""
+
+    serial: str
+    # Of its public key.
+    key_sha256: str
+    issued_at: int
+    ends_at: int
+    # The join token that was traded for it; empty when it renews an earlier one.
+    token: str = ""
+
+
+class MachineRecord(Record, frozen=True):
+    """The certificates of one node or cluster. Those issued at `revoked_at` or before are good for nothing."""
+
+    role: MachineRole
+    name: str
+    certificates: tuple[Certificate, ...] = ()
+    revoked_at: int = 0
+    revoked_by: str = ""
+
+
+class AuthorityRecord(Record, frozen=True):
+    """Who signs for this installation: a replica that goes by another one would split it."""
+
+    fingerprint: str
+    certificate: str
+
+
+class Presented(Record, frozen=True):
+    """What a certificate says that was checked to be signed by the authority."""
+
+    role: MachineRole
+    name: str
+    serial: str
+    issued_at: int
+    ends_at: int
