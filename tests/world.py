@@ -149,7 +149,7 @@ class Replica(services.Replica):
         self.telemetry = PrometheusTelemetry(world.rng)
         ports = services.Ports(
             store=self.wire, clock=world.clock, rng=world.rng, telemetry=self.telemetry, logs=world.logs,
-            blobs=world.blobs, rules=CelRules(),
+            blobs=world.blobs, rules=CelRules(), vault=world.vault,
         )  # fmt: skip
         terms = services.Terms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
@@ -217,6 +217,7 @@ class World:
         self._folder = tempfile.TemporaryDirectory()
         self.logs = FileLogs(Path(self._folder.name))
         self.blobs = MemoryBlobs(self.clock.wall)
+        self.vault = EnvelopeVault(MemoryRing())
         self.store = AuditedStore(self.clock)
         self.store.audit = self.audit = Audit()
         self.epoch = await ensure_epoch(self.store, self.rng)

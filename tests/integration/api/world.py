@@ -16,6 +16,8 @@ from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.policy.cel import CelRules
+from ares.adapters.secrets.rings import MemoryRing
+from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.core import keys
@@ -104,7 +106,7 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     replica = Replica(
         Ports(
             store=store, clock=clock, rng=rng, telemetry=telemetry, logs=logs, blobs=blobs, audit=chain,
-            rules=CelRules(),
+            rules=CelRules(), vault=EnvelopeVault(MemoryRing()),
         ),  # fmt: skip
         Terms(replica="r1", epoch=1, store_id="test", exclusive=True, jobs_max=100_000, keep_s=86_400.0),
     )

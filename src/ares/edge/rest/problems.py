@@ -64,6 +64,8 @@ KINDS: dict[str, Kind] = {
     "reservation-conflict": Kind(
         409, "The reservation is not in a state for this", "Look at it: `ares reservation show NAME`."
     ),
+    "secret-conflict": Kind(409, "The secret was changed meanwhile", "Look at its version and try again."),
+    "secrets-full": Kind(409, "The tenant has too many secrets", "Delete some that nobody uses."),
     "too-large": Kind(413, "The body is too large", "Send less, or split the batch."),
     "unsupported-media-type": Kind(
         415, "The body has the wrong type", "Send 'Content-Type: application/json' without a content encoding."
@@ -83,6 +85,7 @@ KINDS: dict[str, Kind] = {
     ),
     "no-such-tenant": Kind(422, "There is no such tenant", "Make it first: `ares tenant create NAME`."),
     "no-such-user": Kind(422, "The tenant has no such user", "Make it first: `ares user create NAME`."),
+    "secret-invalid": Kind(422, "This cannot be kept as a secret", "Change it as the detail says."),
     "reservation-invalid": Kind(422, "This cannot be booked", "Change the reservation as the detail says."),
     "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
     "rate-limited": Kind(429, "Too many requests", "Wait as long as Retry-After says, then go on more slowly."),
@@ -112,6 +115,11 @@ KINDS: dict[str, Kind] = {
         507,
         "The disk of the audit chain is full, so nothing is done",
         "Free some space on the server's disk, then send the same request again.",
+    ),
+    "secrets-key": Kind(
+        503,
+        "This server cannot use the key that secrets are sealed with",
+        "Give every server of the store the same key file: secrets.key_file.",
     ),
     "not-ready": Kind(503, "The server is not ready", "Wait and try again."),
     # Only ever the end of a stream that has begun.
