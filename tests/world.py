@@ -19,6 +19,8 @@ from typing import Any, Self
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.policy.cel import CelRules
+from ares.adapters.secrets.rings import MemoryRing
+from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.memory import Fault, Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
