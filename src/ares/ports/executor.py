@@ -45,8 +45,8 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     # It does not start where it cannot be kept apart at least this well.
     isolation: Isolation = "any"
     network: Network = "host"
-    # The attempt's own directory, which in a sandbox is the one place it may write to, and the user it then runs as.
-    folder: str = ""
+    # The attempt's own directories, in a sandbox the only places it may write to, and the user it then runs as.
+    folders: tuple[str, ...] = ()
     uid: int | None = None
 
 

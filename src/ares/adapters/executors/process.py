@@ -13,8 +13,8 @@ from ares.adapters.executors.warden import wire
 from ares.ports.executor import CannotStart, Finished, Launch
 
 Answer = asyncio.Future["Process | CannotStart"]
-# In a sandbox, by a slot that is hardened, without a network, with this directory, as this user: see `cage.Cage`.
-Caged = tuple[bool, bool, bool, str, int]
+# In a sandbox, by a slot that is hardened, without a network, with these directories, as this user: see `cage.Cage`.
+Caged = tuple[bool, bool, bool, tuple[str, ...], int]
 _ANCILLARY_BYTES = socket.CMSG_SPACE(wire.CREDENTIALS.size)
 LOST = Finished(code=None, signal=int(signal.SIGKILL), oom=False, max_rss_mib=0, cpu_s=0.0)
 

@@ -67,5 +67,5 @@ def caged(launch: Launch, terms: SandboxTerms, sandbox: Sandbox) -> Caged | None
     if wanted == "sandbox" or offline or (wanted == "process" and not hardened):
         boxed = wanted == "sandbox"
         uid = launch.uid if boxed and launch.uid is not None else -1
-        return boxed, hardened, offline, launch.folder or launch.cwd, uid
+        return boxed, hardened, offline, launch.folders or (launch.cwd,), uid
     return None

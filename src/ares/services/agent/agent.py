@@ -75,7 +75,10 @@ class Agent:
         Shelter(self._workspace.root).clear()
 
     async def _live(self) -> None:
-        info = msgspec.structs.replace(self._info, isolation=self._executor.isolation())
+        sandbox = self._executor.sandbox()
+        info = msgspec.structs.replace(
+            self._info, isolation=self._executor.isolation(), isolation_level=sandbox.level, sandbox=sandbox.parts
+        )
         leash = Leash(self._clock)
         attempts = Attempts(
             info=info,
@@ -98,7 +101,7 @@ class Agent:
             mailbox=self._mailbox,
             attempts=attempts,
         )
-        _log.info("agent.started", node=info.name, isolation=info.isolation, gpus=len(info.gpus))
+        _log.info("agent.started", node=info.name, isolation=info.isolation_level, by=info.sandbox, gpus=len(info.gpus))
         talking = asyncio.create_task(conversation.run())
         looking = asyncio.create_task(self._look(attempts))
         guarding = asyncio.create_task(self._guard(attempts).run())
@@ -119,9 +122,8 @@ class Agent:
     def _guard(self, attempts: Attempts) -> DiskGuard:
         root = str(self._workspace.root)
         settings = self._settings
-        return DiskGuard(
-            attempts, self._clock, settings.disk_reserve_bytes, lambda: free_bytes(root), settings.disk_look_every_s
-        )
+        limits = (settings.disk_reserve_bytes, settings.workspace_bytes_max)
+        return DiskGuard(attempts, self._clock, limits, lambda: free_bytes(root), settings.disk_look_every_s)
 
     async def _look(self, attempts: Attempts) -> None:
         while True:

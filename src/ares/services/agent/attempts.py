@@ -23,6 +23,7 @@ from ares.services.agent.leash import Leash
 from ares.services.agent.mailbox import Mailbox
 from ares.services.agent.outbox import Key, Report
 from ares.services.agent.outputs import Collect, collect
+from ares.services.agent.owners import NoUidLeft
 from ares.services.agent.recent import Recent
 from ares.services.agent.settings import Settings
 from ares.services.agent.shelter import Shelter, Uncovered
@@ -206,13 +207,13 @@ class Attempts:
             if start.spec.gang is not None:
                 write_whole(folder.world, file_of(start.world, start.placement.rank))
             attempt.cover = self._shelter.cover(start, folder, self._clock)
+            launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
         except OSError as error:
             self._end(attempt, not_started(f"cannot create the attempt's directory: {error.strerror}"))
             return
-        except Uncovered as error:
+        except (Uncovered, NoUidLeft) as error:
             self._end(attempt, not_started(str(error)))
             return
-        launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
         if attempt.cover is not None:
             launch = attempt.cover.dress(launch)
         answer = asyncio.ensure_future(self._executor.start(launch))

@@ -37,13 +37,14 @@ class DiskGuard:
         self,
         attempts: Attempts,
         clock: Clock,
-        reserve_bytes: int,
+        limits: tuple[int, int],
         free: Callable[[], int],
         look_every_s: float,
     ) -> None:
+        """`limits`: what is to be left on the disk, and what one attempt may hold of it, 0 for as much as it likes."""
         self._attempts = attempts
         self._clock = clock
-        self._reserve_bytes = reserve_bytes
+        self._reserve_bytes, self._share_bytes = limits
         self._free = free
         self._look_every_s = look_every_s
 
@@ -53,11 +54,22 @@ class DiskGuard:
             await self.check()
 
     async def check(self) -> None:
-        """Ends the attempt that holds most, if the disk is short and it holds more than what is left."""
-        if (free := self._free()) >= self._reserve_bytes:
+        """Ends attempts that hold more than they may; if the disk is short, also the one that holds most, if that is
+        more than what is left."""
+        short = (free := self._free()) < self._reserve_bytes
+        if not (short or self._share_bytes):
             return
         running = self._attempts.running()
         sizes = await asyncio.to_thread(lambda: [used_bytes(attempt.folder) for attempt in running])
+        for size, attempt in zip(sizes, running, strict=True) if self._share_bytes else ():
+            if size > self._share_bytes:
+                self._attempts.end_by_force(
+                    attempt,
+                    f"ended because its directory holds {size // _MIB} MiB, and this node allows "
+                    f"{self._share_bytes // _MIB} MiB (node.sandbox.workspace_mib)",
+                )
+        if not short:
+            return
         size, attempt = max(zip(sizes, running, strict=True), key=lambda pair: pair[0], default=(0, None))
         if attempt is not None and size > free:
             self._attempts.end_by_force(

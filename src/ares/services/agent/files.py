@@ -63,7 +63,8 @@ def write_whole(path: str, data: bytes) -> None:
     draft = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+    # To be read by the user the job runs as, in a directory that only that user gets into.
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as file:
         file.write(data)
     os.replace(draft, path)
 

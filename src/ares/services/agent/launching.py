@@ -37,6 +37,7 @@ _LEAST_WEIGHT: Final = 1
 
 
 def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: Settings, deadline: float) -> Launch:
+    """Raises NoUidLeft or OSError when its tenant has no user of its own and should."""
     placement, hold = start.placement, _HOLDS[start.spec.qos]
     return Launch(
         argv=start.spec.command,
@@ -52,6 +53,10 @@ def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: Settings, 
         open_files_max=settings.open_files_max,
         deadline=deadline,
         pin=_pin(start, info),
+        isolation=start.spec.isolation,
+        network=start.spec.network,
+        folders=(folder.path,),
+        uid=None if settings.owners is None else settings.owners.of(start.ref.tenant),
     )
 
 

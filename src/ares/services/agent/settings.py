@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ares.services.agent.owners import Owners
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -20,3 +22,7 @@ class Settings:
     farewell_s: float = 5.0
     poll_every_s: float = 0.2
     disk_look_every_s: float = 0.5
+    # An attempt whose directory holds more is ended; 0 sets no such limit.
+    workspace_bytes_max: int = 0
+    # Who attempts in a sandbox run as, where every tenant has a user of its own.
+    owners: Owners | None = None

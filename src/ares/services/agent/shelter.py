@@ -120,7 +120,8 @@ class Cover:
         """With the secrets in its environment, and its output led through the pipe."""
         mine = {one.env: os.fsdecode(one.value.reveal()) for one in self.given if one.env is not None}
         env = {**launch.env, **mine, "ARES_SECRETS_DIR": self._folder.secrets}
-        return msgspec.structs.replace(launch, env=env, log_path=self._folder.pipe)
+        folders = (*launch.folders, self._room)
+        return msgspec.structs.replace(launch, env=env, log_path=self._folder.pipe, folders=folders)
 
     # ---- what it writes
 

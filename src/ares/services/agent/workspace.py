@@ -135,6 +135,9 @@ def _clean(folder: Folder) -> bool:
     names = _names(folder.path, len(_OWN_NAMES))
     if not _DIRECTORIES <= names <= _OWN_NAMES:
         return False
+    if os.lstat(folder.path).st_uid != os.geteuid():
+        # It was given to another user, for whom its files still are.
+        return False
     for path in (folder.work, folder.outputs):
         if os.lstat(path).st_mode != _FOLDER_MODE or _names(path, 0):
             return False

@@ -53,21 +53,21 @@ def protect_kernel() -> None:
                 kernel.attach(tree, path)
 
 
-def enclose(terms: Terms, folder: str, other_user: bool) -> None:
-    """`folder` is the attempt's own directory. `other_user`: whoever runs there does not get past closed directories
-    on the way to it, so that those are replaced by empty ones."""
+def enclose(terms: Terms, folders: tuple[str, ...], other_user: bool) -> None:
+    """`folders` are the attempt's own. `other_user`: whoever runs there does not get past closed directories on the
+    way to them, so that those are replaced by empty ones."""
     kernel.own_mounts()
     with contextlib.ExitStack() as stack:
-        own = _copies(stack, (folder, *terms.writable))
+        own = _copies(stack, (*folders, *terms.writable))
         devices = _copies(stack, _device_paths(terms.devices))
         services = _copies(stack, _KEPT_IN_RUN)
         null = [stack.enter_context(_copy("/dev/null")) for path in terms.hidden if os.path.isfile(path)]
-        closed = _closed(folder) if other_user else None
+        closed = [path for folder in folders if (path := _closed(folder))] if other_user else []
         for path in _PRIVATE:
             if os.path.isdir(path):
                 kernel.mount_memory(path, "mode=1777")
         kernel.mount_memory(_RUN, "mode=755")
-        for path in (*([closed] if closed else []), *terms.hidden):
+        for path in (*closed, *terms.hidden):
             if os.path.isdir(path) and not os.path.islink(path):
                 kernel.mount_memory(path, "mode=755")
             elif os.path.isfile(path):

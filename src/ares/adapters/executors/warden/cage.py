@@ -19,8 +19,8 @@ class Cage(NamedTuple):
     sandbox: bool
     hardened: bool
     offline: bool
-    # The attempt's own directory, and who it belongs to; -1: the agent's own user.
-    folder: str
+    # The attempt's own directories, and who they belong to; -1: the agent's own user.
+    folders: tuple[str, ...]
     uid: int
 
 
@@ -89,17 +89,23 @@ def _steps(cage: Cage, terms: box.Terms) -> list[tuple[str, Callable[[], None]]]
         steps += [
             ("ipc-namespace", lambda: kernel.unshare(kernel.NEWIPC)),
             ("uts-namespace", lambda: kernel.unshare(kernel.NEWUTS)),
-            ("mount-namespace", lambda: box.enclose(terms, cage.folder, cage.uid >= 0)),
+            ("mount-namespace", lambda: box.enclose(terms, cage.folders, cage.uid >= 0)),
         ]
     steps.append(("limits", _final_limits))
     if not cage.hardened:
         steps.append(("no-capabilities", rights.no_capabilities_later))
     if cage.uid >= 0:
-        steps.append(("uid", lambda: rights.become(cage.uid, groups)))
+        steps.append(("uid", lambda: _hand_over(cage, groups)))
     steps.append(("no-new-privs", rights.no_new_privileges))
     if cage.sandbox:
         steps.append(("seccomp", seccomp.refuse_calls))
     return steps
+
+
+def _hand_over(cage: Cage, groups: list[int]) -> None:
+    for folder in cage.folders:
+        rights.give(folder, cage.uid)
+    rights.become(cage.uid, groups)
 
 
 def offline() -> None:
@@ -129,7 +135,7 @@ def tried(terms: box.Terms, folder: str, uid: int, namespaced: bool) -> list[str
             (("uts-namespace",), lambda: kernel.unshare(kernel.NEWUTS)),
             (
                 ("mount-namespace", "private-tmp", "private-dev", "read-only-root"),
-                lambda: box.enclose(terms, folder, uid >= 0),
+                lambda: box.enclose(terms, (folder,), uid >= 0),
             ),
         ]
     steps.append((("no-capabilities",), rights.no_capabilities_later))

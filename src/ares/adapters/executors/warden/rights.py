@@ -22,6 +22,14 @@ def no_capabilities_later() -> None:
         kernel.process_control(kernel.CAPBSET_DROP, number)
 
 
+def give(folder: str, uid: int) -> None:
+    """All of it, while nobody uses it yet; links themselves, not what they lead to."""
+    os.chown(folder, uid, uid)
+    for path, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(f"{path}/{name}", uid, uid, follow_symlinks=False)
+
+
 def become(uid: int, groups: Sequence[int]) -> None:
     os.setgroups(groups)
     os.setresgid(uid, uid, uid)

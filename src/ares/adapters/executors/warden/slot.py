@@ -100,7 +100,7 @@ class Slot:
         deadline: float,
         oom_score_adj: int,
         pin: Pin | None,
-        caged: tuple[bool, bool, bool, str, int] | None,
+        caged: tuple[bool, bool, bool, tuple[str, ...], int] | None,
     ) -> None:
         if kernel.boottime() >= deadline:
             self._agent.send(b"X")
