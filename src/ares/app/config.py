@@ -6,19 +6,21 @@
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from ares.adapters.store.open import FORMS
 from ares.core.access.certificates import LIFE_S
-from ares.model.base import LabelKey, LabelValue
+from ares.model.base import LabelKey, LabelValue, Slug
 from ares.model.job import DeviceKind
 from ares.model.limits import Limits
 from ares.model.node import Taint
+from ares.model.provider import Algorithm, Provider
 from ares.model.timing import Timing, broken
 
 _STORE_URL = re.compile(r"memory:|sqlite:///.+|etcd://[^/?]+/?(\?[^#]+)?")
@@ -74,6 +76,32 @@ class SecretsConfig(Section, frozen=True):
     key_file: str = ""
 
 
+class OidcConfig(Section, frozen=True):
+    """An identity provider, see docs/concepts/identity.md. The fields are those of `model.provider.Provider`."""
+
+    issuer: Annotated[str, Meta(min_length=1)]
+    audience: Annotated[str, Meta(min_length=1)]
+    jwks_url: str
+    algorithms: Annotated[tuple[Algorithm, ...], Meta(min_length=1)] = ("RS256", "ES256", "EdDSA")
+    client_id: str = ""
+    device_url: str = ""
+    token_url: str = ""
+    scopes: str = "openid profile email offline_access"
+    send: Literal["id_token", "access_token"] = "id_token"
+    tenant_claim: str = ""
+    create: bool = False
+    tenant: Slug | None = None
+    role: Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin"] = "viewer"
+    role_claim: str = ""
+    roles: dict[str, Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin"]] = {}
+    name_claim: str = "preferred_username"
+
+
+class AuthConfig(Section, frozen=True):
+    # By a name of one's own: [auth.oidc.NAME].
+    oidc: dict[Slug, OidcConfig] = {}
+
+
 class NodeConfig(Section, frozen=True):
     """What an agent says about its machine beyond what it finds out itself."""
 
@@ -121,11 +149,16 @@ class Config(Section, frozen=True):
     limits: LimitsConfig = LimitsConfig()
     timing: Timing = Timing()
     node: NodeConfig = NodeConfig()
+    auth: AuthConfig = AuthConfig()
     secrets: SecretsConfig = SecretsConfig()
 
     @property
     def home_path(self) -> Path:
         return Path(self.home)
+
+    @property
+    def providers(self) -> tuple[Provider, ...]:
+        return tuple(Provider(name=name, **msgspec.structs.asdict(one)) for name, one in self.auth.oidc.items())
 
     @property
     def store_url(self) -> str:
@@ -212,12 +245,12 @@ def _overlay(tree: dict[str, Any], origin: dict[str, str], flat: Mapping[str, An
 
 # What text means for values that are not plain: items are separated by commas, those of one device kind by spaces.
 _LISTS = frozenset({"http.allowed_hosts", "node.servers", "node.taints", "node.datasets"})
-_MAPS = frozenset({"node.labels", "node.devices"})
+_MAPS = frozenset({"node.labels", "node.devices", "auth.oidc"})
 
 
 def _from_text(dotted: str, text: str, source: str) -> Any:
     items = [item.strip() for item in text.split(",") if item.strip()]
-    if dotted in _LISTS:
+    if dotted in _LISTS or (dotted.startswith("auth.oidc.") and dotted.endswith(".algorithms")):
         return items
     if dotted not in _MAPS:
         return text
@@ -258,12 +291,33 @@ def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
         )
     if mistake := broken(config.timing):
         raise ConfigError(f"timing from {_origins(origin, 'timing.')}: {mistake}", "see docs/concepts/operations.md")
+    for provider in config.providers:
+        if mistake := _wrong_provider(provider, config.providers):
+            raise ConfigError(f"auth.oidc.{provider.name}: {mistake}", "see docs/concepts/identity.md")
     for kind, ids in config.node.devices.items():
         if len(set(ids)) < len(ids):
             raise ConfigError(
                 f"node.devices from {origin.get('node.devices')}: {kind} names a device twice", "give each id once"
             )
     return config
+
+
+def _wrong_provider(one: Provider, providers: Sequence[Provider]) -> str:
+    """What is wrong with it, empty when nothing is."""
+    for field in ("jwks_url", "device_url", "token_url"):
+        url = urlsplit(getattr(one, field))
+        local = url.scheme == "http" and url.hostname in ("localhost", "127.0.0.1", "::1")
+        if (field == "jwks_url" or url.geturl()) and not (url.scheme == "https" and url.hostname) and not local:
+            return f"{field} {url.geturl()!r} is not an https:// URL"
+    if sum(other.issuer == one.issuer for other in providers) > 1:
+        return f"the issuer {one.issuer!r} is configured twice"
+    if one.create and not (one.tenant or one.tenant_claim):
+        return "with create = true, say where new users go: tenant or tenant_claim"
+    if bool(one.role_claim) != bool(one.roles):
+        return "role_claim and roles go together"
+    if bool(one.device_url) != bool(one.token_url) or (one.device_url and not one.client_id):
+        return "for `ares login`, give client_id, device_url and token_url"
+    return ""
 
 
 def _origins(origin: Mapping[str, str], prefix: str) -> str:

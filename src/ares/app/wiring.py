@@ -31,6 +31,7 @@ from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock
+from ares.ports.provider import ProviderKeys
 from ares.ports.store import Compare, Store, StoreBroken, StoreUnavailable
 from ares.services.ids import base32
 from ares.services.replica import Ports, Replica, Terms
@@ -58,7 +59,9 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
     kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
     ports = Ports(
         store=store, clock=clock, rng=rng, telemetry=telemetry, logs=FileLogs(config.logs_path),
-        blobs=FileBlobs(config.outputs_path), vault=EnvelopeVault(FileRing(config.secrets_path)), decisions=kept, rules=CelRules(), issuer=issuer,
+        blobs=FileBlobs(config.outputs_path), decisions=kept, rules=CelRules(), issuer=issuer,
+        provider_keys=provider_keys(config, clock),
+        vault=EnvelopeVault(FileRing(config.secrets_path)),
     )  # fmt: skip
     terms = Terms(
         replica=config.replica or f"replica-{base32(rng, 6)}",
@@ -71,11 +74,21 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         keep_s=config.limits.keep_days * 86_400,
         output_bytes_max=config.limits.output_mib_max << 20,
         timing=config.timing,
+        providers=config.providers,
         certificate_s=config.agents.certificate_s,
         # Before anything reads a profile: its names must be known then.
         plugins=plugins.load(),
     )
     return Assembled(Replica(ports, terms), telemetry, kept)
+
+
+def provider_keys(config: Config, clock: Clock) -> ProviderKeys | None:
+    """Its libraries are only loaded where there is a provider."""
+    if not config.providers:
+        return None
+    from ares.adapters.oidc.keys import JwksKeys
+
+    return JwksKeys(clock)
 
 
 async def _open_patiently(url: str, clock: Clock) -> Store:

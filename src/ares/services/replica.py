@@ -9,29 +9,37 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from ares.core.access.certificates import LIFE_S
+from ares.model.provider import Provider
 from ares.model.timing import DEFAULT, Timing
-from ares.ports.audit import AuditLog
+from ares.ports.audit import AuditPorts
 from ares.ports.blobs import Blobs
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock, Rng
 from ares.ports.decisions import DecisionLog
 from ares.ports.logs import Logs
 from ares.ports.policy import Rules
+from ares.ports.provider import ProviderKeys
 from ares.ports.secrets import Vault
 from ares.ports.store import Compare, Store
 from ares.ports.telemetry import Telemetry
+from ares.services.admissions import Admissions
 from ares.services.alerts import Alerts
 from ares.services.arrays import Arrays
-from ares.services.authority import Authority
 from ares.services.audit import Audit
+from ares.services.audit_heads import AuditHeads
+from ares.services.audit_search import AuditSearch
+from ares.services.audit_watch import AuditWatch
+from ares.services.authority import Authority
 from ares.services.booking import Book
 from ares.services.consolidate import Consolidate
+from ares.services.counting import Counting
 from ares.services.cursors import Cursors
 from ares.services.deadlines import Deadlines
 from ares.services.decisions import Decisions
 from ares.services.drafting import Drafting
 from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
+from ares.services.estimates import Estimates
 from ares.services.expanding import Expanding
 from ares.services.explain import Explain
 from ares.services.gaps import Gaps
@@ -40,6 +48,7 @@ from ares.services.jobs import Jobs
 from ares.services.judging import Judging
 from ares.services.leader import Leader, Reign
 from ares.services.leftovers import Leftovers
+from ares.services.logins import Logins
 from ares.services.logs import LogReader
 from ares.services.monitor import Monitor
 from ares.services.nodes import Nodes
@@ -60,6 +69,7 @@ from ares.services.secrets import Secrets
 from ares.services.sessions import ACK_WITHIN_S, Sessions
 from ares.services.settling import Settling
 from ares.services.spending import Spending
+from ares.services.standing import Standing
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tally import Tally
@@ -83,6 +93,7 @@ class Ports:
     logs: Logs
     blobs: Blobs
     decisions: DecisionLog | None = None
+    provider_keys: ProviderKeys | None = None
     # Signs machines' certificates; without, they have tokens.
     issuer: Issuer | None = None
     # The language of policies; without it none can be saved.
@@ -90,7 +101,7 @@ class Ports:
     # Without it no secrets are kept.
     vault: Vault | None = None
     # None: nothing is recorded.
-    audit: AuditLog | None = None
+    audit: AuditPorts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +119,14 @@ class Terms:
     # Of the files that one rank of an attempt hands over.
     output_bytes_max: int = OUTPUT_BYTES_MAX
     timing: Timing = DEFAULT
+    # Whose word is taken for who somebody is.
+    providers: tuple[Provider, ...] = ()
     plugins: Loaded = NO_PLUGINS
     # How long a machine's certificate is good.
     certificate_s: int = LIFE_S
     # What cannot be recorded is not done.
     audit_required: bool = True
+    audit_keep_s: float = 400 * 86_400.0
     # How long a scheduling cycle and an acknowledgement wait for company.
     linger_s: float = LINGER_S
     ack_within_s: float = ACK_WITHIN_S
@@ -124,13 +138,15 @@ class Replica:
     def __init__(self, ports: Ports, terms: Terms) -> None:
         store, clock, rng, telemetry, logs = ports.store, ports.clock, ports.rng, ports.telemetry, ports.logs
         self.name = terms.replica
-        self._audited = ports.audit is not None
-        self.audit = Audit(ports.audit, clock, telemetry, replica=terms.replica, required=terms.audit_required)
         self.view = view = View(store, clock)
         self.alerts = Alerts(store, view, clock, telemetry)
+        self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
+        self._audit(ports, terms)
         self.tenants = Tenants(store, view, clock)
         self.users = Users(store, view, clock, rng)
-        self.tokens = Tokens(store, view, clock, rng)
+        standing = Standing(store, view)
+        self.logins = Logins(self.users, standing, terms.providers, ports.provider_keys)
+        self.tokens = Tokens(store, view, clock, rng, standing, self.logins)
         self.authority = Authority(store, view, clock, ports.issuer, terms.certificate_s)
         self.planner = planner = Planner(view, clock)
         self.predictions = Predictions(store, view, planner, clock, telemetry)
@@ -143,7 +159,7 @@ class Replica:
             store, view, clock,
             cluster=terms.cluster, replica=terms.replica, exclusive=terms.exclusive, timing=terms.timing,
         )  # fmt: skip
-        cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
+        cursors = self._cursors
         self.jobs = Jobs(store, view, transitions, self.submit, planner, self.deadlines, cursors, clock)
         self.events = EventStream(store, view)
         self.logs = LogReader(view, logs, clock)
@@ -185,9 +201,35 @@ class Replica:
         store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines
         judging = Judging(view, clock, ports.rules)
         self.policies = Policies(store, view, clock, judging)
-        drafting = Drafting(view, deadlines, clock, ports.rng, telemetry, terms.epoch, terms.jobs_max, judging)
+        estimates = Estimates(view, self.planner)
+        drafting = Drafting(view, deadlines, clock, ports.rng, telemetry, terms.epoch, terms.jobs_max, judging, estimates)
         expanding = Expanding(store, view, terms.epoch)
-        return Submit(store, view, deadlines, drafting, expanding, self.alerts, clock, telemetry)
+        counting = Counting(view, self.planner, clock)
+        admissions = Admissions(store, view, counting, clock, telemetry, terms.replica)
+        return Submit(store, view, deadlines, drafting, expanding, admissions, self.alerts, clock, telemetry)
+
+    def _audit(self, ports: Ports, terms: Terms) -> None:
+        chain = None if ports.audit is None else ports.audit.chain
+        clock = ports.clock
+        self.audit = Audit(chain, clock, ports.telemetry, replica=terms.replica, required=terms.audit_required)
+        self.audit.heed = AuditWatch(self.alerts, clock).heed
+        self.audit_search = AuditSearch(chain, self.view, self._cursors)
+        self.audit_heads = None if ports.audit is None else AuditHeads(
+            self.audit, ports.audit, ports.store, self.view, clock, self.alerts, keep_s=terms.audit_keep_s
+        )  # fmt: skip
+
+    async def open_audit(self) -> None:
+        """Once the view has caught up, and before anybody is served."""
+        await self.audit.open()
+        if self.audit_heads is not None:
+            await self.audit_heads.open()
+
+    async def close_audit(self) -> None:
+        """When nobody is served any more."""
+        await self.audit.settle()
+        if self.audit_heads is not None:
+            await self.audit_heads.close()
+        await self.audit.close()
 
     def loops(self, reign: Reign | None = None) -> dict[str, Coroutine[object, object, None]]:
         """What every replica runs once its view has caught up; the view's own loop comes before."""
@@ -197,7 +239,7 @@ class Replica:
             "leftovers": self.leftovers.run(),
             "alerts": self.alerts.run(),
             "leader": self.leader.run(reign or self.reign),
-            **({"audit": self.audit.run()} if self._audited else {}),
+            **({} if self.audit_heads is None else {"audit": self.audit.run(), "heads": self.audit_heads.run()}),
         }
 
     async def reign(self, guard: Compare) -> None:

@@ -1,4 +1,4 @@
-"""API tokens: created once, kept as digests, checked against the view so that revocation is quick."""
+"""Credentials: API tokens, kept as digests and checked against the view so that revocation is quick, and logins."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,14 +8,17 @@ from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.access import tokens as texts
-from ares.core.access.table import WIDE, covers, lesser, may_grant, narrowed, reaches, scope_of
+from ares.core.access.jwt import looks_signed
+from ares.core.access.table import WIDE, covers, may_grant, reaches, scope_of
 from ares.core.access.tokens import Denied, digest, parse, verify
 from ares.model.access import Permission, Principal, Role, TokenRecord
 from ares.model.tenant import UserRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import Committed, Compare, Put, Store, StoreUnavailable, Unknown
 from ares.services.ids import base32, base64url
+from ares.services.logins import Logins
 from ares.services.records import Records, Refused, absent, same
+from ares.services.standing import Standing
 from ares.services.tenants import PLATFORM, no_tenant
 from ares.services.users import escalation
 from ares.services.view import View
@@ -29,8 +32,10 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?", re.AS
 class Tokens:
     """Verification reads memory only; an id the view does not know yet is looked up once in the store."""
 
-    def __init__(self, store: Store, view: View, clock: Clock, rng: Rng) -> None:
+    def __init__(self, store: Store, view: View, clock: Clock, rng: Rng, standing: Standing, logins: Logins) -> None:
         self._store = store
+        self._standing = standing
+        self._logins = logins
         self._view = view
         self._records = Records(store, view)
         self._clock = clock
@@ -38,9 +43,11 @@ class Tokens:
         self._ahead_s = clock.wall() - clock.monotonic()
 
     async def authenticate(self, presented: str) -> Principal | Denied:
+        """Who presents this, whatever it came by. Asked again, it tells whether they still may."""
         parsed = parse(presented)
         if parsed is None:
-            return Denied(reason="malformed")
+            signed = looks_signed(presented)
+            return await self._logins.authenticate(presented, self._now()) if signed else Denied(reason="malformed")
         token_id, secret = parsed
         record = self._view.tokens.get(token_id) or await self._read(token_id)
         if record is not None and record.single_use:
@@ -49,7 +56,7 @@ class Tokens:
         who = verify(record, secret, self._now())
         if isinstance(who, Denied) or record is None:
             return who
-        return await self._standing(who, record)
+        return await self._standing.of(who, record.user_id)
 
     async def create(
         self,
@@ -101,11 +108,13 @@ class Tokens:
             )
         return await self._issue_for(who, who.user, drafted)
 
-    async def create_join(self, who: Principal, *, node: str | None, ttl_s: float) -> tuple[str, TokenRecord]:
-        """A token that admits one node, once."""
-        return await self._issue(
-            self._draft(tenant=PLATFORM, role="node", name="join", ttl_s=ttl_s, node=node, single_use=True)
-        )
+    async def create_join(
+        self, who: Principal, *, node: str | None, ttl_s: float, cluster: str | None = None
+    ) -> tuple[str, TokenRecord]:
+        """A token that admits one node, or one cluster, once. Without either's name: a node of any name."""
+        role: Role = "node" if cluster is None else "cluster"
+        text, record = self._draft(tenant=PLATFORM, role=role, name="join", ttl_s=ttl_s, node=node, single_use=True)
+        return await self._issue((text, replace(record, cluster=cluster)))
 
     async def bootstrap(self, tenant: str, keep: Callable[[str], None]) -> str:
         """The first administrator's token of a new installation. It is kept before it is valid: a server that is
@@ -127,7 +136,7 @@ class Tokens:
             return verified
         assert kv is not None
         assert record is not None
-        if not record.single_use or record.node not in (None, node):
+        if not record.single_use or record.cluster is not None or record.node not in (None, node):
             return Denied(reason="unknown")
         text, issued = self._draft(tenant=PLATFORM, role="node", name=node, ttl_s=None, node=node)
         spent = replace(record, revoked=True)
@@ -166,30 +175,6 @@ class Tokens:
         return await self._revoke(token_id, lambda record: _is_of(record, who))
 
     # ---- whose it is
-
-    async def _standing(self, who: Principal, record: TokenRecord) -> Principal | Denied:
-        """The same, as far as its tenant and its user still let it."""
-        tenant = self._view.kept.tenants.get(who.tenant)
-        if tenant is not None and tenant.disabled:
-            return Denied(reason="revoked", why="tenant_disabled")
-        if not record.user:
-            return who
-        user = await self._user(record.tenant, record.user)
-        if user is None or user.id != record.user_id:
-            return Denied(reason="revoked", why="user_gone")
-        if user.disabled:
-            return Denied(reason="revoked", why="user_disabled")
-        role, common = lesser(record.role, user.role)
-        permissions = record.permissions if common is None else narrowed(common, record.permissions)
-        return replace(who, role=role, team=user.team, permissions=permissions)
-
-    async def _user(self, tenant: str, name: str) -> UserRecord | None:
-        known = self._view.kept.users.get(f"{tenant}/{name}")
-        if known is not None:
-            return known
-        # Like a token, it may have been made through another replica a moment ago.
-        found = await self._records.read(keys.user(tenant, name), UserRecord)
-        return None if found is None else found[1]
 
     async def _list(self, wanted: Callable[[TokenRecord], bool]) -> Sequence[TokenRecord]:
         await self._view.catch_up()

@@ -9,6 +9,8 @@ from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import Telemetry
 from ares.services.alerts import Alerts
 from ares.services.audit import Audit
+from ares.services.audit_heads import AuditHeads
+from ares.services.audit_search import AuditSearch
 from ares.services.authority import Authority
 from ares.services.consolidate import Consolidate
 from ares.services.deadlines import Deadlines
@@ -16,6 +18,7 @@ from ares.services.drain import Drain
 from ares.services.explain import Explain
 from ares.services.health import Health
 from ares.services.jobs import Jobs
+from ares.services.logins import Logins
 from ares.services.logs import LogReader
 from ares.services.nodes import Nodes
 from ares.services.outputs import OutputReader
@@ -26,6 +29,7 @@ from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
 from ares.services.replica import Replica
 from ares.services.reservations import Reservations
+from ares.services.secrets import Secrets
 from ares.services.spending import Spending
 from ares.services.stream import EventStream
 from ares.services.submit import Submit
@@ -43,6 +47,8 @@ class ApiServices:
 
     view: View
     audit: Audit
+    audit_search: AuditSearch
+    audit_heads: AuditHeads | None
     submit: Submit
     deadlines: Deadlines
     jobs: Jobs
@@ -58,12 +64,14 @@ class ApiServices:
     drain: Drain
     consolidate: Consolidate
     reservations: Reservations
+    secrets: Secrets
     predictions: Predictions
     alerts: Alerts
     policies: Policies
     tenants: Tenants
     users: Users
     tokens: Tokens
+    logins: Logins
     authority: Authority
     health: Health
     metrics: Callable[[], bytes]
@@ -78,6 +86,8 @@ def services_of(
     return ApiServices(
         view=replica.view,
         audit=replica.audit,
+        audit_search=replica.audit_search,
+        audit_heads=replica.audit_heads,
         submit=replica.submit,
         deadlines=replica.deadlines,
         jobs=replica.jobs,
@@ -93,12 +103,14 @@ def services_of(
         drain=replica.drain,
         consolidate=replica.consolidate,
         reservations=replica.reservations,
+        secrets=replica.secrets,
         predictions=replica.predictions,
         alerts=replica.alerts,
         policies=replica.policies,
         tenants=replica.tenants,
         users=replica.users,
         tokens=replica.tokens,
+        logins=replica.logins,
         authority=replica.authority,
         health=replica.health,
         metrics=metrics,

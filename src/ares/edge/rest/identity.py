@@ -99,6 +99,41 @@ class WhoAmI(Shown, frozen=True):
     permissions: dict[str, Scope]
 
 
+class ProviderView(Shown, frozen=True):
+    """What a client needs to log in with a provider: RFC 8628."""
+
+    name: str
+    issuer: str
+    client_id: str
+    device_url: str
+    token_url: str
+    scopes: str
+    send: Literal["id_token", "access_token"]
+
+
+class AuthView(Shown, frozen=True):
+    """How one gets in: with an API token in any case."""
+
+    providers: tuple[ProviderView, ...]
+
+
+async def get_auth(call: Call[NoQuery, None]) -> ASGIApp:
+    offered = tuple(
+        ProviderView(
+            name=one.name,
+            issuer=one.issuer,
+            client_id=one.client_id,
+            device_url=one.device_url,
+            token_url=one.token_url,
+            scopes=one.scopes,
+            send=one.send,
+        )
+        for one in call.edge.services.logins.providers
+        if one.device_url
+    )
+    return answer(AuthView(providers=offered))
+
+
 # ---- tenants
 
 

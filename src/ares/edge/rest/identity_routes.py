@@ -4,6 +4,7 @@ from ares.edge.rest import identity
 from ares.edge.rest.answers import JSON, NewToken, TokenList
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.identity import (
+    AuthView,
     OwnTokenBody,
     RoleList,
     TenantBody,
@@ -13,7 +14,7 @@ from ares.edge.rest.identity import (
     UserList,
     WhoAmI,
 )
-from ares.edge.rest.operation import Body, Operation
+from ares.edge.rest.operation import PUBLIC, Body, Operation
 from ares.model.tenant import TenantRecord, UserRecord
 from ares.services.tenants import TenantChange
 from ares.services.users import UserChange
@@ -88,6 +89,10 @@ IDENTITY_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "listRoles", "GET", "/roles", "self:read", "What each role may do, and how far.", identity.list_roles,
         {200: (JSON, RoleList)}, NoQuery, tag="access",
+    ),
+    Operation(
+        "getAuth", "GET", "/auth", PUBLIC, "How one may log in here.", identity.get_auth, {200: (JSON, AuthView)},
+        NoQuery, tag="access",
     ),
     Operation(
         "whoAmI", "GET", "/whoami", "self:read", "Who this credential is, and what it may do.", identity.whoami,

@@ -1,0 +1,150 @@
+"""A provider's public keys: fetched from the configured address only, and kept while it is away."""
+
+import asyncio
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+import structlog
+from joserfc import jws
+from joserfc.errors import JoseError, SecurityWarning
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from ares.model.provider import Provider
+from ares.ports.clock import Clock
+from ares.ports.provider import Checked
+
+log = structlog.get_logger()
+
+# A key that is not known is looked for at most this often: nobody makes us hammer a provider with invented names.
+FLOOR_S = 10.0
+# Keys are looked at again after this long, so that one taken back is not trusted for ever.
+FRESH_S = 300.0
+_TIMEOUT_S = 5.0
+_BYTES_MAX = 1 << 20
+_KEYS_MAX = 100
+# A proxy from the environment never stands between a machine and itself.
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+# No key of this table can be a shared secret.
+_KINDS: dict[str, type[RSAKey | ECKey | OKPKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
+# Its successor has another name, which few providers use yet.
+warnings.filterwarnings("ignore", "EdDSA", SecurityWarning)
+
+PublicKey = RSAKey | ECKey | OKPKey
+
+
+class JwksError(Exception):
+    """A provider's keys could not be had."""
+
+
+@dataclass(slots=True)
+class _Held:
+    keys: dict[str, PublicKey] = field(default_factory=dict[str, PublicKey])
+    fetched_at: float | None = None
+    tried_at: float | None = None
+    fetching: asyncio.Task[None] | None = None
+
+
+class JwksKeys:
+    """Implements `ports.provider.ProviderKeys`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: dict[str, _Held] = {}
+
+    async def verify(self, provider: Provider, text: str, algorithm: str, key_id: str) -> Checked:
+        held = self._held.setdefault(provider.name, _Held())
+        key = _chosen(held, key_id)
+        if key is None:
+            await self._fetch(provider, held)
+            key = _chosen(held, key_id)
+        elif held.fetched_at is None or self._clock.monotonic() - held.fetched_at >= FRESH_S:
+            # Nobody waits for this: what is held goes on being used.
+            self._begin(provider, held)
+        if key is None:
+            return "kid" if held.keys else "keys"
+        try:
+            jws.deserialize_compact(text, key, algorithms=[algorithm])
+        except (JoseError, ValueError, TypeError):
+            return "signature"
+        return "good"
+
+    async def close(self) -> None:
+        for held in self._held.values():
+            if held.fetching is not None:
+                held.fetching.cancel()
+                await asyncio.gather(held.fetching, return_exceptions=True)
+
+    async def _fetch(self, provider: Provider, held: _Held) -> None:
+        task = self._begin(provider, held)
+        if task is not None:
+            # One request that is given up must not end what others wait for.
+            await asyncio.shield(task)
+
+    def _begin(self, provider: Provider, held: _Held) -> asyncio.Task[None] | None:
+        """The fetch under way, or a new one unless there was one just now."""
+        if held.fetching is not None and not held.fetching.done():
+            return held.fetching
+        now = self._clock.monotonic()
+        if held.tried_at is not None and now - held.tried_at < FLOOR_S:
+            return None
+        held.tried_at = now
+        held.fetching = asyncio.create_task(self._refresh(provider, held), name=f"keys of {provider.name}")
+        return held.fetching
+
+    async def _refresh(self, provider: Provider, held: _Held) -> None:
+        try:
+            keys = await _get(provider.jwks_url)
+        except JwksError as error:
+            log.warning("provider.keys_unavailable", provider=provider.name, error=str(error), held=len(held.keys))
+            return
+        held.keys, held.fetched_at = keys, self._clock.monotonic()
+        log.info("provider.keys", provider=provider.name, keys=len(keys))
+
+
+def _chosen(held: _Held, key_id: str) -> PublicKey | None:
+    if key_id:
+        return held.keys.get(key_id)
+    # A provider with a single key need not name it.
+    return next(iter(held.keys.values())) if len(held.keys) == 1 else None
+
+
+async def _get(url: str) -> dict[str, PublicKey]:
+    # Redirects stay off: keys come from where the configuration says.
+    local = urlsplit(url).hostname in _LOOPBACK
+    options: dict[str, Any] = {"timeout": _TIMEOUT_S, "follow_redirects": False, "trust_env": not local}
+    raw = bytearray()
+    try:
+        async with httpx2.AsyncClient(**options) as client, client.stream("GET", url) as response:
+            if response.status_code != 200:
+                raise JwksError(f"{url} answered {response.status_code}")
+            async for piece in response.aiter_bytes():
+                raw += piece
+                if len(raw) > _BYTES_MAX:
+                    raise JwksError(f"{url} sent more than {_BYTES_MAX:,} bytes")
+        return _read(bytes(raw))
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise JwksError(f"{url}: {error or type(error).__name__}") from error
+    except msgspec.DecodeError as error:
+        raise JwksError(f"{url}: {error}") from error
+
+
+class _KeySet(msgspec.Struct):
+    keys: list[dict[str, Any]]
+
+
+def _read(raw: bytes) -> dict[str, PublicKey]:
+    """The keys for signatures that can be read; others are of no use here, and no reason to have none."""
+    found: dict[str, PublicKey] = {}
+    for one in msgspec.json.decode(raw, type=_KeySet).keys[:_KEYS_MAX]:
+        kind = _KINDS.get(str(one.get("kty")))
+        if kind is None or one.get("use", "sig") != "sig":
+            continue
+        try:
+            found[str(one.get("kid", ""))] = cast("PublicKey", kind.import_key(one))
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            log.warning("provider.key_unusable", kid=str(one.get("kid", ""))[:128], error=str(error)[:200])
+    return found
