@@ -76,3 +76,11 @@ class HeadCopy(Protocol):
     """A further place for heads, beside the store of record."""
 
     def keep(self, head: AuditHead) -> None: ...
+
+
+class AuditPorts(NamedTuple):
+    """All that recording needs."""
+
+    chain: AuditLog
+    signer: Signer
+    copy: HeadCopy | None = None

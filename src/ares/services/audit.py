@@ -25,6 +25,10 @@ _AGAIN_S = 1.0
 _LOW = AuditUnavailable("the disk of the audit chain is nearly full", full=True)
 
 
+def _nobody(draft: AuditDraft) -> None:
+    pass
+
+
 class _Waiting(NamedTuple):
     draft: AuditDraft
     at: float
@@ -48,8 +52,8 @@ class Audit:
         self._failing: AuditUnavailable | None = None
         self._low: AuditUnavailable | None = None
         self._crowd = Crowd()
-        # Told of each entry once it is durable.
-        self.followers: list[Callable[[AuditDraft], None]] = []
+        # Told of everything that is noted.
+        self.heed: Callable[[AuditDraft], None] = _nobody
 
     @property
     def refusing(self) -> AuditUnavailable | None:
@@ -78,9 +82,7 @@ class Audit:
 
     async def note(self, draft: AuditDraft) -> None:
         """Returns when the entry is durable. Raises AuditUnavailable where recording is required and impossible."""
-        if self._log is None:
-            return
-        if draft.outcome == "DENY" and not self._crowd.admit(draft):
+        if not self._taken(draft):
             return
         written = asyncio.get_running_loop().create_future()
         self._add(draft, written)
@@ -92,9 +94,15 @@ class Audit:
 
     def tell(self, draft: AuditDraft) -> None:
         """Records without waiting: nothing was done that would have to be undone."""
-        if self._log is None or (draft.outcome == "DENY" and not self._crowd.admit(draft)):
-            return
-        self._add(draft, None)
+        if self._taken(draft):
+            self._add(draft, None)
+
+    def _taken(self, draft: AuditDraft) -> bool:
+        """Whether it is to be written now."""
+        if self._log is None:
+            return False
+        self.heed(draft)
+        return draft.outcome != "DENY" or self._crowd.admit(draft)
 
     async def run(self) -> None:
         """Writes what was only counted, and tries a failing disk again."""
@@ -105,13 +113,16 @@ class Audit:
             self._low = None if self._log is None or self._log.has_room() else _LOW
             self._go_on()
 
-    async def close(self) -> None:
+    async def settle(self) -> None:
         """Returns when everything is written that can be."""
         for draft in self._crowd.over(self._clock.monotonic(), end=True):
             self._add(draft, None)
         self._go_on()
         if self._writing is not None:
             await asyncio.wait([self._writing])
+
+    async def close(self) -> None:
+        await self.settle()
         if self._log is not None:
             await self._log.close()
 
@@ -150,11 +161,9 @@ class Audit:
             self._failing = None
         self._durable = self._writer.place
         self._telemetry.count("ares_audit_entries_total", len(batch))
-        for draft, _, written in batch:
+        for _, _, written in batch:
             if written is not None and not written.done():
                 written.set_result(None)
-            for follower in self.followers:
-                follower(draft)
 
     def _failed(self, batch: list[_Waiting], error: AuditUnavailable) -> None:
         if self._failing is None:

@@ -1,9 +1,10 @@
-"""Signs how far the audit chain has come and keeps that in the store of record; removes what is older than it must be."""
+"""Signs how far the audit chain has come and keeps that in the store; removes what is older than it must be."""
 
 import asyncio
 import base64
 import hashlib
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 import structlog
@@ -13,7 +14,7 @@ from ares.core.audit.chain import entry_of, signed_bytes
 from ares.core.audit.heads import superfluous
 from ares.core.audit.verify import ChainReport, check
 from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditStub
-from ares.ports.audit import AuditLog, AuditUnavailable, HeadCopy, Segment, Signer
+from ares.ports.audit import AuditLog, AuditPorts, AuditUnavailable, Segment
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError, StoreUnavailable
 from ares.services.alerts import Alerts
@@ -41,26 +42,22 @@ class AuditHeads:
     def __init__(
         self,
         audit: Audit,
-        chain: AuditLog,
-        signer: Signer,
+        ports: AuditPorts,
         store: Store,
         view: View,
         clock: Clock,
         alerts: Alerts,
         *,
         keep_s: float,
-        copy: HeadCopy | None = None,
     ) -> None:
         self._audit = audit
-        self._log = chain
-        self._signer = signer
+        self._log, self._signer, self._copy = ports
         self._store = store
         self._view = view
         self._clock = clock
         self._alerts = alerts
         self._keep_s = keep_s
-        self._copy = copy
-        self.key = key_id(signer.public)
+        self.key = key_id(self._signer.public)
         self._last: AuditHead | None = None
         self._signed_at = clock.monotonic()
         self._looked = (clock.wall(), clock.monotonic())
@@ -160,7 +157,7 @@ class AuditHeads:
             return 0
         before = self._clock.wall() - self._keep_s
         segments = self._log.segments(self._log.chain)
-        old = [segment for segment, after in zip(segments, segments[1:], strict=False) if after.at < before]
+        old = [segment for segment, after in pairwise(segments) if after.at < before]
         if not old:
             return 0
         end = await asyncio.to_thread(_last_of, self._log, old[-1])

@@ -12,6 +12,7 @@ import httpx2
 import msgspec
 
 from ares.adapters.audit.memory import MemoryAudit
+from ares.adapters.audit.signing import Ed25519Signer
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
@@ -29,6 +30,7 @@ from ares.edge.rest.server import HttpServer
 from ares.model.access import Principal, Role, TokenRecord
 from ares.model.state import ExitInfo, JobState, Placement
 from ares.ports.store import Put
+from ares.ports.audit import AuditPorts
 from ares.services.records import Refused
 from ares.services.replica import Ports, Replica, Terms
 from ares.services.schedule import Schedule
@@ -103,9 +105,10 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     clock, rng = SystemClock(), SystemRng()
     store, telemetry = MemoryStore(clock), PrometheusTelemetry(rng)
     logs, blobs, chain = FileLogs(folder / "logs"), MemoryBlobs(), MemoryAudit("r1")
+    audited = AuditPorts(chain, Ed25519Signer(bytes(32)))
     replica = Replica(
         Ports(
-            store=store, clock=clock, rng=rng, telemetry=telemetry, logs=logs, blobs=blobs, audit=chain,
+            store=store, clock=clock, rng=rng, telemetry=telemetry, logs=logs, blobs=blobs, audit=audited,
             rules=CelRules(), vault=EnvelopeVault(MemoryRing()),
         ),  # fmt: skip
         Terms(replica="r1", epoch=1, store_id="test", exclusive=True, jobs_max=100_000, keep_s=86_400.0),
@@ -114,7 +117,7 @@ async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> Asy
     services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=rng)
     following = asyncio.create_task(view.run())
     await view.catch_up()
-    await replica.audit.open()
+    await replica.open_audit()
     settings = replace(settings, port=0)
     server = HttpServer(build_app(services, settings), settings)
     await server.start()

@@ -1,0 +1,38 @@
+"""Entries as CSV that a spreadsheet cannot mistake for formulas."""
+
+from collections.abc import Iterable
+
+from ares.model.audit import AuditEntry
+
+COLUMNS = (
+    "at", "chain", "seq", "outcome", "operation", "reason", "tenant", "home", "user", "token", "role", "proof",
+    "object", "made", "status", "method", "path", "glass", "count", "remote", "trace", "replica", "hash",
+)  # fmt: skip
+# What makes a spreadsheet calculate.
+_QUOTED = (",", '"', "\r", "\n")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def cell(value: object) -> str:
+    """Quoted where it must be; what would be a formula begins with an apostrophe."""
+    text = str(value)
+    if text.startswith(_FORMULA):
+        text = f"'{text}"
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in _QUOTED) else text
+
+
+def header() -> bytes:
+    return ",".join(COLUMNS).encode() + b"\r\n"
+
+
+def rows(chain: str, entries: Iterable[AuditEntry]) -> bytes:
+    return "".join(
+        ",".join(cell(_value(chain, entry, column)) for column in COLUMNS) + "\r\n" for entry in entries
+    ).encode()
+
+
+def _value(chain: str, entry: AuditEntry, column: str) -> object:
+    if column == "chain":
+        return chain
+    value = getattr(entry, column)
+    return " ".join(value) if isinstance(value, tuple) else f"{value:.6f}" if isinstance(value, float) else value

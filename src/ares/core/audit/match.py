@@ -1,0 +1,60 @@
+"""Which entries somebody asks for, and how they may see them."""
+
+from msgspec.structs import replace
+
+from ares.model.audit import AuditEntry, AuditOutcome
+from ares.model.base import Record
+
+# To those who see one tenant only, what is another's does not exist.
+_HIDDEN = {"cross_tenant": "not_found", "ws_cross_tenant": "ws_not_found"}
+
+
+class AuditQuery(Record, frozen=True):
+    """Empty filters let everything through. `text` is looked for in the whole entry, without regard to case."""
+
+    # A user's name or a token's id.
+    who: str = ""
+    tenant: str = ""
+    operation: str = ""
+    outcome: AuditOutcome | None = None
+    # As it is, or all that begin with it and a colon.
+    reason: str = ""
+    object: str = ""
+    since: float = 0.0
+    until: float = 0.0
+    text: str = ""
+
+
+def needle(query: AuditQuery, only: str) -> bytes:
+    """Bytes that every line has which matches: cheaper to look for than to decode all."""
+    tenant = only or query.tenant
+    return f'"tenant":"{tenant}"'.encode() if tenant else b""
+
+
+def shown(entry: AuditEntry, only: str) -> AuditEntry | None:
+    """The entry as those see it who see only one tenant (empty: all); None if it is not theirs."""
+    if not only:
+        return entry
+    if entry.tenant != only:
+        return None
+    hidden = _HIDDEN.get(entry.reason)
+    return entry if hidden is None else replace(entry, reason=hidden)
+
+
+def matches(query: AuditQuery, entry: AuditEntry, line: bytes) -> bool:
+    return (
+        (not query.tenant or query.tenant == entry.tenant)
+        and (not query.who or query.who in (entry.user, entry.token))
+        and (not query.operation or query.operation == entry.operation)
+        and (query.outcome is None or query.outcome == entry.outcome)
+        and (not query.reason or query.reason == entry.reason or entry.reason.startswith(f"{query.reason}:"))
+        and (not query.object or query.object in (entry.object, *entry.made) or query.object in _ids(entry))
+        and entry.at >= query.since
+        and (not query.until or entry.at < query.until)
+        and (not query.text or query.text.lower() in line.decode().lower())
+    )
+
+
+def _ids(entry: AuditEntry) -> tuple[str, ...]:
+    """Without their kinds."""
+    return tuple(name.partition("/")[2] for name in (entry.object, *entry.made))
