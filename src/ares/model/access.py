@@ -14,7 +14,7 @@ Permission = Literal[
     "quota:read", "quota:admin", "policies:read", "policies:admin", "secrets:read", "secrets:admin",
     "audit:read", "alerts:admin",
     "nodes:read", "nodes:admit", "clusters:admin", "profile:admin", "reservations:admin", "metrics:read", "store:admin",
-    "agent:link", "cluster:link",
+    "agent:link", "cluster:link", "machines:join",
 ]  # fmt: skip
 # How far a permission goes: what one made oneself, one's own tenant, the facts about every tenant's jobs but not
 # their contents, everything, everything but only for a stated reason, or what a machine was itself granted.

@@ -113,35 +113,35 @@ class Authority:
 
     # ---- getting certificates
 
+    async def invited(self, presented: str) -> Principal | Denied:
+        """Who has a join token, be it spent or expired: that is said by `join`, to nobody else."""
+        found = await self._token(presented)
+        if isinstance(found, Denied):
+            return found
+        token = found[1]
+        return Principal(
+            token_id=token.id, tenant=token.tenant, role=token.role, name=token.name, permissions=("machines:join",),
+            node=token.node, cluster=token.cluster,
+        )  # fmt: skip
+
     async def join(self, presented: str, name: str, request: str) -> Admitted | Denied | None:
         """Spends a join token. The same key may trade it again until it expires: an answer can be lost.
 
         None when this replica signs nothing."""
         if (issuer := self._issuer) is None:
             return None
-        parsed, key = texts.parse(presented), issuer.key_of(request)
-        if parsed is None or key is None:
-            return Denied(reason="malformed")
+        if (key := issuer.key_of(request)) is None:
+            return _denied("malformed")
         for _ in range(_TRIES):
-            kv = await self._store.get(keys.token(parsed[0]))
-            token = None if kv is None else msgspec.json.decode(kv.value, type=TokenRecord)
-            # Whether it is spent is looked at below.
-            verified = texts.verify(None if token is None else replace(token, revoked=False), parsed[1], self._now())
-            if isinstance(verified, Denied):
-                return verified
-            assert kv is not None
-            assert token is not None
+            found = await self._token(presented)
+            if isinstance(found, Denied):
+                return found
+            kv, token = found
             role: MachineRole = "cluster" if token.cluster is not None else "node"
-            if not token.single_use or (token.cluster or token.node or name) != name:
-                return Denied(reason="unknown")
-            if rules.parse(rules.identity(role, name)) is None:
-                return Denied(reason="malformed")
             machine_kv, machine = await self._machine(role, name)
-            if token.revoked and not rules.traded(machine, token.id, key):
-                return Denied(reason="revoked")
+            if why := rules.unwelcome(token, machine, key, self._now()):
+                return _denied(why)
             if rules.in_use(machine, self._now()):
-                if (token.cluster or token.node) is None:
-                    return Denied(reason="unknown", why="taken")
                 # One identity, one machine: what an earlier one of this name has is over.
                 machine = rules.taken_back(machine, "a later join", self._now())
             fresh, signed = self._sign(issuer, request, machine, key, token.id)
@@ -237,6 +237,17 @@ class Authority:
 
     # ---- records
 
+    async def _token(self, presented: str) -> tuple[KV, TokenRecord] | Denied:
+        """A join token and its record. Of one whose secret is not right nothing is said."""
+        parsed = texts.parse(presented)
+        kv = None if parsed is None else await self._store.get(keys.token(parsed[0]))
+        token = None if kv is None else msgspec.json.decode(kv.value, type=TokenRecord)
+        lasting = None if token is None else replace(token, revoked=False, expires_at=None)
+        shown = texts.verify(lasting, "" if parsed is None else parsed[1], self._now())
+        if isinstance(shown, Denied) or kv is None or token is None or not token.single_use:
+            return _denied("unknown")
+        return kv, token
+
     async def _machine(self, role: MachineRole, name: str) -> tuple[KV | None, MachineRecord]:
         kv = await self._store.get(keys.machine(role, name))
         if kv is None:
@@ -252,6 +263,10 @@ class Authority:
     def _now(self) -> float:
         """The wall clock, but never less than it began with and time has added: set back, it revives nothing."""
         return max(self._clock.wall(), self._ahead_s + self._clock.monotonic())
+
+
+def _denied(why: str) -> Denied:
+    return Denied(reason="join", why=why)
 
 
 def _back(machine: MachineRecord, one: Certificate) -> bool:

@@ -6,7 +6,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from ares.core.access.tokens import Denied
-from ares.model.access import Principal
+from ares.model.access import Principal, TokenRecord
 from ares.model.machine import Certificate, MachineRecord, MachineRole, Presented
 
 LIFE_S: Final = 24 * 3600
@@ -74,7 +74,21 @@ def in_use(machine: MachineRecord, now: float) -> bool:
     return any(one.ends_at > now and one.issued_at > machine.revoked_at for one in machine.certificates)
 
 
-def traded(machine: MachineRecord, token: str, key_sha256: str) -> bool:
+def unwelcome(token: TokenRecord, machine: MachineRecord, key_sha256: str, now: float) -> str:
+    """Why a join token does not make this machine's certificate for this key, in a word; empty when it does."""
+    if parse(identity(machine.role, machine.name)) is None:
+        return "malformed"
+    bound = token.node if machine.role == "node" else token.cluster
+    if bound not in (None, machine.name):
+        return "name"
+    if token.expires_at is not None and now >= token.expires_at:
+        return "expired"
+    if token.revoked:
+        return "" if _traded(machine, token.id, key_sha256) else "revoked"
+    return "taken" if bound is None and in_use(machine, now) else ""
+
+
+def _traded(machine: MachineRecord, token: str, key_sha256: str) -> bool:
     """Whether the machine has this very key certified by this very join token, and it was not taken back."""
     return any(
         one.token == token and one.key_sha256 == key_sha256 and one.issued_at > machine.revoked_at

@@ -10,6 +10,7 @@ ROLES: Final[tuple[Role, ...]] = (
     "viewer", "submitter", "tenant-admin", "auditor", "operator", "admin", "node", "cluster",
 )  # fmt: skip
 _COLUMNS: Final = ROLES[:6]
+MACHINES: Final = frozenset[Role](ROLES[6:])
 _WORDS: Final[Mapping[str, Scope]] = {
     "m": "mine", "t": "tenant", "f": "facts", "a": "any", "g": "glass",
 }  # fmt: skip
@@ -52,6 +53,8 @@ _PEOPLE: Final[Mapping[Permission, str]] = {
 _MACHINES: Final[Mapping[Permission, Mapping[Role, Scope]]] = {
     "agent:link": {"node": "self"},
     "cluster:link": {"cluster": "self"},
+    # By a join token alone, which has this one permission.
+    "machines:join": {"node": "self", "cluster": "self"},
 }
 
 TABLE: Final[Mapping[Permission, Mapping[Role, Scope]]] = {

@@ -17,7 +17,7 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 class Denied(Record, frozen=True):
     """Why a credential is not accepted. A wrong secret is "unknown" too: it must not tell that the id exists."""
 
-    reason: Literal["unknown", "expired", "revoked", "malformed", "bad_token"]
+    reason: Literal["unknown", "expired", "revoked", "malformed", "bad_token", "join"]
     # What exactly: of a signed token the check it failed, of a revoked one whose end it was.
     why: str = ""
 

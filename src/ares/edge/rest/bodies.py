@@ -52,9 +52,11 @@ class ReplayBody(Record, frozen=True):
 
 
 class JoinTokenBody(Record, frozen=True):
-    """Admits one node, once. With `node` it admits only that one."""
+    """Admits one machine, once: the node or cluster of this name, or with `anyName` a node of a name that is free."""
 
     node: NodeName | None = None
+    cluster: NodeName | None = None
+    any_name: bool = False
     ttl_s: Annotated[float, Meta(ge=1.0, le=900.0)] = 900.0
 
 

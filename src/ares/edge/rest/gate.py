@@ -66,7 +66,7 @@ class Gate:
         if access == PUBLIC:
             return
         token = _bearer(scope)
-        who = await self._authenticate(scope, token) if token else None
+        who = await self._authenticate(scope, token, access) if token else None
         if not isinstance(who, Principal):
             self._denied(who.word if isinstance(who, Denied) else "no-credential")
             if token:
@@ -94,12 +94,16 @@ class Gate:
         if (refusing := self._services.audit.refusing) is not None and mutates(scope):
             raise unavailable(refusing)
 
-    async def _authenticate(self, scope: Scope, token: str) -> Principal | Denied:
+    async def _authenticate(self, scope: Scope, token: str, access: Access) -> Principal | Denied:
         known = parse(token)
         if known and known[0] not in self._services.view.tokens and self._meter.guesses(scope):
             # What is not in memory would be looked for in the store: not for one that guesses.
             return Denied(reason="unknown")
-        return await self._services.tokens.authenticate(token)
+        who = await self._services.tokens.authenticate(token)
+        if isinstance(who, Denied) and access == "machines:join":
+            # Elsewhere a join token is no credential.
+            return await self._services.authority.invited(token)
+        return who
 
     def _denied(self, reason: str) -> None:
         self._services.telemetry.count("ares_auth_denials_total", 1, reason)

@@ -2,6 +2,7 @@
 
 from litestar.types import ASGIApp
 
+from ares.core.access.table import scope_of
 from ares.edge.rest.answers import (
     Answer,
     ClusterList,
@@ -14,7 +15,7 @@ from ares.edge.rest.answers import (
 from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, UsageQuery, given
 from ares.edge.rest.identity import token_view
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NO_NODE, NOT_FOUND
+from ares.edge.rest.problems import NO_NODE, NOT_FOUND, Problem
 from ares.services.nodes import NodeView
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -73,7 +74,14 @@ async def list_leases(call: Call[LeasesQuery, None]) -> ASGIApp:
 
 
 async def create_join_token(call: Call[NoQuery, JoinTokenBody]) -> ASGIApp:
-    text, record = await call.edge.services.tokens.create_join(call.who, node=call.body.node, ttl_s=call.body.ttl_s)
+    body = call.body
+    if (body.node is not None) + (body.cluster is not None) + body.any_name != 1:
+        raise Problem("invalid", detail="say whom it admits: one of node, cluster, or anyName", path="$.node")
+    if body.cluster is not None and scope_of(call.who, "clusters:admin") is None:
+        raise Problem("forbidden", detail=f"the role {call.who.role!r} does not have clusters:admin", reason="role")
+    text, record = await call.edge.services.tokens.create_join(
+        call.who, node=body.node, ttl_s=body.ttl_s, cluster=body.cluster
+    )
     return answer(NewToken(token=text, record=token_view(record)), status=201)
 
 

@@ -50,6 +50,11 @@ KINDS: dict[str, Kind] = {
     "job-finished": Kind(409, "The job has ended", "Nothing is left to change; retry it to run it again."),
     "not-allowed": Kind(409, "The job's state does not allow this", "Look at the job's phase and events."),
     "retry-budget-exhausted": Kind(409, "The manual retries are used up", "Submit a new job."),
+    "no-authority": Kind(
+        409,
+        "This server signs no machines' certificates",
+        "Set agents.tls to \"on\", or start the agent on the server's own machine.",
+    ),
     "node-in-use": Kind(409, "The node is in use", "Stop its agent, and wait until nothing is held on it."),
     "tenant-exists": Kind(409, "There is such a tenant already", "Choose another name."),
     "user-exists": Kind(409, "There is such a user already", "Choose another name, or change that user."),

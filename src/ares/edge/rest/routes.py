@@ -33,9 +33,11 @@ from ares.edge.rest.bodies import (
 )
 from ares.edge.rest.deadlines import SlaList
 from ares.edge.rest.identity_routes import IDENTITY_OPERATIONS
+from ares.edge.rest.machine_routes import MACHINE_OPERATIONS
 from ares.edge.rest.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.operator_routes import OPERATOR_OPERATIONS
 from ares.edge.rest.problems import ADMISSION_CODES
+from ares.edge.rest.secret_routes import SECRET_OPERATIONS
 from ares.model.state import JobState
 from ares.services.explain import Explanation, PlanAnswer, ReplayAnswer
 from ares.services.jobs import JobDetail
@@ -52,6 +54,7 @@ PATH_PARAMETERS = {
     "token": r"^[0-9a-z]{1,32}$",
     "user": r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$",
     "version": r"^[0-9]{1,9}$",
+    "secret": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
     # All that is left of the URL, slashes included. It is only ever looked for in a list.
     "path": r"^[^\x00-\x1f\x7f]{1,600}$",
 }
@@ -198,6 +201,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     *OPERATOR_OPERATIONS,
     *IDENTITY_OPERATIONS,
+    *MACHINE_OPERATIONS,
+    *SECRET_OPERATIONS,
 )  # fmt: skip
 
 SOCKETS: tuple[Socket, ...] = (
