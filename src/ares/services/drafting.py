@@ -7,7 +7,10 @@ import msgspec
 from ares.core import keys
 from ares.core.admit.decide import decide, too_late
 from ares.core.admit.dedup import payload_sha256
+from ares.core.admit.secrets import unavailable
 from ares.core.admit.verdict import Rejected as NotAdmitted
+from ares.core.policy.verdict import Judged, Said
+from ares.core.quota.judge import LevelUse
 from ares.core.reserve.use import Submitter, refusal
 from ares.core.run.inputs import Context, Stepped
 from ares.core.run.lifecycle import begin
@@ -19,7 +22,9 @@ from ares.ports.clock import Clock, Rng
 from ares.ports.store import VALUE_BYTES_MAX, Compare, Op, Put
 from ares.ports.telemetry import Telemetry
 from ares.services.deadlines import Deadlines
+from ares.services.estimates import Estimated, Estimates
 from ares.services.ids import job_id
+from ares.services.judging import Judging, Submission
 from ares.services.view import View
 
 Encode = Callable[[object], bytes]
@@ -42,6 +47,10 @@ class Submitted(Record, frozen=True):
     job: str
     replayed: bool
     tasks: int = 1
+    # What policies say to it.
+    warnings: tuple[Said, ...] = ()
+    # Soft limits of the quota that are passed with it.
+    soft_limits: tuple[str, ...] = ()
 
 
 class Rejected(Record, frozen=True):
@@ -51,16 +60,42 @@ class Rejected(Record, frozen=True):
     message: str
     fix: str = ""
     retry_after_s: float | None = None
+    # What is used of the limits it does not fit into.
+    levels: tuple[LevelUse, ...] = ()
+
+
+FULL = Rejected(
+    code="store-full",
+    message="the disk of the store is full; nothing was written",
+    fix="have the operator free some space there, then send the same request again",
+    retry_after_s=5.0,
+)
+
+
+def unacknowledged(request: SubmitRequest) -> Rejected:
+    """The one answer that does not know whether anything was changed."""
+    if request.request_id is None:
+        fix = "look for it in the job list before you send it again; with a request id repeats are safe"
+    else:
+        fix = "send the same request again with the same request id: it will not be doubled"
+    message = "the store did not answer, so the job was not acknowledged; it may exist"
+    return Rejected(code="store-unavailable", message=message, fix=fix, retry_after_s=1.0)
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
     """An admitted request, encoded: `ops` are written only if `compares` hold."""
 
+    who: Principal
     request: SubmitRequest
+    # As it is kept.
+    spec: JobSpec
+    estimated: Estimated
     digest: str
     job: str
     ops: tuple[Op, ...]
     compares: tuple[Compare, ...]
+    # What policies made of it; its digest is over what the client sent.
+    judged: Judged
     array: ArrayRecord | None = None
 
     @property
@@ -69,8 +104,18 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def subject(self) -> str | None:
-        """Arrays go alone: their tasks follow."""
-        return self.job if self.array is None else None
+        """One request makes one job, however often it comes. Arrays go alone: their tasks follow."""
+        return self.compares[0].key if self.array is None else None
+
+
+def refused_by(said: Said) -> Rejected:
+    """The answer to whoever submitted what a policy refuses."""
+    if said.unanswered:
+        fix = "have whoever wrote the policy correct it; until then nothing it cannot judge is taken"
+        return Rejected(code="policy-rejected", message=said.message, fix=fix)
+    by = f" ({said.by_values})" if said.values else ""
+    whose = f"of tenant {said.tenant}" if said.tenant else "of the platform"
+    return Rejected(code="policy-rejected", message=f"policy {said.policy} {whose}: {said.message}{by}")
 
 
 def begin_ops(begun: Stepped, encode: Encode) -> tuple[Op, ...]:
@@ -92,7 +137,11 @@ class Drafting:
         telemetry: Telemetry,
         epoch: int,
         queue_max: int,
+        judging: Judging,
+        estimates: Estimates,
     ) -> None:
+        self._judging = judging
+        self._estimates = estimates
         self._view = view
         self._deadlines = deadlines
         self._clock = clock
@@ -111,14 +160,27 @@ class Drafting:
         admitted = decide(request.spec)
         if isinstance(admitted, NotAdmitted):
             return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix)
+        judged = self._judging.judge(
+            Submission(
+                who,
+                request.spec,
+                tasks=1 if admitted.indices is None else len(admitted.indices),
+                is_retry=request.retry_of is not None,
+                at=self._clock.wall(),
+            )
+        )
+        if judged.spec is not request.spec and isinstance(unfit := decide(judged.spec), NotAdmitted):
+            message = f"with the defaults that policies give it: {unfit.message}"
+            return Rejected(code=unfit.code, message=message, fix=unfit.fix)
         digest = payload_sha256(request.spec)
         new_id = job_id(self._rng, self._clock.wall())
-        spec = self._deadlines.dated(request.spec)
+        spec = self._deadlines.dated(judged.spec)
         spec_op = Put(keys.job(who.tenant, new_id), self._encode(spec))
         if len(spec_op.value) > VALUE_BYTES_MAX:
             message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
             return Rejected(code="spec-too-large", message=message, fix="put long input into a file")
         compares, request_ops = self._claim(who, request, digest, new_id)
+        estimated = self._estimates.of(who, spec)
         trace = self._telemetry.new_trace(request.trace)
         if admitted.indices is not None:
             array = ArrayRecord(
@@ -131,9 +193,12 @@ class Drafting:
                 trace=trace,
                 submitted_at=self._clock.wall(),
                 request_id=request.request_id,
+                cost_estimate=estimated.cost,
+                estimated_s=estimated.seconds,
             )
             header = Put(keys.array(who.tenant, new_id), self._encode(array))
-            return Draft(request, digest, new_id, (*request_ops, spec_op, header), compares, array=array)
+            ops = (*request_ops, spec_op, header)
+            return Draft(who, request, spec, estimated, digest, new_id, ops, compares, judged, array=array)
         begun = begin(
             id=new_id,
             tenant=who.tenant,
@@ -146,13 +211,19 @@ class Drafting:
             manual_retries=request.manual_retries,
             request_id=request.request_id,
             note=request.note,
+            cost_estimate=estimated.cost,
+            estimated_s=estimated.seconds,
         )
-        return Draft(request, digest, new_id, (*request_ops, spec_op, *begin_ops(begun, self._encode)), compares)
+        ops = (*request_ops, spec_op, *begin_ops(begun, self._encode))
+        return Draft(who, request, spec, estimated, digest, new_id, ops, compares, judged)
 
     def no_new(self, who: Principal, draft: Draft, room: int) -> Rejected | None:
         """Why the job would be refused if it is new, though nothing is wrong with it."""
-        spec = draft.request.spec
+        if draft.judged.rejected is not None:
+            return refused_by(draft.judged.rejected)
+        spec = draft.judged.spec
         no = too_late(spec, self._clock.wall()) or self._not_in(who, spec)
+        no = no or unavailable(who.tenant, spec, self._view.kept.secrets)
         no = no or self._deadlines.unknown(spec) or self._deadlines.strict(who, spec)
         if no is not None:
             return Rejected(code=no.code, message=no.message, fix=no.fix)

@@ -6,7 +6,7 @@ payload differs; the truth of that is the `/requests` record of the same transac
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -16,9 +16,10 @@ from ares.model.state import ArrayRecord, RequestRecord
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Committed, Get, Store, StoreError, StoreFull, Unknown
 from ares.ports.telemetry import Telemetry
+from ares.services.admissions import Admissions, Created, Outcome, Seen
 from ares.services.alerts import Alerts
 from ares.services.deadlines import Deadlines
-from ares.services.drafting import Draft, Drafting, Rejected, SubmitRequest, Submitted
+from ares.services.drafting import FULL, Draft, Drafting, Rejected, SubmitRequest, Submitted, unacknowledged
 from ares.services.expanding import Expanding
 from ares.services.packing import packs
 from ares.services.view import View
@@ -27,23 +28,6 @@ _UNKNOWN_TRIES = 5
 _UNKNOWN_PAUSE_S = 0.1
 # No try begins later than this: the caller is to be told before it stops waiting, and decides itself when to repeat.
 _UNKNOWN_FOR_S = 4.0
-
-_FULL = Rejected(
-    code="store-full",
-    message="the disk of the store is full; nothing was written",
-    fix="have the operator free some space there, then send the same request again",
-    retry_after_s=5.0,
-)
-
-
-def _unacknowledged(request: SubmitRequest) -> Rejected:
-    """The one answer that does not know whether anything was changed."""
-    if request.request_id is None:
-        fix = "look for it in the job list before you send it again; with a request id repeats are safe"
-    else:
-        fix = "send the same request again with the same request id: it will not be doubled"
-    message = "the store did not answer, so the job was not acknowledged; it may exist"
-    return Rejected(code="store-unavailable", message=message, fix=fix, retry_after_s=1.0)
 
 
 class Submit:
@@ -56,6 +40,7 @@ class Submit:
         deadlines: Deadlines,
         drafting: Drafting,
         expanding: Expanding,
+        admissions: Admissions,
         alerts: Alerts,
         clock: Clock,
         telemetry: Telemetry,
@@ -65,6 +50,7 @@ class Submit:
         self._deadlines = deadlines
         self._drafting = drafting
         self._expanding = expanding
+        self._admissions = admissions
         self._alerts = alerts
         self._clock = clock
         self._telemetry = telemetry
@@ -105,9 +91,9 @@ class Submit:
             else:
                 room -= drafted.tasks
                 drafts.append((place, drafted))
-        for settled in await asyncio.gather(*(self._write_pack(pack) for pack in packs(drafts))):
-            outcomes.update(settled)
+        outcomes.update(await self._write(who.tenant, drafts))
         await self._tell(who, [draft for place, draft in drafts if _is_new(outcomes[place])])
+        await self._tell_soft(who, outcomes.values())
         for place in repeats:
             outcomes[place] = (await self._submit(who, [requests[place]]))[0]
         return [outcomes[place] for place in range(len(requests))]
@@ -117,6 +103,11 @@ class Submit:
             for said in draft.judged.alerts:
                 text = f"job {draft.job} of {who.tenant}: {said.message} ({said.by_values})"
                 await self._alerts.raise_("policy", said.tenant, said.policy, text)
+
+    async def _tell_soft(self, who: Principal, outcomes: Iterable[Submitted | Rejected]) -> None:
+        passed = {text for one in outcomes if isinstance(one, Submitted) for text in one.soft_limits}
+        if passed:
+            await self._alerts.raise_("quota-soft", who.tenant, who.tenant, min(passed))
 
     async def _unless_seen(self, draft: Draft, no: Rejected) -> Submitted | Rejected:
         """What was taken in before is still known when nothing new would be."""
@@ -129,7 +120,32 @@ class Submit:
 
     # ---- writing
 
+    async def _write(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
+        outcomes: dict[int, Submitted | Rejected] = {}
+        if not self._admissions.limited(tenant):
+            for settled in await asyncio.gather(*(self._write_pack(pack) for pack in packs(drafts))):
+                outcomes.update(settled)
+            # The tenant has got a quota meanwhile.
+            drafts = [(place, draft) for place, draft in drafts if place not in outcomes]
+        if drafts:
+            admitted = await self._admissions.admit(tenant, [draft for _, draft in drafts])
+            settled = await asyncio.gather(
+                *(self._settle_admitted(draft, one) for (_, draft), one in zip(drafts, admitted, strict=True))
+            )
+            outcomes.update(zip((place for place, _ in drafts), settled, strict=True))
+        return outcomes
+
+    async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> Submitted | Rejected:
+        match outcome:
+            case Created(passed):
+                return msgspec.structs.replace(await self._created(draft), soft_limits=passed)
+            case Seen(kv):
+                return await self._found(draft, kv)
+            case Rejected():
+                return await self._unless_seen(draft, outcome)
+
     async def _write_pack(self, pack: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
+        """Without those that need room in a quota."""
         until = self._clock.monotonic() + _UNKNOWN_FOR_S
         if len(pack) > 1:
             with contextlib.suppress(StoreFull):
@@ -137,24 +153,25 @@ class Submit:
                 if isinstance(written, Committed) and written.succeeded:
                     return {place: _new(draft) for place, draft in pack}
         alone = await asyncio.gather(*(self._write_alone(draft, until) for _, draft in pack))
-        return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
+        return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True) if outcome is not None}
 
-    async def _write_alone(self, draft: Draft, until: float) -> Submitted | Rejected:
+    async def _write_alone(self, draft: Draft, until: float) -> Submitted | Rejected | None:
         for tried in range(_UNKNOWN_TRIES):
             try:
                 written = await self._txn([draft])
             except StoreFull:
                 # Unless an earlier try may have landed, this one is certain.
-                return _unacknowledged(draft.request) if tried else _FULL
+                return unacknowledged(draft.request) if tried else FULL
             if isinstance(written, Committed):
                 return await self._settle(draft, written)
             await self._clock.sleep(_UNKNOWN_PAUSE_S)
             if self._clock.monotonic() >= until:
                 break
-        return _unacknowledged(draft.request)
+        return unacknowledged(draft.request)
 
     async def _txn(self, drafts: Sequence[Draft]) -> Committed | Unknown:
         compares = [compare for draft in drafts for compare in draft.compares]
+        compares.append(self._admissions.unlimited(drafts[0].who.tenant))
         alone = drafts[0] if len(drafts) == 1 else None
         otherwise = [Get(compare.key) for compare in alone.compares] if alone is not None else []
         began = self._clock.monotonic()
@@ -167,10 +184,21 @@ class Submit:
         self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "submit")
         return written
 
-    async def _settle(self, draft: Draft, written: Committed) -> Submitted | Rejected:
-        if written.succeeded or draft.request.request_id is None:
+    async def _settle(self, draft: Draft, written: Committed) -> Submitted | Rejected | None:
+        if written.succeeded:
             return await self._created(draft)
-        return await self._seen(draft, written.gets[0])
+        kv = written.gets[0]
+        if kv is None:
+            await self._view.reach(written.revision)
+            return None
+        return await self._found(draft, kv)
+
+    async def _found(self, draft: Draft, kv: KV) -> Submitted | Rejected:
+        """What is there under the key that only a new job may write."""
+        if draft.request.request_id is None:
+            # Nobody else has this id: an earlier try had landed.
+            return await self._created(draft)
+        return await self._seen(draft, kv)
 
     async def _seen(self, draft: Draft, kv: KV | None) -> Submitted | Rejected:
         """What the record kept under the request id means for this request."""
@@ -189,7 +217,7 @@ class Submit:
                     fix="use a new request id for a new job, or send the first payload again",
                 )
             case New():
-                return _unacknowledged(draft.request)
+                return unacknowledged(draft.request)
 
     async def _created(self, draft: Draft) -> Submitted:
         if draft.array is None:

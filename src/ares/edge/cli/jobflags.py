@@ -31,7 +31,7 @@ _KEYS = {
     "checkpoint_signal": "checkpointSignal", "checkpoint_wait": "checkpointWait", "preempt": "preempt",
     "priority": "priority", "time": "time", "signal": "signal", "grace": "grace", "retries": "retries",
     "restart": "restart", "effects": "effects", "array": "array", "selector": "selector", "lease": "lease",
-    "label": "labels", "env": "env", "reservation": "reservation",
+    "label": "labels", "env": "env", "secret": "secrets", "reservation": "reservation",
 }  # fmt: skip
 
 
@@ -127,6 +127,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         callback=read_env,
         help="Environment variable; K alone copies yours.",
     ),
+    _texts("--secret", "NAME[:ENV]", "A secret as a variable, or as a file with NAME:file=FILE."),
     pairs_option("--label", help="Label to find it by."),
     click.option(
         "--chdir",

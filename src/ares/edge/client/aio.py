@@ -24,6 +24,7 @@ from ares.edge.client.logs import OnAttempt, follow_logs
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
+from ares.edge.client.secrets import AsyncSecretMethods
 from ares.edge.client.settings import discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
 from ares.edge.client.units import seconds
@@ -36,7 +37,7 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class AsyncClient:
+class AsyncClient(AsyncSecretMethods):
     """Talks to Ares, by whichever of its replicas answers, from one event loop. Close it, or use `async with`."""
 
     def __init__(

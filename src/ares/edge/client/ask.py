@@ -34,6 +34,7 @@ from ares.model.job import (
     Warn,
     WarnSignal,
 )
+from ares.model.secret import SecretRef
 
 RawSpec = dict[str, Any]
 
@@ -96,6 +97,8 @@ class Ask(TypedDict, total=False):
     labels: Mapping[str, str]
     selector: Mapping[str, str]
     array: str
+    # "NAME", "NAME:VARIABLE" or "NAME:file=FILE" each, or as the API has it.
+    secrets: str | Sequence[str] | Sequence[Mapping[str, Any]]
 
 
 def _same(value: object) -> object:
@@ -148,6 +151,7 @@ _SHORT: Mapping[str, Callable[[Any], object]] = {
     "topology": wishes.topology,
     "inputs": wishes.inputs,
     "licences": wishes.counts,
+    "secrets": wishes.secrets,
 }
 # Resources instead of those asked for first. Read last: what they do not say is as in the job.
 OR = "or"
@@ -157,7 +161,7 @@ _NESTED: Mapping[str, type[msgspec.Struct]] = {
 }  # fmt: skip
 _LISTED: Mapping[str, type[msgspec.Struct]] = {
     "alternatives": Resources, "affinity": NodeTerm, "jobAffinity": JobTerm, "tolerations": Toleration,
-    "inputs": Dataset,
+    "inputs": Dataset, "secrets": SecretRef,
 }  # fmt: skip
 # What is said about GPUs belongs together: an alternative that says any of it says all of it.
 _GPUS = ("gpus", "gpuModel", "gpuMilli", "gpuMemoryMib")

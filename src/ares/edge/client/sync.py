@@ -23,6 +23,7 @@ from ares.edge.client.logs import OnAttempt, follow_logs
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
+from ares.edge.client.secrets import SecretMethods
 from ares.edge.client.settings import discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
 from ares.edge.client.units import seconds
@@ -35,7 +36,7 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class Client:
+class Client(SecretMethods):
     """Talks to Ares, by whichever of its replicas answers; may be shared by threads. Close it, or use `with`."""
 
     def __init__(

@@ -21,6 +21,7 @@ _TERM = re.compile(
 _OPS = {"in": "in", "=": "in", "==": "in", "!=": "not-in", ">": "gt", "<": "lt"}
 _TERM_FORMS = 'write it like "zone in a,b", "zone not in c", "disk=ssd", "gpu-memory > 40", "zone" or "!zone"'
 _NEAR_FORMS = "write it like app=web, app=web@rack, or app=web@zone:preferred"
+_SECRET_FORMS = "write it like db-password, db-password:PGPASSWORD or tls-key:file=server.pem"
 _JOB_LEVELS = TOPOLOGY_LEVELS[1:]
 
 
@@ -175,3 +176,22 @@ def several(value: object) -> list[str]:
     if not all(isinstance(one, str) for one in listed):
         raise InvalidSpec(f"{value!r} is not text", fix="write one text, or a list of texts")
     return [str(one) for one in listed]
+
+
+def secrets(value: object) -> object:
+    """db-password, db-password:PGPASSWORD, or tls-key:file=server.pem."""
+    if isinstance(value, Mapping):
+        raise InvalidSpec("secrets are a list", fix=_SECRET_FORMS)
+    listed = several(value) if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple):
+        return value
+    return [_secret(one) if isinstance(one, str) else one for one in cast("Sequence[object]", listed)]
+
+
+def _secret(text: str) -> dict[str, str]:
+    name, _, target = text.partition(":")
+    if not name or (":" in text and target in ("", "file=")):
+        raise InvalidSpec(f"{text!r} names no secret", fix=_SECRET_FORMS)
+    if target.startswith("file="):
+        return {"name": name, "file": target.removeprefix("file=")}
+    return {"name": name, "env": target or re.sub(r"[.-]", "_", name).upper()}

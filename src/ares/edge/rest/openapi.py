@@ -37,6 +37,7 @@ _EXAMPLES: dict[str, Any] = {
     "BatchBody": {"jobs": [{"spec": {"command": ["true"]}}, {"requestId": "two", "spec": {"command": ["true"]}}]},
     "ReasonBody": {"reason": "the input was fixed"},
     "ReplayBody": {"weights": {"cost": 30}},
+    "SecretBody": {"value": "s3cr3t", "expectedVersion": 2},
     "TokenBody": {"role": "submitter", "name": "ci", "ttlS": 86400, "user": "ci-bot"},
     "OwnTokenBody": {"name": "laptop", "ttlS": 86400, "permissions": ["jobs:read", "logs:read"]},
     "TenantBody": {"name": "research", "note": "the third floor"},
