@@ -69,4 +69,6 @@ class Expanding:
             context=Context(now=array.submitted_at, jitter=0.0, epoch=self._epoch),
             array=array.id,
             index=index,
+            cost_estimate=array.cost_estimate,
+            estimated_s=array.estimated_s,
         )

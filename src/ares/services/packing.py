@@ -1,12 +1,14 @@
 """Puts many small writes into few transactions, within what one transaction may hold."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ares.ports.store import TXN_BYTES_MAX, TXN_OPS_MAX, Compare, Op, Put
 
 # A compare's key may come once more, as a read in the other branch.
 _COMPARE_BYTES = 16
+# Of an operation that is added to all drafts of a transaction.
+_SPARE_BYTES = 1024
 
 
 class Draft(Protocol):
@@ -25,22 +27,43 @@ class Draft(Protocol):
 D = TypeVar("D", bound=Draft)
 
 
+class Pack(Generic[D]):
+    """What goes into one transaction. Room for `spare` more operations is left."""
+
+    def __init__(self, spare: int = 0) -> None:
+        self.drafts: list[D] = []
+        self._ops = self._compares = spare
+        self._size = spare * _SPARE_BYTES
+        self._subjects: set[str] = set()
+        self._closed = False
+
+    def add(self, draft: D) -> bool:
+        """Whether it is in now. The first one always is."""
+        ops, compares = self._ops + len(draft.ops), self._compares + len(draft.compares)
+        size, subject = self._size + _size(draft), draft.subject
+        if self.drafts:
+            full = max(ops, compares) > TXN_OPS_MAX or size > TXN_BYTES_MAX
+            if full or self._closed or subject is None or subject in self._subjects:
+                return False
+        self._ops, self._compares, self._size = ops, compares, size
+        if subject is None:
+            self._closed = True
+        else:
+            self._subjects.add(subject)
+        self.drafts.append(draft)
+        return True
+
+
 def packs(drafts: Sequence[tuple[int, D]]) -> list[list[tuple[int, D]]]:
     """The drafts in order, each with the number it came with."""
     found: list[list[tuple[int, D]]] = []
-    ops = compares = size = 0
-    subjects: set[str] | None = None
+    pack: Pack[D] | None = None
     for place, draft in drafts:
-        own, subject = _size(draft), draft.subject
-        ops, compares, size = ops + len(draft.ops), compares + len(draft.compares), size + own
-        full = max(ops, compares) > TXN_OPS_MAX or size > TXN_BYTES_MAX
-        if full or subjects is None or subject is None or subject in subjects:
+        if pack is None or not pack.add(draft):
+            pack = Pack()
+            pack.add(draft)
             found.append([])
-            ops, compares, size = len(draft.ops), len(draft.compares), own
-            subjects = None if subject is None else set()
         found[-1].append((place, draft))
-        if subjects is not None and subject is not None:
-            subjects.add(subject)
     return found
 
 

@@ -33,6 +33,8 @@ METRICS: dict[str, Metric] = {
     "ares_reserved_gpus": Metric("gauge", "GPUs booked by reservations, by their state.", "state"),
     "ares_deadlines_met_total": Metric("counter", "Jobs that met their deadline, by class of service.", "sla"),
     "ares_deadlines_missed_total": Metric("counter", "Jobs that missed their deadline, by class of service.", "sla"),
+    "ares_quota_refusals_total": Metric("counter", "Jobs that did not fit into a quota, by code.", "code"),
+    "ares_quota_drift_total": Metric("counter", "Recounts of a tenant's use that differed by more than a tenth."),
     "ares_alerts_total": Metric("counter", "Alerts raised, by kind.", "kind"),
     "ares_decisions_dropped_total": Metric("counter", "Decisions that could not be kept on disk."),
     "ares_log_bytes_total": Metric("counter", "Bytes of job output kept."),

@@ -7,7 +7,7 @@ ended its outputs count as long as they are kept, and what it used counts in the
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ares.core.energy.meter import HOUR_S, spent_by
+from ares.core.energy.meter import spent_by
 from ares.core.quota.measures import MICRO, Amounts, add
 from ares.core.quota.months import month_of
 from ares.core.run.ranks import used
@@ -131,12 +131,11 @@ def overrun(state: JobState, asked: Amounts, now: float) -> dict[str, int]:
     return {"gpu-hours": max(0, round(gpu_ms)), "budget": max(0, round(cost * MICRO))}
 
 
-def estimated(seconds: float, per_hour: float, asked: Amounts) -> dict[str, int]:
-    """What a job is expected to use in a month's measures, before it is there."""
-    return {
-        "gpu-hours": round(seconds * asked.get("gpus", 0)),
-        "budget": round(seconds * per_hour / HOUR_S * MICRO),
-    }
+def to_come(asked: Amounts, seconds: float, cost: float) -> dict[str, int]:
+    """What one more job or task takes, which is expected to run and to cost so much."""
+    gpu_ms, micro = round(seconds * asked.get("gpus", 0)), round(cost * MICRO)
+    month = {measure: units for measure, units in (("gpu-hours", gpu_ms), ("budget", micro)) if units}
+    return {**asked, "jobs-queued": 1, **month}
 
 
 def rolled_up(before: SpentRecord, states: Iterable[JobState]) -> SpentRecord:

@@ -1,0 +1,54 @@
+"""What a job will cost and how long it will run, as far as it can be said before it is there. Clients are not asked."""
+
+from typing import NamedTuple
+
+from ares.core.energy.meter import HOUR_S
+from ares.core.quota.price import Models, per_hour
+from ares.model.access import Principal
+from ares.model.job import JobSpec
+from ares.services.planner import Planner
+from ares.services.view import Delta, View
+
+# Of jobs that nothing is known about.
+DEFAULT_S = 3600.0
+
+
+class Estimated(NamedTuple):
+    """Of one job or task. Of what costs nothing and has no GPUs nothing needs to be known."""
+
+    seconds: float = 0.0
+    cost: float = 0.0
+
+
+NOTHING = Estimated()
+
+
+class Estimates:
+    """Prediction times price, by the profile in force."""
+
+    def __init__(self, view: View, planner: Planner) -> None:
+        self._view = view
+        self._planner = planner
+        self._models: Models | None = None
+        view.subscribe(self._on_delta)
+
+    def of(self, who: Principal, spec: JobSpec) -> Estimated:
+        pools = self._view.profile.profile.pools
+        price = per_hour(spec, pools, self._known_models()) if pools else 0.0
+        if not price and not spec.resources.gpus and not spec.resources.devices:
+            return NOTHING
+        found = self._planner.predictor.estimate(spec, f"{who.tenant}/{spec.team or 'default'}/{who.subject}")
+        seconds = DEFAULT_S if found is None else found.seconds
+        return Estimated(seconds, seconds * price / HOUR_S)
+
+    def _known_models(self) -> Models:
+        if self._models is None:
+            found: dict[str, set[str]] = {}
+            for record in self._view.nodes.values():
+                found.setdefault(record.info.pool, set()).update(gpu.model for gpu in record.info.gpus)
+            self._models = {pool: frozenset(models) for pool, models in found.items()}
+        return self._models
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.nodes or delta.relisted:
+            self._models = None
