@@ -1,7 +1,6 @@
 """`ares agent`: runs jobs on this machine for a control plane."""
 
 import asyncio
-import os
 import platform
 import re
 import socket
@@ -16,17 +15,15 @@ from ares.adapters.certificates.x509 import X509Requests
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.devices.presets import UnknownMock
 from ares.adapters.devices.system import SystemDevices
-from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.links.grpc import GrpcLink
 from ares.app.config import Config, ConfigError, NodeConfig
 from ares.app.joining import Joined, Joining
 from ares.app.processes import look_for_garbage_less_often, run
+from ares.app.sandboxing import executor_of, settings_of
 from ares.model.node import NodeInfo
 from ares.ports.link import LinkRefused
 from ares.services.agent.agent import Agent
-from ares.services.agent.environment import inherited
 from ares.services.agent.identity import begin_boot, keep_certified
-from ares.services.agent.settings import Settings
 
 log = structlog.get_logger()
 
@@ -53,13 +50,13 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
     agent = Agent(
         info=info,
         link=link,
-        executor=LocalExecutor(state_dir),
+        executor=executor_of(config, state_dir),
         clock=SystemClock(),
         rng=SystemRng(),
         state_dir=state_dir,
         credential=joined.credential,
         boot=begin_boot(state_dir, SystemClock().wall()),
-        settings=Settings(environment=inherited(os.environ)),
+        settings=settings_of(config, state_dir),
     )
     beside = [asyncio.create_task(_stop_agent(stop, agent))]
     if joined.proof is not None:

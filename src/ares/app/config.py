@@ -17,6 +17,7 @@ from msgspec import Meta
 from ares.adapters.store.open import FORMS
 from ares.core.access.certificates import LIFE_S
 from ares.model.base import LabelKey, LabelValue, Slug
+from ares.model.isolation import Isolation
 from ares.model.job import DeviceKind
 from ares.model.limits import Limits
 from ares.model.node import Taint
@@ -28,6 +29,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 # Of a rack, zone, region, dataset or device: shown to people, and compared.
 PlaceName = Annotated[str, Meta(max_length=128, pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/@+-]*)?$(?!\n)")]
 ThingName = Annotated[PlaceName, Meta(min_length=1)]
+HostPath = Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$(?!\n)")]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,6 +104,21 @@ class AuthConfig(Section, frozen=True):
     oidc: dict[Slug, OidcConfig] = {}
 
 
+class SandboxConfig(Section, frozen=True):
+    """How jobs are kept apart on this node, see docs/concepts/sandbox.md."""
+
+    # What every job gets at least, as far as the machine allows; a job or its tenant may ask for more.
+    level: Isolation = "process"
+    # "100000-165535": in sandboxes every tenant's jobs run as a user of its own. Empty: as the agent's user.
+    uids: Annotated[str, Meta(pattern=r"^([0-9]{1,10}-[0-9]{1,10})?$(?!\n)")] = ""
+    # What sandboxes do not show beyond Ares' own directories, may write to, and have of devices beyond accelerators.
+    hidden: tuple[HostPath, ...] = ()
+    writable: tuple[HostPath, ...] = ()
+    devices: tuple[HostPath, ...] = ()
+    # An attempt whose directory holds more is ended; 0: no limit but the disk's.
+    workspace_mib: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
+
+
 class NodeConfig(Section, frozen=True):
     """What an agent says about its machine beyond what it finds out itself."""
 
@@ -131,6 +148,7 @@ class NodeConfig(Section, frozen=True):
     api: str = ""
     # Certificates (PEM) that the control plane's API must chain to when this node joins. Empty: the system's.
     tls_ca: str = ""
+    sandbox: SandboxConfig = SandboxConfig()
 
 
 class Config(Section, frozen=True):
@@ -244,7 +262,8 @@ def _overlay(tree: dict[str, Any], origin: dict[str, str], flat: Mapping[str, An
 
 
 # What text means for values that are not plain: items are separated by commas, those of one device kind by spaces.
-_LISTS = frozenset({"http.allowed_hosts", "node.servers", "node.taints", "node.datasets"})
+_SANDBOX_LISTS = ("node.sandbox.hidden", "node.sandbox.writable", "node.sandbox.devices")
+_LISTS = frozenset({"http.allowed_hosts", "node.servers", "node.taints", "node.datasets", *_SANDBOX_LISTS})
 _MAPS = frozenset({"node.labels", "node.devices", "auth.oidc"})
 
 
