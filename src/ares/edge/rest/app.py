@@ -27,6 +27,7 @@ from ares.model.access import Principal
 _PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in PATH_PARAMETERS.items()}
 _ANYONE = (Principal(token_id="", tenant="", role="viewer"), "")
 STREAMS = "ares_streams"
+METER = "ares_meter"
 
 
 class UndeclaredRoute(Exception):
@@ -58,6 +59,7 @@ def build_app(
     )
     _refuse_undeclared(app)
     app.state[STREAMS] = edge.streams
+    app.state[METER] = meter
     app.asgi_handler = Auditor(Frontier(app.asgi_handler, services, settings), services)
     return app
 

@@ -100,15 +100,20 @@ class Meter:
 
     # ---- bytes on their way in
 
+    @property
+    def receiving(self) -> int:
+        """Bytes that are kept for bodies."""
+        return self._bytes.total()
+
     def keep(self, who: Principal, size: int) -> int:
         """Keeps room for a body until it is served. Returns what `free` has to give back."""
         if size <= _SMALL_BYTES:
             return 0
-        tenant, total = payer(who), self._bytes.total()
-        if total + size > self._limits.body_mib_max << 20:
-            raise self._heavy("overloaded", total)
+        tenant, total = payer(who), self.receiving
         if self._bytes[tenant] + size > self._limits.tenant_body_mib_max << 20:
             raise self._heavy("rate-limited", self._bytes[tenant])
+        if total + size > self._limits.body_mib_max << 20:
+            raise self._heavy("overloaded", total)
         self._bytes[tenant] += size
         return size
 
@@ -135,6 +140,10 @@ class Lane:
         self._turns: Turns[asyncio.Future[None]] = Turns(
             limits.served_at_once, limits.waiting_max, limits.waiting_per_tenant_max
         )
+
+    @property
+    def waiting(self) -> int:
+        return self._turns.waiting
 
     async def begin(self, who: Principal) -> None:
         """Takes a place among those served, waiting for it if it must. `end` gives it back."""
@@ -195,6 +204,7 @@ def address(scope: Scope) -> str:
     if ":" not in host:
         return host
     try:
-        return str(ipaddress.ip_network((host.partition("%")[0], 64), strict=False))
+        found = ipaddress.IPv6Address(host.partition("%")[0])
     except ValueError:
         return host
+    return str(found.ipv4_mapped or ipaddress.IPv6Network((found, 64), strict=False))
