@@ -8,8 +8,10 @@ import structlog
 from msgspec.structs import replace
 
 from ares.core import keys
+from ares.core.access.table import WIDE, scope_of
 from ares.core.alerts.episode import again
-from ares.model.alert import AlertRecord, Severity
+from ares.model.access import Principal
+from ares.model.alert import AlertRecord, AlertState, Severity
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError, StoreUnavailable
 from ares.ports.telemetry import Telemetry
@@ -104,6 +106,43 @@ class Alerts:
         mine.sort(key=lambda one: (one.state != "resolved", one.last_at))
         return [Delete(keys.alert(tenant, one.id)) for one in mine[:too_many]]
 
+    # ---- looked at and seen to
+
+    async def listed(
+        self, who: Principal, *, platform: bool = False, every: bool = False
+    ) -> tuple[AlertRecord, ...] | None:
+        """The newest first; those that are over only with `every`. None when it is not theirs to see."""
+        if platform and scope_of(who, "alerts:admin") not in WIDE:
+            return None
+        await self._view.catch_up()
+        prefix = keys.scoped("" if platform else who.tenant, "")
+        mine = [one for name, one in self._view.kept.alerts.items() if name.startswith(prefix)]
+        shown = [one for one in mine if every or one.state != "resolved"]
+        return tuple(sorted(shown, key=lambda one: -one.last_at))
+
+    async def settle(
+        self, who: Principal, alert_id: str, state: AlertState, *, platform: bool = False, note: str = ""
+    ) -> AlertRecord | None:
+        """Somebody sees to it, or it is over. None when there is no such alert."""
+        if platform and scope_of(who, "alerts:admin") not in WIDE:
+            return None
+        key = keys.alert("" if platform else who.tenant, alert_id)
+        for _ in range(_TRIES):
+            kv = await self._store.get(key)
+            if kv is None:
+                return None
+            known = msgspec.json.decode(kv.value, type=AlertRecord)
+            after = replace(known, state=state, by=who.name or who.subject, note=note)
+            if after == known:
+                return known
+            guard = Compare(key, "mod_revision", kv.mod_revision)
+            written = await self._store.txn([guard], [Put(key, msgspec.json.encode(after))])
+            if isinstance(written, Committed) and written.succeeded:
+                await self._view.reach(written.revision)
+                self._quiet.pop(key, None)
+                return after
+        raise StoreUnavailable(f"the store did not confirm alert {alert_id}; try again")
+
     async def run(self) -> None:
         """Writes what could not be written when it was raised."""
         while True:
@@ -119,7 +158,3 @@ class Alerts:
 def alert_id(kind: str, subject: str) -> str:
     """The same for the same thing, so that it is one record however often it is raised and by whom."""
     return hashlib.sha256(f"{kind}\n{subject}".encode()).hexdigest()[:16]
-
-
-def resolved(alert: AlertRecord, by: str, note: str = "") -> AlertRecord:
-    return replace(alert, state="resolved", by=by, note=note)

@@ -82,7 +82,7 @@ class Policies:
 
     # ---- reading
 
-    async def list(self, who: Principal) -> tuple[PolicyRecord, ...]:
+    async def listed(self, who: Principal) -> tuple[PolicyRecord, ...]:
         """All that apply to the tenant's jobs: the platform's first, by name."""
         await self._view.catch_up()
         known = self._view.kept.policies

@@ -17,6 +17,7 @@ from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock, Rng
 from ares.ports.decisions import DecisionLog
 from ares.ports.logs import Logs
+from ares.ports.notify import Notifier
 from ares.ports.policy import Rules
 from ares.ports.provider import ProviderKeys
 from ares.ports.secrets import Vault
@@ -31,11 +32,13 @@ from ares.services.audit_search import AuditSearch
 from ares.services.audit_watch import AuditWatch
 from ares.services.authority import Authority
 from ares.services.booking import Book
+from ares.services.channels import Channels
 from ares.services.consolidate import Consolidate
 from ares.services.counting import Counting
 from ares.services.cursors import Cursors
 from ares.services.deadlines import Deadlines
 from ares.services.decisions import Decisions
+from ares.services.delivery import Delivery
 from ares.services.drafting import Drafting
 from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
@@ -98,6 +101,8 @@ class Ports:
     issuer: Issuer | None = None
     # The language of policies; without it none can be saved.
     rules: Rules | None = None
+    # Without it nobody is told of alerts.
+    notifier: Notifier | None = None
     # Without it no secrets are kept.
     vault: Vault | None = None
     # None: nothing is recorded.
@@ -139,7 +144,7 @@ class Replica:
         store, clock, rng, telemetry, logs = ports.store, ports.clock, ports.rng, ports.telemetry, ports.logs
         self.name = terms.replica
         self.view = view = View(store, clock)
-        self.alerts = Alerts(store, view, clock, telemetry)
+        self._telling(ports)
         self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
         self._audit(ports, terms)
         self.tenants = Tenants(store, view, clock)
@@ -196,6 +201,12 @@ class Replica:
         self.spending = Spending(view, clock)
         self.arrays = Arrays(view, self.submit, clock)
         self.retention = Retention(store, view, logs, ports.blobs, clock, terms.keep_s)
+
+    def _telling(self, ports: Ports) -> None:
+        store, clock, telemetry = ports.store, ports.clock, ports.telemetry
+        self.alerts = Alerts(store, self.view, clock, telemetry)
+        self.channels = Channels(store, self.view, clock, ports.rng, ports.notifier)
+        self.delivery = Delivery(store, self.view, clock, telemetry, ports.notifier)
 
     def _submission(self, ports: Ports, terms: Terms) -> Submit:
         store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines
@@ -264,4 +275,5 @@ class Replica:
             self.tally.run(),
             self.arrays.run(),
             self.retention.run(),
+            self.delivery.run(guard),
         )

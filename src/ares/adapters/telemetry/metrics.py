@@ -36,6 +36,7 @@ METRICS: dict[str, Metric] = {
     "ares_quota_refusals_total": Metric("counter", "Jobs that did not fit into a quota, by code.", "code"),
     "ares_quota_drift_total": Metric("counter", "Recounts of a tenant's use that differed by more than a tenth."),
     "ares_alerts_total": Metric("counter", "Alerts raised, by kind.", "kind"),
+    "ares_alert_deliveries_total": Metric("counter", "Notices sent to channels, by outcome.", "outcome"),
     "ares_decisions_dropped_total": Metric("counter", "Decisions that could not be kept on disk."),
     "ares_log_bytes_total": Metric("counter", "Bytes of job output kept."),
     "ares_output_bytes_total": Metric("counter", "Bytes of files that jobs handed over."),

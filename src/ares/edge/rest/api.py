@@ -12,6 +12,7 @@ from ares.services.audit import Audit
 from ares.services.audit_heads import AuditHeads
 from ares.services.audit_search import AuditSearch
 from ares.services.authority import Authority
+from ares.services.channels import Channels
 from ares.services.consolidate import Consolidate
 from ares.services.deadlines import Deadlines
 from ares.services.drain import Drain
@@ -67,6 +68,7 @@ class ApiServices:
     secrets: Secrets
     predictions: Predictions
     alerts: Alerts
+    channels: Channels
     policies: Policies
     tenants: Tenants
     users: Users
@@ -106,6 +108,7 @@ def services_of(
         secrets=replica.secrets,
         predictions=replica.predictions,
         alerts=replica.alerts,
+        channels=replica.channels,
         policies=replica.policies,
         tenants=replica.tenants,
         users=replica.users,

@@ -1,0 +1,1 @@
+"""Ways by which alerts reach people."""

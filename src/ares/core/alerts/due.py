@@ -1,0 +1,106 @@
+"""When a channel is to be told of an alert, and what it is told."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from ares.model.alert import AlertRecord, ChannelRecord, Sent
+from ares.model.base import Record
+
+TRIES_MAX = 12
+_FIRST_S = 5.0
+_LONGEST_S = 600.0
+_COLOURS = {"info": "#439fe0", "warning": "#daa038", "critical": "#a30200"}
+
+
+class Notice(Record, frozen=True):
+    """An alert as it is sent. The same `id` is the same notice, however often it comes."""
+
+    id: str
+    kind: str
+    severity: str
+    tenant: str
+    subject: str
+    text: str
+    at: float
+    numbers: dict[str, float] = {}
+
+    @property
+    def title(self) -> str:
+        whose = self.tenant or "platform"
+        return f"[{self.severity}] {whose}: {self.kind} {self.subject}"
+
+
+def notice_of(alert: AlertRecord) -> Notice:
+    return Notice(
+        id=alert.delivery,
+        kind=alert.kind,
+        severity=alert.severity,
+        tenant=alert.tenant,
+        subject=alert.subject,
+        text=alert.text,
+        at=alert.first_at,
+        numbers=alert.numbers,
+    )
+
+
+def due(
+    alerts: Iterable[AlertRecord], channels: Mapping[str, ChannelRecord], now: float
+) -> tuple[list[tuple[AlertRecord, str]], float | None]:
+    """What is to be sent now, and how long until the next is."""
+    found: list[tuple[AlertRecord, str]] = []
+    wait: float | None = None
+    for alert in alerts:
+        if alert.state == "resolved":
+            continue
+        for name, channel in channels.items():
+            # What was there before the channel is old news.
+            if not channel.wants(alert) or alert.first_at < channel.created_at:
+                continue
+            at = _next(alert, alert.sent.get(name, Sent()))
+            if at is not None and at <= now:
+                found.append((alert, name))
+            elif at is not None:
+                wait = at - now if wait is None else min(wait, at - now)
+    return found, wait
+
+
+def _next(alert: AlertRecord, sent: Sent) -> float | None:
+    if sent.episode < alert.episode:
+        return 0.0
+    return None if sent.arrived_at is not None or sent.given_up else sent.next_at
+
+
+def marked(alert: AlertRecord, channel: str, episode: int, error: str | None, final: bool, now: float) -> AlertRecord:
+    """After a try: arrived without an error, else to be tried again, ever less often, and at last given up."""
+    before = alert.sent.get(channel, Sent())
+    if before.episode > episode:
+        return alert
+    tries = (before.tries if before.episode == episode else 0) + 1
+    if error is None:
+        after = Sent(episode=episode, tries=tries, arrived_at=now)
+    else:
+        wait_s = min(_LONGEST_S, _FIRST_S * 2 ** (tries - 1))
+        after = Sent(
+            episode=episode, tries=tries, next_at=now + wait_s, error=error[:300], given_up=final or tries >= TRIES_MAX
+        )
+    return replace(alert, sent={**alert.sent, channel: after})
+
+
+def slack(notice: Notice) -> dict[str, object]:
+    """What Slack's incoming webhooks take, and those who took them as a model. Text is text: nothing in it mentions
+    or links."""
+    fields = [("kind", notice.kind), ("severity", notice.severity), ("tenant", notice.tenant or "platform")]
+    fields += [("subject", notice.subject), *((name, f"{value:g}") for name, value in notice.numbers.items())]
+    attachment = {
+        "color": _COLOURS[notice.severity],
+        "text": _escaped(notice.text),
+        "fields": [{"title": _escaped(name), "value": _escaped(value), "short": True} for name, value in fields],
+        "footer": f"ares {notice.id}",
+        "ts": int(notice.at),
+    }
+    return {"text": _escaped(f"{notice.title}: {notice.text}"), "attachments": [attachment]}
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,96 @@
+"""Which addresses a stranger's URL may lead to. Names are judged by what they resolve to: they lie, and numbers have
+many forms."""
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+from urllib.parse import urlsplit
+
+from ares.model.base import Record
+
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+
+
+class Target(Record, frozen=True):
+    """A URL in its parts. `path` is what is asked for, with its query."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """As a Host header has it."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return name if self.port == _PORTS[self.scheme] else f"{name}:{self.port}"
+
+
+_PORTS: Final = {"https": 443, "http": 80}
+
+
+def target_of(url: str) -> Target | str:
+    """The parts of a URL, or why it is none that may be called."""
+    if any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in url):
+        return "it has spaces, control characters or characters beyond ASCII"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return f"it is no URL: {error}"
+    if parts.scheme not in _PORTS:
+        return f"its scheme is {parts.scheme or 'missing'!r}, not https or http"
+    if "@" in parts.netloc or parts.hostname is None:
+        return "it has a user or password in it" if "@" in parts.netloc else "it names no host"
+    path = parts.path or "/"
+    asked = f"{path}?{parts.query}" if parts.query else path
+    return Target(scheme=parts.scheme, host=parts.hostname, port=port or _PORTS[parts.scheme], path=asked)
+
+
+def refused(address: str) -> str | None:
+    """Why strangers may not be led to this address; None for one of the open internet."""
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return f"{address} is no address"
+    inner = _inner(ip)
+    if inner.is_global and not inner.is_multicast:
+        return None
+    return f"{address} is not an address of the open internet"
+
+
+def _inner(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """What an address with another one inside leads to."""
+    if isinstance(ip, IPv4Address):
+        return ip
+    if ip in _NAT64:
+        return IPv4Address(int(ip) & 0xFFFFFFFF)
+    # A compatible address is the number alone; nothing else of ::/96 is in use.
+    compatible = IPv4Address(int(ip)) if 1 < int(ip) < 1 << 32 else None
+    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None) or compatible or ip
+
+
+def allowed(host: str, address: str, allow: Iterable[str]) -> bool:
+    """Whether the operator named this host, or a network that has the address."""
+    ip = _inner(ip_address(address.partition("%")[0]))
+    for entry in allow:
+        try:
+            network = ip_network(entry, strict=False)
+        except ValueError:
+            if entry.lower() == host.lower():
+                return True
+            continue
+        if ip.version == network.version and ip in network:
+            return True
+    return False
+
+
+def choose(host: str, addresses: Sequence[str], allow: Sequence[str]) -> str:
+    """The address to connect to. Raises ValueError when any is refused: one good answer does not clear the others."""
+    if not addresses:
+        raise ValueError(f"{host} has no address")
+    for address in addresses:
+        why = refused(address)
+        if why is not None and not allowed(host, address, allow):
+            raise ValueError(f"{host}: {why}")
+    return addresses[0]

@@ -1,0 +1,24 @@
+"""Tells people: one notice by one channel."""
+
+from typing import Protocol
+
+from ares.core.alerts.due import Notice
+from ares.model.alert import ChannelRecord
+
+
+class NotDelivered(Exception):
+    """It did not arrive, or nobody knows. With `final` there is no use in trying again."""
+
+    def __init__(self, why: str, *, final: bool = False) -> None:
+        super().__init__(why)
+        self.final = final
+
+
+class Notifier(Protocol):
+    async def send(self, channel: ChannelRecord, notice: Notice) -> None:
+        """Returns when the receiver has it; raises NotDelivered."""
+        ...
+
+    def unusable(self, channel: ChannelRecord) -> str | None:
+        """Why this server cannot use such a channel at all."""
+        ...
