@@ -92,7 +92,7 @@ class _EventsAnswer:
             await say(b": open\n\n")
             beat = streams.every(call.edge.settings.heartbeat_s, lambda: say(b": still here\n\n"))
             try:
-                ending = await streams.run(call.token, call.who.token_id, copy(events), until_gone(receive), beat)
+                ending = await streams.run(call.token, call.who, copy(events), until_gone(receive), beat)
             except Lagged:
                 ending = "lagged"
             if ending in _FAREWELLS:

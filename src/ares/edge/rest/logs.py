@@ -140,7 +140,7 @@ class _LogAnswer:
             await _copy(self._call, self._opening, sink)
             await body(b"", more=False)
 
-        await streams.run(self._call.token, self._call.who.token_id, work(), until_gone(receive))
+        await streams.run(self._call.token, self._call.who, work(), until_gone(receive))
 
     def _start(self) -> Any:
         headers = [

@@ -83,7 +83,7 @@ class _FileAnswer:
                     raise OSError(f"output {self._found.file.sha256} ends at {at:,} of {self._found.file.size:,} bytes")
             await body(data, more=False)
 
-        await streams.run(self._call.token, self._call.who.token_id, work(), until_gone(receive))
+        await streams.run(self._call.token, self._call.who, work(), until_gone(receive))
 
     def _start(self) -> Any:
         size = self._found.file.size

@@ -19,7 +19,7 @@ Say = Callable[[bytes], Awaitable[None]]
 # Close codes and reasons a client can act on.
 CLOSES: dict[Ending, tuple[int, str]] = {
     "done": (1000, "complete"),
-    "revoked": (4401, "unauthenticated: the token is no longer valid"),
+    "revoked": (4401, "unauthenticated: the credential ended, or its rights have changed"),
     "shutdown": (1001, "shutdown: reconnect with the last cursor"),
 }
 LAGGED = (4408, "lagged: reconnect with the last cursor")
@@ -44,7 +44,7 @@ async def converse(call: Call[Any, Any], receive: Receive, send: Send, talk: Cal
         await talk(say)
 
     try:
-        ending = await streams.run(call.token, call.who.token_id, work(), until_gone(receive))
+        ending = await streams.run(call.token, call.who, work(), until_gone(receive))
     except (TooSlow, Lagged):
         await _close(send, LAGGED)
     except Exception as error:

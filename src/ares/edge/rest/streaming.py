@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ares.core.access.tokens import Denied
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.problems import Problem, retry_after
+from ares.model.access import Principal
 
 # Streams live long: who finds no room asks again after this.
 _ROOM_AGAIN_S = 5.0
@@ -39,28 +40,28 @@ class Streams:
     async def run(
         self,
         token: str,
-        token_id: str,
+        who: Principal,
         work: Coroutine[Any, Any, None],
         gone: Coroutine[Any, Any, None],
         *aside: Coroutine[Any, Any, None],
     ) -> Ending:
-        """Runs `work` until it is done, the client is gone, its token is revoked, or the server stops.
+        """Runs `work` until it is done, the client is gone, what it may do has changed, or the server stops.
         What runs aside has no end of its own."""
         watched: dict[asyncio.Task[Any], Ending] = {
             asyncio.create_task(work): "done",
             asyncio.create_task(gone): "gone",
-            asyncio.create_task(self._revoked(token)): "revoked",
+            asyncio.create_task(self._changed(token, who)): "revoked",
             asyncio.create_task(self._closing.wait()): "shutdown",
             **{asyncio.create_task(endless): "done" for endless in aside},
         }
-        self._count(token_id, 1)
+        self._count(who.token_id, 1)
         try:
             finished, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             first = next(task for task in watched if task in finished)
             first.result()
             return watched[first]
         finally:
-            self._count(token_id, -1)
+            self._count(who.token_id, -1)
             for task in watched:
                 task.cancel()
             await asyncio.gather(*watched, return_exceptions=True)
@@ -86,10 +87,13 @@ class Streams:
             await self._services.clock.sleep(seconds)
             await act()
 
-    async def _revoked(self, token: str) -> None:
+    async def _changed(self, token: str, who: Principal) -> None:
+        """Returns when the credential ended, or its rights are others than at the door: it must knock again."""
+        entered = (who.home or who.tenant, who.role, who.permissions)
         while True:
             await self._services.clock.sleep(self._settings.recheck_s)
-            if isinstance(await self._services.tokens.authenticate(token), Denied):
+            now = await self._services.tokens.authenticate(token)
+            if isinstance(now, Denied) or (now.tenant, now.role, now.permissions) != entered:
                 return
 
     def _count(self, token_id: str, by: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp
 
+from ares.core.access.table import reaches
 from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, JobWarning, ProblemDocument, answer
 from ares.edge.rest.bodies import NoQuery, SubmitBody
 from ares.edge.rest.operation import Call
@@ -132,7 +133,22 @@ def request_of(
 ) -> SubmitRequest:
     if body.tenant_id is not None and body.tenant_id != who.tenant:
         raise Problem("tenant-mismatch", path="$.tenantId")
-    return SubmitRequest(spec=_filled(body, plain["spec"]), request_id=keyed or body.request_id, trace=trace)
+    spec = _teamed(who, _filled(body, plain["spec"]))
+    return SubmitRequest(spec=spec, request_id=keyed or body.request_id, trace=trace)
+
+
+def _teamed(who: Principal, spec: JobSpec) -> JobSpec:
+    """A user's jobs are counted for the user's team. Only who rules over users may say another."""
+    if not who.user or who.home or spec.team == who.team:
+        return spec
+    if spec.team is not None and reaches(who, "users:admin", who.tenant):
+        return spec
+    if spec.team is None:
+        return msgspec.structs.replace(spec, team=who.team)
+    mine = f"you are of {who.team!r}" if who.team else "you are of none"
+    detail = f"the team {spec.team!r} is not yours: {mine}"
+    fix = "Leave the team out, or have a tenant-admin move you: `ares user set NAME --team TEAM`."
+    raise Problem("forbidden", detail=detail, fix=fix, path="$.spec.team", reason="team")
 
 
 def _filled(body: SubmitBody, said: dict[str, Any]) -> JobSpec:
