@@ -12,6 +12,8 @@ from typing import TextIO, cast
 
 import structlog
 
+from ares.app.redact import redact
+
 Main = Callable[[asyncio.Event], Awaitable[int]]
 
 # Set by a supervisor for its children: its process id.
@@ -55,6 +57,7 @@ def configure_logging() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            redact,
             renderer,
         ],
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
