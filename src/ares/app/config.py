@@ -65,6 +65,21 @@ class StoreConfig(Section, frozen=True):
     url: str = ""
 
 
+class AlertsConfig(Section, frozen=True):
+    """How people are told of alerts."""
+
+    # Hosts and networks that tenants' webhooks may lead to though they are not of the open internet.
+    allow_private: tuple[str, ...] = ()
+    # Empty: no e-mail is sent.
+    smtp_host: str = ""
+    smtp_port: Port = 587
+    smtp_from: str = "ares@localhost"
+    smtp_user: str = ""
+    # A file that has the password and nothing else.
+    smtp_password_file: str = ""
+    smtp_starttls: bool = True
+
+
 class LimitsConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # How long finished jobs, their ledgers, results, request ids and logs are kept.
     keep_days: Annotated[float, Meta(ge=0.01, le=36_500.0)] = 35.0
@@ -119,6 +134,14 @@ class SandboxConfig(Section, frozen=True):
     workspace_mib: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
 
 
+class AuditConfig(Section, frozen=True):
+    # What cannot be recorded is not done; false: it is done, and only the log says so.
+    required: bool = True
+    keep_days: Annotated[float, Meta(ge=1.0, le=36_500.0)] = 400.0
+    # A file or a directory, best on another machine's disk, that signed heads are copied to.
+    copy_to: str = ""
+
+
 class NodeConfig(Section, frozen=True):
     """What an agent says about its machine beyond what it finds out itself."""
 
@@ -165,6 +188,8 @@ class Config(Section, frozen=True):
     agents: AgentsConfig = AgentsConfig()
     store: StoreConfig = StoreConfig()
     limits: LimitsConfig = LimitsConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    audit: AuditConfig = AuditConfig()
     timing: Timing = Timing()
     node: NodeConfig = NodeConfig()
     auth: AuthConfig = AuthConfig()
@@ -263,7 +288,7 @@ def _overlay(tree: dict[str, Any], origin: dict[str, str], flat: Mapping[str, An
 
 # What text means for values that are not plain: items are separated by commas, those of one device kind by spaces.
 _SANDBOX_LISTS = ("node.sandbox.hidden", "node.sandbox.writable", "node.sandbox.devices")
-_LISTS = frozenset({"http.allowed_hosts", "node.servers", "node.taints", "node.datasets", *_SANDBOX_LISTS})
+_LISTS = frozenset({"http.allowed_hosts", "alerts.allow_private", "node.servers", "node.taints", "node.datasets", *_SANDBOX_LISTS})
 _MAPS = frozenset({"node.labels", "node.devices", "auth.oidc"})
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import structlog
 from opentelemetry.trace import get_tracer
 
+from ares.adapters.alerts.email import Smtp
+from ares.adapters.alerts.notifier import ChannelNotifier
 from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.decisions.files import FileDecisions
@@ -21,7 +23,7 @@ from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.format import ensure_format, keep_to_format
 from ares.adapters.store.open import open_store
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
-from ares.app import plugins
+from ares.app import audit, plugins
 from ares.app.authority import Serving, authority_of
 from ares.app.config import Config
 from ares.core import keys
@@ -52,6 +54,19 @@ class Assembled:
     kept: FileDecisions
 
 
+def _notifier(config: Config, clock: Clock) -> ChannelNotifier:
+    given = config.alerts
+    smtp = Smtp(
+        host=given.smtp_host,
+        port=given.smtp_port,
+        sender=given.smtp_from,
+        user=given.smtp_user,
+        password_file=given.smtp_password_file,
+        starttls=given.smtp_starttls,
+    )
+    return ChannelNotifier(clock.wall, smtp=smtp, allow=given.allow_private)
+
+
 def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Issuer | None = None) -> Assembled:
     """Nothing runs yet."""
     clock, rng = SystemClock(), SystemRng()
@@ -59,9 +74,9 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
     kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
     ports = Ports(
         store=store, clock=clock, rng=rng, telemetry=telemetry, logs=FileLogs(config.logs_path),
-        blobs=FileBlobs(config.outputs_path), decisions=kept, rules=CelRules(), issuer=issuer,
+        blobs=FileBlobs(config.outputs_path), decisions=kept, rules=CelRules(), notifier=_notifier(config, clock), issuer=issuer,
         provider_keys=provider_keys(config, clock),
-        vault=EnvelopeVault(FileRing(config.secrets_path)),
+        vault=EnvelopeVault(FileRing(config.secrets_path)), audit=audit.ports_of(config, rng),
     )  # fmt: skip
     terms = Terms(
         replica=config.replica or f"replica-{base32(rng, 6)}",
@@ -74,6 +89,8 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         keep_s=config.limits.keep_days * 86_400,
         output_bytes_max=config.limits.output_mib_max << 20,
         timing=config.timing,
+        audit_required=config.audit.required,
+        audit_keep_s=config.audit.keep_days * 86_400,
         providers=config.providers,
         certificate_s=config.agents.certificate_s,
         # Before anything reads a profile: its names must be known then.
@@ -131,6 +148,8 @@ class ControlPlane:
         self._spawn("view", replica.view.run())
         self._spawn("format", keep_to_format(store, clock))
         await replica.view.catch_up()
+        self._started.push_async_callback(replica.close_audit)
+        await replica.open_audit()
         for name, loop in replica.loops(self._reign).items():
             self._spawn(name, loop)
         await replica.authority.open()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import formatdate
+from pathlib import Path
 
 from ares.core.alerts.due import Notice
 from ares.model.alert import ChannelRecord
@@ -21,7 +22,8 @@ class Smtp:
     port: int = 587
     sender: str = "ares@localhost"
     user: str = ""
-    password: str = ""
+    # Read for every message: it may be changed while the server runs.
+    password_file: str = ""
     starttls: bool = True
     timeout_s: float = 10.0
 
@@ -57,7 +59,7 @@ class Email:
             if smtp.starttls:
                 server.starttls(context=ssl.create_default_context())
             if smtp.user:
-                server.login(smtp.user, smtp.password)
+                server.login(smtp.user, Path(smtp.password_file).read_text().strip())
             server.send_message(message)
 
 
