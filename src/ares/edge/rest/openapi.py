@@ -45,6 +45,7 @@ _EXAMPLES: dict[str, Any] = {
     "UserBody": {"name": "ada", "role": "submitter", "team": "vision", "identity": "https://login.example.com 4711"},
     "UserChange": {"role": "tenant-admin", "team": None},
     "JoinTokenBody": {"node": "gpu-07"},
+    "JoinBody": {"name": "gpu-07", "request": "-----BEGIN CERTIFICATE REQUEST-----\n...\n-----END CERTIFICATE REQUEST-----\n"},
     "ProfileBody": {"profile": {"preemption": {"gap": 1}, "shares": {"alpha": {"weight": 2.0}}}, "expectedVersion": 3},
     "SettingsBody": {"settings": {"weight.cost": "0.3", "shares.alpha.hard.gpu": "64000"}, "note": "for the sweep"},
     "NoteBody": {"note": "it was better before"},
