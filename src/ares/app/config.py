@@ -288,7 +288,9 @@ def _overlay(tree: dict[str, Any], origin: dict[str, str], flat: Mapping[str, An
 
 # What text means for values that are not plain: items are separated by commas, those of one device kind by spaces.
 _SANDBOX_LISTS = ("node.sandbox.hidden", "node.sandbox.writable", "node.sandbox.devices")
-_LISTS = frozenset({"http.allowed_hosts", "alerts.allow_private", "node.servers", "node.taints", "node.datasets", *_SANDBOX_LISTS})
+_LISTS = frozenset(
+    {"http.allowed_hosts", "alerts.allow_private", "node.servers", "node.taints", "node.datasets", *_SANDBOX_LISTS}
+)
 _MAPS = frozenset({"node.labels", "node.devices", "auth.oidc"})
 
 

@@ -47,6 +47,8 @@ class Audit:
         self._replica = replica
         self._required = required
         self._writer = Writer(replica)
+        self._opened = False
+        self._durable: tuple[int, str, float] = (0, NO_HASH, 0.0)
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
         self._failing: AuditUnavailable | None = None
@@ -74,8 +76,15 @@ class Audit:
         """Goes on where the chain ends. To be called once, before anything else."""
         if self._log is None:
             return
-        torn = await self._log.open()
-        self._writer = Writer(self._replica, *await asyncio.to_thread(_end_of, self._log))
+        try:
+            await self._open(self._log)
+        except AuditUnavailable as error:
+            self._failed([], error)
+
+    async def _open(self, chain: AuditLog) -> None:
+        torn = await chain.open()
+        self._opened = True
+        self._writer = Writer(self._replica, *await asyncio.to_thread(_end_of, chain))
         self._durable = self._writer.place
         if torn:
             self.tell(AuditDraft(operation="auditTorn", outcome="ERROR", reason="torn", counts={"bytes": torn}))
@@ -128,8 +137,6 @@ class Audit:
 
     # ---- writing
 
-    _durable: tuple[int, str, float] = (0, NO_HASH, 0.0)
-
     def _add(self, draft: AuditDraft, written: asyncio.Future[None] | None) -> None:
         self._waiting.append(_Waiting(draft, self._clock.wall(), written))
         if self._failing is None:
@@ -145,15 +152,28 @@ class Audit:
         assert self._log is not None
         while self._waiting:
             batch, self._waiting = self._waiting[:_BATCH_MAX], self._waiting[_BATCH_MAX:]
-            place = self._writer.place
-            lines = [self._writer.line(draft, at) for draft, at, _ in batch]
             try:
-                await self._log.append(place[0] + 1, max(place[2], batch[0].at), lines)
+                if not self._opened:
+                    await self._open(self._log)
+                await self._append(self._log, batch)
             except AuditUnavailable as error:
-                self._writer.back(place)
                 self._failed(batch, error)
                 return
+            except Exception as error:
+                # Whoever waits must not wait for ever.
+                log.exception("audit.failed")
+                self._failed(batch, AuditUnavailable(repr(error)))
+                return
             self._written(batch)
+
+    async def _append(self, chain: AuditLog, batch: list[_Waiting]) -> None:
+        place = seq, _, at = self._writer.place
+        lines = [self._writer.line(draft, at) for draft, at, _ in batch]
+        try:
+            await chain.append(seq + 1, max(at, batch[0].at), lines)
+        except BaseException:
+            self._writer.back(place)
+            raise
 
     def _written(self, batch: list[_Waiting]) -> None:
         if self._failing is not None:
@@ -169,7 +189,11 @@ class Audit:
         if self._failing is None:
             log.error("audit.unavailable", error=str(error), required=self._required)
         self._failing = error
-        owed = [*batch, *self._waiting]
+        # Something to try again with.
+        nothing = _Waiting(
+            AuditDraft(operation="auditResume", outcome="ERROR", reason="audit"), self._clock.wall(), None
+        )
+        owed = [*batch, *self._waiting] or [nothing]
         for _, _, written in owed:
             if written is not None and not written.done():
                 written.set_exception(error)

@@ -59,6 +59,7 @@ class AuditHeads:
         self._keep_s = keep_s
         self.key = key_id(self._signer.public)
         self._last: AuditHead | None = None
+        self._verifying: asyncio.Task[tuple[ChainReport, ...]] | None = None
         self._signed_at = clock.monotonic()
         self._looked = (clock.wall(), clock.monotonic())
 
@@ -181,6 +182,15 @@ class AuditHeads:
         return jumped_s <= _JUMP_S
 
     # ---- verification
+
+    async def verify_all(self) -> tuple[ChainReport, ...]:
+        """All chains on this disk. Whoever asks while it is under way gets the same answer."""
+        if self._verifying is None or self._verifying.done():
+            self._verifying = asyncio.create_task(self._verify_all(), name="audit verify")
+        return await asyncio.shield(self._verifying)
+
+    async def _verify_all(self) -> tuple[ChainReport, ...]:
+        return tuple([await self.verify(chain) for chain in self._log.chains()])
 
     async def verify(self, chain: str, *, since: float = 0.0) -> ChainReport:
         """Walks a chain that is on this disk, or only its segments of some time."""

@@ -42,7 +42,7 @@ class Writer:
         self.seq += 1
         self.at = max(self.at, at)
         front = _IN_FRONT % (self.seq, self.hash, self.at, self._replica)
-        body = front.encode() + _encode(draft)[1:-1]
+        body = front.encode() + _bytes(draft)[1:-1]
         self.hash = hashlib.sha256(body).hexdigest()
         return body + _HASH + self.hash.encode() + _END
 
@@ -53,6 +53,14 @@ class Writer:
     def back(self, place: tuple[int, str, float]) -> None:
         """As if nothing had been added since `place`."""
         self.seq, self.hash, self.at = place
+
+
+def _bytes(draft: AuditDraft) -> bytes:
+    try:
+        return _encode(draft)
+    except UnicodeEncodeError:
+        # No text that came from outside may keep others from being recorded.
+        return _encode(AuditDraft(operation="auditUnreadable", outcome=draft.outcome, status=draft.status))
 
 
 def entry_of(line: bytes) -> AuditEntry | None:

@@ -15,6 +15,7 @@ from ares.edge.rest.answers import (
     NodeList,
     PrioList,
 )
+from ares.edge.rest.audit_routes import AUDIT_OPERATIONS
 from ares.edge.rest.bodies import (
     BatchBody,
     EventsQuery,
@@ -200,6 +201,7 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: (platform.METRICS_TYPE, str)}, NoQuery, tag="server", root=True,
     ),
     *OPERATOR_OPERATIONS,
+    *AUDIT_OPERATIONS,
     *IDENTITY_OPERATIONS,
     *MACHINE_OPERATIONS,
     *SECRET_OPERATIONS,
