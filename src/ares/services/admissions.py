@@ -88,8 +88,6 @@ class _Lane:
     # Admitted here at a revision that the view has not reached.
     ahead: list[tuple[int, _Sums]] = field(default_factory=list[tuple[int, "_Sums"]])
     caught_up_at: float = float("-inf")
-    # Its counts were found wrong, and no recount has agreed with them since.
-    in_doubt: bool = False
 
 
 class Admissions:
@@ -116,15 +114,6 @@ class Admissions:
 
     # ---- tenants with one
 
-    def doubt(self, tenant: str, is_so: bool) -> None:
-        """Whether the tenant's counts may be wrong: then its jobs are refused earlier, and by the newest only."""
-        if is_so or tenant in self._lanes:
-            self._lanes.setdefault(tenant, _Lane()).in_doubt = is_so
-
-    def in_doubt(self, tenant: str) -> bool:
-        lane = self._lanes.get(tenant)
-        return lane is not None and lane.in_doubt
-
     async def admit(self, tenant: str, drafts: Sequence[Draft]) -> list[Outcome]:
         """One outcome per draft, in order. Drafts were not written yet, or by this very call only."""
         lane, until = self._lanes.setdefault(tenant, _Lane()), self._clock.monotonic() + _RACING_S
@@ -144,7 +133,7 @@ class Admissions:
     async def _round(self, tenant: str, lane: _Lane) -> None:
         """One transaction for those who came first, or none if all of them are refused."""
         fresh = False
-        if lane.in_doubt:
+        if tenant in self._counting.doubted:
             await self._catch_up(lane)
             fresh = True
         basis = await self._basis(tenant, lane)
@@ -198,7 +187,7 @@ class Admissions:
         for one in lane.waiting:
             if one.outcome is not None:
                 continue
-            found = _judged(basis, one, in_use, lane.in_doubt)
+            found = _judged(basis, one, in_use, tenant in self._counting.doubted)
             if isinstance(found, No):
                 refused.append((one, found))
                 if len(refused) >= _REFUSED_AT_ONCE:

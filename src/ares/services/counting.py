@@ -30,6 +30,9 @@ class Counting:
         # Jobs of counted tenants that hold something.
         self._bound: dict[str, set[str]] = {}
         self._overruns: dict[str, tuple[float, _Sums]] = {}
+        self._moves: dict[str, int] = {}
+        # Tenants whose counts were found wrong, and no recount has agreed with them since.
+        self.doubted: set[str] = set()
         # Tasks of an array come one after the other.
         self._latest: tuple[JobSpec | None, dict[str, int]] = (None, {})
         view.subscribe(self._on_delta)
@@ -39,6 +42,10 @@ class Counting:
     @property
     def tenants(self) -> tuple[str, ...]:
         return tuple(self._counts)
+
+    def moves(self, tenant: str) -> int:
+        """Grows whenever a job of the tenant changes."""
+        return self._moves.get(tenant, 0)
 
     def counts(self, tenant: str) -> Counts:
         found = self._counts.get(tenant)
@@ -116,6 +123,7 @@ class Counting:
         return counts
 
     def _put(self, counts: Counts, state: JobState) -> None:
+        self._moves[state.tenant] = self._moves.get(state.tenant, 0) + 1
         (self._bound[state.tenant].add if state.phase in BOUND else self._bound[state.tenant].discard)(state.id)
         if is_live(state):
             counts.put(state.id, live(state, self.asked(state)))

@@ -25,6 +25,7 @@ from ares.services.deadlines import Deadlines
 from ares.services.estimates import Estimated, Estimates
 from ares.services.ids import job_id
 from ares.services.judging import Judging, Submission
+from ares.services.quotas import Quotas
 from ares.services.view import View
 
 Encode = Callable[[object], bytes]
@@ -139,8 +140,10 @@ class Drafting:
         queue_max: int,
         judging: Judging,
         estimates: Estimates,
+        quotas: Quotas,
     ) -> None:
         self._judging = judging
+        self._quotas = quotas
         self._estimates = estimates
         self._view = view
         self._deadlines = deadlines
@@ -167,6 +170,8 @@ class Drafting:
                 tasks=1 if admitted.indices is None else len(admitted.indices),
                 is_retry=request.retry_of is not None,
                 at=self._clock.wall(),
+                cost=lambda: self._estimates.of(who, request.spec).cost,
+                tenant=lambda: self._quotas.numbers(who.tenant),
             )
         )
         if judged.spec is not request.spec and isinstance(unfit := decide(judged.spec), NotAdmitted):

@@ -63,6 +63,8 @@ from ares.services.pools import Pools
 from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
+from ares.services.quotas import Quotas
+from ares.services.recount import Recount
 from ares.services.reports import Reports
 from ares.services.requeue import Requeue
 from ares.services.reservations import Reservations
@@ -212,11 +214,15 @@ class Replica:
         store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines
         judging = Judging(view, clock, ports.rules)
         self.policies = Policies(store, view, clock, judging)
-        estimates = Estimates(view, self.planner)
-        drafting = Drafting(view, deadlines, clock, ports.rng, telemetry, terms.epoch, terms.jobs_max, judging, estimates)
-        expanding = Expanding(store, view, terms.epoch)
         counting = Counting(view, self.planner, clock)
         admissions = Admissions(store, view, counting, clock, telemetry, terms.replica)
+        self.quotas = Quotas(store, view, counting, clock)
+        self.recount = Recount(store, view, counting, self.alerts, clock, telemetry)
+        drafting = Drafting(
+            view, deadlines, clock, ports.rng, telemetry, terms.epoch, terms.jobs_max, judging,
+            Estimates(view, self.planner), self.quotas,
+        )  # fmt: skip
+        expanding = Expanding(store, view, terms.epoch)
         return Submit(store, view, deadlines, drafting, expanding, admissions, self.alerts, clock, telemetry)
 
     def _audit(self, ports: Ports, terms: Terms) -> None:
@@ -247,6 +253,7 @@ class Replica:
         return {
             "progress": self.progress.run(),
             "predictions": self.predictions.run(),
+            "recount": self.recount.run(),
             "leftovers": self.leftovers.run(),
             "alerts": self.alerts.run(),
             "leader": self.leader.run(reign or self.reign),

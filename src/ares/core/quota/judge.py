@@ -27,6 +27,7 @@ class LevelUse(Record, frozen=True, omit_defaults=False):
     asked: float
     used: float
     limit: float | None
+    soft: float | None
     # What could still be admitted.
     free: float | None
     exceeded: bool = False
@@ -117,7 +118,15 @@ def _no(
     # What can never fit comes first, then what takes longest to become free.
     level, measure, needs, never = max(broken, key=lambda one: (one[3], kind_of(one[1]).frees != "jobs"))
     shown = tuple(
-        _seen(quota, each, which, used(each), asked, threshold_milli, (each, which) in {one[:2] for one in broken})
+        use_at(
+            quota,
+            each,
+            which,
+            used(each),
+            asked,
+            threshold_milli,
+            exceeded=(each, which) in {one[:2] for one in broken},
+        )
         for which in dict.fromkeys(one[1] for one in broken)
         for each in levels
     )
@@ -143,12 +152,20 @@ _FIXES = {
 }
 
 
-def _seen(
-    quota: Quota, level: Level, measure: str, held: Amounts, asked: Amounts, threshold_milli: int, exceeded: bool
+def use_at(
+    quota: Quota,
+    level: Level,
+    measure: str,
+    held: Amounts,
+    asked: Amounts,
+    threshold_milli: int | None = None,
+    *,
+    exceeded: bool = False,
 ) -> LevelUse:
     limit = limits_of(quota, level).amounts.get(measure)
     units = units_of(held, measure)
     hard = None if limit is None else limit.hard
+    threshold_milli = round(quota.threshold * _MILLI) if threshold_milli is None else threshold_milli
     free = None if hard is None else max(0, bound(measure, hard, threshold_milli) - units)
     return LevelUse(
         level=level.kind,
@@ -157,6 +174,7 @@ def _seen(
         asked=from_units(measure, units_of(asked, measure)),
         used=from_units(measure, units),
         limit=hard,
+        soft=None if limit is None else limit.soft,
         free=None if free is None else from_units(measure, free),
         exceeded=exceeded,
     )
