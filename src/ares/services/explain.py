@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.access.table import sees_all
+from ares.core.admit.isolating import at_least
 from ares.core.predict.eta import Eta
 from ares.core.queue.factors import FactorShown, explain
 from ares.core.queue.order import account_of
@@ -270,6 +271,7 @@ class Explain:
         state = JobState(
             id="planned", tenant=who.tenant, name=spec.name, submitted_by=who.subject, team=spec.team, submitted_at=now
         )
+        spec = at_least(spec, self._view.kept.isolation(who.tenant))
         key = class_key(state, spec)
         cluster.prepare()
         round_ = Round(cluster, cluster.profile, now)
@@ -306,7 +308,7 @@ class Explain:
         found: list[Reason | None] = []
         for spec in specs:
             state = JobState(id="", tenant=who.tenant, name="", submitted_by=who.subject, team=spec.team)
-            key = class_key(state, spec)
+            key = class_key(state, at_least(spec, self._view.kept.isolation(who.tenant)))
             if key not in known and len(known) < _INFEASIBLE_MAX:
                 known[key] = infeasible(cluster, key, now)
             found.append(known.get(key))

@@ -9,6 +9,7 @@ from ares.core import keys
 from ares.model.access import TokenRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
+from ares.model.isolation import Isolation
 from ares.model.machine import MachineRecord
 from ares.model.policy import PolicyRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
@@ -76,6 +77,11 @@ class Kept:
             _Kind(keys.AUDIT_KEYS, self.audit_keys, AuditKey),
         )
         self.kinds = {kind.prefix: kind for kind in kinds}
+
+    def isolation(self, tenant: str) -> Isolation:
+        """What a tenant asks for all of its jobs."""
+        record = self.tenants.get(tenant)
+        return "any" if record is None else record.isolation
 
     def clear(self) -> None:
         self.revisions.clear()

@@ -8,6 +8,7 @@ import asyncio
 
 import structlog
 
+from ares.core import keys
 from ares.core.predict.eta import Eta, Etas, Wait, eta
 from ares.core.predict.predictor import Predictor
 from ares.core.queue.position import position
@@ -24,6 +25,7 @@ from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.supplies import Supplies
+from ares.model.isolation import Isolation
 from ares.model.profile import Profile
 from ares.model.reservation import BOOKED
 from ares.ports.clock import Clock
@@ -61,6 +63,8 @@ class Planner:
         self._reasons: dict[int, tuple[float, Reason | None]] = {}
         # Of jobs with run times by GPU model, with when it was found.
         self._paced_at, self._paced = float("-inf"), dict[str, Paced]()
+        # Of tenants that ask for any.
+        self._isolation: dict[str, Isolation] = {}
         view.subscribe(self._on_delta)
 
     def planned(self, plan: Plan) -> None:
@@ -152,6 +156,8 @@ class Planner:
             forget(self.cluster, state.id)
         for name in sorted(delta.reservations):
             self._put_reservation(name)
+        if keys.TENANTS in delta.kept and self._isolate():
+            self.changed.set()
         if delta.profile and not delta.relisted:
             # After the states: use is counted anew from what the view holds, which is as of the end of the batch.
             self._configure()
@@ -176,6 +182,20 @@ class Planner:
             self.cluster.usage = Usage(profile.order.half_life_s)
             for entry in self._view.entries.values():
                 count_use(self.cluster, None, entry.state, self._clock.wall())
+
+    def _isolate(self) -> bool:
+        """Jobs that wait go by what their tenant asks for now. Whether any had to be looked at again."""
+        before, tenants = self._isolation, self._view.kept.tenants
+        self._isolation = {name: one.isolation for name, one in tenants.items() if one.isolation != "any"}
+        moved = {name for name, _ in before.items() ^ self._isolation.items()}
+        again = [one.state for one in self._view.entries.values() if one.state.tenant in moved] if moved else []
+        for state in again:
+            spec = self._view.spec(state)
+            if spec is not None and state.id in self.cluster.waiting:
+                self.cluster.dequeue(state.id)
+                self.cluster.enqueue(state, spec)
+        self._reasons.clear()
+        return bool(again)
 
     def _put_reservation(self, name: str) -> None:
         record, _ = self._view.reservations.get(name, (None, 0))

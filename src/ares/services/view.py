@@ -14,8 +14,10 @@ import msgspec
 import structlog
 
 from ares.core import keys
+from ares.core.admit.isolating import at_least
 from ares.core.format import newer
 from ares.core.run.ranks import held, holds
+from ares.model.isolation import Isolation
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord
 from ares.model.profile import Profile, ProfileRecord
@@ -83,7 +85,7 @@ class View:
         self._decode_state = msgspec.json.Decoder(JobState).decode
         self._decode_spec = msgspec.json.Decoder(JobSpec).decode
         self._decode_lease = msgspec.json.Decoder(NodeLease).decode
-        self._decoded_specs: dict[bytes, JobSpec] = {}
+        self._decoded_specs: dict[tuple[bytes, Isolation], JobSpec] = {}
         self._appliers: dict[str, Callable[[Change, Delta], None]] = {
             keys.STATE: self._apply_state,
             keys.JOBS: self._apply_spec,
@@ -132,15 +134,15 @@ class View:
     def spec(self, state: JobState) -> JobSpec | None:
         """The job's specification while the job is live or holds something; others are read from the store."""
         raw = self.specs.get(state.array or state.id)
-        return None if raw is None else self.decode_spec(raw)
+        return None if raw is None else self.decode_spec(raw, self.kept.isolation(state.tenant))
 
-    def decode_spec(self, raw: bytes) -> JobSpec:
-        """Equal specifications share one decoded value: bursts of like jobs cost one decode."""
-        spec = self._decoded_specs.get(raw)
+    def decode_spec(self, raw: bytes, least: Isolation = "any") -> JobSpec:
+        """Equal specifications share one decoded value: bursts of like jobs cost one decode. `least`: by its tenant."""
+        spec = self._decoded_specs.get((raw, least))
         if spec is None:
             if len(self._decoded_specs) >= _SPECS_DECODED_MAX:
                 self._decoded_specs.clear()
-            spec = self._decoded_specs[raw] = self._decode_spec(raw)
+            spec = self._decoded_specs[raw, least] = at_least(self._decode_spec(raw), least)
         return spec
 
     def lease_age_s(self, node: str) -> float | None:

@@ -7,7 +7,8 @@ from ares.model.base import Record
 RejectCode = Literal[
     "affinity-not-a-number", "affinity-values", "array-syntax", "array-too-large", "command-empty",
     "command-too-large", "deadline-not-met", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
-    "gang-not-elastic", "gang-spread-and-together", "gpu-memory-without-gpus", "gpu-model-without-gpus",
+    "gang-not-elastic", "gang-spread-and-together", "gang-without-network",
+    "gpu-memory-without-gpus", "gpu-model-without-gpus",
     "gap-not-preemptible", "gpu-share-without-gpus", "job-affinity-empty", "labels-too-many", "not-utf8",
     "nvlink-without-gpus", "policy-rejected",
     "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ares.core.predict.by_model import Runs, runs_by_model
 from ares.core.run.ranks import leaving_s, why_not_preemptible
+from ares.model.isolation import LEVELS
 from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel
 
 Pairs = tuple[tuple[str, str], ...]
@@ -56,6 +57,9 @@ class Ask(NamedTuple):
     firm: bool = False
     # With a reservation: how long before its end it is told to leave.
     leave_s: float = 0.0
+    # How well it is kept apart, by its place in `LEVELS`; and without a network.
+    isolation: int = 0
+    offline: bool = False
 
     @property
     def gpus_milli(self) -> int:
@@ -100,6 +104,8 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         spec.reservation or "",
         bool(why_not_preemptible(spec)),
         leaving_s(spec) if spec.reservation else 0.0,
+        LEVELS.index(spec.isolation),
+        spec.network == "none",
     )
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ares.core.queue.factors import FACTORS
 from ares.core.schedule.columns import Bools
 from ares.core.schedule.evaluate import Rules
-from ares.core.schedule.filters import FILTERS, power, spot
+from ares.core.schedule.filters import FILTERS, isolation, power, spot
 from ares.core.schedule.filters.filter import Filter, Miss
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.rows import Rows
@@ -28,7 +28,9 @@ def rules_of(profile: Profile) -> Rules:
     pools = profile.pools
     caps = {name: pool.power_cap_watts for name, pool in pools.items() if pool.power_cap_watts}
     # What pools say holds under every profile, whatever filters it names.
-    before = (("spot", spot.FILTER),) if any(pool.spot for pool in pools.values()) else ()
+    spots = (("spot", spot.FILTER),) if any(pool.spot for pool in pools.values()) else ()
+    # So does what tenants ask for, also under profiles that were stored before there was such a filter.
+    before = (("isolation", isolation.FILTER), *spots)
     after = (("power", power.FILTER),) if caps else ()
     return Rules(
         (*before, *((name, FILTERS.get(name) or _missing(name)) for name in profile.filters), *after),

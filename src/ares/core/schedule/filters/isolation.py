@@ -1,0 +1,39 @@
+"""Nodes that keep a job apart as well as it or its tenant asks for. In force under every profile."""
+
+import numpy as np
+
+from ares.core.schedule.columns import Bools
+from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.schedule.reasons import Reason
+from ares.core.schedule.rows import Rows
+from ares.model.isolation import LEVELS
+
+
+def passes(rows: Rows) -> Bools | None:
+    ask = rows.ask
+    if not (ask.isolation or ask.offline):
+        return None
+    well: Bools = rows.table.isolation[rows.at] >= ask.isolation
+    return well & (rows.table.netless[rows.at] > 0) if ask.offline else well
+
+
+def explain(miss: Miss) -> Reason:
+    ask, table, count = miss.seen.ask, miss.seen.table, len(miss.reached)
+    weak = int(np.count_nonzero(table.isolation[miss.reached] < ask.isolation))
+    numbers = {"asked": ask.isolation, "nodes": count, "weaker": weak}
+    if not weak:
+        message = f"{_all(count)} cannot give a job a network of its own, which network: none needs"
+    else:
+        best = miss.nearest(table.isolation)
+        offers = miss.record(best).info.isolation_level
+        which = _all(count) if weak == count else f"{weak:,} of {count:,} nodes"
+        message = f"{which} offer{'s' if count == 1 else ''} less than isolation '{LEVELS[ask.isolation]}'"
+        message += f"; the best, {miss.name(best)}, offers '{offers}'" if weak == count else ", the others no network"
+    return Reason(code="ISOLATION_UNMET", message=message, numbers=numbers)
+
+
+def _all(count: int) -> str:
+    return "the one node" if count == 1 else f"all {count:,} nodes"
+
+
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))
