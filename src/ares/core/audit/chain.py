@@ -134,14 +134,13 @@ class Walk:
 
     def compare(self, heads: list[AuditHead]) -> None:
         """At the end: whether everything that was signed elsewhere is here, as it was then."""
-        for head in sorted(heads, key=lambda head: head.seq):
-            if self.broken is not None and self.broken.seq <= head.seq:
-                return
-            if head.seq > self.seq:
-                missing = head.seq - self.seq
-                self._break(self.seq + 1, f"the chain ends here, but a signed head names entry {head.seq}", missing)
-            elif head.seq >= self.begins - 1 and self._marks.get(head.seq) != head.hash:
+        for head in heads:
+            if self.begins - 1 <= head.seq <= self.seq and self._marks.get(head.seq) != head.hash:
                 self._break(head.seq, "a signed head names another entry with this number")
+        newest = max((head.seq for head in heads), default=0)
+        if newest > self.seq:
+            why = f"the chain ends before it, but a signed head names entry {newest}"
+            self._break(self.seq + 1, why, newest - self.seq)
 
     def _break(self, seq: int, why: str, missing: int = 0) -> None:
         if self.broken is None or seq < self.broken.seq:
