@@ -18,6 +18,8 @@ EFFECTS = ("staged", "fenced", "idempotent", "unsafe")
 RESTARTS = ("never", "on-failure", "always")
 NUMA = ("none", "preferred", "required")
 QOS = ("guaranteed", "burstable", "best-effort")
+ISOLATION = ("any", "process", "sandbox")
+NETWORK = ("host", "none")
 # Flags that are keys of a job file, some under another name.
 _KEYS = {
     "name": "name", "cpus": "cpus", "memory": "memory", "gpus": "gpus", "gpu_model": "gpuModel",
@@ -32,6 +34,7 @@ _KEYS = {
     "priority": "priority", "time": "time", "signal": "signal", "grace": "grace", "retries": "retries",
     "restart": "restart", "effects": "effects", "array": "array", "selector": "selector", "lease": "lease",
     "label": "labels", "env": "env", "secret": "secrets", "reservation": "reservation",
+    "isolation": "isolation", "network": "network",
 }  # fmt: skip
 
 
@@ -128,6 +131,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Environment variable; K alone copies yours.",
     ),
     _texts("--secret", "NAME[:ENV]", "A secret as a variable, or as a file with NAME:file=FILE."),
+    click.option(
+        "--isolation",
+        type=click.Choice(ISOLATION),
+        help="How well it must be kept apart on its machine.  [default: any]",
+    ),
+    click.option("--network", type=click.Choice(NETWORK), help="The machine's network, or none.  [default: host]"),
     pairs_option("--label", help="Label to find it by."),
     click.option(
         "--chdir",

@@ -44,6 +44,26 @@ def nodes(ctx: click.Context, output: str) -> None:
 @click.argument("name")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
+def show(ctx: click.Context, name: str, output: str) -> None:
+    """Shows one machine, and how well jobs are kept apart on it."""
+    from ares.edge.cli.text import printable
+    from ares.edge.client import calls
+
+    call = calls.nodes()
+    raw = connect(ctx).send(call.raw())
+    found = [(one, seen) for one, seen in zip(raw["nodes"], call.read(raw), strict=True) if seen.name == name]
+    if not found:
+        raise click.ClickException(f"there is no node {name}; see `ares nodes`")
+    if not print_objects(output, found[0][0], lambda node: [node["name"]]):
+        for title, text in node_lines(found[0][1]):
+            if text:
+                click.echo(f"{title + ':':<15}{printable(text)}")
+
+
+@nodes.command()
+@click.argument("name")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
 def cordon(ctx: click.Context, name: str, output: str) -> None:
     """Keeps new jobs off a machine. What runs there goes on."""
     from ares.edge.client import calls
@@ -113,7 +133,25 @@ def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:
     taints = ",".join(
         f"{one.key}{f'={one.value}' if one.value else ''}:{one.effect}" for one in (*info.taints, *node.taints)
     )
-    return (*row, models, ",".join(info.isolation), info.agent_version, labels, taints)
+    return (*row, models, f"{info.isolation_level}:{','.join(info.isolation)}", info.agent_version, labels, taints)
+
+
+def node_lines(node: "NodeView") -> tuple[tuple[str, str], ...]:
+    info, (_, state, *_) = node.info, node_row(node, wide=False)
+    place = ", ".join(text for text in (info.rack, info.zone, info.region) if text)
+    return (
+        ("Node", node.name),
+        ("State", state),
+        ("Pool", info.pool),
+        ("Running", f"{node.running} jobs"),
+        ("CPUs", f"{cpus(node.cpu_milli_free)} free of {cpus(info.cpu_milli)}"),
+        ("Memory", f"{memory(node.memory_mib_free)} free of {memory(info.memory_mib)}"),
+        ("GPUs", f"{node.gpus_free} free of {len(info.gpus)}" if info.gpus else ""),
+        ("Place", place),
+        ("Isolation", info.isolation_level),
+        ("Kept apart by", ", ".join(info.sandbox or info.isolation)),
+        ("Agent", f"{info.agent_version} on {info.hostname}, kernel {info.kernel}"),
+    )
 
 
 def lease_row(held: "LeaseView") -> tuple[str, ...]:

@@ -217,6 +217,8 @@ def _wishes(spec: "JobSpec") -> str:
         *(_near(term) for term in spec.job_affinity),
         *(f"tolerates {one.key}{'' if one.value is None else f'={one.value}'}" for one in spec.tolerations),
         f"in {' or '.join(spec.residency)}" if spec.residency else "",
+        "" if spec.isolation == "any" else f"isolation {spec.isolation}",
+        "" if spec.network == "host" else f"network {spec.network}",
         *(f"reads {one.name} ({memory(one.size_mib)})" for one in spec.inputs),
     ]
     return "; ".join(part for part in parts if part)

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from ares.edge.client import units, wishes
 from ares.edge.client.errors import InvalidSpec
+from ares.model.isolation import Isolation, Network
 from ares.model.job import (
     Dataset,
     Effects,
@@ -99,6 +100,8 @@ class Ask(TypedDict, total=False):
     array: str
     # "NAME", "NAME:VARIABLE" or "NAME:file=FILE" each, or as the API has it.
     secrets: str | Sequence[str] | Sequence[Mapping[str, Any]]
+    isolation: Isolation
+    network: Network
 
 
 def _same(value: object) -> object:
