@@ -95,6 +95,13 @@ class Quotas:
         await self._view.catch_up()
         return tuple(self._shown(tenant, every=False) for tenant in sorted(self._view.kept.quotas))
 
+    async def knows(self, who: Principal, tenant: str) -> bool:
+        """Whether there is such a tenant: with a record, a quota, jobs or tokens, or the caller's own."""
+        await self._view.catch_up()
+        kept = self._view.kept
+        known = tenant == who.tenant or tenant in kept.tenants or tenant in kept.quotas or tenant in self._view.order
+        return known or any(token.tenant == tenant for token in kept.tokens.values())
+
     def usage(self, tenant: str, team: str | None = None, user: str | None = None) -> Usage:
         """Of a user, a team, or the tenant, as this replica sees it."""
         level = Level("user", user) if user else Level("team", team) if team else TENANT

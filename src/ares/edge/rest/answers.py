@@ -1,11 +1,12 @@
 """What clients get. Values are written out whole: a reader need not know our defaults."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from ares.core.quota.judge import LevelUse
 from ares.core.schedule.reasons import ReasonCode, Remedy
 from ares.edge.rest.noting import noted
 from ares.edge.rest.problems import MEDIA_TYPE, Problem
@@ -25,11 +26,12 @@ class Shown(Record, frozen=True, omit_defaults=False):
 
 
 class JobWarning(Shown, frozen=True):
-    """Why a job that was taken will not start by itself. `remedy` says whose it is to change that."""
+    """What is to be said about a job that was taken. That it will not start by itself: `remedy` says whose it is to
+    change that. Without a remedy: what a policy warns of, or a soft limit that it passes."""
 
-    code: ReasonCode
+    code: ReasonCode | Literal["policy", "soft-limit"]
     message: str
-    remedy: Remedy
+    remedy: Remedy | Literal[""] = ""
 
 
 class Created(Shown, frozen=True):
@@ -55,6 +57,8 @@ class ProblemDocument(Record, frozen=True):
     detail: str | None = None
     instance: str | None = None
     path: str | None = None
+    # Of a job that does not fit into a quota: each level's use of what is in the way.
+    quota: tuple[LevelUse, ...] = ()
 
 
 class BatchOutcome(Shown, frozen=True):

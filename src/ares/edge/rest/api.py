@@ -28,6 +28,7 @@ from ares.services.policies import Policies
 from ares.services.pools import Pools
 from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
+from ares.services.quotas import Quotas
 from ares.services.replica import Replica
 from ares.services.reservations import Reservations
 from ares.services.secrets import Secrets
@@ -55,6 +56,7 @@ class ApiServices:
     jobs: Jobs
     explain: Explain
     spending: Spending
+    quotas: Quotas
     events: EventStream
     logs: LogReader
     outputs: OutputReader
@@ -95,6 +97,7 @@ def services_of(
         jobs=replica.jobs,
         explain=replica.explain,
         spending=replica.spending,
+        quotas=replica.quotas,
         events=replica.events,
         logs=replica.logs,
         outputs=replica.outputs,

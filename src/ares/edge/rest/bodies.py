@@ -31,6 +31,8 @@ class SubmitBody(Record, frozen=True):
     # Seconds.
     expected_runtime: Annotated[float, Meta(ge=0.0, le=YEAR_S)] | None = None
     estimate_cores: Annotated[float, Meta(ge=0.001, le=4096.0)] | None = None
+    # Checked and not used: what a job will cost is for the server to say.
+    cost_estimate: Annotated[float, Meta(ge=0.0, le=1e12)] | None = None
 
 
 class BatchBody(Record, frozen=True):

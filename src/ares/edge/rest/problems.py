@@ -6,9 +6,11 @@ from typing import Any, get_args
 import msgspec
 
 from ares.core.admit.verdict import RejectCode
+from ares.core.quota.judge import LevelUse, NoCode
 
 MEDIA_TYPE = "application/problem+json"
 ADMISSION_CODES: tuple[str, ...] = get_args(RejectCode)
+QUOTA_CODES: tuple[str, ...] = get_args(NoCode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,12 @@ KINDS: dict[str, Kind] = {
     "forbidden": Kind(403, "The credential does not allow this", "Use a token with a role that may do it."),
     "break-glass": Kind(
         403, "Other tenants' data needs a stated reason", "Send the header X-Ares-Break-Glass with the reason."
+    ),
+    "priority-ceiling": Kind(
+        403, "The priority is above what is allowed", "Submit with a lower priority, or ask an operator to."
+    ),
+    "quota-too-small": Kind(
+        403, "The job asks for more than the whole quota", "Ask for less, or have the limit raised."
     ),
     "tenant-mismatch": Kind(
         403, "The credential belongs to another tenant", "Leave tenantId out, or use a token of that tenant."
@@ -71,6 +79,11 @@ KINDS: dict[str, Kind] = {
     ),
     "secret-conflict": Kind(409, "The secret was changed meanwhile", "Look at its version and try again."),
     "secrets-full": Kind(409, "The tenant has too many secrets", "Delete some that nobody uses."),
+    "policy-conflict": Kind(
+        409, "The policy was changed meanwhile", "Look at the version in force and make the change again."
+    ),
+    "policies-full": Kind(409, "There are too many policies", "Delete or merge some."),
+    "channels-full": Kind(409, "There are too many channels", "Delete some."),
     "too-large": Kind(413, "The body is too large", "Send less, or split the batch."),
     "unsupported-media-type": Kind(
         415, "The body has the wrong type", "Send 'Content-Type: application/json' without a content encoding."
@@ -91,7 +104,21 @@ KINDS: dict[str, Kind] = {
     "no-such-tenant": Kind(422, "There is no such tenant", "Make it first: `ares tenant create NAME`."),
     "no-such-user": Kind(422, "The tenant has no such user", "Make it first: `ares user create NAME`."),
     "secret-invalid": Kind(422, "This cannot be kept as a secret", "Change it as the detail says."),
+    "policy-invalid": Kind(
+        422, "This is no policy that could be applied", "Correct the expression where the detail says."
+    ),
+    "channel-invalid": Kind(422, "Nothing can be sent by this channel", "Change it as the detail says."),
     "reservation-invalid": Kind(422, "This cannot be booked", "Change the reservation as the detail says."),
+    "quota-invalid": Kind(422, "These limits make no sense", "Correct what the detail names."),
+    "quota-exceeded": Kind(
+        429, "The quota is used up", "Wait as long as Retry-After says, cancel jobs, or ask for less."
+    ),
+    "budget-exceeded": Kind(
+        429, "The month's budget is used up", "Wait for the next month, ask for less, or have the budget raised."
+    ),
+    "egress-exceeded": Kind(
+        429, "The month's downloads are used up", "Wait for the next month, or have the limit raised."
+    ),
     "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
     "rate-limited": Kind(429, "Too many requests", "Wait as long as Retry-After says, then go on more slowly."),
     "too-many-streams": Kind(429, "Too many open streams", "Close some streams, or wait."),
@@ -146,6 +173,8 @@ class Problem(Exception):
     headers: dict[str, str] = field(default_factory=dict[str, str])
     # A word for the audit log, where the code alone says too little.
     reason: str = ""
+    # What is used of the limits that are in the way.
+    quota: tuple[LevelUse, ...] = ()
 
     @property
     def kind(self) -> Kind:
@@ -163,6 +192,7 @@ class Problem(Exception):
             "code": self.code,
             "fix": self.fix or kind.fix,
             **{name: value for name, value in optional.items() if value},
+            **({"quota": self.quota} if self.quota else {}),
         }
 
     def body(self, instance: str = "") -> bytes:

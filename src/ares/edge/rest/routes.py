@@ -37,7 +37,9 @@ from ares.edge.rest.identity_routes import IDENTITY_OPERATIONS
 from ares.edge.rest.machine_routes import MACHINE_OPERATIONS
 from ares.edge.rest.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.operator_routes import OPERATOR_OPERATIONS
-from ares.edge.rest.problems import ADMISSION_CODES
+from ares.edge.rest.policy_routes import POLICY_OPERATIONS
+from ares.edge.rest.problems import ADMISSION_CODES, QUOTA_CODES
+from ares.edge.rest.quota_routes import QUOTA_OPERATIONS
 from ares.edge.rest.secret_routes import SECRET_OPERATIONS
 from ares.model.state import JobState
 from ares.services.explain import Explanation, PlanAnswer, ReplayAnswer
@@ -68,7 +70,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "submitJob", "POST", "/jobs", "jobs:submit", "Submit a job.", submitting.submit_job,
         {201: (JSON, Created), 200: (JSON, Created)}, NoQuery, Body(SubmitBody),
-        ("request-id-mismatch", "tenant-mismatch", "request-conflict", "queue-full", *ADMISSION_CODES),
+        ("request-id-mismatch", "tenant-mismatch", "request-conflict", "queue-full", *QUOTA_CODES, *ADMISSION_CODES),
         headers=("Idempotency-Key", "traceparent"),
     ),
     Operation(
@@ -99,7 +101,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "retryJob", "POST", "/jobs/{id}/retry", "jobs:retry",
         "Try a waiting job now, or run a finished one again as a new job.",
-        jobs.retry_job, {200: (JSON, JobState)}, NoQuery, _REASON, (*_STEER, "retry-budget-exhausted"),
+        jobs.retry_job, {200: (JSON, JobState)}, NoQuery, _REASON, (*_STEER, "retry-budget-exhausted", *QUOTA_CODES),
     ),
     Operation(
         "listJobEvents", "GET", "/jobs/{id}/events", "events:read", "The job's ledger: everything that happened to it.",
@@ -201,6 +203,8 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: (platform.METRICS_TYPE, str)}, NoQuery, tag="server", root=True,
     ),
     *OPERATOR_OPERATIONS,
+    *QUOTA_OPERATIONS,
+    *POLICY_OPERATIONS,
     *AUDIT_OPERATIONS,
     *IDENTITY_OPERATIONS,
     *MACHINE_OPERATIONS,

@@ -46,13 +46,13 @@ async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     if isinstance(outcome, Rejected):
         raise rejection(outcome)
     links = _links(outcome.job)
-    (warnings,) = _warnings(call, [request])
+    (never,) = _warnings(call, [request])
     created = Created(
         id=outcome.job,
         replayed=outcome.replayed,
         tasks=outcome.tasks,
         links=links,
-        warnings=warnings,
+        warnings=(*never, *_told(outcome)),
         deadline=None if outcome.replayed else deadline,
     )
     return answer(created, status=200 if outcome.replayed else 201, headers={"location": links["self"]})
@@ -91,6 +91,11 @@ def _warnings(call: Call[NoQuery, Any], requests: Sequence[SubmitRequest]) -> li
     return [
         () if why is None else (JobWarning(code=why.code, message=why.message, remedy=why.remedy),) for why in reasons
     ]
+
+
+def _told(outcome: Submitted) -> tuple[JobWarning, ...]:
+    policies = (JobWarning(code="policy", message=f"policy {said.policy}: {said.message}") for said in outcome.warnings)
+    return (*policies, *(JobWarning(code="soft-limit", message=text) for text in outcome.soft_limits))
 
 
 def _split(raw: bytes) -> list[bytes]:
@@ -175,7 +180,15 @@ def _request_id(text: str | None) -> str | None:
 
 def rejection(outcome: Rejected) -> Problem:
     headers = {} if outcome.retry_after_s is None else retry_after(outcome.retry_after_s)
-    return Problem(outcome.code, detail=outcome.message, fix=outcome.fix, headers=headers)
+    reason = {"priority-ceiling": "priority", "budget-exceeded": "budget"}.get(outcome.code, "")
+    return Problem(
+        outcome.code,
+        detail=outcome.message,
+        fix=outcome.fix,
+        headers=headers,
+        reason=reason or ("quota" if outcome.levels else ""),
+        quota=outcome.levels,
+    )
 
 
 def _outcome(
@@ -186,8 +199,9 @@ def _outcome(
     if isinstance(outcome, Submitted):
         seen = None if outcome.replayed else deadline
         return BatchOutcome(
-            id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=warnings, deadline=seen
-        )
+            id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=(*warnings, *_told(outcome)),
+            deadline=seen,
+        )  # fmt: skip
     problem = rejection(outcome) if isinstance(outcome, Rejected) else outcome
     return BatchOutcome(error=ProblemDocument(**problem.document()))
 
