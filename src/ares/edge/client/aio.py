@@ -13,13 +13,14 @@ import httpx2
 from ares.edge.client import answers, calls, decisions, operator, predictions
 from ares.edge.client import booking as booking_calls
 from ares.edge.client.addresses import Addresses
-from ares.edge.client.answers import JobDetail, JobRef, NewToken, Refusal, StreamEvent, Submitted, job_id
+from ares.edge.client.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.ask import Ask
 from ares.edge.client.booking import Booking, ReservationView
 from ares.edge.client.calls import Call, Reply
 from ares.edge.client.deadlines import SlaView
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
+from ares.edge.client.identity import AsyncIdentityMethods
 from ares.edge.client.logs import OnAttempt, follow_logs
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
@@ -29,7 +30,6 @@ from ares.edge.client.settings import discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
 from ares.edge.client.units import seconds
 from ares.edge.client.usage import By, UsageReport
-from ares.model.access import Role
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.state import JobState, Phase
@@ -37,13 +37,21 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncSecretMethods):
+class AsyncClient(AsyncIdentityMethods, AsyncSecretMethods):
     """Talks to Ares, by whichever of its replicas answers, from one event loop. Close it, or use `async with`."""
 
     def __init__(
-        self, url: str | None = None, token: str | None = None, *, retry: Retry = DEFAULT_RETRY, timeout_s: float = 30.0
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        retry: Retry = DEFAULT_RETRY,
+        timeout_s: float = 30.0,
+        tenant: str | None = None,
+        break_glass: str | None = None,
     ) -> None:
-        self.endpoint = discover(url, token)
+        """`tenant` is one to act in, for roles that may in others; `break_glass` says why its contents are read."""
+        self.endpoint = discover(url, token, tenant=tenant, break_glass=break_glass)
         self._flows = Flows(Addresses(self.endpoint.urls), self.endpoint.url_from, retry)
         self._http = httpx2.AsyncClient(**connection_options(self.endpoint, timeout_s))
 
@@ -254,28 +262,6 @@ class AsyncClient(AsyncSecretMethods):
     async def leases(self, job: JobRef | None = None) -> tuple[answers.LeaseView, ...]:
         """Who holds the right to run what."""
         return await self.send(calls.leases(None if job is None else job_id(job)))
-
-    async def whoami(self) -> answers.WhoAmI:
-        """Who the server takes this client for."""
-        return await self.send(calls.whoami())
-
-    async def tokens(self) -> tuple[answers.TokenView, ...]:
-        """The tokens, without their secrets."""
-        return await self.send(calls.tokens())
-
-    async def create_token(
-        self, *, role: Role = "submitter", name: str = "", tenant: str | None = None, ttl_s: float | None = None
-    ) -> NewToken:
-        """A new API token. Its secret is shown this once."""
-        return await self.send(calls.create_token({"role": role, "name": name, "tenant": tenant, "ttlS": ttl_s}))
-
-    async def create_join_token(self, *, node: str | None = None, ttl_s: float | None = None) -> NewToken:
-        """A token that admits one machine once."""
-        return await self.send(calls.create_join_token({"node": node, "ttlS": ttl_s}))
-
-    async def revoke_token(self, token_id: str) -> None:
-        """Makes a token useless."""
-        await self.send(calls.revoke_token(token_id))
 
     # ---- transport
 

@@ -14,7 +14,8 @@ from ares.model.state import JobState, Phase, ProgressRecord, Result
 
 
 class JobWarning(Record, frozen=True):
-    """Why a job that was taken will not start by itself. `remedy`: `yours` to change, or the `operator`'s."""
+    """Why a job that was taken will not start by itself (`remedy`: `yours` to change, or the `operator`'s), or what a
+    policy or a soft limit has to say to it (no remedy)."""
 
     code: str = ""
     message: str = ""
@@ -229,6 +230,8 @@ class TokenView(Record, frozen=True):
     revoked: bool = False
     node: str | None = None
     single_use: bool = False
+    user: str = ""
+    permissions: tuple[str, ...] | None = None
 
 
 class NewToken(Record, frozen=True):
@@ -248,6 +251,14 @@ class WhoAmI(Record, frozen=True):
     role: Role
     name: str = ""
     token_id: str = ""
+    user: str = ""
+    team: str | None = None
+    proof: str = "token"
+    # Its own tenant, where it acts in another.
+    home: str = ""
+    expires_at: float | None = None
+    # How far each goes.
+    permissions: dict[str, str] = {}
 
 
 class Problem(Record, frozen=True):

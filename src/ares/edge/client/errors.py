@@ -2,6 +2,7 @@
 
 AresError
 ├── NotConfigured       no URL or token to use
+├── LoginFailed         an identity provider let nobody in
 ├── Unreachable         no answer from the server
 ├── BadAnswer           an answer that is not Ares'
 ├── WaitTimeout         the job did not end in the time given (also a TimeoutError)
@@ -43,6 +44,13 @@ class NotConfigured(AresError):
 
     code = "not-configured"
     fix = "start one here with `ares up`, or set ARES_URL and ARES_TOKEN"
+
+
+class LoginFailed(AresError):
+    """The login did not come about"""
+
+    code = "login-failed"
+    fix = "try again: `ares login`"
 
 
 class Unreachable(AresError):
@@ -116,7 +124,7 @@ class InvalidRequest(ApiError, statuses=(400, 413, 415, 422)):
 class Unauthorized(ApiError, statuses=(401,)):
     """The server does not accept this token"""
 
-    fix = "check ARES_TOKEN or the token in client.json; `ares token create` makes a new one"
+    fix = "check ARES_TOKEN, or log in again: `ares login`"
 
 
 class Forbidden(ApiError, statuses=(403,)):

@@ -7,6 +7,7 @@ import httpx2
 
 from ares import __version__
 from ares.edge.client.ask import Ask, job_spec
+from ares.edge.client.bearer import Bearer
 from ares.edge.client.calls import Request
 from ares.edge.client.errors import InvalidSpec
 from ares.edge.client.settings import Endpoint
@@ -19,7 +20,8 @@ _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 def connection_options(endpoint: Endpoint, timeout_s: float) -> dict[str, Any]:
     """Arguments of either httpx2 client. Redirects stay off: they would carry the token elsewhere."""
     return {
-        "headers": {"authorization": f"Bearer {endpoint.token}", "user-agent": f"ares/{__version__}"},
+        "auth": Bearer(endpoint),
+        "headers": {"user-agent": f"ares/{__version__}", **_acting(endpoint)},
         "timeout": httpx2.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
         # Certificates take longer to load than most requests; plain HTTP has none, and redirects are off.
         "verify": any(url.startswith("https:") for url in endpoint.urls),
@@ -27,6 +29,12 @@ def connection_options(endpoint: Endpoint, timeout_s: float) -> dict[str, Any]:
         "trust_env": not endpoint.loopback,
         "mounts": {f"all://{host}": None for host in endpoint.loopback_hosts},
     }
+
+
+def _acting(endpoint: Endpoint) -> dict[str, str | bytes]:
+    """In whose name, and why."""
+    glass = {"x-ares-break-glass": endpoint.break_glass.encode()} if endpoint.break_glass else {}
+    return {**({"x-ares-tenant": endpoint.tenant} if endpoint.tenant else {}), **glass}
 
 
 def request_options(request: Request, to: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which server to talk to, and as whom: arguments, then the environment, then client.json.
+"""Which server to talk to, and as whom: arguments, then the environment, then login.json, then client.json.
 
 Standard library only: the command line reads this before anything heavy is loaded.
 """
@@ -15,7 +15,21 @@ from urllib.parse import urlsplit
 from ares.edge.client.errors import NotConfigured
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+# What a server leaves for clients on its machine, and what `ares login` left.
 CLIENT_FILE = "client.json"
+LOGIN_FILE = "login.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a login is renewed when its token has ended."""
+
+    path: Path
+    token_url: str
+    client_id: str
+    send: str
+    refresh_token: str = field(repr=False)
+    expires_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +40,10 @@ class Endpoint:
     url_from: str
     token: str = field(repr=False)
     token_from: str
+    # Whose delegate to be, and why its contents are looked at: for roles that may.
+    tenant: str = ""
+    break_glass: str = ""
+    login: Login | None = None
 
     @property
     def url(self) -> str:
@@ -54,28 +72,72 @@ def home(env: Mapping[str, str] = os.environ) -> Path:
     return Path(env.get("ARES_HOME") or Path.home() / ".ares")
 
 
-def discover(url: str | None = None, token: str | None = None, env: Mapping[str, str] = os.environ) -> Endpoint:
-    """Finds both values, each from the first place that has it."""
-    path = home(env) / CLIENT_FILE
-    saved = _read_client_file(path)
-    found_url, url_from = _first((url, "argument"), (env.get("ARES_URL"), "ARES_URL"), (saved.get("url"), str(path)))
-    if not found_url:
-        raise NotConfigured(f"no URL is given, ARES_URL is not set and {path} does not exist")
-    urls = _addresses(found_url, url_from)
-    # The saved token belongs to the saved addresses: it is never shown to another one.
-    known = _addresses(saved["url"], str(path)) if saved.get("url") else ()
-    own = saved.get("token") if set(urls) <= set(known) else None
-    found_token, token_from = _first(
-        (token, "argument"), (env.get("ARES_TOKEN"), "ARES_TOKEN"), _token_file(env), (own, str(path))
-    )
+def discover(
+    url: str | None = None,
+    token: str | None = None,
+    env: Mapping[str, str] = os.environ,
+    *,
+    tenant: str | None = None,
+    break_glass: str | None = None,
+) -> Endpoint:
+    """Finds every value, each from the first place that has it."""
+    urls, url_from = addresses(url, env)
+    paths = [home(env) / LOGIN_FILE, home(env) / CLIENT_FILE]
+    saved = {str(path): read_file(path) for path in paths}
+    # A saved token belongs to the addresses it was saved with: it is never shown to another one.
+    own = [(_own_token(values, path, urls), path) for path, values in saved.items()]
+    found_token, token_from = _first((token, "argument"), (env.get("ARES_TOKEN"), "ARES_TOKEN"), _token_file(env), *own)
     if not found_token:
         raise NotConfigured(
             f"no token for {', '.join(urls)} (from {url_from})",
-            fix="set ARES_TOKEN or ARES_TOKEN_FILE to a token of that server",
+            fix="`ares login`, or set ARES_TOKEN or ARES_TOKEN_FILE to a token of that server",
         )
     if not found_token.isascii() or not found_token.isprintable() or " " in found_token:
         raise NotConfigured(f"the token from {token_from} has characters no token has", fix="copy the token again")
-    return Endpoint(urls, url_from, found_token, token_from)
+    acting, _ = _first((tenant, "argument"), (env.get("ARES_TENANT"), "ARES_TENANT"))
+    glass, _ = _first((break_glass, "argument"), (env.get("ARES_BREAK_GLASS"), "ARES_BREAK_GLASS"))
+    login = saved_login(paths[0], saved[str(paths[0])]) if token_from == str(paths[0]) else None
+    return Endpoint(urls, url_from, found_token, token_from, _header(acting), _header(glass), login)
+
+
+def addresses(url: str | None = None, env: Mapping[str, str] = os.environ) -> tuple[tuple[str, ...], str]:
+    """The server's addresses, and where they were found."""
+    login, client = home(env) / LOGIN_FILE, home(env) / CLIENT_FILE
+    found, url_from = _first(
+        (url, "argument"),
+        (env.get("ARES_URL"), "ARES_URL"),
+        *((read_file(path).get("url"), str(path)) for path in (login, client)),
+    )
+    if not found:
+        raise NotConfigured(f"no URL is given, ARES_URL is not set and {client} does not exist")
+    return _addresses(found, url_from), url_from
+
+
+def _own_token(saved: Mapping[str, str], path: str, urls: tuple[str, ...]) -> str | None:
+    known = _addresses(saved["url"], path) if saved.get("url") else ()
+    return saved.get("token") if set(urls) <= set(known) else None
+
+
+def saved_login(path: Path, saved: Mapping[str, str]) -> Login | None:
+    """How it is renewed, if it can be."""
+    if not saved.get("refreshToken") or not saved.get("tokenUrl"):
+        return None
+    until = saved.get("expiresAt", "")
+    return Login(
+        path=path,
+        token_url=saved["tokenUrl"],
+        client_id=saved.get("clientId", ""),
+        send=saved.get("send", "id_token"),
+        refresh_token=saved["refreshToken"],
+        expires_at=float(until) if until.replace(".", "", 1).isdecimal() else 0.0,
+    )
+
+
+def _header(text: str) -> str:
+    """As a header can have it."""
+    if not text.isprintable():
+        raise NotConfigured(f"{text!r} has characters that cannot be sent", fix="write it in one line")
+    return text
 
 
 def _first(*candidates: tuple[str | None, str]) -> tuple[str, str]:
@@ -115,7 +177,8 @@ def _token_file(env: Mapping[str, str]) -> tuple[str | None, str]:
         raise NotConfigured(f"ARES_TOKEN_FILE {name} cannot be read: {error}", fix="correct ARES_TOKEN_FILE") from error
 
 
-def _read_client_file(path: Path) -> dict[str, str]:
+def read_file(path: Path) -> dict[str, str]:
+    """What is saved there, empty when nothing is. A file that others may read is refused."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -129,6 +192,8 @@ def _read_client_file(path: Path) -> dict[str, str]:
     try:
         value: object = json.loads(text)
     except ValueError as error:
-        raise NotConfigured(f"{path} is not JSON", fix=f"remove {path} and run `ares up` again") from error
+        raise NotConfigured(
+            f"{path} is not JSON", fix=f"remove {path} and run `ares up` or `ares login` again"
+        ) from error
     pairs = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     return {key: item for key, item in pairs.items() if isinstance(item, str)}

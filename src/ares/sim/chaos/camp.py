@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ares.edge.client.errors import AresError
+from ares.edge.client.errors import AresError, Conflict
 from ares.edge.client.retry import Retry
 from ares.edge.client.sync import Client
 from ares.model.state import TERMINAL, Phase
@@ -83,6 +83,8 @@ class Camp:
         self.marks.mkdir()
         # Valid for the run and a while, should nobody be left to revoke it.
         ttl_s = self.options.duration_s + _HOUR_S
+        with suppress(Conflict):
+            self._admin.create_tenant(self.tenant, note="made by ares chaos")
         self._token = self._admin.create_token(
             role="submitter", name="ares chaos", tenant=self.tenant, ttl_s=ttl_s
         ).token

@@ -14,10 +14,11 @@ from ares.core.schedule import explain as core_explain
 from ares.core.schedule import offers as core_offers
 from ares.core.schedule import reasons as core_reasons
 from ares.core.schedule import ways as core_ways
-from ares.edge.client import answers, deadlines, decisions, usage
+from ares.edge.client import answers, deadlines, decisions, identity, login, usage
 from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
-from ares.model import profile
+from ares.edge.rest import identity as server_identity
+from ares.model import profile, tenant
 from ares.services import deadlines as service_deadlines
 from ares.services import explain as service_explain
 from ares.services import holders as service_holders
@@ -39,7 +40,11 @@ PAIRS: list[tuple[Any, Any]] = [
     (answers.LeaseView, service_nodes.LeaseView),
     (answers.TokenView, server.TokenView),
     (answers.NewToken, server.NewToken),
-    (answers.WhoAmI, server.WhoAmI),
+    (answers.WhoAmI, server_identity.WhoAmI),
+    (identity.TenantView, tenant.TenantRecord),
+    (identity.UserView, tenant.UserRecord),
+    (identity.RoleView, server_identity.RoleView),
+    (login.Provider, server_identity.ProviderView),
     (answers.StreamEvent, server.StreamedEvent),
     (answers.JobWarning, server.JobWarning),
     (usage.Use, core_report.Use),
@@ -77,7 +82,8 @@ def test_every_field_read_is_a_field_written(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        (bodies.TokenBody, {"role", "name", "tenant", "ttlS"}),
+        (server_identity.TokenBody, {"role", "name", "tenant", "ttlS", "user", "permissions"}),
+    (server_identity.OwnTokenBody, {"role", "name", "ttlS", "permissions"}),
         (bodies.JoinTokenBody, {"node", "ttlS"}),
         (bodies.SubmitBody, {"spec", "requestId"}),
         (bodies.JobsQuery, {"phase", "name", "label", "array", "node", "arrays", "sort", "limit", "cursor"}),
