@@ -18,7 +18,9 @@ def forms(value: bytes) -> set[bytes]:
     """A value shorter than four bytes has none."""
     if len(value) < FORM_BYTES_MIN:
         return set()
-    found = {value, *_in_text(value), *_base64(value), *_base64(value.strip())}
+    # Line ends around it are no secret, and make output hard to read when they are gone.
+    inner = value.strip(b"\r\n")
+    found = {inner, *_in_text(inner), *_base64(value), *_base64(inner)}
     lines = sorted({line.strip() for line in value.splitlines()}, key=len, reverse=True)
     for line in lines[:LINES_MAX]:
         found |= {line, *_in_text(line)}

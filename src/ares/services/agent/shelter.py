@@ -43,11 +43,11 @@ class Shelter:
     def __init__(self, attempts: Path) -> None:
         """`attempts` is where this agent's attempts have their directories."""
         name = hashlib.sha256(os.fsencode(attempts.resolve())).hexdigest()[:12]
-        self._root = f"{_MEMORY}/ares-{os.getuid()}-{name}"
+        self.root = f"{_MEMORY}/ares-{os.getuid()}-{name}"
 
     def clear(self) -> None:
-        if _is_ours(self._root):
-            shutil.rmtree(self._root, ignore_errors=True)
+        if _is_ours(self.root):
+            shutil.rmtree(self.root, ignore_errors=True)
 
     def cover(self, start: Start, folder: Folder, clock: Clock) -> "Cover | None":
         """What the attempt's secrets need; None when it has none. Raises Uncovered or OSError."""
@@ -70,9 +70,9 @@ class Shelter:
         """Of one attempt, empty: in memory, or in its own directory where that cannot be."""
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(self._root, 0o700)
-            if _is_ours(self._root):
-                room = f"{self._root}/{os.path.basename(folder.path)}"
+                os.mkdir(self.root, 0o700)
+            if _is_ours(self.root):
+                room = f"{self.root}/{os.path.basename(folder.path)}"
                 os.mkdir(room, 0o700)
                 os.symlink(room, folder.secrets)
                 return room
