@@ -74,7 +74,8 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
     kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
     ports = Ports(
         store=store, clock=clock, rng=rng, telemetry=telemetry, logs=FileLogs(config.logs_path),
-        blobs=FileBlobs(config.outputs_path), decisions=kept, rules=CelRules(), notifier=_notifier(config, clock), issuer=issuer,
+        blobs=FileBlobs(config.outputs_path), decisions=kept, issuer=issuer,
+        rules=CelRules(), notifier=_notifier(config, clock),
         provider_keys=provider_keys(config, clock),
         vault=EnvelopeVault(FileRing(config.secrets_path)), audit=audit.ports_of(config, rng),
     )  # fmt: skip

@@ -80,6 +80,9 @@ class ChannelRecord(Record, frozen=True):
     created_at: float = 0.0
     created_by: str = ""
 
+    def __repr__(self) -> str:
+        return f"ChannelRecord({self.tenant or '-'}/{self.name}, {self.kind})"
+
     def wants(self, alert: AlertRecord) -> bool:
         """Whether it is to be told of `alert`."""
         mine = self.tenant == alert.tenant or (self.tenant == PLATFORM and self.all_tenants)

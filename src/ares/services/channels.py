@@ -40,6 +40,9 @@ class ChannelWish(Record, frozen=True):
     all_tenants: bool = False
     enabled: bool = True
 
+    def __repr__(self) -> str:
+        return f"ChannelWish({self.name!r})"
+
 
 class ChannelView(Record, frozen=True):
     """All that anybody is told about a channel: of a URL the host, since its path is often a secret."""
@@ -59,7 +62,7 @@ class ChannelView(Record, frozen=True):
 class ChannelRefused(Record, frozen=True):
     """Nothing was changed; `message` says why."""
 
-    code: Literal["channel-invalid", "channels-too-many", "not-found", "forbidden"]
+    code: Literal["channel-invalid", "channels-full", "not-found", "forbidden"]
     message: str
     fix: str = ""
 
@@ -159,7 +162,7 @@ class Channels:
         if there < CHANNELS_MAX:
             return None
         message = f"there are {there} channels of {tenant or 'the platform'}, at most {CHANNELS_MAX} are allowed"
-        return ChannelRefused(code="channels-too-many", message=message, fix="delete some")
+        return ChannelRefused(code="channels-full", message=message, fix="delete some")
 
     async def _write(self, compares: list[Compare], ops: list[Op], key: str, wanted: bytes | None) -> bool:
         written = await self._store.txn(compares, ops)

@@ -163,20 +163,9 @@ class Drafting:
         admitted = decide(request.spec)
         if isinstance(admitted, NotAdmitted):
             return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix)
-        judged = self._judging.judge(
-            Submission(
-                who,
-                request.spec,
-                tasks=1 if admitted.indices is None else len(admitted.indices),
-                is_retry=request.retry_of is not None,
-                at=self._clock.wall(),
-                cost=lambda: self._estimates.of(who, request.spec).cost,
-                tenant=lambda: self._quotas.numbers(who.tenant),
-            )
-        )
-        if judged.spec is not request.spec and isinstance(unfit := decide(judged.spec), NotAdmitted):
-            message = f"with the defaults that policies give it: {unfit.message}"
-            return Rejected(code=unfit.code, message=message, fix=unfit.fix)
+        judged = self.judged(who, request, 1 if admitted.indices is None else len(admitted.indices))
+        if isinstance(judged, Rejected):
+            return judged
         digest = payload_sha256(request.spec)
         new_id = job_id(self._rng, self._clock.wall())
         spec = self._deadlines.dated(judged.spec)
@@ -221,6 +210,24 @@ class Drafting:
         )
         ops = (*request_ops, spec_op, *begin_ops(begun, self._encode))
         return Draft(who, request, spec, estimated, digest, new_id, ops, compares, judged)
+
+    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> Judged | Rejected:
+        """What policies make of it; Rejected when with the defaults they give it could not be admitted."""
+        judged = self._judging.judge(
+            Submission(
+                who,
+                request.spec,
+                tasks=tasks,
+                is_retry=request.retry_of is not None,
+                at=self._clock.wall(),
+                cost=lambda: self._estimates.of(who, request.spec).cost,
+                tenant=lambda: self._quotas.numbers(who.tenant),
+            )
+        )
+        if judged.spec is not request.spec and isinstance(unfit := decide(judged.spec), NotAdmitted):
+            message = f"with the defaults that policies give it: {unfit.message}"
+            return Rejected(code=unfit.code, message=message, fix=unfit.fix)
+        return judged
 
     def no_new(self, who: Principal, draft: Draft, room: int) -> Rejected | None:
         """Why the job would be refused if it is new, though nothing is wrong with it."""

@@ -114,6 +114,8 @@ class PlanAnswer(Record, frozen=True):
     ahead: int = 0
     # Whether it would meet its deadline.
     deadline: DeadlineSeen | None = None
+    # What policies would say to it.
+    warnings: tuple[str, ...] = ()
 
 
 class ReplayAnswer(Record, frozen=True):

@@ -32,6 +32,7 @@ class Submission(NamedTuple):
     tasks: int = 1
     is_retry: bool = False
     at: float = 0.0
+    # Of one task.
     cost: Callable[[], float] | None = None
     tenant: Callable[[], Numbers] | None = None
 
@@ -65,7 +66,7 @@ class _Facts:
         self.ways: list[tuple[Mapping[str, object], object]] = []
         wanted = frozenset(reads)
         numbers = given.tenant() if given.tenant and any(name.startswith("tenant.") for name in wanted) else None
-        cost = given.cost() if given.cost and "job.cost" in wanted else 0.0
+        cost = given.cost() * given.tasks if given.cost and "job.cost" in wanted else 0.0
         for way in ways(spec):
             known = facts(
                 given.who, way, given.at, tasks=given.tasks, cost=cost, is_retry=given.is_retry, tenant=numbers

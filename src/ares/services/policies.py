@@ -29,6 +29,8 @@ log = structlog.get_logger()
 POLICIES_MAX = 50
 VERSIONS_KEPT = 100
 TRIED_MAX = 2000
+# Paths beside those of policies.
+RESERVED = ("check", "dry-run")
 _NAMED_MAX = 50
 _TRIES = 10
 
@@ -50,7 +52,7 @@ class Located(Record, frozen=True):
 class PolicyRefused(Record, frozen=True):
     """Nothing was changed; `message` says why."""
 
-    code: Literal["policy-invalid", "policy-conflict", "policies-too-many", "not-found", "forbidden"]
+    code: Literal["policy-invalid", "policy-conflict", "policies-full", "not-found", "forbidden"]
     message: str
     fix: str = ""
     mistakes: tuple[Located, ...] = ()
@@ -113,6 +115,8 @@ class Policies:
         if bool(policy.set) != (policy.action == "set"):
             message = "nothing is set" if policy.action == "set" else f"action {policy.action} sets nothing"
             found.append(Located(field="set", message=message, hint="`set` belongs to action `set`"))
+        if policy.name in RESERVED:
+            found.append(Located(field="name", message=f"{policy.name} is taken by the API", hint="choose another"))
         if policy.action != "set" and not policy.message.strip():
             found.append(Located(field="message", message="it is empty", hint="say what to do about it"))
         return tuple(found)
@@ -203,7 +207,7 @@ class Policies:
         if there < POLICIES_MAX:
             return None
         message = f"there are {there} policies of {tenant or 'the platform'}, at most {POLICIES_MAX} are allowed"
-        return PolicyRefused(code="policies-too-many", message=message, fix="delete or merge some")
+        return PolicyRefused(code="policies-full", message=message, fix="delete or merge some")
 
     async def _write(self, record: PolicyRecord, kv: KV | None) -> bool:
         key, value = keys.policy(record.tenant, record.name), msgspec.json.encode(record)

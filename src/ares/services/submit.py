@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ares.core.admit.dedup import Conflict, New, Replayed, resolve
+from ares.core.policy.verdict import Judged
 from ares.model.access import Principal
 from ares.model.state import ArrayRecord, RequestRecord
 from ares.ports.clock import Clock
@@ -19,7 +20,7 @@ from ares.ports.telemetry import Telemetry
 from ares.services.admissions import Admissions, Created, Outcome, Seen
 from ares.services.alerts import Alerts
 from ares.services.deadlines import Deadlines
-from ares.services.drafting import FULL, Draft, Drafting, Rejected, SubmitRequest, Submitted, unacknowledged
+from ares.services.drafting import FULL, Draft, Drafting, Rejected, SubmitRequest, Submitted, refused_by, unacknowledged
 from ares.services.expanding import Expanding
 from ares.services.packing import packs
 from ares.services.view import View
@@ -61,6 +62,13 @@ class Submit:
         for outcome in outcomes:
             self._telemetry.count("ares_submissions_total", 1, _label(outcome))
         return outcomes
+
+    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> Judged | Rejected:
+        """What policies would make of it."""
+        judged = self._drafting.judged(who, request, tasks)
+        if isinstance(judged, Rejected) or judged.rejected is None:
+            return judged
+        return refused_by(judged.rejected)
 
     async def _submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Rejected]:
         outcomes: dict[int, Submitted | Rejected] = {}

@@ -46,7 +46,7 @@ def first_of(text: str, expression: str) -> Mistake:
 
 def _plain(said: str) -> str:
     """Without the list of every token that could have come next."""
-    return said.split(" expecting {")[0].removeprefix("Syntax error: ")
+    return said.split(" expecting {", maxsplit=1)[0].removeprefix("Syntax error: ")
 
 
 def _begin(expression: str, line: int, column: int, name: str) -> int:

@@ -47,7 +47,7 @@ NAMES: Final[dict[str, tuple[Type, str]]] = {
     "job.retry_limit": ("int", "how often a failed attempt is repeated"),
     "job.preemptible": ("bool", "whether it may be displaced"),
     "job.is_retry": ("bool", "whether it runs a finished job again"),
-    "job.cost": ("double", "what the server expects it to cost"),
+    "job.cost": ("double", "what the server expects all its tasks to cost"),
     "user.name": ("string", "who submits: the user, or the token's name"),
     "user.role": ("string", "role"),
     "user.team": ("string", "team of the user"),

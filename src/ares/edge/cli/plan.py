@@ -56,6 +56,7 @@ def page(found: "PlanAnswer", now: float) -> list[str]:
         ("Whose move", "" if found.starts_now else REMEDIES.get(found.remedy or "", "")),
         ("Queue", f"{found.ahead} waiting already; those of higher rank go first" if found.ahead else ""),
         ("Preempting", found.no_eviction),
+        ("Policies", "; ".join(found.warnings)),
         ("Deadline", "" if found.deadline is None else found.deadline.message),
         ("Start now", "" if found.change is None else f"{found.change.message}: {as_typed(found.change.fields)}"),
     ]

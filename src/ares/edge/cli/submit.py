@@ -88,15 +88,15 @@ def _warn_of_never(client: "Client", spec: "JobSpec", warnings: Sequence[dict[st
     from ares.edge.cli.changes import as_typed
     from ares.edge.cli.text import printable
 
+    never = [one for one in warnings if one.get("remedy")]
     for one in warnings:
-        click.echo(
-            f"warning: {_TAKEN.get(one['remedy'], 'accepted, but it waits')}: {printable(one['message'])}", err=True
-        )
-    if any(one["remedy"] == "yours" for one in warnings):
+        taken = f"{_TAKEN.get(one['remedy'], 'accepted, but it waits')}: " if one.get("remedy") else ""
+        click.echo(f"warning: {taken}{printable(one['message'])}", err=True)
+    if any(one["remedy"] == "yours" for one in never):
         change = client.plan(spec).change
         if change is not None:
             click.echo(f"smallest fix: {printable(change.message)} ({printable(as_typed(change.fields))})", err=True)
-    return bool(warnings)
+    return bool(never)
 
 
 def _tell_of_deadline(seen: "dict[str, Any] | None") -> None:

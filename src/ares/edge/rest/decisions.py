@@ -9,8 +9,9 @@ from ares.edge.rest.answers import Events, PrioList, answer
 from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import NOT_FOUND, Problem
-from ares.edge.rest.submitting import request_of
+from ares.edge.rest.submitting import rejection, request_of
 from ares.services.explain import UnknownWeight
+from ares.services.submit import Rejected as NotTaken
 
 
 async def explain_job(call: Call[NoQuery, None]) -> ASGIApp:
@@ -26,15 +27,22 @@ async def list_prio(call: Call[PrioQuery, None]) -> ASGIApp:
 
 async def plan_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     """Takes what a submission takes and refuses what it refuses, so that a plan that answers can be submitted."""
-    spec, deadlines = request_of(call.who, call.body, call.plain).spec, call.edge.services.deadlines
-    verdict = decide(spec)
+    request, deadlines = request_of(call.who, call.body, call.plain), call.edge.services.deadlines
+    verdict = decide(request.spec)
+    if isinstance(verdict, Rejected):
+        raise Problem(verdict.code, detail=verdict.message, fix=verdict.fix)
+    tasks = 1 if verdict.indices is None else len(verdict.indices)
+    judged = call.edge.services.submit.judged(call.who, request, tasks)
+    if isinstance(judged, NotTaken):
+        raise rejection(judged)
+    spec = judged.spec
     no = too_late(spec, call.edge.services.clock.wall()) or deadlines.unknown(spec)
-    refused = verdict if isinstance(verdict, Rejected) else no
-    if refused is not None:
-        raise Problem(refused.code, detail=refused.message, fix=refused.fix)
+    if no is not None:
+        raise Problem(no.code, detail=no.message, fix=no.fix)
     spec = deadlines.dated(spec)
     found = await call.edge.services.explain.plan(call.who, spec)
-    return answer(replace(found, deadline=deadlines.ahead(call.who, spec)))
+    warnings = tuple(f"policy {said.policy}: {said.message}" for said in judged.warnings)
+    return answer(replace(found, deadline=deadlines.ahead(call.who, spec), warnings=warnings))
 
 
 async def list_preemptions(call: Call[NoQuery, None]) -> ASGIApp:
