@@ -3,6 +3,7 @@
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -59,6 +60,11 @@ async def _note(config: Config, draft: AuditDraft) -> None:
         await audit.note(draft)
     finally:
         await audit.close()
+
+
+def states(config: Config, heads_file: str | None, progress: Progress) -> list[dict[str, Any]]:
+    """What `check_all` finds, as the API would say it."""
+    return [msgspec.to_builtins(report) for report in check_all(config, heads_file, progress)]
 
 
 def check_all(config: Config, heads_file: str | None, progress: Progress) -> list[ChainReport]:

@@ -27,7 +27,7 @@ COMMANDS = {
     "simulate": "simulate", "tune": "tune", "sim": "sim", "token": "token", "secret": "secret",
     "server": "serve", "agent": "serve",
     "store": "serve",
-    "verify": "verify", "chaos": "chaos",
+    "verify": "verify", "audit": "audit", "chaos": "chaos",
     "version": "about", "completion": "about",
 }  # fmt: skip
 

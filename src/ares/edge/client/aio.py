@@ -15,6 +15,7 @@ from ares.edge.client import booking as booking_calls
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.ask import Ask
+from ares.edge.client.audit import AsyncAuditMethods
 from ares.edge.client.booking import Booking, ReservationView
 from ares.edge.client.calls import Call, Reply
 from ares.edge.client.deadlines import SlaView
@@ -37,7 +38,7 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncIdentityMethods, AsyncSecretMethods):
+class AsyncClient(AsyncAuditMethods, AsyncIdentityMethods, AsyncSecretMethods):
     """Talks to Ares, by whichever of its replicas answers, from one event loop. Close it, or use `async with`."""
 
     def __init__(

@@ -14,6 +14,7 @@ from ares.edge.client import booking as booking_calls
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.ask import Ask
+from ares.edge.client.audit import AuditMethods
 from ares.edge.client.booking import Booking, ReservationView
 from ares.edge.client.calls import Call, Reply
 from ares.edge.client.deadlines import SlaView
@@ -36,7 +37,7 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class Client(IdentityMethods, SecretMethods):
+class Client(AuditMethods, IdentityMethods, SecretMethods):
     """Talks to Ares, by whichever of its replicas answers; may be shared by threads. Close it, or use `with`."""
 
     def __init__(
