@@ -6,7 +6,7 @@ from ares.ports.clock import Clock
 from ares.ports.snapshot import Progress, Snapshot
 from ares.ports.store import Store, StoreError
 
-FORMS = "memory: | sqlite:///absolute/path | etcd://host:port[,host:port...]"
+FORMS = "memory: | sqlite:///absolute/path | etcd://host:port[,host:port...][?ca=FILE&cert=FILE&key=FILE]"
 
 
 async def open_store(url: str, clock: Clock) -> Store:
@@ -22,8 +22,9 @@ async def open_store(url: str, clock: Clock) -> Store:
         return await SqliteStore.open(parts.path, clock)
     if parts.scheme == "etcd" and parts.netloc and parts.path in ("", "/"):
         from ares.adapters.store.etcd import EtcdStore
+        from ares.adapters.store.etcd.tls import credentials_of
 
-        return await EtcdStore.open(parts.netloc.split(","), clock)
+        return await EtcdStore.open(parts.netloc.split(","), clock, credentials=credentials_of(parts.query))
     raise ValueError(f"{url!r} names no store: use {FORMS}")
 
 
@@ -36,6 +37,7 @@ def take_snapshot(url: str, clock: Clock, progress: Progress) -> Snapshot:
         return SqliteSnapshot.take(parts.path, progress)
     if parts.scheme == "etcd" and parts.netloc and parts.path in ("", "/"):
         from ares.adapters.store.etcd.snapshot import EtcdSnapshot
+        from ares.adapters.store.etcd.tls import credentials_of
 
-        return EtcdSnapshot.take(parts.netloc.split(","), clock)
+        return EtcdSnapshot.take(parts.netloc.split(","), clock, credentials_of(parts.query))
     raise StoreError(f"{url} cannot be looked at from outside: use sqlite:///absolute/path or etcd://host:port")

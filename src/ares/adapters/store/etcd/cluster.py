@@ -57,10 +57,14 @@ _PAUSE_S = 0.05
 class Member:
     """One endpoint's connection."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, credentials: grpc.ChannelCredentials | None) -> None:
         self.endpoint = endpoint
         self.trusted = False
-        self.channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+        self.channel = (
+            grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+            if credentials is None
+            else grpc.aio.secure_channel(endpoint, credentials, options=_OPTIONS)
+        )
         unary, stream = self.channel.unary_unary, self.channel.stream_stream
         pb = rpc_pb2
         self.range = unary("/etcdserverpb.KV/Range", pb.RangeRequest.SerializeToString, pb.RangeResponse.FromString)
@@ -98,9 +102,18 @@ class Member:
 
 
 class Cluster:
-    def __init__(self, endpoints: Sequence[str], clock: Clock, *, connect_s: float) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        clock: Clock,
+        *,
+        connect_s: float,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        """With credentials everything is said by TLS."""
         self._clock = clock
-        self._members = [Member(endpoint) for endpoint in endpoints]
+        self._credentials = credentials
+        self._members = [Member(endpoint, credentials) for endpoint in endpoints]
         self._current = 0
         self._connect_s = connect_s
         self._connecting: asyncio.Task[Member] | None = None
@@ -136,7 +149,7 @@ class Cluster:
             return
         index = self._members.index(member)
         if error.code() is StatusCode.DEADLINE_EXCEEDED:
-            self._members[index] = Member(member.endpoint)
+            self._members[index] = Member(member.endpoint, self._credentials)
             # Other calls under way on it may still be answered.
             closing = asyncio.get_running_loop().create_task(member.channel.close(self._connect_s))
             self._closing.add(closing)

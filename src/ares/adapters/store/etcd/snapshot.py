@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
+import grpc
+
 from ares.adapters.store.etcd import messages
 from ares.adapters.store.etcd.cluster import METADATA, Cluster
 from ares.adapters.store.etcd.pb import rpc_pb2
@@ -26,12 +28,12 @@ class EtcdSnapshot:
         self._revision = 0
 
     @classmethod
-    def take(cls, endpoints: Sequence[str], clock: Clock) -> Self:
+    def take(cls, endpoints: Sequence[str], clock: Clock, credentials: grpc.ChannelCredentials | None = None) -> Self:
         """Raises StoreError when nobody answers, or a server that is not to be trusted does."""
         runner = asyncio.Runner()
 
         async def connect() -> Cluster:
-            return Cluster(endpoints, clock, connect_s=_CONNECT_S)
+            return Cluster(endpoints, clock, connect_s=_CONNECT_S, credentials=credentials)
 
         snapshot = cls(runner, runner.run(connect()))
         try:

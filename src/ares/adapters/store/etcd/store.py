@@ -39,9 +39,16 @@ _TRIES_OF_A_LONG_RANGE = 3
 class EtcdStore:
     """Made by `open`. Endpoints are `host:port`."""
 
-    def __init__(self, endpoints: Sequence[str], clock: Clock, *, txn_s: float = _TXN_S) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        clock: Clock,
+        *,
+        txn_s: float = _TXN_S,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
         self.endpoints = tuple(endpoints)
-        self._cluster = Cluster(endpoints, clock, connect_s=_CONNECT_S)
+        self._cluster = Cluster(endpoints, clock, connect_s=_CONNECT_S, credentials=credentials)
         self._clock = clock
         self._txn_s = txn_s
         self._coalescer = Coalescer(self._send)
@@ -50,9 +57,16 @@ class EtcdStore:
         self._doubtful = False
 
     @classmethod
-    async def open(cls, endpoints: Sequence[str], clock: Clock, *, txn_s: float = _TXN_S) -> "EtcdStore":
+    async def open(
+        cls,
+        endpoints: Sequence[str],
+        clock: Clock,
+        *,
+        txn_s: float = _TXN_S,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> "EtcdStore":
         """Connects; StoreUnavailable when nobody answers, StoreVersionRefused for a server not to trust."""
-        store = cls(endpoints, clock, txn_s=txn_s)
+        store = cls(endpoints, clock, txn_s=txn_s, credentials=credentials)
         try:
             await store._cluster.ready()
             await store._cluster.check_versions()
