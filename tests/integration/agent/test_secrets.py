@@ -12,6 +12,7 @@ from ares.model.link import Exited, Progress, Started, Stop
 from ares.model.secret import Secret, SecretGiven, SecretRef
 from ares.services.agent.shelter import Shelter
 from ares.services.agent.workspace import Folder
+from tests import needs
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
 
@@ -164,3 +165,14 @@ async def test_a_place_that_somebody_else_took_is_not_used(tmp_path: Path, plane
         assert os.listdir(folder.path) == ["log"]
     finally:
         os.unlink(shelter.root)
+
+
+async def test_in_a_sandbox_they_are_there_too(running: Running, plane: ScriptedPlane) -> None:
+    """N28: its own secrets and nobody else's, where /dev/shm is its own."""
+    script = 'cat "$ARES_SECRETS_DIR/key.pem" | wc -l; echo "$PW"; find /dev/shm -type f -o -type l | wc -l'
+    told = plane.start("j1", "sh", "-c", script, secrets=REFS, isolation="sandbox")
+    plane.say(msgspec.structs.replace(told, secrets=GIVEN))
+    exited = await plane.first(Exited, "j1")
+    if "kept apart" in exited.exit.message:
+        pytest.skip(needs.PID_NAMESPACES)
+    assert plane.log(exited.ref).split() == [b"2", b"***", b"1"]
