@@ -24,7 +24,13 @@ def connect(ctx: click.Context) -> "Client":
     from ares.edge.client.sync import Client
 
     # A person is waiting: say quickly that nobody answers. Streams once begun are more patient.
-    client = Client(ctx.find_root().obj, retry=Retry(attempts=3, base_s=0.1, cap_s=0.5))
+    root = ctx.find_root()
+    client = Client(
+        root.obj,
+        retry=Retry(attempts=3, base_s=0.1, cap_s=0.5),
+        tenant=root.params.get("tenant"),
+        break_glass=root.params.get("break_glass"),
+    )
     ctx.call_on_close(client.close)
     return client
 

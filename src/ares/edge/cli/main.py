@@ -24,7 +24,8 @@ COMMANDS = {
     "node": "nodes", "pools": "pools", "lease": "nodes", "reserve": "reserve", "reservations": "reserve",
     "reservation": "reserve", "consolidate": "drain", "profile": "profile", "plugins": "profile",
     "history": "history",
-    "simulate": "simulate", "tune": "tune", "sim": "sim", "token": "token", "secret": "secret",
+    "simulate": "simulate", "tune": "tune", "sim": "sim", "login": "login", "logout": "login", "whoami": "login",
+    "tenant": "tenant", "user": "user", "role": "tenant", "token": "token", "secret": "secret",
     "server": "serve", "agent": "serve",
     "store": "serve",
     "verify": "verify", "audit": "audit", "chaos": "chaos",
@@ -60,11 +61,13 @@ class Commands(click.Group):
 @click.option(
     "--url",
     metavar="URL[,URL...]",
-    help="Server to talk to, by any of its replicas. Otherwise ARES_URL, then client.json in ARES_HOME.",
+    help="Server to talk to, by any of its replicas. Otherwise ARES_URL, then where `ares login` or `ares up` was.",
 )
+@click.option("--tenant", metavar="NAME", help="Act in this tenant, with a role that may in others. Or ARES_TENANT.")
+@click.option("--break-glass", metavar="REASON", help="Why you look into another tenant's contents; it is recorded.")
 @click.version_option(__version__, "--version", message="%(version)s")
 @click.pass_context
-def cli(ctx: click.Context, url: str | None) -> None:
+def cli(ctx: click.Context, url: str | None, tenant: str | None, break_glass: str | None) -> None:
     """Runs jobs on GPUs and CPUs, each to exactly one committed result.
 
     Start a platform on this machine with `ares up`, then:

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from ares.edge.client.answers import NewToken, TokenView
     from ares.edge.client.calls import Call
 
-ROLES = ("viewer", "submitter", "admin")
-HEADER = ("ID", "NAME", "TENANT", "ROLE", "STATE", "AGE", "EXPIRES")
+ROLES = ("viewer", "submitter", "tenant-admin", "auditor", "operator", "admin")
+HEADER = ("ID", "NAME", "TENANT", "USER", "ROLE", "STATE", "AGE", "EXPIRES")
+_me = click.option("--me", is_flag=True, help="Only yours: every user may.")
 
 
 @click.group()
@@ -23,19 +24,36 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--role", type=click.Choice(ROLES), default="submitter", show_default=True, help="What it may do.")
+@click.option("--role", type=click.Choice(ROLES), help="What it may do.  [default: submitter, with --me yours]")
 @click.option("--name", default="", help="What it is for.")
 @click.option("--tenant", help="Whose jobs it acts on.  [default: yours]")
+@click.option("--user", help="Whose it is: it has at most their role, and ends with them.")
+@click.option("--me", is_flag=True, help="For yourself: every user may.")
 @click.option("--ttl", metavar="TIME", help="Expires after this long: 12h, 90d.  [default: never]")
+@click.option("--permission", "permissions", multiple=True, metavar="NAME", help="Only this of its role; repeatable.")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def create(ctx: click.Context, role: str, name: str, tenant: str | None, ttl: str | None, output: str) -> None:
-    """Makes an API token and prints it, this once."""
-    from ares.edge.client import calls
+def create(
+    ctx: click.Context, role: str | None, name: str, ttl: str | None, permissions: tuple[str, ...], output: str,
+    tenant: str | None, user: str | None, me: bool,
+) -> None:  # fmt: skip
+    """Makes an API token and prints it, this once.
+
+    \b
+      ares token create --user ci-bot --ttl 90d
+      ares token create --me --permission jobs:read --permission logs:read
+    """
+    from ares.edge.client import calls, identity
     from ares.edge.client.units import seconds
 
-    lifetime = None if ttl is None else seconds(ttl)
-    _print_new(ctx, calls.create_token({"role": role, "name": name, "tenant": tenant, "ttlS": lifetime}), output)
+    wish = {"name": name, "ttlS": None if ttl is None else seconds(ttl), "permissions": list(permissions) or None}
+    if me and (tenant or user):
+        raise click.UsageError("--me is for yourself: leave --tenant and --user out", ctx)
+    if me:
+        call = identity.create_own_token({**wish, "role": role})
+    else:
+        call = calls.create_token({**wish, "role": role or "submitter", "tenant": tenant, "user": user})
+    _print_new(ctx, call, output)
 
 
 @token.command()
@@ -55,14 +73,15 @@ def join(ctx: click.Context, node: str | None, ttl: str | None, output: str) -> 
 
 
 @token.command("list")
+@_me
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def list_(ctx: click.Context, output: str) -> None:
+def list_(ctx: click.Context, me: bool, output: str) -> None:
     """Lists the tokens, without their secrets."""
     from ares.edge.cli.table import print_table
-    from ares.edge.client import calls
+    from ares.edge.client import calls, identity
 
-    call = calls.tokens()
+    call = identity.own_tokens() if me else calls.tokens()
     raw = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda answer: [record["id"] for record in answer["tokens"]]):
         now = time.time()
@@ -71,12 +90,15 @@ def list_(ctx: click.Context, output: str) -> None:
 
 @token.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@_me
 @click.pass_context
-def revoke(ctx: click.Context, ids: tuple[str, ...]) -> None:
+def revoke(ctx: click.Context, ids: tuple[str, ...], me: bool) -> None:
     """Makes tokens useless, within 5 seconds everywhere."""
-    client = connect(ctx)
+    from ares.edge.client import calls, identity
+
+    client, call = connect(ctx), identity.revoke_own_token if me else calls.revoke_token
     for token_id in ids:
-        client.revoke_token(token_id)
+        client.send(call(token_id))
         click.echo(f"revoked {token_id}")
 
 
@@ -85,7 +107,7 @@ def token_row(record: "TokenView", now: float) -> tuple[str, ...]:
     state = "revoked" if record.revoked else "expired" if expired else "valid"
     kind = f"{record.role} {record.node}" if record.node else record.role
     expires = "never" if record.expires_at is None else "-" if expired else f"in {duration(record.expires_at - now)}"
-    return (record.id, record.name, record.tenant, kind, state, duration(now - record.created_at), expires)
+    return (record.id, record.name, record.tenant, record.user, kind, state, duration(now - record.created_at), expires)
 
 
 def _print_new(ctx: click.Context, call: "Call[NewToken]", output: str) -> None:

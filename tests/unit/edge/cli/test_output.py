@@ -262,7 +262,7 @@ def test_tokens(stub: Stub, ares: Ares) -> None:
     assert ares("token", "join", "--node", "n").out == "ares_join_secret\n"
     assert stub.asked[-1].body == {"node": "n"}
     rows = [line.split() for line in ares("token", "list").out.splitlines()[1:]]
-    assert [row[4:] for row in rows] == [
+    assert [row[5:] for row in rows] == [
         ["valid", "1h", "in", "1h"], ["expired", "1h", "-"], ["n", "revoked", "1h", "never"],
     ]  # fmt: skip
 
