@@ -154,7 +154,9 @@ class ControlPlane:
         for name, loop in replica.loops(self._reign).items():
             self._spawn(name, loop)
         await replica.authority.open()
-        agents = AgentServer(replica.sessions, replica.tokens, replica.authority, self.assembled.telemetry)
+        agents = AgentServer(
+            replica.sessions, replica.tokens, replica.authority, replica.audit, self.assembled.telemetry
+        )
         self._started.push_async_callback(agents.stop, _DRAIN_S)
         serving = None if authority is None else Serving(authority)
         self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, serving)

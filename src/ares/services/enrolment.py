@@ -1,5 +1,7 @@
 """Nodes: registration under a growing incarnation, and the lease record both sides judge by."""
 
+from typing import Literal
+
 import msgspec
 import structlog
 from msgspec.structs import replace
@@ -18,6 +20,11 @@ _TRIES = 10
 
 class SessionRefused(Exception):
     """The agent may not open this session; the message says why and what to do."""
+
+    def __init__(self, why: str, reason: Literal["", "not_granted", "duplicate"] = "") -> None:
+        super().__init__(why)
+        # A word for the audit log, where it is more than bad luck.
+        self.reason = reason
 
 
 class Enrolled(msgspec.Struct, frozen=True, gc=False):
@@ -134,7 +141,8 @@ def _incarnation(hello: Hello, record: NodeRecord | None, removed: RemovedNode |
     if hello.boot < booted:
         raise SessionRefused(
             f"a later agent of node {hello.info.name} has registered (boot {booted}, this is {hello.boot}); "
-            "end this one"
+            "end this one",
+            "duplicate",
         )
     # The same process asking again, its welcome lost, is no new one: what it was granted is still its own.
     same = record is not None and (0 < hello.incarnation == known or 0 < hello.boot == booted)

@@ -69,6 +69,7 @@ from ares.services.reports import Reports
 from ares.services.requeue import Requeue
 from ares.services.reservations import Reservations
 from ares.services.retention import Retention
+from ares.services.rights import Rights
 from ares.services.schedule import LINGER_S, Schedule
 from ares.services.secrets import Secrets
 from ares.services.sessions import ACK_WITHIN_S, Sessions
@@ -172,8 +173,9 @@ class Replica:
         self.logs = LogReader(view, logs, clock)
         self.outputs = OutputReader(store, view, ports.blobs)
         self.leftovers = Leftovers(store, view, ports.blobs, clock)
+        rights = Rights(view, self.audit, self.alerts, telemetry)
         uploads = Uploads(
-            view=view, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
+            rights=rights, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
             bytes_max=terms.output_bytes_max,
         )  # fmt: skip
         self.nodes = Nodes(store, view, clock)
@@ -182,7 +184,7 @@ class Replica:
         self.secrets = Secrets(store, view, clock, ports.vault)
         self.sessions = Sessions(
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
-            reports=Reports(transitions, telemetry), timing=terms.timing,
+            reports=Reports(transitions, telemetry), rights=rights, timing=terms.timing,
             progress=self.progress, tokens=self.tokens, logs=logs, uploads=uploads, secrets=self.secrets, clock=clock,
             telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s,
         )  # fmt: skip
@@ -228,7 +230,7 @@ class Replica:
     def _audit(self, ports: Ports, terms: Terms) -> None:
         chain = None if ports.audit is None else ports.audit.chain
         clock = ports.clock
-        self.audit = Audit(chain, clock, ports.telemetry, replica=terms.replica, required=terms.audit_required)
+        self.audit = Audit(chain, clock, ports.telemetry, required=terms.audit_required)
         self.audit.heed = AuditWatch(self.alerts, clock).heed
         self.audit_search = AuditSearch(chain, self.view, self._cursors)
         self.audit_heads = None if ports.audit is None else AuditHeads(

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 import structlog
 
 from ares.core.access.tokens import Denied
-from ares.core.run.ranks import held, holds, place_of
+from ares.core.run.ranks import held
 from ares.model.access import Principal
 from ares.model.link import (
     AgentFrame,
@@ -43,6 +43,7 @@ from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
 from ares.services.logs import keep
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Report, Reports
+from ares.services.rights import Rights
 from ares.services.secrets import Secrets
 from ares.services.session import Key, Session
 from ares.services.tokens import Tokens
@@ -70,6 +71,7 @@ class Sessions:
         view: View,
         enrolment: Enrolment,
         reports: Reports,
+        rights: Rights,
         progress: ProgressBoard,
         tokens: Tokens,
         logs: Logs,
@@ -84,6 +86,7 @@ class Sessions:
         self._view = view
         self._enrolment = enrolment
         self._reports = reports
+        self._rights = rights
         self._progress = progress
         self._tokens = tokens
         self._logs = logs
@@ -109,10 +112,14 @@ class Sessions:
         if first is None or not isinstance(hello, Hello):
             raise SessionRefused("the first message of a session must be hello")
         if hello.info.name != who.node:
-            raise SessionRefused(f"this credential is for node {who.node!r}, not {hello.info.name!r}")
+            forged = SessionRefused(f"this credential is for node {who.node!r}, not another", "not_granted")
+            raise await self._rights.refused(who.node or "", forged)
         async with self._door:
             began = self._clock.monotonic()
-            enrolled = await self._enrolment.enrol(hello)
+            try:
+                enrolled = await self._enrolment.enrol(hello)
+            except SessionRefused as refusal:
+                raise await self._rights.refused(hello.info.name, refusal) from None
             # What the agent holds was granted before now: a view that lags would disown it.
             await self._view.reach(enrolled.lease_revision)
         session = self._open(enrolled, hello)
@@ -315,32 +322,22 @@ class Sessions:
                 case OutputChunk():
                     self._uploads.take(session, message)
                 case Progress():
-                    if self._may_report(session, message.ref, message.rank):
+                    if self._rights.may_report(session, message.ref, message.rank):
                         self._progress.note(message)
+                    else:
+                        self._rights.note(session, "reportProgress", message.ref, message.rank)
                 case Hello():
                     session.close("hello in the middle of a session")
                 case _:
                     session.take(Report.of(message))
 
-    def _may_report(self, session: Session, ref: AttemptRef, rank: int) -> bool:
-        """An agent speaks only for ranks that are placed on its own node."""
-        entry = self._view.entries.get(ref.job)
-        if entry is None or entry.state.tenant != ref.tenant or not holds(entry.state):
-            return False
-        place = place_of(entry.state.placements, rank) or place_of(entry.state.leaving, rank)
-        return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
-
-    def _is_stale(self, session: Session, report: Report) -> bool:
-        """It speaks of an attempt that was taken away, and so long ago that its place was given up."""
-        entry = self._view.entries.get(report.ref.job)
-        stale = entry is not None and report.ref.fence < entry.state.fence
-        return stale and not self._may_report(session, report.ref, report.rank)
-
     def _keep_log(self, session: Session, chunk: LogChunk) -> None:
         kept = chunk.offset + len(chunk.data)
-        if self._may_report(session, chunk.ref, chunk.rank):
+        if self._rights.may_report(session, chunk.ref, chunk.rank):
             kept = keep(self._logs, chunk, session.lost_logs)
             self._telemetry.count("ares_log_bytes_total", len(chunk.data))
+        else:
+            self._rights.note(session, "writeLog", chunk.ref, chunk.rank)
         session.send(LogAck(ref=chunk.ref, rank=chunk.rank, offset=kept))
 
     async def _commit_reports(self, session: Session) -> None:
@@ -351,10 +348,12 @@ class Sessions:
             batch, session.reports = session.reports, []
             batch = await self._uploads.checked(session, batch)
             for report in batch:
-                if self._is_stale(session, report):
+                if self._rights.is_stale(session, report.ref, report.rank):
                     self._reports.refuse(report)
+                if not self._rights.may_report(session, report.ref, report.rank):
+                    self._rights.note(session, "reportAttempt", report.ref, report.rank)
             while batch:
-                allowed = [report for report in batch if self._may_report(session, report.ref, report.rank)]
+                allowed = [report for report in batch if self._rights.may_report(session, report.ref, report.rank)]
                 try:
                     await self._reports.commit(allowed)
                     break

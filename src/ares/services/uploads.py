@@ -11,16 +11,14 @@ import structlog
 from msgspec.structs import replace
 
 from ares.core.run.outputs import list_flaw
-from ares.core.run.ranks import place_of
 from ares.model.link import Exited, Fenced, OutputAck, OutputChunk
 from ares.model.state import OutputFile
 from ares.ports.blobs import Blobs
 from ares.ports.telemetry import Telemetry
-from ares.services.commands import grants
 from ares.services.leftovers import Leftovers
 from ares.services.reports import Report
-from ares.services.session import Key, Session
-from ares.services.view import View
+from ares.services.rights import Rights
+from ares.services.session import Session
 
 log = structlog.get_logger()
 
@@ -34,9 +32,15 @@ class Uploads:
     """One for all sessions of a replica. `bytes_max` is for one rank of an attempt."""
 
     def __init__(
-        self, *, view: View, blobs: Blobs, leftovers: Leftovers, telemetry: Telemetry, bytes_max: int = OUTPUT_BYTES_MAX
+        self,
+        *,
+        rights: Rights,
+        blobs: Blobs,
+        leftovers: Leftovers,
+        telemetry: Telemetry,
+        bytes_max: int = OUTPUT_BYTES_MAX,
     ) -> None:
-        self._view = view
+        self._rights = rights
         self._blobs = blobs
         self._leftovers = leftovers
         self._telemetry = telemetry
@@ -44,7 +48,7 @@ class Uploads:
 
     def take(self, session: Session, chunk: OutputChunk) -> None:
         """Queues a piece; `run` keeps it."""
-        if not self._granted(session, (chunk.ref, chunk.rank)):
+        if not self._rights.may_upload(session, (chunk.ref, chunk.rank)):
             self._refuse(session, chunk)
         elif session.chunk_bytes + len(chunk.data) > _QUEUED_BYTES_MAX:
             session.close(f"more than {_QUEUED_BYTES_MAX:,} bytes of outputs came without waiting")
@@ -60,24 +64,16 @@ class Uploads:
             session.chunk_ready.clear()
             while session.chunks:
                 chunk = session.chunks.popleft()
-                if self._granted(session, (chunk.ref, chunk.rank)):
+                if self._rights.may_upload(session, (chunk.ref, chunk.rank)):
                     session.send(await self._keep(chunk))
                 else:
                     self._refuse(session, chunk)
                 session.chunk_bytes -= len(chunk.data)
 
-    def _granted(self, session: Session, key: Key) -> bool:
-        """Whether the attempt is the current one, and the rank is placed on the session's node and has not ended."""
-        ref, rank = key
-        entry = self._view.entries.get(ref.job)
-        if entry is None or not grants(entry.state, ref, rank) or rank in entry.state.ended_ranks:
-            return False
-        place = place_of(entry.state.placements, rank)
-        return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
-
     def _refuse(self, session: Session, chunk: OutputChunk) -> None:
         log.warning("upload.refused", job=chunk.ref.job, fence=str(chunk.ref.fence), node=session.node)
         self._telemetry.count("ares_uploads_refused_total", 1)
+        self._rights.note(session, "writeOutput", chunk.ref, chunk.rank)
         session.send(_ack(chunk, 0, refused=_NOT_CURRENT))
 
     async def _keep(self, chunk: OutputChunk) -> OutputAck:
@@ -121,7 +117,7 @@ class Uploads:
                 ready.append(replace(report, message=replace(said, exit=ended, outputs=())))
             elif not (missing := await self._missing(said)):
                 ready.append(report)
-            elif self._granted(session, (report.ref, report.rank)):
+            elif self._rights.may_upload(session, (report.ref, report.rank)):
                 session.ending.discard((report.ref, report.rank))
                 for ack in missing:
                     session.send(ack)

@@ -6,7 +6,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
+from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links.grpc import GrpcLink
+from ares.adapters.store.memory.store import MemoryStore
+from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.core.access.tokens import Denied
 from ares.edge.grpc.agents import AgentServer
 from ares.model.access import Principal
@@ -25,7 +28,10 @@ from ares.model.link import (
 from ares.model.node import NodeInfo
 from ares.model.state import Fence
 from ares.ports.link import LinkBroken, LinkRefused
+from ares.services.audit import Audit
+from ares.services.authority import Authority
 from ares.services.enrolment import SessionRefused
+from ares.services.view import View
 from ares.sim.chaos.proxy import Proxy
 
 NODE = Principal(token_id="a", tenant="t", role="node", node="n1")
@@ -65,6 +71,12 @@ class FakeSessions:
             self.ended.set()
 
 
+def _server(sessions: FakeSessions) -> AgentServer:
+    clock, telemetry = SystemClock(), PrometheusTelemetry(SystemRng())
+    machines = Authority(store := MemoryStore(clock), View(store, clock), clock, None)
+    return AgentServer(sessions, FakeTokens(), machines, Audit(None, clock, telemetry), telemetry)
+
+
 @pytest.fixture
 def sessions() -> FakeSessions:
     return FakeSessions()
@@ -72,7 +84,7 @@ def sessions() -> FakeSessions:
 
 @pytest.fixture
 async def address(sessions: FakeSessions) -> AsyncIterator[str]:
-    server = AgentServer(sessions, FakeTokens())
+    server = _server(sessions)
     port = await server.start("127.0.0.1", 0)
     yield f"127.0.0.1:{port}"
     await server.stop(0.0)
@@ -129,7 +141,7 @@ async def test_the_next_address_is_tried_when_one_is_dead(address: str) -> None:
 
 
 async def test_a_server_that_stops_breaks_the_link(sessions: FakeSessions) -> None:
-    server = AgentServer(sessions, FakeTokens())
+    server = _server(sessions)
     port = await server.start("127.0.0.1", 0)
     session = await GrpcLink([f"127.0.0.1:{port}"]).connect("good")
     await session.send(AgentFrame(messages=(HELLO,)))

@@ -17,6 +17,7 @@ import structlog
 from ares.core.access.addresses import is_loopback
 from ares.core.access.tokens import Denied
 from ares.model.access import Principal
+from ares.model.audit import AuditDraft
 from ares.model.link import (
     AgentFrame,
     CertifyReply,
@@ -29,6 +30,7 @@ from ares.model.machine import Presented
 from ares.model.secret import encode_secret
 from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
+from ares.services.audit import Audit
 from ares.services.authority import Admitted
 from ares.services.enrolment import SessionRefused
 
@@ -101,10 +103,13 @@ class _Shown(NamedTuple):
 class AgentServer:
     """The gRPC server for agents of one replica."""
 
-    def __init__(self, sessions: Sessions, tokens: Tokens, machines: Machines, telemetry: Telemetry) -> None:
+    def __init__(
+        self, sessions: Sessions, tokens: Tokens, machines: Machines, audit: Audit, telemetry: Telemetry
+    ) -> None:
         self._sessions = sessions
         self._tokens = tokens
         self._machines = machines
+        self._audit = audit
         self._telemetry = telemetry
         self._server: grpc.aio.Server | None = None
 
@@ -162,7 +167,7 @@ class AgentServer:
             await self._deny(
                 context,
                 grpc.StatusCode.UNAUTHENTICATED,
-                "join",
+                f"join:{reply.reason}",
                 f"the join token is {reply.reason}; make a new one with `ares token join`",
             )
         return reply
@@ -203,7 +208,8 @@ class AgentServer:
             _log.warning("agent.cut_off", node=who.node, reason=denied.reason)
             await self._denied(context, denied)
         if isinstance(served, SessionRefused):
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(served))
+            code = _REFUSED.get(served.reason, grpc.StatusCode.FAILED_PRECONDITION)
+            await context.abort(code, str(served))
         if isinstance(served, Exception):
             raise served
 
@@ -246,13 +252,17 @@ class AgentServer:
         code = grpc.StatusCode.UNAVAILABLE if ended and _is_secure(context) else grpc.StatusCode.UNAUTHENTICATED
         await self._deny(context, code, denied.reason, f"the node's credential is {denied.reason}; {_FIX}")
 
-    async def _deny(self, context: Context, code: grpc.StatusCode, reason: str, text: str) -> NoReturn:
+    async def _deny(self, context: Context, code: grpc.StatusCode, reason: str, text: str, about: str = "") -> NoReturn:
         self._telemetry.count("ares_auth_denials_total", 1, reason)
-        _log.warning("agent.denied", reason=reason, peer=context.peer())
+        self._audit.tell(
+            AuditDraft(operation="agentLink", outcome="DENY", reason=reason, remote=context.peer(), object=about)
+        )
+        _log.warning("agent.denied", reason=reason, about=about, peer=context.peer())
         await context.abort(code, text)
         raise AssertionError("abort raises")
 
 
+_REFUSED: Final = {"not_granted": grpc.StatusCode.PERMISSION_DENIED}
 _FIX: Final = "remove the agent's identity file and join this node again with a new token of `ares token join`"
 
 
