@@ -24,3 +24,7 @@ PID_NAMESPACES = (
     "NOT TESTED: without PID namespaces this job would really kill everything. Run it as root, or where users may make "
     "namespaces (sysctl kernel.unprivileged_userns_clone=1)."
 )
+SANDBOX = (
+    "NOT TESTED: this machine cannot make sandboxes. Run it as root, on Linux 5.12 or later, where containers may "
+    "make namespaces and mounts."
+)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, NoReturn
 
 from ares.adapters.executors.warden import box, kernel, launch, rights, seccomp
+from ares.adapters.executors.warden.inherit import go_first
 
 _ERROR_BYTES_MAX: Final = 4000
 _ALL_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -22,6 +23,8 @@ class Cage(NamedTuple):
     # The attempt's own directories, and who they belong to; -1: the agent's own user.
     folders: tuple[str, ...]
     uid: int
+    # Whether its slot is ended last where memory is short.
+    spared: bool
 
 
 def spawn(cage: Cage, terms: box.Terms, argv: list[str], env: Mapping[str, str], cwd: str, null: int, log: int) -> int:
@@ -50,6 +53,8 @@ def _become(
     null, log, writer = files
     try:
         os.setsid()
+        if not cage.spared:
+            go_first()
         enter(cage, terms)
         # Again, and only now: the directory it was in before lies outside.
         try:

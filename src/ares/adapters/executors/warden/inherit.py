@@ -13,6 +13,8 @@ Pin = tuple[int, tuple[int, ...], bool]
 
 _NEVER: Final = -1000
 _FIRST: Final = 1000
+# Enough to go before a slot of a few MiB, and well before the next class of service does.
+_SOONER: Final = 100
 _NUMA_NODES: Final = "/sys/devices/system/node"
 
 
@@ -29,6 +31,10 @@ class Inherited:
                 os.pwrite(self._oom_fd, str(_NEVER).encode(), 0)
                 self._oom_own = _NEVER
             self._oom_now = self._oom_own
+
+    @property
+    def spared(self) -> bool:
+        return self._oom_own == _NEVER
 
     @contextlib.contextmanager
     def taken_on(self, oom_score_adj: int, pin: Pin | None, log: int) -> Generator[None, None, None]:
@@ -54,6 +60,14 @@ class Inherited:
             os.sched_setaffinity(0, self._cpus)
         with contextlib.suppress(OSError):
             kernel.memory_policy(kernel.MPOL_DEFAULT)
+
+
+def go_first() -> None:
+    """Where a slot cannot be spared: what fills files in memory looks smaller than the slot that holds it."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
+        score = int(file.read())
+        file.seek(0)
+        file.write(str(min(_FIRST, score + _SOONER)))
 
 
 def _pin(node: int, cpus: tuple[int, ...], required: bool, log: int) -> None:

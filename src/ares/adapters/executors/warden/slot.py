@@ -111,7 +111,8 @@ class Slot:
                 if caged is None:
                     self._main = spawn(argv, env, self._null, log)
                 else:
-                    self._main = cage.spawn(cage.Cage(*caged), self._terms, argv, env, cwd, self._null, log)
+                    less = cage.Cage(*caged, self._inherited.spared)
+                    self._main = cage.spawn(less, self._terms, argv, env, cwd, self._null, log)
         except (OSError, ValueError) as error:
             self._agent.send(b"E" + str(error).encode(errors="replace")[:4000])
             return
