@@ -20,6 +20,7 @@ from ares.ports.audit import AuditPorts
 from ares.ports.clock import Rng
 from ares.ports.snapshot import Progress
 from ares.services.audit import Audit
+from ares.services.audit_heads import key_id
 from ares.services.ids import base32
 
 _NAME_CHARS_MAX = 60
@@ -33,18 +34,27 @@ def ports_of(config: Config, rng: Rng) -> AuditPorts:
     """The chain that a server of this configuration goes on with, and the key that signs its heads."""
     copy = FileHeads(Path(config.audit.copy_to)) if config.audit.copy_to else None
     chain = FileAudit(directory(config), chain_name(config, rng))
-    return AuditPorts(chain, key_file(config.home_path / "keys" / "audit.key"), copy)
+    return AuditPorts(chain, key_file(key_path(config)), copy)
+
+
+def key_path(config: Config) -> Path:
+    return config.home_path / "keys" / "audit.key"
 
 
 def chain_name(config: Config, rng: Rng) -> str:
     """The replica's name. One that has none gets one for its chain, for good: the next start goes on with it."""
     if config.replica:
-        return re.sub(r"[^a-z0-9_-]", "-", config.replica.lower())[:_NAME_CHARS_MAX].lstrip("-_") or "replica"
+        return named(config)
     path = directory(config) / "name"
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(f"replica-{base32(rng, 6)}")
     return path.read_text().strip()
+
+
+def named(config: Config) -> str:
+    """What a replica's own name makes of its chain; empty when it has none."""
+    return re.sub(r"[^a-z0-9_-]", "-", config.replica.lower())[:_NAME_CHARS_MAX].lstrip("-_")
 
 
 def note(config: Config, draft: AuditDraft) -> None:
@@ -54,7 +64,7 @@ def note(config: Config, draft: AuditDraft) -> None:
 
 async def _note(config: Config, draft: AuditDraft) -> None:
     chain = FileAudit(directory(config), f"{chain_name(config, SystemRng())}-commands")
-    audit = Audit(chain, SystemClock(), NullTelemetry(), replica="", required=config.audit.required)
+    audit = Audit(chain, SystemClock(), NullTelemetry(), required=config.audit.required)
     await audit.open()
     try:
         await audit.note(draft)
@@ -62,13 +72,15 @@ async def _note(config: Config, draft: AuditDraft) -> None:
         await audit.close()
 
 
-def states(config: Config, heads_file: str | None, progress: Progress) -> list[dict[str, Any]]:
+def states(config: Config, heads_file: str | None, progress: Progress) -> tuple[list[dict[str, Any]], list[str]]:
     """What `check_all` finds, as the API would say it."""
-    return [msgspec.to_builtins(report) for report in check_all(config, heads_file, progress)]
+    reports, elsewhere = check_all(config, heads_file, progress)
+    return [msgspec.to_builtins(report) for report in reports], elsewhere
 
 
-def check_all(config: Config, heads_file: str | None, progress: Progress) -> list[ChainReport]:
-    """Every chain that is on this disk or that a signed head names, against the store and a copy of heads."""
+def check_all(config: Config, heads_file: str | None, progress: Progress) -> tuple[list[ChainReport], list[str]]:
+    """Every chain that is on this disk, or should be by a signed head, against the store and a copy of heads; and the
+    names of chains that are on other machines."""
     with take_snapshot(config.store_url, SystemClock(), progress) as snapshot:
         heads = [msgspec.json.decode(kv.value, type=AuditHead) for kv in snapshot.rows(keys.AUDIT_HEADS)]
         public = [msgspec.json.decode(kv.value, type=AuditKey) for kv in snapshot.rows(keys.AUDIT_KEYS)]
@@ -76,8 +88,10 @@ def check_all(config: Config, heads_file: str | None, progress: Progress) -> lis
         heads += [head for head in read_heads(Path(heads_file)) if head not in heads]
     files = FileAudit(directory(config), "")
     here = files.chains()
-    elsewhere = {head.chain for head in heads} - set(here)
-    return [
+    gone = {head.chain for head in heads} - set(here)
+    mine = {head.chain for head in heads if head.key in _own_keys(config)}
+    missing = gone if not config.store_url.startswith("etcd:") else gone & (mine | {named(config)})
+    reports = [
         check(
             chain,
             (line for segment in files.segments(chain) for line in files.lines(segment)),
@@ -86,5 +100,11 @@ def check_all(config: Config, heads_file: str | None, progress: Progress) -> lis
             verify,
             files.stub(chain),
         )
-        for chain in (*here, *sorted(elsewhere))
+        for chain in (*here, *sorted(missing))
     ]
+    return reports, sorted(gone - missing)
+
+
+def _own_keys(config: Config) -> frozenset[str]:
+    path = key_path(config)
+    return frozenset({key_id(key_file(path).public)} if path.exists() else ())

@@ -49,7 +49,8 @@ class AuditEntry(AuditDraft, frozen=True, kw_only=True):
     prev: str
     # Never less than that of the entry before.
     at: float
-    replica: str = ""
+    # Of the replica that recorded it.
+    chain: str = ""
     hash: str = ""
 
 

@@ -38,15 +38,12 @@ class _Waiting(NamedTuple):
 class Audit:
     """Without a log nothing is recorded, as in simulations. If not `required`, failures are only logged."""
 
-    def __init__(
-        self, chain: AuditLog | None, clock: Clock, telemetry: Telemetry, *, replica: str, required: bool = True
-    ) -> None:
+    def __init__(self, chain: AuditLog | None, clock: Clock, telemetry: Telemetry, *, required: bool = True) -> None:
         self._log = chain
         self._clock = clock
         self._telemetry = telemetry
-        self._replica = replica
         self._required = required
-        self._writer = Writer(replica)
+        self._writer = Writer("")
         self._opened = False
         self._durable: tuple[int, str, float] = (0, NO_HASH, 0.0)
         self._waiting: list[_Waiting] = []
@@ -84,7 +81,7 @@ class Audit:
     async def _open(self, chain: AuditLog) -> None:
         torn = await chain.open()
         self._opened = True
-        self._writer = Writer(self._replica, *await asyncio.to_thread(_end_of, chain))
+        self._writer = Writer(chain.chain, *await asyncio.to_thread(_end_of, chain))
         self._durable = self._writer.place
         if torn:
             self.tell(AuditDraft(operation="auditTorn", outcome="ERROR", reason="torn", counts={"bytes": torn}))

@@ -157,7 +157,7 @@ class AuditSearch:
     def _piece(self, segment: Segment, query: AuditQuery, only: str, format_: Format) -> bytes:
         found = self._matching(segment, query, only)
         if format_ == "csv":
-            return csv.rows(segment.chain, (entry for _, entry in found))
+            return csv.rows((entry for _, entry in found))
         return b"".join(line if not only else _encode(entry) + b"\n" for line, entry in found)
 
     def _matching(self, segment: Segment, query: AuditQuery, only: str) -> Iterator[tuple[bytes, AuditEntry]]:

@@ -15,8 +15,8 @@ _END = b'"}\n'
 _TAIL = len(_HASH) + 64 + len(_END)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AuditEntry).decode
-# What an entry has beside the draft, in front: numbers and hashes only, and the replica's name.
-_IN_FRONT = '{"seq":%d,"prev":"%s","at":%.6f,"replica":%s,'
+# What an entry has beside the draft, in front: numbers and hashes, and the chain's name.
+_IN_FRONT = '{"seq":%d,"prev":"%s","at":%.6f,"chain":%s,'
 
 
 def clean(text: str) -> str:
@@ -31,17 +31,17 @@ def clean(text: str) -> str:
 class Writer:
     """Gives drafts their place. Not advanced by what could not be written: see `back`."""
 
-    def __init__(self, replica: str, seq: int = 0, hash_: str = NO_HASH, at: float = 0.0) -> None:
+    def __init__(self, chain: str, seq: int = 0, hash_: str = NO_HASH, at: float = 0.0) -> None:
         self.seq = seq
         self.hash = hash_
         self.at = at
-        self._replica = _encode(clean(replica)).decode()
+        self._chain = _encode(clean(chain)).decode()
 
     def line(self, draft: AuditDraft, at: float) -> bytes:
         """The next line, with its line feed."""
         self.seq += 1
         self.at = max(self.at, at)
-        front = _IN_FRONT % (self.seq, self.hash, self.at, self._replica)
+        front = _IN_FRONT % (self.seq, self.hash, self.at, self._chain)
         body = front.encode() + _bytes(draft)[1:-1]
         self.hash = hashlib.sha256(body).hexdigest()
         return body + _HASH + self.hash.encode() + _END

@@ -6,7 +6,7 @@ from ares.model.audit import AuditEntry
 
 COLUMNS = (
     "at", "chain", "seq", "outcome", "operation", "reason", "tenant", "home", "user", "token", "role", "proof",
-    "object", "made", "status", "method", "path", "glass", "count", "remote", "trace", "replica", "hash",
+    "object", "made", "status", "method", "path", "glass", "count", "remote", "trace", "hash",
 )  # fmt: skip
 # What makes a spreadsheet calculate.
 _QUOTED = (",", '"', "\r", "\n")
@@ -25,14 +25,10 @@ def header() -> bytes:
     return ",".join(COLUMNS).encode() + b"\r\n"
 
 
-def rows(chain: str, entries: Iterable[AuditEntry]) -> bytes:
-    return "".join(
-        ",".join(cell(_value(chain, entry, column)) for column in COLUMNS) + "\r\n" for entry in entries
-    ).encode()
+def rows(entries: Iterable[AuditEntry]) -> bytes:
+    return "".join(",".join(cell(_value(entry, column)) for column in COLUMNS) + "\r\n" for entry in entries).encode()
 
 
-def _value(chain: str, entry: AuditEntry, column: str) -> object:
-    if column == "chain":
-        return chain
+def _value(entry: AuditEntry, column: str) -> object:
     value = getattr(entry, column)
     return " ".join(value) if isinstance(value, tuple) else f"{value:.6f}" if isinstance(value, float) else value

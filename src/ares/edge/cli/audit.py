@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.output import note, output_option, print_objects
+from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.program import configured, load, program
 from ares.edge.cli.text import printable
 
@@ -144,7 +144,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         f"{entry['tenant']} (of {home})" if home else entry["tenant"],
         entry["object"] or " ".join(entry["made"]),
         entry["remote"],
-        f"{entry['replica']} {entry['seq']}",
+        f"{entry['chain']} {entry['seq']}",
     )
 
 
@@ -273,6 +273,7 @@ def verify(ctx: click.Context, online: bool, copy: str | None, output: str, **wh
     """
     from ares.ports.store import StoreError
 
+    elsewhere: list[str] = []
     if online:
         from ares.edge.client import audit as calls
 
@@ -286,7 +287,7 @@ def verify(ctx: click.Context, online: bool, copy: str | None, output: str, **wh
         config = load({}, **where)
         try:
             with Bars(("pages to copy",), "done", quiet=True) as bars:
-                states = program("audit").states(config, copy, partial(bars.show, 0))
+                states, elsewhere = program("audit").states(config, copy, partial(bars.show, 0))
         except (StoreError, OSError) as error:
             return report(str(error), "check the store's URL, and that this user may read the audit directory", 2)
     whole = bool(states) and all(not state["broken"] and not state["unsigned"] for state in states)
@@ -295,8 +296,8 @@ def verify(ctx: click.Context, online: bool, copy: str | None, output: str, **wh
             click.echo(verdict(state))
         if not states:
             click.echo("no audit chain, and no signed head of one", err=True)
-    if not online:
-        note("chains that are only on other machines are checked there")
+    for chain in elsewhere:
+        click.echo(f"{printable(chain)}: not on this machine; verify it where it is", err=True)
     return 0 if whole else 1
 
 
@@ -306,7 +307,8 @@ def verdict(state: dict[str, Any]) -> str:
     begins, ends, broken = state["begins"], state["ends"], state["broken"]
     if broken:
         missing = f"; {state['missing']:,} entries are missing" if state["missing"] else ""
-        return f"{name}: BROKEN at entry {broken:,}: {state['why']}{missing}. Entries {begins:,} to {broken - 1:,} hold"
+        hold = f"entries {begins:,} to {broken - 1:,} hold" if broken > begins else "no entry holds"
+        return f"{name}: BROKEN at entry {broken:,}: {state['why']}{missing}; {hold}"
     if state["unsigned"]:
         return f"{name}: heads without a valid signature: {', '.join(map(str, state['unsigned'][:10]))}"
     since = f", from entry {begins:,} on (older ones were removed after their time)" if begins > 1 else ""

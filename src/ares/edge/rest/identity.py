@@ -134,12 +134,18 @@ async def get_auth(call: Call[NoQuery, None]) -> ASGIApp:
     return answer(AuthView(providers=offered))
 
 
+def _named(kind: str, made: object) -> tuple[str, ...]:
+    """What was made, by its name, for the audit entry; nothing when it was refused."""
+    return (f"{kind}/{made.name}",) if isinstance(made, TenantRecord | UserRecord) else ()
+
+
 # ---- tenants
 
 
 async def create_tenant(call: Call[NoQuery, TenantBody]) -> ASGIApp:
     body = call.body
     made = await call.edge.services.tenants.create(call.who, body.name, note=body.note, isolation=body.isolation)
+    call.made(*_named("tenants", made))
     return _answer(made, status=201)
 
 
@@ -162,6 +168,7 @@ async def create_user(call: Call[NoQuery, UserBody]) -> ASGIApp:
     body = call.body
     wish = UserWish(name=body.name, role=body.role, team=body.team, identity=body.identity, service=body.service)
     made = await call.edge.services.users.create(call.who, body.tenant or call.who.tenant, wish)
+    call.made(*_named("users", made))
     return _answer(made, status=201)
 
 
@@ -195,7 +202,7 @@ async def create_token(call: Call[NoQuery, TokenBody]) -> ASGIApp:
         user=body.user or "",
         permissions=body.permissions,
     )
-    return new_token(made)
+    return new_token(call, made)
 
 
 async def create_own_token(call: Call[NoQuery, OwnTokenBody]) -> ASGIApp:
@@ -203,13 +210,14 @@ async def create_own_token(call: Call[NoQuery, OwnTokenBody]) -> ASGIApp:
     made = await call.edge.services.tokens.create_own(
         call.who, role=body.role, name=body.name, ttl_s=body.ttl_s, permissions=body.permissions
     )
-    return new_token(made)
+    return new_token(call, made)
 
 
-def new_token(made: tuple[str, TokenRecord] | Refused) -> ASGIApp:
+def new_token(call: Call[Any, Any], made: tuple[str, TokenRecord] | Refused) -> ASGIApp:
     if isinstance(made, Refused):
         raise refusal(made)
     text, record = made
+    call.made(f"tokens/{record.id}")
     return answer(NewToken(token=text, record=token_view(record)), status=201)
 
 

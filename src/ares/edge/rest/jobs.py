@@ -55,7 +55,10 @@ async def cancel_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
 
 
 async def retry_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
-    return _steered(await call.edge.services.jobs.retry(call.who, call.path["id"], call.body.reason))
+    outcome = await call.edge.services.jobs.retry(call.who, call.path["id"], call.body.reason)
+    if isinstance(outcome, JobState) and outcome.id != call.path["id"]:
+        call.made(f"jobs/{outcome.id}")
+    return _steered(outcome)
 
 
 async def job_events(call: Call[NoQuery, None]) -> ASGIApp:

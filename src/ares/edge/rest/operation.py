@@ -9,6 +9,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.limits import Meter
+from ares.edge.rest.noting import noted
 from ares.edge.rest.streaming import Streams
 from ares.edge.rest.wire import header
 from ares.model.access import Permission, Principal
@@ -48,6 +49,11 @@ class Call(Generic[Q, B]):
 
     def header(self, name: bytes) -> str | None:
         return header(self.scope, name)
+
+    def made(self, *names: str, **counts: int) -> None:
+        """For the audit entry: what the request made, each as "kind/id", and how many of what."""
+        about = noted(self.scope)
+        about.made, about.counts = names, counts
 
 
 Handler = Callable[[Call[Any, Any]], Awaitable[ASGIApp]]

@@ -82,6 +82,7 @@ async def create_join_token(call: Call[NoQuery, JoinTokenBody]) -> ASGIApp:
     text, record = await call.edge.services.tokens.create_join(
         call.who, node=body.node, ttl_s=body.ttl_s, cluster=body.cluster
     )
+    call.made(f"tokens/{record.id}")
     return answer(NewToken(token=text, record=token_view(record)), status=201)
 
 

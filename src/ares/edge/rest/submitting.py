@@ -82,6 +82,8 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
     replayed = sum(result.replayed for result in results)
     rejected = sum(result.error is not None for result in results)
     created = len(results) - replayed - rejected
+    ids = [f"jobs/{result.id}" for result in results if result.id]
+    call.made(*ids, created=created, replayed=replayed, rejected=rejected)
     return answer(BatchAnswer(results=results, created=created, replayed=replayed, rejected=rejected))
 
 
