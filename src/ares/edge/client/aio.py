@@ -13,6 +13,7 @@ import httpx2
 from ares.edge.client import answers, calls, decisions, operator, predictions
 from ares.edge.client import booking as booking_calls
 from ares.edge.client.addresses import Addresses
+from ares.edge.client.alerts import AsyncAlertMethods
 from ares.edge.client.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.ask import Ask
 from ares.edge.client.audit import AsyncAuditMethods
@@ -24,6 +25,7 @@ from ares.edge.client.http import broken, connection_options, new_request_id, re
 from ares.edge.client.identity import AsyncIdentityMethods
 from ares.edge.client.logs import OnAttempt, follow_logs
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
+from ares.edge.client.policies import AsyncPolicyMethods
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.secrets import AsyncSecretMethods
@@ -38,7 +40,7 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncAuditMethods, AsyncIdentityMethods, AsyncSecretMethods):
+class AsyncClient(AsyncAlertMethods, AsyncAuditMethods, AsyncIdentityMethods, AsyncPolicyMethods, AsyncSecretMethods):
     """Talks to Ares, by whichever of its replicas answers, from one event loop. Close it, or use `async with`."""
 
     def __init__(

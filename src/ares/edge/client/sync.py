@@ -12,6 +12,7 @@ import httpx2
 from ares.edge.client import answers, calls, decisions, operator, predictions
 from ares.edge.client import booking as booking_calls
 from ares.edge.client.addresses import Addresses
+from ares.edge.client.alerts import AlertMethods
 from ares.edge.client.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.ask import Ask
 from ares.edge.client.audit import AuditMethods
@@ -23,6 +24,7 @@ from ares.edge.client.http import broken, connection_options, new_request_id, re
 from ares.edge.client.identity import IdentityMethods
 from ares.edge.client.logs import OnAttempt, follow_logs
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
+from ares.edge.client.policies import PolicyMethods
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.secrets import SecretMethods
@@ -37,7 +39,7 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class Client(AuditMethods, IdentityMethods, SecretMethods):
+class Client(AlertMethods, AuditMethods, IdentityMethods, PolicyMethods, SecretMethods):
     """Talks to Ares, by whichever of its replicas answers; may be shared by threads. Close it, or use `with`."""
 
     def __init__(
