@@ -105,7 +105,8 @@ class Recount:
                 else:
                     counts.end(state)
             after, more = page.kvs[-1].key if page.kvs else after, page.more
-            await self._clock.sleep(_PAUSE_S)
+            if more:
+                await self._clock.sleep(_PAUSE_S)
         for kv in (await self._store.range(f"{keys.ARRAYS}{tenant}/")).kvs:
             array = msgspec.json.decode(kv.value, type=ArrayRecord)
             left = 0 if array.expanded else array.tasks - created.get(array.id, 0)
