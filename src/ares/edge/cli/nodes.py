@@ -6,6 +6,7 @@ import click
 
 from ares.edge.cli.connect import connect, find_job, job_argument
 from ares.edge.cli.drain import change_node, drain, rm, taint, undrain, untaint
+from ares.edge.cli.machines import certs, revoke
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.text import cpus, duration, memory
 
@@ -82,7 +83,7 @@ def uncordon(ctx: click.Context, name: str, output: str) -> None:
     change_node(ctx, calls.cordon(name, on=False), output, lambda node: f"{node.name} uncordoned")
 
 
-for command in (drain, undrain, taint, untaint, rm):
+for command in (drain, undrain, taint, untaint, rm, certs, revoke):
     nodes.add_command(command)
 # The same for one: `ares node drain gpu-07` reads better.
 node = nodes

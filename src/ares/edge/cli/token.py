@@ -57,19 +57,26 @@ def create(
 
 
 @token.command()
-@click.option("--node", help="Only for the machine of this name.")
+@click.option("--node", metavar="NAME", help="For the machine of this name.")
+@click.option("--cluster", metavar="NAME", help="For the cluster of this name.")
+@click.option("--any-name", is_flag=True, help="For a machine of any name that is free.")
 @click.option("--ttl", metavar="TIME", help="Expires after this long.  [default: 15m]")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def join(ctx: click.Context, node: str | None, ttl: str | None, output: str) -> None:
+def join(
+    ctx: click.Context, node: str | None, cluster: str | None, any_name: bool, ttl: str | None, output: str
+) -> None:
     """Makes a token that admits one machine.
 
     Once, within its time: put it in a file and run `ares agent --join FILE` there.
     """
+    if (node is not None) + (cluster is not None) + any_name != 1:
+        raise click.UsageError("say whom it admits: --node NAME, --cluster NAME or --any-name", ctx)
     from ares.edge.client import calls
     from ares.edge.client.units import seconds
 
-    _print_new(ctx, calls.create_join_token({"node": node, "ttlS": None if ttl is None else seconds(ttl)}), output)
+    body = {"node": node, "cluster": cluster, "anyName": True if any_name else None}
+    _print_new(ctx, calls.create_join_token({**body, "ttlS": None if ttl is None else seconds(ttl)}), output)
 
 
 @token.command("list")

@@ -24,6 +24,7 @@ from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
 from ares.edge.client.identity import AsyncIdentityMethods
 from ares.edge.client.logs import OnAttempt, follow_logs
+from ares.edge.client.machines import AsyncMachineMethods
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
 from ares.edge.client.policies import AsyncPolicyMethods
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
@@ -40,7 +41,14 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncAlertMethods, AsyncAuditMethods, AsyncIdentityMethods, AsyncPolicyMethods, AsyncSecretMethods):
+class AsyncClient(
+    AsyncAlertMethods,
+    AsyncAuditMethods,
+    AsyncIdentityMethods,
+    AsyncMachineMethods,
+    AsyncPolicyMethods,
+    AsyncSecretMethods,
+):
     """Talks to Ares, by whichever of its replicas answers, from one event loop. Close it, or use `async with`."""
 
     def __init__(

@@ -127,6 +127,10 @@ def _wish(
     return {"role": role, "name": name, "tenant": tenant, "ttlS": ttl_s, "user": user, "permissions": narrowed}
 
 
+def _invitation(node: str | None, ttl_s: float | None, cluster: str | None, any_name: bool) -> dict[str, Any]:
+    return {"node": node, "ttlS": ttl_s, "cluster": cluster, "anyName": True if any_name else None}
+
+
 class IdentityMethods:
     """Of the blocking client."""
 
@@ -197,9 +201,16 @@ class IdentityMethods:
         """A token for the user that this client is. Its secret is shown this once."""
         return self.send(create_own_token(_wish(role, name, ttl_s, permissions)))
 
-    def create_join_token(self, *, node: str | None = None, ttl_s: float | None = None) -> NewToken:
-        """A token that admits one machine once."""
-        return self.send(calls.create_join_token({"node": node, "ttlS": ttl_s}))
+    def create_join_token(
+        self,
+        *,
+        node: str | None = None,
+        ttl_s: float | None = None,
+        cluster: str | None = None,
+        any_name: bool = False,
+    ) -> NewToken:
+        """A token that admits one machine once: the node or cluster of this name, or any node of a new name."""
+        return self.send(calls.create_join_token(_invitation(node, ttl_s, cluster, any_name)))
 
     def revoke_token(self, token_id: str) -> None:
         """Makes a token useless."""
@@ -276,9 +287,16 @@ class AsyncIdentityMethods:
         """A token for the user that this client is. Its secret is shown this once."""
         return await self.send(create_own_token(_wish(role, name, ttl_s, permissions)))
 
-    async def create_join_token(self, *, node: str | None = None, ttl_s: float | None = None) -> NewToken:
-        """A token that admits one machine once."""
-        return await self.send(calls.create_join_token({"node": node, "ttlS": ttl_s}))
+    async def create_join_token(
+        self,
+        *,
+        node: str | None = None,
+        ttl_s: float | None = None,
+        cluster: str | None = None,
+        any_name: bool = False,
+    ) -> NewToken:
+        """A token that admits one machine once: the node or cluster of this name, or any node of a new name."""
+        return await self.send(calls.create_join_token(_invitation(node, ttl_s, cluster, any_name)))
 
     async def revoke_token(self, token_id: str) -> None:
         """Makes a token useless."""

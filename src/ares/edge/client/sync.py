@@ -23,6 +23,7 @@ from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
 from ares.edge.client.identity import IdentityMethods
 from ares.edge.client.logs import OnAttempt, follow_logs
+from ares.edge.client.machines import MachineMethods
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
 from ares.edge.client.policies import PolicyMethods
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
@@ -39,7 +40,7 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class Client(AlertMethods, AuditMethods, IdentityMethods, PolicyMethods, SecretMethods):
+class Client(AlertMethods, AuditMethods, IdentityMethods, MachineMethods, PolicyMethods, SecretMethods):
     """Talks to Ares, by whichever of its replicas answers; may be shared by threads. Close it, or use `with`."""
 
     def __init__(
