@@ -15,7 +15,7 @@ class MemoryAudit:
         self.chain = chain
         self.failing: AuditUnavailable | None = None
         self._segment_lines = segment_lines
-        self._kept: dict[Segment, list[bytes]] = {}
+        self.kept: dict[Segment, list[bytes]] = {}
         self._stub: AuditStub | None = None
         self._newest: Segment | None = None
 
@@ -28,19 +28,19 @@ class MemoryAudit:
         if self.failing is not None:
             raise self.failing
         newest = self._newest
-        if newest is None or len(self._kept[newest]) >= self._segment_lines:
+        if newest is None or len(self.kept[newest]) >= self._segment_lines:
             self._newest = newest = Segment(self.chain, first, at)
-            self._kept[newest] = []
-        self._kept[newest].extend(lines)
+            self.kept[newest] = []
+        self.kept[newest].extend(lines)
 
     def chains(self) -> Sequence[str]:
-        return (self.chain,) if self._kept or self._stub else ()
+        return (self.chain,) if self.kept or self._stub else ()
 
     def segments(self, chain: str) -> Sequence[Segment]:
-        return [segment for segment in self._kept if segment.chain == chain]
+        return [segment for segment in self.kept if segment.chain == chain]
 
     def lines(self, segment: Segment) -> Iterator[bytes]:
-        return iter(tuple(self._kept.get(segment, ())))
+        return iter(tuple(self.kept.get(segment, ())))
 
     def has_room(self) -> bool:
         return self.failing is None
@@ -51,11 +51,11 @@ class MemoryAudit:
     async def cut(self, stub: AuditStub) -> int:
         self._stub = stub
         gone = [
-            segment for segment, lines in self._kept.items()
-            if segment.seq + len(lines) - 1 <= stub.seq and segment != max(self._kept)
+            segment for segment, lines in self.kept.items()
+            if segment.seq + len(lines) - 1 <= stub.seq and segment != max(self.kept)
         ]  # fmt: skip
         for segment in gone:
-            del self._kept[segment]
+            del self.kept[segment]
         return len(gone)
 
     async def close(self) -> None:
