@@ -8,7 +8,6 @@ from ares.core import keys
 from ares.core.quota.counts import TENANT, Level
 from ares.core.quota.judge import LevelUse, limits_of, use_at
 from ares.core.quota.measures import from_units
-from ares.core.quota.months import month_of
 from ares.model.access import Principal
 from ares.model.base import Note, Record
 from ares.model.job import Priority
@@ -16,6 +15,7 @@ from ares.model.quota import LevelName, Limit, Limits, Measure, Quota, QuotaReco
 from ares.ports.clock import Clock
 from ares.ports.store import Delete, Put, Store
 from ares.services.counting import Counting
+from ares.services.meters import Meters
 from ares.services.records import Records, absent, same
 from ares.services.view import View
 
@@ -78,10 +78,11 @@ class QuotaRefused(Record, frozen=True):
 
 
 class Quotas:
-    def __init__(self, store: Store, view: View, counting: Counting, clock: Clock) -> None:
+    def __init__(self, store: Store, view: View, counting: Counting, meters: Meters, clock: Clock) -> None:
         self._records = Records(store, view)
         self._view = view
         self._counting = counting
+        self._meters = meters
         self._clock = clock
 
     # ---- reading
@@ -131,11 +132,6 @@ class Quotas:
                 found[f"tenant.{name}"] = hard
         return found
 
-    def egress(self, tenant: str) -> int:
-        """Bytes of outputs that were downloaded this month, as all replicas wrote them down."""
-        prefix = f"{tenant}/{month_of(self._clock.wall())}/"
-        return sum(one.egress_bytes for name, one in self._view.kept.meters.items() if name.startswith(prefix))
-
     def _shown(self, tenant: str, *, every: bool) -> QuotaView:
         record = self._view.kept.quotas.get(tenant)
         quota = Quota() if record is None else record.quota
@@ -147,7 +143,7 @@ class Quotas:
         for level in (TENANT, *list(others)[:_LEVELS_SHOWN]):
             held, limits = used(level), limits_of(quota, level).amounts
             if level == TENANT:
-                held["egress"] = self.egress(tenant)
+                held["egress"] = self._meters.served(tenant)
             shown = (one for one in dict.fromkeys((*_SHOWN, *limits)) if one in limits or held.get(one))
             uses += [use_at(quota, level, measure, held, {}) for measure in shown]
         return QuotaView(

@@ -53,6 +53,7 @@ from ares.services.leader import Leader, Reign
 from ares.services.leftovers import Leftovers
 from ares.services.logins import Logins
 from ares.services.logs import LogReader
+from ares.services.meters import Meters
 from ares.services.monitor import Monitor
 from ares.services.nodes import Nodes
 from ares.services.outputs import OutputReader
@@ -218,7 +219,8 @@ class Replica:
         self.policies = Policies(store, view, clock, judging)
         counting = Counting(view, self.planner, clock)
         admissions = Admissions(store, view, counting, clock, telemetry, terms.replica)
-        self.quotas = Quotas(store, view, counting, clock)
+        self.meters = Meters(store, view, clock, terms.replica)
+        self.quotas = Quotas(store, view, counting, self.meters, clock)
         self.recount = Recount(store, view, counting, self.alerts, clock, telemetry)
         drafting = Drafting(
             view, deadlines, clock, ports.rng, telemetry, terms.epoch, terms.jobs_max, judging,
@@ -256,6 +258,7 @@ class Replica:
             "progress": self.progress.run(),
             "predictions": self.predictions.run(),
             "recount": self.recount.run(),
+            "meters": self.meters.run(),
             "leftovers": self.leftovers.run(),
             "alerts": self.alerts.run(),
             "leader": self.leader.run(reign or self.reign),

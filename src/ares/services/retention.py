@@ -4,14 +4,18 @@ Leader only. A request id is forgotten with its job, so it protects from doubles
 plus the time kept.
 """
 
+import msgspec
 import structlog
 
 from ares.core import keys
+from ares.core.quota.counts import rolled_up
+from ares.core.quota.months import month_of
+from ares.model.quota import SpentRecord
 from ares.model.state import TERMINAL, ArrayRecord, JobState
 from ares.ports.blobs import Blobs
 from ares.ports.clock import Clock
 from ares.ports.logs import Logs
-from ares.ports.store import Compare, Delete, Op, Store, StoreError
+from ares.ports.store import TXN_OPS_MAX, Compare, Delete, Op, Put, Store, StoreError
 from ares.services.view import Entry, View
 
 log = structlog.get_logger()
@@ -61,6 +65,7 @@ class Retention:
         for array in list(self._view.arrays.values()):
             if array.expanded and array.submitted_at < before and not self._view.by_array.get(array.id):
                 await self._forget_array(array)
+        await self._forget_months()
         # Otherwise the next look would find the same jobs again.
         await self._view.catch_up()
         if old:
@@ -80,14 +85,39 @@ class Retention:
         ]
         if state.request_id is not None:
             own.append(Delete(keys.request(state.tenant, state.request_id)))
-        guard = Compare(keys.state(state.tenant, state.id), "mod_revision", entry.mod_revision)
-        await self._store.txn([guard], own)
+        compares = [Compare(keys.state(state.tenant, state.id), "mod_revision", entry.mod_revision)]
+        month = month_of(self._clock.wall())
+        if month_of(state.ended_at or 0.0) == month:
+            compare, put = await self._rolled_up(state, month)
+            compares.append(compare)
+            own.append(put)
+        await self._store.txn(compares, own)
         try:
             self._logs.delete(state.tenant, state.id)
             await self._blobs.keep_only(state.tenant, state.id, None)
         except OSError as error:
             # Nothing else may wait for a file: this loop's end would end the leader's reign.
             log.warning("retention.files_left", job=state.id, error=str(error))
+
+    async def _rolled_up(self, state: JobState, month: str) -> tuple[Compare, Put]:
+        """What it used this month still counts for its tenant's quota."""
+        key = keys.spent(state.tenant, month)
+        kv = await self._store.get(key)
+        before = SpentRecord(tenant=state.tenant, month=month)
+        if kv is not None:
+            before = msgspec.json.decode(kv.value, type=SpentRecord)
+        compare = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
+        return compare, Put(key, msgspec.json.encode(rolled_up(before, (state,))))
+
+    async def _forget_months(self) -> None:
+        """What was counted for months that are over."""
+        kept, month = self._view.kept, month_of(self._clock.wall())
+        old = [Delete(keys.spent(one.tenant, one.month)) for one in kept.spent.values() if one.month < month]
+        old += [
+            Delete(keys.meter(one.tenant, one.month, one.replica)) for one in kept.meters.values() if one.month < month
+        ]
+        for start in range(0, len(old), TXN_OPS_MAX):
+            await self._store.txn([], old[start : start + TXN_OPS_MAX])
 
     async def _forget_array(self, array: ArrayRecord) -> None:
         own: list[Op] = [Delete(keys.array(array.tenant, array.id)), Delete(keys.job(array.tenant, array.id))]

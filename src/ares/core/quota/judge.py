@@ -107,6 +107,15 @@ def judge(quota: Quota, levels: Sequence[Level], used: Used, asked: Amounts, *, 
     return Yes(tuple(warnings))
 
 
+def over(quota: Quota, level: Level, measure: str, held: Amounts, asked: Amounts) -> bool:
+    """Whether one measure alone would be beyond what is allowed."""
+    limit = limits_of(quota, level).amounts.get(measure)
+    if limit is None or limit.hard is None:
+        return False
+    most = bound(measure, limit.hard, round(quota.threshold * _MILLI))
+    return units_of(held, measure) + units_of(asked, measure) > most
+
+
 def _no(
     quota: Quota,
     levels: Sequence[Level],

@@ -21,6 +21,7 @@ from ares.services.health import Health
 from ares.services.jobs import Jobs
 from ares.services.logins import Logins
 from ares.services.logs import LogReader
+from ares.services.meters import Meters
 from ares.services.nodes import Nodes
 from ares.services.outputs import OutputReader
 from ares.services.plugins import Plugins
@@ -57,6 +58,7 @@ class ApiServices:
     explain: Explain
     spending: Spending
     quotas: Quotas
+    meters: Meters
     events: EventStream
     logs: LogReader
     outputs: OutputReader
@@ -98,6 +100,7 @@ def services_of(
         explain=replica.explain,
         spending=replica.spending,
         quotas=replica.quotas,
+        meters=replica.meters,
         events=replica.events,
         logs=replica.logs,
         outputs=replica.outputs,

@@ -8,7 +8,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import NOT_FOUND, Problem, retry_after
 from ares.edge.rest.wire import until_gone
 from ares.services.outputs import OpenOutput
 
@@ -29,10 +29,15 @@ async def get_output(call: Call[NoQuery, None]) -> ASGIApp:
     if found is None:
         raise NOT_FOUND
     begin, end, partial = _asked(call.header(b"range"), found.file.size)
+    too_much = call.edge.services.meters.take(call.who.tenant, end - begin)
+    if too_much is not None:
+        after = retry_after(too_much.retry_after_s)
+        raise Problem("egress-exceeded", too_much.message, headers=after, reason="quota", quota=too_much.levels)
     try:
         # Before the answer begins: what is not there cannot be told of later.
         first = await found.read(begin, min(_BLOCK_BYTES, end - begin))
     except FileNotFoundError:
+        call.edge.services.meters.give_back(call.who.tenant, end - begin)
         raise Problem("output-missing", detail=f"SHA-256 {found.file.sha256}") from None
     return _FileAnswer(call, found, first, begin, end, partial=partial)
 
@@ -64,6 +69,7 @@ class _FileAnswer:
         self._begin = begin
         self._end = end
         self._partial = partial
+        self._unsent = end - begin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         streams = self._call.edge.streams
@@ -71,6 +77,7 @@ class _FileAnswer:
         async def body(data: bytes, *, more: bool) -> None:
             message: Any = {"type": "http.response.body", "body": data, "more_body": more}
             await streams.send(send(message))
+            self._unsent -= len(data)
 
         async def work() -> None:
             await send(self._start())
@@ -83,7 +90,10 @@ class _FileAnswer:
                     raise OSError(f"output {self._found.file.sha256} ends at {at:,} of {self._found.file.size:,} bytes")
             await body(data, more=False)
 
-        await streams.run(self._call.token, self._call.who, work(), until_gone(receive))
+        try:
+            await streams.run(self._call.token, self._call.who, work(), until_gone(receive))
+        finally:
+            self._call.edge.services.meters.give_back(self._call.who.tenant, self._unsent)
 
     def _start(self) -> Any:
         size = self._found.file.size

@@ -146,7 +146,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "getOutput", "GET", "/jobs/{id}/outputs/{path}", "outputs:read",
         "One file of the committed result. Its ETag is its SHA-256.", outputs.get_output,
         {200: (BYTES, str), 206: (BYTES, str)}, NoQuery, headers=("Range",),
-        problems=("bad-range", "output-missing", "too-many-streams"),
+        problems=("bad-range", "output-missing", "too-many-streams", "egress-exceeded"),
     ),
     Operation(
         "followEvents", "GET", "/events", "events:read", "Live events as server-sent events.", events.follow_events,
