@@ -69,7 +69,7 @@ NAMES: Final[dict[str, tuple[Type, str]]] = {
 }
 # What may be called besides operators: hints are looked for here too.
 FUNCTIONS: Final = (
-    "all", "exists", "exists_one", "filter", "map", "has", "size", "contains", "startsWith", "endsWith", "matches",
+    "all", "exists", "exists_one", "has", "size", "contains", "startsWith", "endsWith", "matches",
     "int", "uint", "double", "string", "bool", "bytes", "duration", "timestamp", "type", "getHours", "getMinutes",
     "getDayOfWeek", "getDate", "getDayOfMonth", "getDayOfYear", "getMonth", "getFullYear", "getSeconds",
     "getMilliseconds",

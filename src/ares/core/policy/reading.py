@@ -11,8 +11,13 @@ from typing import Final, NamedTuple
 from ares.core.policy.mistakes import Mistake
 from ares.core.policy.names import MANY, NAMES
 
-LOOPS_MAX: Final = 4
-_LOOPS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
+# The evaluator stops after 10,000 rounds in all.
+LOOPS_MAX: Final = 2
+_LOOPS: Final = frozenset({"all", "exists", "exists_one"})
+# They copy what they have for every element they add.
+_COPYING: Final = frozenset({"filter", "map"})
+_OPEN: Final = "([{"
+_CLOSE: Final = ")]}"
 _ROOTS: Final = frozenset(name.split(".")[0] for name in NAMES)
 _TOKEN: Final = re.compile(
     r"""(?P<comment>//[^\n]*)
@@ -44,23 +49,47 @@ def refused(expression: str) -> Mistake | None:
     open_: list[bool] = []
     loops = 0
     for place, (kind, text, at) in enumerate(words):
-        after = words[place + 1].text if place + 1 < len(words) else ""
-        if kind == "other" and text == "`":
-            return _at(expression, at, "names in backticks are not known here", "write job.labels['a/b'] instead")
-        if kind == "other" and text in "([{":
-            loop = place > 0 and words[place - 1].text in _LOOPS and words[place - 1].kind == "name"
-            if loop and any(open_):
+        inside = any(open_)
+        why = _word(words, place, inside) if kind == "name" else _sign(words, place)
+        if why is not None:
+            return _at(expression, at, *why)
+        if kind == "other" and text in _OPEN:
+            loop = place > 0 and words[place - 1].kind == "name" and words[place - 1].text in _LOOPS
+            if loop and inside:
                 return _at(expression, at, "a loop inside a loop", "use `in` with a list of values, or two rules")
             loops += loop
             open_.append(loop)
-        elif kind == "other" and text in ")]}" and open_:
+        elif kind == "other" and text in _CLOSE and open_:
             open_.pop()
-        elif kind == "name" and text == "dyn" and after == "(":
-            return _at(expression, at, "dyn() would hide mistakes until a job comes", "leave it out; convert instead")
-        elif kind == "name" and any(open_) and (name := _whole(words, place)) in MANY:
-            return _at(expression, at, f"{name} is read inside a loop", "only plain values may be read there")
     if loops > LOOPS_MAX:
         return _at(expression, 0, f"{loops} loops; at most {LOOPS_MAX} are allowed", "make it two rules")
+    return None
+
+
+def _word(words: list[Token], place: int, inside: bool) -> tuple[str, str] | None:
+    """Why a name may not stand here."""
+    text, name = words[place].text, _whole(words, place)
+    if text == "dyn" and words[place + 1 : place + 2] and words[place + 1].text == "(":
+        return "dyn() would hide mistakes until a job comes", "leave it out; convert instead"
+    if text in _COPYING and words[place + 1 : place + 2] and words[place + 1].text == "(":
+        return f"{text}() takes too long with many words", "ask with exists() or all()"
+    # Whatever else it may be part of, it would not be seen here by its whole name.
+    if name and name == text and name not in NAMES:
+        return f"{text} alone is nothing", f"write {text}.NAME as one word, and call no variable {text}"
+    if inside and name in MANY:
+        return f"{name} is read inside a loop", "only plain values may be read there"
+    return None
+
+
+def _sign(words: list[Token], place: int) -> tuple[str, str] | None:
+    text = words[place].text
+    if text == "`":
+        return "names in backticks are not known here", "write job.labels['a/b'] instead"
+    before = words[place - 1] if place else Token("other", "(", 0)
+    follows = (before.kind == "name" and before.text != "in") or before.kind == "string" or before.text in _CLOSE
+    after = words[place + 1 : place + 2]
+    if text == "." and not follows and after and after[0].kind == "name":
+        return "a name begins with a dot", "leave the dot out"
     return None
 
 
@@ -75,9 +104,9 @@ def patterns_in(expression: str) -> Iterator[tuple[str, Mistake]]:
     words = list(tokens(expression))
     asked: list[bool] = []
     for place, (kind, text, at) in enumerate(words):
-        if kind == "other" and text in "([{":
+        if kind == "other" and text in _OPEN:
             asked.append(place > 0 and words[place - 1].text == "matches")
-        elif kind == "other" and text in ")]}" and asked:
+        elif kind == "other" and text in _CLOSE and asked:
             asked.pop()
         elif kind == "string" and asked and asked[-1] and words[place + 1 : place + 2] and words[place + 1].text == ")":
             yield text, _at(expression, at, f"{text} is not a regular expression", "RE2 syntax: no look-around")
