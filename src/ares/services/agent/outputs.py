@@ -135,12 +135,16 @@ def _paths(folder: int, above: str, depth: int, seen: list[int]) -> list[str]:
 
 
 def _digested(top: int, paths: list[str], bytes_max: int, wanted: Callable[[], bool]) -> Collected:
-    found, left = list[Found](), bytes_max
+    found, left, owner = list[Found](), bytes_max, os.fstat(top).st_uid
     for path in paths:
         with _opened(top, path) as fd:
             before = stamp_of(fd)
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            seen = os.fstat(fd)
+            if not stat.S_ISREG(seen.st_mode):
                 raise _Unfit(f"{path!r} is no longer a file")
+            if seen.st_nlink > 1 and seen.st_uid != owner:
+                # The agent may be able to read it, and the job not.
+                raise _Unfit(f"{path!r} is a second name of another user's file")
             left -= before[1]
             if left < 0:
                 raise _Unfit(f"{path!r}: with it they take more than the {bytes_max:,} bytes that are kept")
