@@ -26,7 +26,7 @@ async def authority_of(config: Config, store: Store) -> Authority | None:
     """None where agents have tokens. The first start of an installation makes the authority."""
     if not has_tls(config.agents):
         return None
-    certificate, key = _files(config)
+    certificate, key = authority_files(config)
     own = not config.agents.ca_cert
     if own and not certificate.exists() and await store.get(keys.AUTHORITY) is None:
         _make(config.cluster, certificate, key)
@@ -58,7 +58,8 @@ class Serving:
         return self._now
 
 
-def _files(config: Config) -> tuple[Path, Path]:
+def authority_files(config: Config) -> tuple[Path, Path]:
+    """Where its certificates and its key are."""
     if config.agents.ca_cert:
         return Path(config.agents.ca_cert), Path(config.agents.ca_key)
     folder = config.home_path / "keys"

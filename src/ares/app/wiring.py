@@ -24,7 +24,7 @@ from ares.adapters.store.format import ensure_format, keep_to_format
 from ares.adapters.store.open import open_store
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app import audit, plugins
-from ares.app.authority import Serving, authority_of
+from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
 from ares.core import keys
 from ares.edge.grpc.agents import AgentServer
@@ -205,6 +205,7 @@ class ControlPlane:
             port=http.port,
             tls_cert=Path(http.tls_cert) if http.tls_cert else None,
             tls_key=Path(http.tls_key) if http.tls_key else None,
+            machines_ca=authority_files(self._config)[0] if http.tls_cert and has_tls(self._config.agents) else None,
             allowed_hosts=(*LOOPBACK_NAMES, *http.allowed_hosts),
             limits=self._config.limits,
         )

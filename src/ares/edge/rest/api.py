@@ -138,6 +138,8 @@ class ApiSettings:
     port: int = 0
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    # Authorities whose certificates are machines'.
+    machines_ca: Path | None = None
     # Names clients may call this server by, without the port. Others get 421: a web page that
     # rebinds its name to this address must not reach the API.
     allowed_hosts: tuple[str, ...] = LOOPBACK_NAMES

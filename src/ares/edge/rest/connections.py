@@ -13,6 +13,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from ares.edge.rest.peers import MACHINE, machine_of
 from ares.edge.rest.problems import MEDIA_TYPE, Problem, retry_after
 from ares.model.limits import Limits
 
@@ -94,6 +95,8 @@ class _Http(HttpToolsProtocol):
         self._address = self.client[0] if self.client else ""
         self._since = self.loop.time()
         self.all.watch(self)
+        if machine := machine_of(transport):
+            self.app_state = {**self.app_state, MACHINE: machine}
         if (problem := self.all.opened(self._address)) is not None:
             self._refuse(problem)
 

@@ -20,6 +20,7 @@ from ares.edge.rest.entering import Asked, enter
 from ares.edge.rest.limits import Meter, address, lane_of, payer
 from ares.edge.rest.noting import noted
 from ares.edge.rest.operation import PUBLIC, Access
+from ares.edge.rest.peers import MACHINE
 from ares.edge.rest.problems import NOT_FOUND, Problem
 from ares.edge.rest.wire import header
 from ares.model.access import Principal
@@ -65,6 +66,10 @@ class Gate:
         about.route = scope["route_handler"].opt.get(ROUTE)
         if access == PUBLIC:
             return
+        if machine := scope["state"].get(MACHINE):
+            self._denied("wrong_role_cert")
+            detail = f"a machine's certificate ({machine}) is for the agents' port alone"
+            raise Problem("forbidden", detail=detail, reason="wrong_role_cert")
         token = _bearer(scope)
         who = await self._authenticate(scope, token, access) if token else None
         if not isinstance(who, Principal):
@@ -151,7 +156,7 @@ class Frontier:
         if _name_of(host) not in self._hosts:
             return Problem("wrong-host")
         origin = header(scope, b"origin")
-        if origin is not None and origin not in self._origins and urlsplit(origin).netloc.lower() != host:
+        if origin is not None and origin not in self._origins and _place_of(origin) != host:
             return Problem("bad-origin")
         return None
 
@@ -178,6 +183,14 @@ class Frontier:
             await send(message)
 
         return leave
+
+
+def _place_of(origin: str) -> str:
+    """Host and port of a web origin, empty when it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _name_of(host: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Generator
 
 import uvicorn
@@ -112,6 +113,9 @@ def _config(app: Litestar, settings: ApiSettings, connections: Connections) -> u
         ws_max_size=_WEBSOCKET_BYTES_MAX,
         ws_ping_interval=20.0,
         ws_ping_timeout=20.0,
+        # Who has a machine's certificate is told that it opens nothing here.
+        ssl_cert_reqs=ssl.CERT_NONE if settings.machines_ca is None else ssl.CERT_OPTIONAL,
+        ssl_ca_certs=None if settings.machines_ca is None else str(settings.machines_ca),
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=None if settings.tls_key is None else str(settings.tls_key),
     )
