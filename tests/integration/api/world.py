@@ -16,6 +16,7 @@ from ares.adapters.audit.signing import Ed25519Signer
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
+from ares.adapters.oidc.keys import JwksKeys
 from ares.adapters.policy.cel import CelRules
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
@@ -28,9 +29,10 @@ from ares.edge.rest.api import ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.model.access import Principal, Role, TokenRecord
+from ares.model.provider import Provider
 from ares.model.state import ExitInfo, JobState, Placement
-from ares.ports.store import Put
 from ares.ports.audit import AuditPorts
+from ares.ports.store import Put
 from ares.services.records import Refused
 from ares.services.replica import Ports, Replica, Terms
 from ares.services.schedule import Schedule
@@ -101,17 +103,35 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def open_world(folder: Path, settings: ApiSettings = ApiSettings()) -> AsyncIterator[World]:
+async def open_world(
+    folder: Path, settings: ApiSettings = ApiSettings(), providers: tuple[Provider, ...] = ()
+) -> AsyncIterator[World]:
     clock, rng = SystemClock(), SystemRng()
     store, telemetry = MemoryStore(clock), PrometheusTelemetry(rng)
     logs, blobs, chain = FileLogs(folder / "logs"), MemoryBlobs(), MemoryAudit("r1")
     audited = AuditPorts(chain, Ed25519Signer(bytes(32)))
     replica = Replica(
         Ports(
-            store=store, clock=clock, rng=rng, telemetry=telemetry, logs=logs, blobs=blobs, audit=audited,
-            rules=CelRules(), vault=EnvelopeVault(MemoryRing()),
-        ),  # fmt: skip
-        Terms(replica="r1", epoch=1, store_id="test", exclusive=True, jobs_max=100_000, keep_s=86_400.0),
+            store=store,
+            clock=clock,
+            rng=rng,
+            telemetry=telemetry,
+            logs=logs,
+            blobs=blobs,
+            audit=audited,
+            rules=CelRules(),
+            vault=EnvelopeVault(MemoryRing()),
+            provider_keys=JwksKeys(clock),
+        ),
+        Terms(
+            replica="r1",
+            epoch=1,
+            store_id="test",
+            exclusive=True,
+            jobs_max=100_000,
+            keep_s=86_400.0,
+            providers=providers,
+        ),
     )
     view = replica.view
     services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=rng)

@@ -30,8 +30,6 @@ _KEYS_MAX = 100
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # No key of this table can be a shared secret.
 _KINDS: dict[str, type[RSAKey | ECKey | OKPKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
-# Its successor has another name, which few providers use yet.
-warnings.filterwarnings("ignore", "EdDSA", SecurityWarning)
 
 PublicKey = RSAKey | ECKey | OKPKey
 
@@ -66,11 +64,7 @@ class JwksKeys:
             self._begin(provider, held)
         if key is None:
             return "kid" if held.keys else "keys"
-        try:
-            jws.deserialize_compact(text, key, algorithms=[algorithm])
-        except (JoseError, ValueError, TypeError):
-            return "signature"
-        return "good"
+        return "good" if _signed(text, key, algorithm) else "signature"
 
     async def close(self) -> None:
         for held in self._held.values():
@@ -103,6 +97,17 @@ class JwksKeys:
             return
         held.keys, held.fetched_at = keys, self._clock.monotonic()
         log.info("provider.keys", provider=provider.name, keys=len(keys))
+
+
+def _signed(text: str, key: PublicKey, algorithm: str) -> bool:
+    with warnings.catch_warnings():
+        # EdDSA has a new name, which few providers use yet.
+        warnings.simplefilter("ignore", SecurityWarning)
+        try:
+            jws.deserialize_compact(text, key, algorithms=[algorithm])
+        except (JoseError, ValueError, TypeError):
+            return False
+    return True
 
 
 def _chosen(held: _Held, key_id: str) -> PublicKey | None:
