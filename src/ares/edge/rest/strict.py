@@ -52,11 +52,12 @@ class StrictDecoder(Generic[T]):
         check_depth(raw)
         try:
             value = self._decode(raw)
+            # Also what the types let pass unread has to be JSON.
+            plain = msgspec.json.decode(raw)
         except msgspec.ValidationError as error:
             raise invalid(error) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem("malformed-json", detail=str(error)) from None
-        plain = msgspec.json.decode(raw)
         named = _count_known(plain, self._shape, "$")
         # Each key brings one colon: as many colons as keys means no key was lost as a duplicate.
         if raw.count(b":") != named:
