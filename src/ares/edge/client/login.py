@@ -138,9 +138,9 @@ def _ask(method: str, url: str, form: Mapping[str, str] | None = None) -> httpx2
     if parts.scheme != "https" and not local and form is not None:
         raise LoginFailed(f"{url} is not https: what is said there could be overheard")
     try:
-        return httpx2.request(
-            method, url, data=form, headers=_FORM, timeout=_TIMEOUT_S, trust_env=not local, follow_redirects=False
-        )
+        # Certificates take long to load; plain HTTP has none, and redirects are off.
+        options: dict[str, Any] = {"verify": parts.scheme == "https", "trust_env": not local}
+        return httpx2.request(method, url, data=form, headers=_FORM, timeout=_TIMEOUT_S, **options)
     except httpx2.HTTPError as error:
         raise Unreachable(
             f"{url}: {error or type(error).__name__}", fix="check the address, and that it runs"
