@@ -28,6 +28,7 @@ def test_a_reservation_from_booking_to_release(platform: Platform) -> None:
     platform.server()
     platform.agent("node-a", gpus=2)
     admin = platform.client()
+    admin.create_tenant("beta")
     beta = platform.client(token=admin.create_token(tenant="beta", name="ci").token)
 
     booked = platform.cli(

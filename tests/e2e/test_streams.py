@@ -141,6 +141,7 @@ def test_revoked_token_ends_requests_and_open_streams(shared: Platform) -> None:
 def test_other_tenants_see_nothing(shared: Platform) -> None:
     admin = shared.client()
     job = run_job(admin)
+    admin.create_tenant("other")
     stranger = shared.client(token=admin.create_token(role="submitter", tenant="other", name="stranger").token)
     assert list(stranger.list()) == []
     answers = [_answer(stranger, path) for path in (f"/v1/jobs/{job}", "/v1/jobs/0000000000000000")]

@@ -47,10 +47,14 @@ class Records:
 
     async def settle(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
         """Repeats an attempt that read and found the record changed, or does not know whether it wrote."""
-        for _ in range(_TRIES):
+        for tried in range(_TRIES):
             done = await attempt()
-            if done is not None:
-                return done
+            if done is None:
+                continue
+            if tried:
+                # What was found by reading may not be in this replica's view yet.
+                await self._view.catch_up()
+            return done
         raise StoreUnavailable(f"the store did not confirm {what}; try again")
 
 
