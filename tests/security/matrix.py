@@ -16,6 +16,10 @@ PRINCIPALS: Final = (
 _ROWS: Final = {
     # Routes about the caller alone, or about what belongs to no tenant.
     "everyone":      "y3y y3y y3y yyy yyy yyy",
+    # About the caller alone: nobody acts in another's place.
+    "self":          "y3y y3y y3y y3y y3y y3y",
+    # Whoever comes with a join token, and nobody else.
+    "join":          "333 333 333 333 333 333",
     "submit":        "333 y3y y3y 333 333 yyy",
     "steer mine":    "344 y44 y44 344 333 yy4",
     "steer others'": "344 344 y44 344 333 yy4",
@@ -24,16 +28,21 @@ _ROWS: Final = {
     "logs":          "y44 y44 y44 344 333 y34",
     "users":         "333 333 y44 333 333 yy4",
     "user list":     "333 333 y3y 333 333 yyy",
+    "quota list":    "333 333 y3y 333 yyy yyy",
     "quota read":    "333 333 y44 333 yy4 yy4",
     "quota":         "333 333 333 333 yy4 yy4",
-    "policy read":   "333 333 y4y yyy yyy yyy",
-    "policies":      "333 333 y34 333 yy4 yy4",
-    "secrets":       "333 y34 y34 333 333 yy4",
+    "policy list":   "333 333 y3y yyy yyy yyy",
+    "policy read":   "333 333 y44 yy4 yy4 yy4",
+    "policy try":    "333 333 y3y 333 yyy yyy",
+    "policies":      "333 333 y44 333 yy4 yy4",
+    "secrets":       "333 y44 y44 333 333 yy4",
     "secret list":   "333 y3y y3y 333 333 yyy",
     "tenants":       "333 333 333 333 333 yy4",
+    "tenant list":   "333 333 y3y yyy yyy yyy",
     "tenant read":   "333 333 y44 yy4 yy4 yy4",
     "audit":         "333 333 y3y yyy 333 yyy",
-    "alerts":        "333 333 y3y 333 yyy yyy",
+    "alert list":    "333 333 y3y 333 yyy yyy",
+    "alerts":        "333 333 y44 333 yy4 yy4",
     "nodes":         "333 333 333 333 yyy yyy",
     "platform":      "333 333 333 333 333 yyy",
 }  # fmt: skip
@@ -61,8 +70,10 @@ class Verb(NamedTuple):
     query: str = ""
 
 
+POLICY: Final = {"when": "job.gpus > 8", "action": "warn", "message": "many GPUs"}
 JOB: Final = {"command": ["true"], "name": "train"}
 SHARED: Final = Verb("everyone")
+SELF: Final = Verb("self")
 THING: Final = Verb("everyone", "thing")
 NODE: Final = Verb("nodes", "thing")
 VERBS: Final[dict[str, Verb]] = {
@@ -91,7 +102,49 @@ VERBS: Final[dict[str, Verb]] = {
     "followEvents": Verb("list"),
     "streamEvents": Verb("list"),
     "replayDecision": Verb("list", "decision", body={"weights": {}}),
-    "whoAmI": SHARED, "metrics": SHARED, "listNodes": SHARED, "listClusters": SHARED, "getProfile": SHARED,
+    "whoAmI": SELF, "listRoles": SELF, "createOwnToken": SELF, "listOwnTokens": SELF,
+    "revokeOwnToken": Verb("self", "thing"),
+    "joinMachine": Verb("join", body={"name": "n", "request": "x"}),
+    "createTenant": Verb("platform", body={"name": "acme"}),
+    "listTenants": Verb("tenant list"),
+    "getTenant": Verb("tenant read", "tenant"),
+    "updateTenant": Verb("tenants", "tenant", body={"note": "seen"}),
+    "createUser": Verb("user list", body={"name": "new-user", "role": "viewer"}),
+    "listUsers": Verb("user list"),
+    "getUser": Verb("users", "user"),
+    "updateUser": Verb("users", "user", body={"role": "viewer"}),
+    "deleteUser": Verb("users", "user"),
+    "getQuota": Verb("quota list"),
+    "listQuotas": Verb("quota list"),
+    "getTenantQuota": Verb("quota read", "tenant"),
+    "putQuota": Verb("quota", "tenant", body={"quota": {}}),
+    "patchQuota": Verb("quota", "tenant", body={}),
+    "deleteQuota": Verb("quota", "tenant"),
+    "listPolicies": Verb("policy list"),
+    "checkPolicy": Verb("policy list", body=POLICY),
+    "tryPolicy": Verb("policy try", body=POLICY),
+    "getPolicy": Verb("policy read", "policy"),
+    "listPolicyVersions": Verb("policy read", "policy"),
+    "putPolicy": Verb("policy try", "thing", body=POLICY),
+    "enablePolicy": Verb("policies", "policy"),
+    "disablePolicy": Verb("policies", "policy"),
+    "revertPolicy": Verb("policies", "policy", body={"version": 1}),
+    "deletePolicy": Verb("policies", "policy"),
+    "listAlerts": Verb("alert list"),
+    "acknowledgeAlert": Verb("alerts", "alert"),
+    "resolveAlert": Verb("alerts", "alert"),
+    "listChannels": Verb("alert list"),
+    "putChannel": Verb("alert list", "thing", body={}),
+    "deleteChannel": Verb("alerts", "channel"),
+    "testChannel": Verb("alerts", "channel"),
+    "listSecrets": Verb("secret list"),
+    "putSecret": Verb("secret list", "thing", body={"value": "x"}),
+    "deleteSecret": Verb("secrets", "secret"),
+    "rotateSecretsKey": Verb("platform"),
+    "searchAudit": Verb("audit"), "exportAudit": Verb("audit"), "auditSummary": Verb("audit"),
+    "listAuditHeads": Verb("audit"), "verifyAudit": Verb("audit"),
+    "listCertificates": NODE, "revokeNode": NODE, "revokeCluster": NODE,
+    "metrics": SHARED, "listNodes": SHARED, "listClusters": SHARED, "getProfile": SHARED,
     "listProfiles": SHARED, "listPlugins": SHARED, "listNodePools": SHARED, "listReservations": SHARED,
     "getNode": THING, "getCluster": THING, "getDrain": THING, "getNodePool": THING, "getReservation": THING,
     "cordonNode": NODE, "uncordonNode": NODE, "drainNode": NODE, "undrainNode": NODE, "taintNode": NODE,

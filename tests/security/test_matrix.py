@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import itertools
 import re
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,11 +17,23 @@ from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import build_app
 from ares.edge.rest.gate import PERMISSION
 from ares.edge.rest.operation import PUBLIC
+from ares.model.access import Role
 from tests.integration.api.world import JOB, MISSING, World
-from tests.security.matrix import PRINCIPALS, VERBS, WHERES, Verb, Where, cell
+from tests.security.matrix import POLICY, PRINCIPALS, VERBS, WHERES, Verb, Where, cell
 
 STATUS = {"1": {401}, "3": {403}, "4": {404}}
 NOBODY = "nobody-of-that-name"
+NUMBERS = itertools.count(1)
+# Those who act in a tenant by naming it.
+WIDE = ("auditor", "operator", "admin")
+# How a tenant's things are made.
+MADE: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "user": ("POST", "/v1/users", {"role": "viewer"}),
+    "policy": ("PUT", "/v1/policies/{name}", POLICY),
+    "secret": ("PUT", "/v1/secrets/{name}", {"value": "not-a-secret"}),
+    "channel": ("PUT", "/v1/channels/{name}", {"kind": "email", "to": ["ops@example.org"]}),
+    "alert": ("", "", {}),
+}
 
 
 @dataclass(frozen=True)
@@ -52,19 +66,28 @@ class Stage:
     """A principal, and things of its tenant and of another one to try its hand on."""
 
     world: World
+    principal: str
     token: str | None
+    client: httpx2.AsyncClient
+    helpers: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     async def job(self, where: Where, *, mine: bool) -> str:
         if where == "missing":
             return MISSING
         tenant = "acme" if where == "own" else "other"
         token = self.token if mine and where == "own" else None
-        async with self.world.client_with(token or await self.world.token("submitter", tenant)) as client:
-            made = await client.post("/v1/jobs", json={"spec": JOB})
-            if made.status_code == 403:
-                # Those who may not submit look at somebody else's.
-                return await self.job(where, mine=False)
-            return made.json()["id"]
+        bearer = token or await self.helper("submitter", tenant)
+        made = await self.client.post("/v1/jobs", json={"spec": JOB}, headers={"authorization": f"Bearer {bearer}"})
+        if made.status_code == 403:
+            # Those who may not submit look at somebody else's.
+            return await self.job(where, mine=False)
+        return made.json()["id"]
+
+    async def helper(self, role: Role, tenant: str) -> str:
+        """Somebody else's token."""
+        if (role, tenant) not in self.helpers:
+            self.helpers[role, tenant] = await self.world.token(role, tenant)
+        return self.helpers[role, tenant]
 
     async def name(self, verb: Verb, where: Where, *, mine: bool) -> str:
         match verb.names:
@@ -75,29 +98,50 @@ class Stage:
                     return "0123456789"
                 text = await self.world.token("viewer", "acme" if where == "own" else "other")
                 return text.split("_")[1]
+            case "tenant":
+                return {"own": "acme", "other": "other", "missing": NOBODY}[where]
+            case kind if kind in MADE:
+                return "0123456789" if where == "missing" else await self.thing(kind, where, mine=mine)
             case _:
                 return NOBODY
 
+    async def thing(self, kind: str, where: Where, *, mine: bool) -> str:
+        """Something that a tenant has, made by the principal itself if it can."""
+        tenant = "acme" if where == "own" else "other"
+        if kind == "alert":
+            await self.world.services.alerts.raise_("test", tenant, f"subject {next(NUMBERS)}", "text")
+            await self.world.view.catch_up()
+            return max(self.world.view.kept.alerts.values(), key=lambda one: one.first_at).id
+        name, (method, path, body) = f"{kind}-{next(NUMBERS)}", MADE[kind]
+        body = {**body, "name": name} if method == "POST" else body
+        for token in (self.token if mine and where == "own" else None, await self.helper("tenant-admin", tenant)):
+            if token is not None:
+                headers = {"authorization": f"Bearer {token}"}
+                made = await self.client.request(method, path.format(name=name), json=body, headers=headers)
+                if made.status_code < 300:
+                    return name
+        raise AssertionError(f"nobody could make {kind}: {made.text}")
+
 
 async def knock(stage: Stage, route: Route, verb: Verb, where: Where, *, mine: bool) -> httpx2.Response | int:
+    principal = stage.principal
     name = await stage.name(verb, where, mine=mine)
     path = re.sub(r"\{path[^}]*\}", "file.txt", route.path)
     path = re.sub(r"\{version[^}]*\}", "1", path)
     path = re.sub(r"\{[^}]*\}", name, path) + verb.query
     headers = {} if stage.token is None else {"authorization": f"Bearer {stage.token}"}
-    if where == "other" and verb.names in ("", "decision", "thing"):
+    if where == "other" and (verb.names in ("", "decision", "thing") or (verb.names in MADE and principal in WIDE)):
         # There is no object to be another tenant's: the request itself is made in its name.
         headers["x-ares-tenant"] = "other"
     if route.method == "WEBSOCKET":
         return await shake_hands(stage.world, path, headers)
-    async with stage.world.client_with(None) as client:
-        request = client.build_request(route.method, path, headers=headers, json=verb.body)
-        answer = await client.send(request, stream=True)
-        # Streams that were let in never end.
-        if not answer.headers.get("content-type", "").startswith(("text/event-stream", "text/plain")):
-            await answer.aread()
-        await answer.aclose()
-        return answer
+    request = stage.client.build_request(route.method, path, headers=headers, json=verb.body)
+    answer = await stage.client.send(request, stream=True)
+    # Streams that were let in never end.
+    if not answer.headers.get("content-type", "").startswith(("text/event-stream", "text/plain")):
+        await answer.aread()
+    await answer.aclose()
+    return answer
 
 
 async def shake_hands(world: World, path: str, headers: dict[str, str]) -> int:
@@ -120,7 +164,9 @@ def judge(expected: str, found: int, about: object) -> None:
 @contextlib.asynccontextmanager
 async def stage_of(world: World, principal: str) -> AsyncGenerator[Stage]:
     token = None if principal == "anonymous" else await world.token(principal, "acme")  # pyright: ignore[reportArgumentType]
-    yield Stage(world, token)
+    await world.services.tenants.ensure({"acme", "other"})
+    async with world.client_with(None) as client:
+        yield Stage(world, principal, token, client)
 
 
 async def test_the_matrix_knows_every_route(world: World) -> None:
