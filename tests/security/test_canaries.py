@@ -5,6 +5,7 @@ import base64
 import hashlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -82,7 +83,7 @@ async def test_answers_logs_audit_metrics_and_traces_of_every_kind_of_failure(
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = provider.get_tracer("test")
-    monkeypatch.setattr(worlds, "PrometheusTelemetry", lambda rng: PrometheusTelemetry(rng, tracer))
+    monkeypatch.setattr(worlds, "PrometheusTelemetry", partial(PrometheusTelemetry, tracer=tracer))
 
     async def crash(self: Secrets, *args: Any) -> None:
         raise RuntimeError(f"cannot keep {args!r}")

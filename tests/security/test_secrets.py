@@ -8,6 +8,11 @@ from tests.integration.api.world import JOB, World
 from tests.security.audited import entries
 
 CANARY = "c4n4ry-hunter2"
+AS_JSON = {"content-type": "application/json"}
+ROLES: tuple[tuple[Role, int, int], ...] = (
+    ("viewer", 403, 403), ("auditor", 403, 403), ("operator", 403, 403), ("submitter", 200, 403),
+    ("tenant-admin", 200, 200), ("admin", 200, 200),
+)  # fmt: skip
 
 
 async def put(world: World, name: str = "pw", role: Role = "submitter", tenant: str = "acme", **body: Any) -> Any:
@@ -59,8 +64,7 @@ async def test_a_mistake_is_told_without_quoting_the_value(world: World) -> None
     """N26: whatever is wrong with the body."""
     async with world.client() as client:
         for content in MISTAKES:
-            sent = {"content": content.encode(), "headers": {"content-type": "application/json"}}
-            answer = await client.put("/v1/secrets/pw", **sent)
+            answer = await client.put("/v1/secrets/pw", content=content.encode(), headers=AS_JSON)
             assert answer.status_code in (400, 422), content
             assert "c4n4ry" not in answer.text, content
     assert len(entries(world)) == len(MISTAKES)
@@ -70,10 +74,7 @@ async def test_a_mistake_is_told_without_quoting_the_value(world: World) -> None
 async def test_roles(world: World) -> None:
     """N11: who may see names, and who may change what."""
     assert (await put(world)).status_code == 200
-    for role, listed, changed in (
-        ("viewer", 403, 403), ("auditor", 403, 403), ("operator", 403, 403), ("submitter", 200, 403),
-        ("tenant-admin", 200, 200), ("admin", 200, 200),
-    ):  # fmt: skip
+    for role, listed, changed in ROLES:
         async with world.client(role) as client:
             assert (await client.get("/v1/secrets")).status_code == listed, role
             answer = await client.put("/v1/secrets/pw", json={"value": "other-value"})

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ares.adapters.clocks import SystemClock
-from ares.model.link import Exited, Progress, Started, Stop
+from ares.model.link import Exited, Progress, Start, Started, Stop
 from ares.model.secret import Secret, SecretGiven, SecretRef
 from ares.services.agent.shelter import Shelter
 from ares.services.agent.workspace import Folder
@@ -24,7 +24,7 @@ GIVEN = (
 )
 
 
-def start(plane: ScriptedPlane, script: str, **changes: object) -> object:
+def start(plane: ScriptedPlane, script: str, **changes: object) -> Start:
     told = plane.start("j1", "sh", "-c", script, secrets=REFS)
     return msgspec.structs.replace(told, **{"secrets": GIVEN, **changes})
 
