@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ares.adapters.audit.files import FileAudit
+from ares.app import handover
 from ares.app.audit import check_all
 from ares.app.config import load
 from ares.core.audit.chain import entry_of
@@ -106,10 +107,14 @@ def test_each_replica_has_a_chain_and_the_command_line_asks_them_all(tmp_path: P
             platform.server(number)
         jobs = [platform.client(number).submit(JOB).id for number in (0, 1)]
         both = ",".join(server.url for server in platform.servers.values())
-        found = json.loads(platform.cli("--url", both, "audit", "search", "--operation", "submitJob", "-o", "json").out)
+        person = tmp_path / "person"
+        person.mkdir(mode=0o700)
+        handover.write(person, url=both, token=platform.admin_token)
+        search = ("audit", "search", "--operation", "submitJob", "-o", "json")
+        found = json.loads(platform.cli(*search, home=person).out)
         assert {entry["made"][0] for entry in found["entries"]} == {f"jobs/{job}" for job in jobs}
         assert {entry["chain"] for entry in found["entries"]} == {"replica-0", "replica-1"}
-        exported = platform.cli("--url", both, "audit", "export", "--format", "csv")
+        exported = platform.cli("audit", "export", "--format", "csv", home=person)
         assert exported.out.count("at,chain,seq") == 1
         platform.servers[1].terminate()
         eventually(lambda: "replica-1" in platform.cli("audit", "heads").out, "the head of a server that stopped")

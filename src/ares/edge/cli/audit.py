@@ -72,7 +72,7 @@ def _replicas(ctx: click.Context) -> "Iterator[Client]":
 
     first = connect(ctx)
     for url in first.endpoint.urls:
-        client = Client(url)
+        client = Client(url, first.endpoint.token)
         ctx.call_on_close(client.close)
         yield client
 
