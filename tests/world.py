@@ -29,6 +29,7 @@ from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
 from ares.model.state import JobState, Placement
 from ares.model.timing import Timing
+from ares.ports.notify import Notifier
 from ares.ports.store import (
     KV,
     Change,
@@ -151,7 +152,7 @@ class Replica(services.Replica):
         self.telemetry = PrometheusTelemetry(world.rng)
         ports = services.Ports(
             store=self.wire, clock=world.clock, rng=world.rng, telemetry=self.telemetry, logs=world.logs,
-            blobs=world.blobs, rules=CelRules(), vault=world.vault,
+            blobs=world.blobs, rules=CelRules(), notifier=world.notifier, vault=world.vault,
         )  # fmt: skip
         terms = services.Terms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
@@ -203,7 +204,9 @@ class World:
         exclusive: bool = False,
         scheduling: bool = True,
         timings: Sequence[Timing] = (),
+        notifier: Notifier | None = None,
     ) -> None:
+        self.notifier = notifier
         self.clock = ManualClock()
         self.rng = SeededRng()
         self.queue_max = queue_max

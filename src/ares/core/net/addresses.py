@@ -2,13 +2,15 @@
 many forms."""
 
 from collections.abc import Iterable, Sequence
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
 from ares.model.base import Record
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+# Public by their numbers, but within clouds they are the machine's own metadata and control.
+_CLOUDS: Final = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
 
 
 class Target(Record, frozen=True):
@@ -54,7 +56,7 @@ def refused(address: str) -> str | None:
     except ValueError:
         return f"{address} is no address"
     inner = _inner(ip)
-    if inner.is_global and not inner.is_multicast:
+    if inner.is_global and not inner.is_multicast and not any(inner in network for network in _CLOUDS):
         return None
     return f"{address} is not an address of the open internet"
 
