@@ -11,6 +11,8 @@ SecretFile = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-
 
 SECRET_BYTES_MAX: Final = 64 * 1024
 SECRETS_PER_TENANT_MAX: Final = 1000
+# Every server has them all in memory.
+SECRETS_TENANT_BYTES_MAX: Final = 4 * 1024 * 1024
 SECRETS_PER_JOB_MAX: Final = 32
 # Of all that one job is given: it travels in one message.
 SECRETS_BYTES_MAX: Final = 512 * 1024

@@ -1,5 +1,6 @@
 """A tenant's secrets: written, listed by name, deleted, and revealed to nobody but the attempts that declare them."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
@@ -16,19 +17,23 @@ from ares.model.secret import (
     SECRET_BYTES_MAX,
     SECRETS_BYTES_MAX,
     SECRETS_PER_TENANT_MAX,
+    SECRETS_TENANT_BYTES_MAX,
     Secret,
     SecretGiven,
     SecretRecord,
     SecretRef,
 )
 from ares.ports.clock import Clock
-from ares.ports.secrets import Sealed, Vault, VaultError
+from ares.ports.secrets import Sealed, Tampered, Vault, VaultError
 from ares.ports.store import KV, Committed, Compare, Delete, Put, Store, StoreUnavailable
 from ares.services.view import Delta, View
 
 log = structlog.get_logger()
 
 _TRIES = 10
+# After so long a rotation is answered, and goes on when it is asked for again.
+_ROTATION_S = 10.0
+_REWRAPPED_AT_ONCE = 32
 _NO_VAULT = "this server keeps no secrets: it has no key file"
 
 
@@ -106,7 +111,8 @@ class Secrets:
             await self._view.catch_up()
             kv = await self._store.get(keys.secret(who.tenant, name))
             old = None if kv is None else msgspec.json.decode(kv.value, type=SecretRecord)
-            if (no := self._no_change(who, old, expected_version) or self._no_key()) is not None:
+            no = self._no_change(who, old, expected_version) or self._no_room(who.tenant, name, len(value))
+            if (no := no or self._no_key()) is not None:
                 return no
             try:
                 record = self._sealed(who, name, value, old)
@@ -141,10 +147,17 @@ class Secrets:
         if expected not in (None, version):
             message = f"it was to be changed from version {expected} and is at {version}"
             return SecretRefused(code="secret-conflict", message=message, fix="look at it and try again")
-        if old is None and (count := len(self._of(who.tenant))) >= SECRETS_PER_TENANT_MAX:
-            message = f"the tenant has {count:,} secrets, {SECRETS_PER_TENANT_MAX:,} are kept"
-            return SecretRefused(code="secrets-full", message=message, fix="delete some that nobody uses")
         return None
+
+    def _no_room(self, tenant: str, name: str, size: int) -> SecretRefused | None:
+        others = [record.size for record in self._of(tenant) if record.name != name]
+        if len(others) < SECRETS_PER_TENANT_MAX and sum(others) + size <= SECRETS_TENANT_BYTES_MAX:
+            return None
+        message = (
+            f"the tenant has {len(others):,} other secrets of {sum(others):,} bytes; with {size:,} more there would be "
+            f"over {SECRETS_PER_TENANT_MAX:,}, or over {SECRETS_TENANT_BYTES_MAX:,} bytes"
+        )
+        return SecretRefused(code="secrets-full", message=message, fix="delete some that nobody uses")
 
     def _no_key(self) -> SecretRefused | None:
         """One that cannot read what is there must not write either: servers would keep secrets from each other."""
@@ -191,14 +204,18 @@ class Secrets:
         if (no := self._no_key()) is not None:
             return no
         assert self._vault is not None, "it was looked for"
+        until = self._clock.monotonic() + _ROTATION_S
         try:
             newest = self._vault.newest()
             made = all(record.key_id == newest for record in self._view.kept.secrets.values())
             newest = self._vault.renew() if made else newest
             waiting = [name for name, record in self._view.kept.secrets.items() if record.key_id != newest]
             done = 0
-            for name in waiting:
-                done += await self._rewrap(name, newest)
+            for at in range(0, len(waiting), _REWRAPPED_AT_ONCE):
+                some = waiting[at : at + _REWRAPPED_AT_ONCE]
+                done += sum(await asyncio.gather(*(self._rewrap(name, newest) for name in some)))
+                if self._clock.monotonic() >= until:
+                    break
         except (VaultError, OSError) as error:
             return SecretRefused(code="secrets-key", message=str(error))
         await self._view.catch_up()
@@ -214,7 +231,12 @@ class Secrets:
         record = None if kv is None else msgspec.json.decode(kv.value, type=SecretRecord)
         if kv is None or record is None or record.key_id == newest:
             return False
-        sealed = self._vault.rewrap(_sealed_of(record), binding(record.tenant, record.name, record.version))
+        try:
+            sealed = self._vault.rewrap(_sealed_of(record), binding(record.tenant, record.name, record.version))
+        except Tampered:
+            # It opens for nobody any more; the others are not to wait for it.
+            log.error("secrets.damaged", tenant=record.tenant, secret=record.name, fix="set it again")
+            return False
         again = msgspec.structs.replace(record, wrapped=sealed.wrapped, key_id=sealed.key_id)
         written = await self._store.txn(
             [Compare(key, "mod_revision", kv.mod_revision)], [Put(key, msgspec.json.encode(again))]

@@ -196,8 +196,27 @@ async def test_rotation_goes_on_where_it_was_interrupted() -> None:
         assert (await stored(world, "s0")).ciphertext == before.ciphertext
 
 
+async def test_a_damaged_one_does_not_hold_a_rotation_up() -> None:
+    async with World() as world:
+        for number in range(3):
+            await put(world, b"value", f"s{number}")
+        damaged = msgspec.structs.replace(await stored(world, "s1"), wrapped=b"x" * 60)
+        await world.store.txn([], [Put(keys.secret("alpha", "s1"), msgspec.json.encode(damaged))])
+        for made, rewrapped in ((True, 2), (False, 0)):
+            done = await world.one.secrets.rotate_key(TENANT_ADMIN)
+            assert isinstance(done, KeyRotation)
+            assert (done.made, done.rewrapped, done.left) == (made, rewrapped, 1)
+
+
 async def test_only_so_much_is_kept() -> None:
     async with World() as world:
+        for number in range(64):
+            await put(world, b"x" * SECRET_BYTES_MAX, f"s{number}")
+        full = await world.one.secrets.put(ALICE, "one-more", Secret(b"x"))
+        assert isinstance(full, SecretRefused)
+        assert full.code == "secrets-full"
+        assert (await put(world, b"x", "s0")).version == 2
+        assert (await put(world, b"x" * 100, "one-more")).version == 1
         for value in (b"", b"x" * (SECRET_BYTES_MAX + 1)):
             no = await world.one.secrets.put(ALICE, "pw", Secret(value))
             assert isinstance(no, SecretRefused)

@@ -83,12 +83,16 @@ def rotate_key(ctx: click.Context, output: str) -> None:
     """
     from ares.edge.client import secrets
 
-    call = secrets.rotate_key()
-    raw = connect(ctx).send(call.raw())
+    call, client = secrets.rotate_key(), connect(ctx)
+    raw = client.send(call.raw())
+    rewrapped = (done := call.read(raw)).rewrapped
+    while done.left and done.rewrapped:
+        raw = client.send(call.raw())
+        rewrapped += (done := call.read(raw)).rewrapped
     if not print_objects(output, raw, lambda answer: []):
-        done = call.read(raw)
-        what = "a new key" if done.made else "the key of an earlier rotation"
-        click.echo(f"{what}, {done.key_id}: {done.rewrapped} secrets were sealed with it, {done.left} are left")
+        click.echo(f"the key is {done.key_id} now: {rewrapped} secrets were sealed with it")
+        if done.left:
+            click.echo(f"{done.left} secrets cannot be read any more; the server's log names them", err=True)
 
 
 def _value(from_file: str | None) -> bytes:
