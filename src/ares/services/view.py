@@ -160,7 +160,6 @@ class View:
     async def reach(self, revision: int) -> None:
         deadline = self._clock.monotonic() + _CATCH_UP_S
         while self.revision < revision:
-            self._moved.clear()
             left_s = deadline - self._clock.monotonic()
             if left_s <= 0 or not await happens(self._moved, self._clock, left_s):
                 raise StoreUnavailable(
@@ -241,7 +240,9 @@ class View:
         self.heard_at = self._clock.monotonic()
         for listener in self._listeners:
             listener(delta)
+        # A new one each time: one that is cleared again could pass by those who are just beginning to wait.
         self._moved.set()
+        self._moved = asyncio.Event()
 
     def _apply_one(self, change: Change, delta: Delta) -> None:
         kind = keys.kind_of(change.kv.key)
