@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class Box:
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, **terms: Any) -> AsyncIterator[Box]:
+async def opened(folder: Path, **terms: Any) -> AsyncGenerator[Box]:
     state = folder / "home"
     for name in ("own", "other"):
         (state / "attempts" / name).mkdir(parents=True)

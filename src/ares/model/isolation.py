@@ -10,4 +10,4 @@ Network = Literal["host", "none"]
 
 
 def stronger(one: Isolation, other: Isolation) -> Isolation:
-    return max(one, other, key=LEVELS.index)
+    return one if LEVELS.index(one) >= LEVELS.index(other) else other

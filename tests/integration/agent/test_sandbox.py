@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ ALL_OF_IT = """
 @contextlib.asynccontextmanager
 async def agent(
     state: Path, plane: ScriptedPlane, settings: Settings, contain: Contain = "best", **terms: Any
-) -> AsyncIterator[None]:
+) -> AsyncGenerator[None]:
     executor = LocalExecutor(state, contain=contain, terms=SandboxTerms(hidden=(str(state),), **terms))
     made = Agent(
         boot=1, info=NodeInfo(name="n1", cpu_milli=2000, memory_mib=1024), link=plane, executor=executor,

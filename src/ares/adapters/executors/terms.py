@@ -42,7 +42,7 @@ class SandboxTerms:
 def sandbox_of(contained: Sequence[Containment], tried: Sequence[str], terms: SandboxTerms) -> Sandbox:
     parts = tuple(part for part in (*contained, *tried) if part != "none")
     have, limited = frozenset(parts), contained[-1] != "none"
-    needed = {"process": _PROCESS, "sandbox": _SANDBOX | ({_UID} if terms.uid is not None else set())}
+    needed = {"process": _PROCESS, "sandbox": _SANDBOX if terms.uid is None else _SANDBOX | {_UID}}
     level: Isolation = "any"
     for name in LEVELS[1:]:
         if limited and needed[name] <= have:
@@ -62,7 +62,8 @@ def refused(launch: Launch, sandbox: Sandbox) -> str:
 
 def caged(launch: Launch, terms: SandboxTerms, sandbox: Sandbox) -> Caged | None:
     """None: what its slot gives to everything is enough."""
-    wanted = stronger(launch.isolation, min(terms.level, sandbox.level, key=LEVELS.index))
+    weaker = terms.level if stronger(terms.level, sandbox.level) == sandbox.level else sandbox.level
+    wanted = stronger(launch.isolation, weaker)
     offline, hardened = launch.network == "none", terms.level != "any"
     if wanted == "sandbox" or offline or (wanted == "process" and not hardened):
         boxed = wanted == "sandbox"

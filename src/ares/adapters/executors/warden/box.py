@@ -5,7 +5,7 @@ Everything here happens in the job's own mount namespace and is gone with it.
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from ares.adapters.executors.warden import kernel
@@ -106,7 +106,7 @@ def _copies(stack: contextlib.ExitStack, paths: Iterable[str]) -> list[tuple[str
 
 
 @contextlib.contextmanager
-def _copy(path: str) -> Iterator[int]:
+def _copy(path: str) -> Generator[int, None, None]:
     tree = kernel.detached(path)
     try:
         yield tree
