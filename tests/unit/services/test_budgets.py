@@ -1,0 +1,157 @@
+"""Budgets: what jobs will cost by the server's estimate, what they did cost, and what counts until the month ends."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from ares.core.quota.months import month_of
+from ares.core.run.inputs import Cancel
+from ares.model.profile import Pool, Profile
+from ares.model.state import JobState
+from ares.services.submit import Rejected, SubmitRequest, Submitted
+from tests.quotas import admitted, ask, give, quota, refused
+from tests.world import ADMIN, ALICE, KEEP_S, World, spec
+
+HOUR = 3600.0
+
+
+async def price(world: World, **hour: float) -> None:
+    """Of each GPU, by pool."""
+    pools = {name: Pool(gpu_hour=gpu_hour) for name, gpu_hour in hour.items()}
+    await world.one.profiles.put(ADMIN, Profile(pools=pools))
+    await world.settle()
+
+
+async def test_of_fifty_at_once_those_are_admitted_that_the_budget_pays_for() -> None:
+    """N38: at 89 % of the budget, through two replicas."""
+    async with World(replicas=2, scheduling=False) as world:
+        await price(world, big=2.0)
+        await give(world, quota(0.9, budget=100))
+        before = await ask(world, 1, gpus=1, expected_runtime_s=44.5 * HOUR, tag="before")
+        assert admitted(before) == 1
+        answers = await ask(world, 50, gpus=1, expected_runtime_s=HOUR)
+        # 89 + 5 x 2 = 99; the threshold is for limits, a budget is spent to its end.
+        assert admitted(answers) == 5
+        for no in refused(answers):
+            assert no.code == "budget-exceeded"
+            tenant = no.levels[0]
+            assert (tenant.measure, tenant.asked, tenant.used, tenant.limit, tenant.free) == (
+                "budget", 2.0, 99.0, 100.0, 1.0,
+            )  # fmt: skip
+            # Room comes with the next month.
+            now = datetime.fromtimestamp(world.clock.wall(), UTC)
+            ahead = datetime.fromtimestamp(world.clock.wall() + (no.retry_after_s or 0.0), UTC)
+            assert (ahead.day, ahead.hour, ahead.month != now.month) == (1, 0, True)
+
+
+async def test_the_dearest_pool_that_the_job_may_go_to_counts() -> None:
+    async with World(scheduling=False) as world:
+        await price(world, cheap=1.0, dear=3.0)
+        await give(world, quota(budget=6))
+        assert admitted(await ask(world, 9, gpus=1, expected_runtime_s=HOUR)) == 2
+        await give(world, quota(budget=12))
+        assert admitted(await ask(world, 9, tag="b", gpus=1, expected_runtime_s=HOUR, selector={"pool": "cheap"})) == 6
+
+
+async def test_arrays_and_gangs_cost_as_often_as_they_have_tasks_and_ranks() -> None:
+    from ares.model.job import Gang
+
+    async with World(scheduling=False) as world:
+        await price(world, big=1.0)
+        await give(world, quota(budget=10))
+        assert admitted(await ask(world, 3, gpus=1, expected_runtime_s=HOUR, array="0-3")) == 2
+        assert admitted(await ask(world, 3, tag="g", gpus=1, expected_runtime_s=HOUR, gang=Gang(ranks=2))) == 1
+        await world.settle()
+        assert world.one.quotas.usage("alpha").spent == pytest.approx(10.0)
+
+
+async def test_what_a_job_did_cost_takes_the_place_of_its_estimate_when_it_ends() -> None:
+    async with World(scheduling=False) as world:
+        await price(world, default=2.0)
+        await give(world, quota(budget=10))
+        await world.agent("n1", gpus=1)
+        job = await world.submit(gpus=1, expected_runtime_s=5 * HOUR)
+        assert world.state(job).cost_estimate == pytest.approx(10.0)
+        assert admitted(await ask(world, 1, gpus=1, expected_runtime_s=HOUR)) == 0
+        await world.apply(job, Cancel(by="test"))
+        assert world.one.quotas.usage("alpha").spent == 0.0
+        assert admitted(await ask(world, 1, tag="b", gpus=1, expected_runtime_s=5 * HOUR)) == 1
+
+
+def _ended(world: World, job: str, cost: float, gpu_s: float) -> JobState:
+    from msgspec.structs import replace
+
+    from ares.model.state import Spent
+
+    state = world.state(job)
+    return replace(
+        state, phase="CANCELLED", ended_at=world.clock.wall(), gpu_s=gpu_s, spent=(Spent(cost=cost, gpu_s=gpu_s),)
+    )
+
+
+async def test_what_forgotten_jobs_cost_this_month_still_counts_and_next_month_nothing_does() -> None:
+    async with World(scheduling=False) as world:
+        await price(world, big=2.0)
+        await give(world, quota(budget=10, gpu_hours=100))
+        job = await world.submit(gpus=1, expected_runtime_s=HOUR)
+        counts = world.one.quotas._counting.counts("alpha")  # pyright: ignore[reportPrivateUsage]
+        state = _ended(world, job, cost=7.5, gpu_s=HOUR)
+        counts.drop(job)
+        counts.end(state)
+        assert world.one.quotas.usage("alpha").spent == 7.5
+        assert admitted(await ask(world, 1, tag="b", gpus=1, expected_runtime_s=2 * HOUR)) == 0
+        # As retention does it: the job goes, what it used stays.
+        (compare, put) = await world.one.retention._rolled_up(state, month_of(world.clock.wall()))  # pyright: ignore[reportPrivateUsage]
+        assert compare.equals == 0
+        await world.store.txn([compare], [put])
+        counts.end(state, -1)
+        await world.settle()
+        assert world.one.quotas.usage("alpha").spent == 7.5
+        assert world.one.quotas.usage("alpha", user="alice-token").gpu_hours == 1.0
+        world.clock.jump_wall(32 * 86_400.0)
+        await world.advance(2.0)
+        assert world.one.quotas.usage("alpha").spent == 0.0
+
+
+async def test_retention_within_the_month_rolls_up_in_the_transaction_that_forgets() -> None:
+    async with World(scheduling=False) as world:
+        await give(world, quota(budget=10))
+        job = await world.submit()
+        await world.apply(job, Cancel(by="test"))
+        await world.advance(2.0)
+        retention = world.one.retention
+        retention._keep_s = 1.0  # pyright: ignore[reportPrivateUsage]
+        await retention.sweep()
+        assert job not in world.audit.states
+        (record,) = world.one.view.kept.spent.values()
+        assert set(record.levels) == {"tenant", "user/alice-token"}
+        world.clock.jump_wall(KEEP_S + 2 * 86_400.0)
+        await retention.sweep()
+        assert world.one.view.kept.spent == {}
+
+
+async def test_a_running_job_that_outlives_its_estimate_goes_on_costing() -> None:
+    async with World() as world:
+        await price(world, default=2.0)
+        await give(world, quota(budget=100))
+        agent = await world.agent("n1", gpus=1)
+        job = await world.submit(gpus=1, expected_runtime_s=HOUR)
+        await world.settle()
+        agent.started(agent.starts[job])
+        await world.settle()
+        assert world.one.quotas.usage("alpha").spent == pytest.approx(2.0)
+        world.clock.jump_wall(2 * HOUR)
+        await world.advance(2.0)
+        assert world.one.quotas.usage("alpha").spent == pytest.approx(4.0, rel=0.01)
+
+
+async def test_the_estimate_of_the_client_counts_for_nothing() -> None:
+    """N39: a job that says it ends at once, and does not say how long it may run, is taken to run an hour."""
+    async with World(scheduling=False) as world:
+        await price(world, big=2.0)
+        await give(world, quota(budget=3))
+        (first,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(gpus=1))])
+        assert isinstance(first, Submitted)
+        (second,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(gpus=1))])
+        assert isinstance(second, Rejected)
+        assert second.code == "budget-exceeded"
