@@ -93,7 +93,7 @@ def bend(home: Path, segment: Path) -> None:
     }
     for name, (kept, entry, missing) in bent.items():
         segment.write_bytes(b"".join(kept))
-        ((found,), _) = check_all(config, None, lambda done, total: None)
+        ((found,), _) = check_all(config, None, None, lambda done, total: None)
         assert (found.broken, found.missing) == (entry, missing), name
     for path in segment.parent.glob("*.jsonl"):
         path.unlink()

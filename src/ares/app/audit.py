@@ -72,15 +72,19 @@ async def _note(config: Config, draft: AuditDraft) -> None:
         await audit.close()
 
 
-def states(config: Config, heads_file: str | None, progress: Progress) -> tuple[list[dict[str, Any]], list[str]]:
+def states(
+    config: Config, heads_file: str | None, key: str | None, progress: Progress
+) -> tuple[list[dict[str, Any]], list[str]]:
     """What `check_all` finds, as the API would say it."""
-    reports, elsewhere = check_all(config, heads_file, progress)
+    reports, elsewhere = check_all(config, heads_file, key, progress)
     return [msgspec.to_builtins(report) for report in reports], elsewhere
 
 
-def check_all(config: Config, heads_file: str | None, progress: Progress) -> tuple[list[ChainReport], list[str]]:
+def check_all(
+    config: Config, heads_file: str | None, key: str | None, progress: Progress
+) -> tuple[list[ChainReport], list[str]]:
     """Every chain that is on this disk, or should be by a signed head, against the store and a copy of heads; and the
-    names of chains that are on other machines."""
+    names of chains that are on other machines. With `key`, only what that one signed counts as signed."""
     with take_snapshot(config.store_url, SystemClock(), progress) as snapshot:
         heads = [msgspec.json.decode(kv.value, type=AuditHead) for kv in snapshot.rows(keys.AUDIT_HEADS)]
         public = [msgspec.json.decode(kv.value, type=AuditKey) for kv in snapshot.rows(keys.AUDIT_KEYS)]
@@ -96,7 +100,7 @@ def check_all(config: Config, heads_file: str | None, progress: Progress) -> tup
             chain,
             (line for segment in files.segments(chain) for line in files.lines(segment)),
             [head for head in heads if head.chain == chain],
-            {key.id: key for key in public},
+            {one.id: one for one in public if key in (None, one.id)},
             verify,
             files.stub(chain),
         )

@@ -32,6 +32,8 @@ _DAY_S = 86_400.0
 _CHECKED_S = 2 * _DAY_S
 # More than a clock that is being corrected gains.
 _JUMP_S = 3600.0
+# Of a key's digest: enough to know a key by its id alone.
+_KEY_CHARS = 32
 # Heads deleted with one that is written.
 _DROPS_MAX = 20
 
@@ -230,7 +232,7 @@ class AuditHeads:
 
 
 def key_id(public: str) -> str:
-    return hashlib.sha256(base64.b64decode(public)).hexdigest()[:16]
+    return hashlib.sha256(base64.b64decode(public)).hexdigest()[:_KEY_CHARS]
 
 
 def _all_lines(chain: AuditLog, segments: list[Segment]) -> Iterator[bytes]:

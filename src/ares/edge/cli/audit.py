@@ -258,11 +258,12 @@ def heads(ctx: click.Context, output: str) -> None:
 
 @audit.command()
 @click.option("--online", is_flag=True, help="Have the servers do it, each for the chains on its disk.")
+@click.option("--key", metavar="ID", help="Only what this key signed counts; `ares audit heads` shows it.")
 @click.option("--heads", "copy", metavar="FILE", help="Compare with this copy of signed heads too.")
 @output_option("table", "json")
 @configured
 @click.pass_context
-def verify(ctx: click.Context, online: bool, copy: str | None, output: str, **where: Any) -> int:
+def verify(ctx: click.Context, online: bool, copy: str | None, key: str | None, output: str, **where: Any) -> int:
     """Walks the chains, and finds the first broken link.
 
     Run it where a server runs, with the server's configuration; the server may be running. It finds
@@ -287,7 +288,7 @@ def verify(ctx: click.Context, online: bool, copy: str | None, output: str, **wh
         config = load({}, **where)
         try:
             with Bars(("pages to copy",), "done", quiet=True) as bars:
-                states, elsewhere = program("audit").states(config, copy, partial(bars.show, 0))
+                states, elsewhere = program("audit").states(config, copy, key, partial(bars.show, 0))
         except (StoreError, OSError) as error:
             return report(str(error), "check the store's URL, and that this user may read the audit directory", 2)
     whole = bool(states) and all(not state["broken"] and not state["unsigned"] for state in states)
