@@ -107,6 +107,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Directory", spec.workdir or ""),
         # Names only: values are often secrets. `-o yaml` has them.
         ("Environment", ", ".join(spec.env)),
+        ("Secrets", ", ".join(f"{ref.name} as {ref.env or ref.file}" for ref in spec.secrets)),
         ("Labels", pairs(spec.labels)),
         ("Selector", pairs(spec.selector)),
         ("Place", _wishes(spec)),
