@@ -198,6 +198,8 @@ def _codes(operation: Operation) -> list[str]:
     codes = ["bad-request", "bad-origin", "wrong-host", "invalid", "unknown-field", "internal", *operation.problems]
     if operation.access != PUBLIC:
         codes += ["unauthenticated", "forbidden", "store-unavailable", "store-full"]
+    if operation.method != "GET" and not operation.reads:
+        codes += ["audit-unavailable", "audit-full"]
     if "{" in operation.path:
         codes.append("not-found")
     if operation.body is not None:
