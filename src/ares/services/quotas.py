@@ -1,6 +1,9 @@
 """Quotas as people set and see them: a tenant's limits, and how much of them is in use."""
 
-from msgspec import UNSET, UnsetType
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.json import encode
 from msgspec.structs import replace
 
@@ -60,14 +63,14 @@ class QuotaView(Record, frozen=True):
 
 
 class QuotaChange(Record, frozen=True):
-    """Of one level; a team or user without a name is every one that has no limits of its own. What is null or left out
-    of `amounts` is not limited any more or stays as it is."""
+    """Of one level; a team or user without a name is every one that has no limits of its own. What `amounts` leaves out
+    stays as it is, be it a measure or its soft or hard limit; null takes a measure's limits away."""
 
     level: LevelName = "tenant"
     name: Subject | UnsetType = UNSET
-    amounts: dict[Measure, Limit | None] = {}
+    amounts: Annotated[dict[Measure, Limit | None], Meta(max_length=64)] = {}
     priority: Priority | UnsetType | None = UNSET
-    threshold: float | UnsetType = UNSET
+    threshold: Annotated[float, Meta(ge=0.1, le=1.0)] | UnsetType = UNSET
     note: Note = ""
 
 
@@ -208,6 +211,11 @@ class Quotas:
 
 def wrong(quota: Quota) -> str:
     """Why these limits make no sense, or nothing."""
+    try:
+        # What is put together from parts must be readable as a whole.
+        msgspec.convert(msgspec.to_builtins(quota), Quota)
+    except msgspec.ValidationError as error:
+        return str(error)
     levels = [("the tenant", quota.own), ("every team", quota.team_default), ("every user", quota.user_default)]
     levels += [(f"team {name}", one) for name, one in quota.teams.items()]
     levels += [(f"user {name}", one) for name, one in quota.users.items()]
@@ -227,7 +235,14 @@ def changed(quota: Quota, what: QuotaChange) -> Quota:
     if isinstance(what.threshold, float):
         quota = replace(quota, threshold=what.threshold)
     before = limits_of(quota, level) if level.kind == "tenant" or level.name else _default(quota, level.kind)
-    amounts = {measure: limit for measure, limit in {**before.amounts, **what.amounts}.items() if limit is not None}
+    amounts = dict(before.amounts)
+    for measure, limit in what.amounts.items():
+        known = amounts.pop(measure, Limit())
+        if limit is not None:
+            amounts[measure] = Limit(
+                hard=known.hard if limit.hard is None else limit.hard,
+                soft=known.soft if limit.soft is None else limit.soft,
+            )
     priority = before.priority if isinstance(what.priority, UnsetType) else what.priority
     return _with(quota, level, Limits(amounts=amounts, priority=priority))
 

@@ -26,7 +26,7 @@ COMMANDS = {
     "alert": "alert", "channel": "alert",
     "history": "history",
     "simulate": "simulate", "tune": "tune", "sim": "sim", "login": "login", "logout": "login", "whoami": "login",
-    "tenant": "tenant", "user": "user", "role": "tenant", "token": "token", "secret": "secret",
+    "tenant": "tenant", "quota": "quota", "user": "user", "role": "tenant", "token": "token", "secret": "secret",
     "server": "serve", "agent": "serve",
     "store": "serve",
     "verify": "verify", "audit": "audit", "chaos": "chaos",

@@ -28,6 +28,7 @@ from ares.edge.client.machines import AsyncMachineMethods
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
 from ares.edge.client.policies import AsyncPolicyMethods
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
+from ares.edge.client.quotas import AsyncQuotaMethods
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.secrets import AsyncSecretMethods
 from ares.edge.client.settings import discover
@@ -47,7 +48,7 @@ class AsyncClient(
     AsyncIdentityMethods,
     AsyncMachineMethods,
     AsyncPolicyMethods,
-    AsyncSecretMethods,
+    AsyncQuotaMethods, AsyncSecretMethods,
 ):
     """Talks to Ares, by whichever of its replicas answers, from one event loop. Close it, or use `async with`."""
 

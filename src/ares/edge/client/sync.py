@@ -27,6 +27,7 @@ from ares.edge.client.machines import MachineMethods
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
 from ares.edge.client.policies import PolicyMethods
 from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
+from ares.edge.client.quotas import QuotaMethods
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.secrets import SecretMethods
 from ares.edge.client.settings import discover
@@ -40,7 +41,7 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class Client(AlertMethods, AuditMethods, IdentityMethods, MachineMethods, PolicyMethods, SecretMethods):
+class Client(AlertMethods, AuditMethods, IdentityMethods, MachineMethods, PolicyMethods, QuotaMethods, SecretMethods):
     """Talks to Ares, by whichever of its replicas answers; may be shared by threads. Close it, or use `with`."""
 
     def __init__(
