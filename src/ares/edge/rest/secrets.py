@@ -24,7 +24,7 @@ class SecretBody(Record, frozen=True):
     value: Annotated[str, Meta(max_length=SECRET_BYTES_MAX, extra_json_schema=_WRITE_ONLY)] | None = None
     base64: Annotated[str, Meta(max_length=2 * SECRET_BYTES_MAX, extra_json_schema=_WRITE_ONLY)] | None = None
     # The version it must still have; 0: there is none of this name yet.
-    expected_version: Annotated[int, Meta(ge=0)] | None = None
+    expected_version: Annotated[int, Meta(ge=0, le=1_000_000_000)] | None = None
 
     def __repr__(self) -> str:
         return f"SecretBody({SHOWN})"
