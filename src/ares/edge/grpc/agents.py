@@ -16,6 +16,7 @@ import structlog
 
 from ares.core.access.addresses import is_loopback
 from ares.core.access.tokens import Denied
+from ares.core.audit.chain import clean
 from ares.model.access import Principal
 from ares.model.audit import AuditDraft
 from ares.model.link import (
@@ -170,6 +171,12 @@ class AgentServer:
                 f"join:{reply.reason}",
                 f"the join token is {reply.reason}; make a new one with `ares token join`",
             )
+        await self._audit.note(
+            AuditDraft(
+                operation="joinNode", outcome="ALLOW", role="node", remote=_address(context),
+                made=(clean(f"nodes/{reply.node}"),),
+            )
+        )  # fmt: skip
         return reply
 
     async def _certify(self, request: CertifyRequest, context: Context) -> CertifyReply:
@@ -255,7 +262,9 @@ class AgentServer:
     async def _deny(self, context: Context, code: grpc.StatusCode, reason: str, text: str, about: str = "") -> NoReturn:
         self._telemetry.count("ares_auth_denials_total", 1, reason)
         self._audit.tell(
-            AuditDraft(operation="agentLink", outcome="DENY", reason=reason, remote=context.peer(), object=about)
+            AuditDraft(
+                operation="agentLink", outcome="DENY", reason=reason, remote=_address(context), object=clean(about)
+            )
         )
         _log.warning("agent.denied", reason=reason, about=about, peer=context.peer())
         await context.abort(code, text)
@@ -264,6 +273,11 @@ class AgentServer:
 
 _REFUSED: Final = {"not_granted": grpc.StatusCode.PERMISSION_DENIED}
 _FIX: Final = "remove the agent's identity file and join this node again with a new token of `ares token join`"
+
+
+def _address(context: Context) -> str:
+    """Whence they come, without the port: the same for all that comes from there."""
+    return context.peer().partition(":")[2].rpartition(":")[0] or context.peer()
 
 
 def _bind(server: grpc.aio.Server, address: str, tls: TlsSource | None) -> int:

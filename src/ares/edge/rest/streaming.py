@@ -13,6 +13,7 @@ from ares.core.access.tokens import Denied
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.problems import Problem, retry_after
 from ares.model.access import Principal
+from ares.model.audit import AuditDraft
 
 # Streams live long: who finds no room asks again after this.
 _ROOM_AGAIN_S = 5.0
@@ -59,12 +60,22 @@ class Streams:
             finished, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             first = next(task for task in watched if task in finished)
             first.result()
+            if watched[first] == "revoked":
+                self._note_revoked(who)
             return watched[first]
         finally:
             self._count(who.token_id, -1)
             for task in watched:
                 task.cancel()
             await asyncio.gather(*watched, return_exceptions=True)
+
+    def _note_revoked(self, who: Principal) -> None:
+        self._services.audit.tell(
+            AuditDraft(
+                operation="stream", outcome="DENY", reason="ws_revoked", token=who.token_id, user=who.user,
+                role=who.role, proof=who.proof, tenant=who.tenant, home=who.home,
+            )
+        )  # fmt: skip
 
     def check_room(self, token_id: str) -> None:
         if self._open[token_id] >= self._settings.streams_per_token_max:
