@@ -1,7 +1,8 @@
 """`ares store`: backup and restore of the embedded store, a new epoch for any; and a look at it for `ares verify`."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ares.core import keys
 from ares.model.link import AttemptRef
 from ares.model.state import OutputFile
 from ares.ports.snapshot import Progress, Snapshot
+from ares.ports.store import Committed, Delete, Store, StoreUnavailable
 
 
 def backup(config: Config, file: str) -> Copy:
@@ -46,13 +48,32 @@ def new_epoch(config: Config, above: int) -> int:
 
 
 async def _new_epoch(config: Config, above: int) -> int:
+    async with _unused(config) as store:
+        return await begin_epoch(store, SystemRng(), above)
+
+
+def forget_authority(config: Config) -> bool:
+    """The next server that starts says by whom machines' certificates are signed. All must be stopped."""
+    return asyncio.run(_forget_authority(config))
+
+
+async def _forget_authority(config: Config) -> bool:
+    async with _unused(config) as store:
+        known = await store.get(keys.AUTHORITY) is not None
+        if not isinstance(await store.txn([], [Delete(keys.AUTHORITY)]), Committed):
+            raise StoreUnavailable("the store did not confirm it; try again")
+        return known
+
+
+@asynccontextmanager
+async def _unused(config: Config) -> AsyncIterator[Store]:
+    """The store, if no server has it. What servers read once, when they start, must not change under them."""
     store = await open_store(config.store_url, SystemClock())
     try:
         leaders = (await store.range(keys.LEADER)).kvs
         if leaders and config.store_url.startswith("etcd:"):
-            # A server reads the epoch once, when it starts.
             raise ServerRuns(f"a server leads on {config.store_url}, or did until seconds ago")
-        return await begin_epoch(store, SystemRng(), above)
+        yield store
     finally:
         await store.close()
 

@@ -115,6 +115,17 @@ def new_epoch(above: int, **where: Any) -> None:
     click.echo(f"the store is in epoch {number}")
 
 
+@store.command("forget-authority")
+@configured
+def forget_authority(**where: Any) -> None:
+    """Lets the next server say who signs machines' certificates.
+
+    For an authority whose key was lost or stolen. All servers must be stopped; all nodes join again.
+    """
+    known = program("store").forget_authority(load({}, **where))
+    click.echo("the authority is forgotten" if known else "the store knows no authority")
+
+
 def _read_secret(name: str) -> str:
     """From a file, never from the command line itself, which other users of the machine can read."""
     if name == "-":
