@@ -132,6 +132,8 @@ class SandboxConfig(Section, frozen=True):
     devices: tuple[HostPath, ...] = ()
     # An attempt whose directory holds more is ended; 0: no limit but the disk's.
     workspace_mib: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
+    # Output that comes faster is dropped, with a note; 0: no limit but the 64 MiB of an attempt.
+    log_kib_per_s: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
 
 
 class AuditConfig(Section, frozen=True):

@@ -111,6 +111,21 @@ async def test_a_directory_that_grows_too_large_ends_its_attempt(
         assert (await plane.first(Exited, "j2")).exit.failure is None
 
 
+async def test_a_flood_of_output_is_dropped_and_counted(
+    tmp_path: Path, plane: ScriptedPlane, settings: Settings
+) -> None:
+    """N46: far more lines than anybody reads; the node goes on, and the log says how much is missing."""
+    settings = replace(settings, log_bytes_max=4 << 20, log_bytes_per_s=64 << 10)
+    async with agent(tmp_path, plane, settings):
+        plane.say(plane.start("j1", "sh", "-c", "seq 3000000; echo over"))
+        exited = await plane.first(Exited, "j1")
+        log = bytes(plane.logs[(exited.ref, 0)])
+        assert exited.exit.code == 0
+        assert log.startswith(b"1\n2\n3\n")
+        assert len(log) < 2 << 20
+        assert re.search(rb"\[ares: [0-9,]+ bytes of output were dropped: too many at once\]", log)
+
+
 def test_a_tenant_keeps_its_user(tmp_path: Path) -> None:
     owners = Owners(tmp_path, FIRST, LAST)
     first = {tenant: owners.of(tenant) for tenant in ("b", "a", "b")}

@@ -27,7 +27,7 @@ from ares.services.agent.owners import NoUidLeft
 from ares.services.agent.recent import Recent
 from ares.services.agent.settings import Settings
 from ares.services.agent.shelter import Shelter, Uncovered
-from ares.services.agent.spool import Tail
+from ares.services.agent.spool import Pace, Tail
 from ares.services.agent.uploads import Uploads
 from ares.services.agent.workspace import Workspace
 from ares.services.agent.world import file_of, take_world
@@ -198,7 +198,8 @@ class Attempts:
 
     def _launch(self, start: Start) -> None:
         folder = self._workspace.folder(start.ref, start.placement.rank)
-        tail = Tail(folder.log, self._settings.log_bytes_max)
+        rate = self._settings.log_bytes_per_s
+        tail = Tail(folder.log, self._settings.log_bytes_max, Pace(self._clock, rate) if rate else None)
         attempt = Attempt(start, folder, tail, self._leash.deadline(start.spec.lease_s), start.world)
         self._live[attempt.key] = attempt
         self._mailbox.watch(attempt)

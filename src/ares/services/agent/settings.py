@@ -11,6 +11,8 @@ class Settings:
     # Already reduced to what jobs may inherit, see `environment.inherited`.
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     log_bytes_max: int = 64 * 1024 * 1024
+    # What comes faster is dropped, with a note; 0 sets no such limit.
+    log_bytes_per_s: int = 0
     file_bytes_max: int = 1 << 40
     processes_max: int = 4096
     open_files_max: int = 65_536

@@ -3,16 +3,43 @@
 import os
 import stat
 
+from ares.ports.clock import Clock
+
 CHUNK_BYTES_MAX = 256 * 1024
 WINDOW_BYTES = 1024 * 1024
+
+
+# A program may be louder than its pace for this long.
+_BURST_S = 2.0
+
+
+class Pace:
+    """How much output there may be in a while; what comes faster is dropped."""
+
+    def __init__(self, clock: Clock, bytes_per_s: int) -> None:
+        self._clock = clock
+        self._bytes_per_s = bytes_per_s
+        self._left, self._at = bytes_per_s * _BURST_S, clock.monotonic()
+
+    def excess(self, grown: int) -> int:
+        """Of what it has grown by since this was asked last, how much is too much."""
+        now = self._clock.monotonic()
+        more = (now - self._at) * self._bytes_per_s
+        self._left, self._at = min(self._bytes_per_s * _BURST_S, self._left + more), now
+        kept = min(grown, int(self._left))
+        self._left -= kept
+        return grown - kept
 
 
 class Tail:
     """Ships a growing file by absolute offsets. Beyond `cap` bytes output is dropped, on disk too."""
 
-    def __init__(self, path: str, cap: int) -> None:
+    def __init__(self, path: str, cap: int, pace: Pace | None = None) -> None:
         self._path = path
         self._cap = cap
+        self._pace = pace
+        # What was dropped at the cap, as far as it was seen.
+        self._dropped = 0
         self._fd = -1
         self._size = 0
         self._marker = b""
@@ -34,10 +61,18 @@ class Tail:
 
     def _look(self) -> None:
         size = os.fstat(self._fd).st_size
+        if self._pace is not None and (excess := self._pace.excess(max(0, size - self._size))):
+            size -= excess
+            os.ftruncate(self._fd, size)
+            # Appended, as what the job writes meanwhile is.
+            size += os.write(
+                self._fd, f"\n[ares: {excess:,} bytes of output were dropped: too many at once]\n".encode()
+            )
         self._size = max(self._size, min(size, self._cap))
         if size > self._cap:
             # Writers append, so they go on at the cap and the disk does not fill.
             os.ftruncate(self._fd, self._cap)
+            self._dropped += size - self._cap
             self._marker = f"\n[ares: output beyond {self._cap} bytes was dropped]\n".encode()
 
     def _fail(self, size: int, error: OSError) -> None:
@@ -50,7 +85,7 @@ class Tail:
         try:
             if not stat.S_ISREG((seen := os.lstat(self._path)).st_mode) or seen.st_size == 0:
                 return False
-            self._fd = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return False
         return True
@@ -58,6 +93,8 @@ class Tail:
     def finish(self) -> None:
         """No process can write any more."""
         self.poll()
+        if self._dropped and not (self._final or self._failed):
+            self._marker += f"[ares: {self._dropped:,} bytes of it in all]\n".encode()
         self._final = True
 
     @property

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.services.agent.spool import CHUNK_BYTES_MAX, WINDOW_BYTES, Tail
+from ares.services.agent.spool import CHUNK_BYTES_MAX, WINDOW_BYTES, Pace, Tail
+from tests.clocks import ManualClock
 
 CAP = 4 * WINDOW_BYTES
 
@@ -90,7 +91,8 @@ def test_beyond_the_cap_the_disk_stays_bounded_and_the_reader_is_told(log: Path)
             assert log.stat().st_size <= 100
     tail.finish()
     got = drain(tail)
-    assert got == b"x" * 100 + b"\n[ares: output beyond 100 bytes was dropped]\n"
+    note = b"\n[ares: output beyond 100 bytes was dropped]\n[ares: 1,900 bytes of it in all]\n"
+    assert got == b"x" * 100 + note
     tail.acked(len(got))
     assert tail.settled
     tail.close()
@@ -129,4 +131,20 @@ def test_a_failing_disk_ends_the_output_with_a_note_and_nothing_else(
     assert tail.drained
     tail.acked(kept + len(note))
     assert tail.settled
+    tail.close()
+
+
+async def test_what_comes_too_fast_is_dropped_and_counted_where_it_is_missing(log: Path) -> None:
+    """N46: two seconds' worth at once, then as much as time allows; a program that calms down is heard again."""
+    clock = ManualClock()
+    tail = Tail(str(log), 100_000, Pace(clock, 100))
+    with open(log, "ab") as writer:  # noqa: ASYNC230 - a file of a few bytes
+        for size, after_s in ((500, 0.0), (300, 1.0), (50, 1.0)):
+            await clock.advance(after_s)
+            writer.write(b"x" * size)
+            writer.flush()
+            tail.poll()
+    tail.finish()
+    note = "\n[ares: {} bytes of output were dropped: too many at once]\n"
+    assert drain(tail).decode() == "x" * 200 + note.format(300) + "x" * 100 + note.format(200) + "x" * 50
     tail.close()
