@@ -1,6 +1,6 @@
 """The language of policies: expressions are compiled when they are saved and run when a job comes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ares.core.policy.mistakes import Mistake
@@ -20,6 +20,9 @@ class Rule(Protocol):
     """A compiled expression of one type."""
 
     @property
+    def expression(self) -> str: ...
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What it reads."""
         ...
@@ -30,6 +33,10 @@ class Rule(Protocol):
 class Rules(Protocol):
     def compile(self, expression: str, wanted: Type) -> Rule | Mistake:
         """Refuses unknown names and wrong types, and what would take long."""
+        ...
+
+    def any_of(self, rules: Sequence[Rule]) -> Rule | None:
+        """False when all of them are; anything else when they must be asked one by one. None: it cannot be had."""
         ...
 
     def values(self, facts: Mapping[str, object]) -> object:

@@ -92,7 +92,7 @@ async def test_policies_that_take_too_much_time_deny_until_they_have_rested() ->
             return self.now
 
     class Slow:
-        names = ("job.gpus",)
+        expression, names = "job.gpus > 4", ("job.gpus",)
 
         def run(self, values: object) -> bool:
             watch.now += 1.0

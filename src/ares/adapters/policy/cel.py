@@ -1,6 +1,6 @@
 """Policies in CEL, the Common Expression Language, by cel-expr-python. The only file that knows that package."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from ares.core.policy.mistakes import Mistake, first_of
 from ares.core.policy.names import NAMES, Type
 from ares.core.policy.reading import names_in, patterns_in, refused
-from ares.ports.policy import Failed, Value
+from ares.ports.policy import Failed, Rule, Value
 
 _TYPE_NAMES: dict[str, Type] = {"BOOL": "bool", "INT": "int", "DOUBLE": "double", "STRING": "string"}
 # Compilers of strangers' text fail in more ways than they document.
@@ -18,19 +18,25 @@ _Broken = (RuntimeError, ValueError, TypeError)
 class CelRule:
     """What it reads is in `names`."""
 
-    def __init__(self, program: Any, error_type: Any, names: tuple[str, ...]) -> None:
-        self._program = program
-        self._error_type = error_type
+    __slots__ = ("_error_type", "_eval", "expression", "names")
+
+    def __init__(self, expression: str, program: Any, error_type: Any, names: tuple[str, ...]) -> None:
+        self.expression = expression
         self.names = names
+        self._eval = program.eval
+        self._error_type = error_type
 
     def run(self, values: object) -> Value | Failed:
         try:
-            found = self._program.eval(values)
+            found = self._eval(values)
             value: Any = found.value()
-            failed = not isinstance(value, bool | int | float | str) or found.type() == self._error_type
         except _Broken as error:
             return Failed(message=_plain(str(error)))
-        return Failed(message=_plain(str(value))) if failed else value
+        if value is True or value is False:
+            return value
+        if found.type() == self._error_type or not isinstance(value, int | float | str):
+            return Failed(message=_plain(str(value)))
+        return value
 
 
 class CelRules:
@@ -48,16 +54,25 @@ class CelRules:
             shown = _TYPE_NAMES.get(given, given.lower())
             return Mistake(message=f"it gives {shown}, {wanted} is needed", hint=_convert(shown, wanted))
         for pattern, mistake in patterns_in(expression):
-            if isinstance(self._rule(f"''.matches({pattern})").run(self.values({})), Failed):
+            trial = f"''.matches({pattern})"
+            if isinstance(self._rule(trial, self._env.compile(trial)).run(self.values({})), Failed):
                 return mistake
-        return CelRule(program, self._cel.Type.ERROR, names_in(expression))
+        return self._rule(expression, program)
 
-    def _rule(self, expression: str) -> CelRule:
-        return CelRule(self._env.compile(expression), self._cel.Type.ERROR, ())
+    def any_of(self, rules: Sequence[Rule]) -> CelRule | None:
+        # Each in a line of its own: it may end with a remark.
+        expression = " || ".join(f"({rule.expression}\n)" for rule in rules)
+        try:
+            return self._rule(expression, self._env.compile(expression))
+        except _Broken:
+            return None
+
+    def _rule(self, expression: str, program: Any) -> CelRule:
+        return CelRule(expression, program, self._cel.Type.ERROR, names_in(expression))
 
     def values(self, facts: Mapping[str, object]) -> object:
-        at: Any = facts.get("now", 0.0)
-        return self._env.Activation({**facts, "now": datetime.fromtimestamp(at, UTC)})
+        at: Any = facts.get("now")
+        return self._env.Activation(facts if at is None else {**facts, "now": datetime.fromtimestamp(at, UTC)})
 
     @cached_property
     def _cel(self) -> Any:

@@ -135,3 +135,21 @@ def test_a_job_is_judged_with_each_of_its_alternatives(rules: CelRules) -> None:
     rule = rules.compile("job.gpus > 8", "bool")
     assert not isinstance(rule, Mistake)
     assert [rule.run(rules.values(facts(ANN, way, NOW))) for way in ways(spec)] == [False, False, True]
+
+
+def test_many_rules_asked_as_one_are_silent_only_when_each_is(rules: CelRules) -> None:
+    """The quick way must never hide what a single rule would say, nor that one has no answer."""
+    values = rules.values(FACTS)
+
+    def asked(*expressions: str) -> object:
+        made = [rules.compile(text, "bool") for text in expressions]
+        every = rules.any_of([rule for rule in made if not isinstance(rule, Mistake)])
+        assert every is not None
+        return every.run(values)
+
+    assert asked("job.gpus > 100", "job.name == 'x' // a remark", "false") is False
+    assert asked("job.gpus > 100", "job.gpus > 4 // a remark", "job.cores > 1e6") is True
+    assert isinstance(asked("job.gpus > 100", "job.labels.none == 'x'", "false"), Failed)
+    assert asked("job.labels.none == 'x'", "true") is True
+    assert asked("job.gpus > 100 ? true : false", "false") is False
+    assert asked(*["job.gpus > 100"] * 100) is False
