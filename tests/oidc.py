@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -120,7 +120,7 @@ class Idp:
 
 
 @contextmanager
-def running() -> Iterator[Idp]:
+def running() -> Generator[Idp]:
     idp = Idp()
     try:
         yield idp

@@ -126,12 +126,12 @@ async def test_a_provider_may_bring_new_people_but_not_take_names(tmp_path: Path
     async with open_world(tmp_path, ApiSettings(), (provider,)) as world:
         await user(world, "bob")
         authenticate = world.services.tokens.authenticate
-        said = {"org": "acme", "preferred_username": "carol", "groups": ["x", "ml"]}
+        said: dict[str, Any] = {"org": "acme", "preferred_username": "carol", "groups": ["x", "ml"]}
         first, again = await asyncio.gather(*(authenticate(idp.token(sub="carol-sub", **said)) for _ in range(2)))
         assert isinstance(first, Principal)
         assert (first.user, first.role, first.tenant) == ("carol", "submitter", "acme")
         assert isinstance(again, Principal)
-        refused = [
+        refused: list[dict[str, Any]] = [
             # Nobody becomes somebody who is there already, and no tenant comes from a claim alone.
             {"sub": "evil", **said, "preferred_username": "bob"},
             {"sub": "evil", **said, "preferred_username": "../bob"},
@@ -146,7 +146,8 @@ async def test_a_provider_may_bring_new_people_but_not_take_names(tmp_path: Path
             assert isinstance(denied, Denied), claims
             assert denied.reason == "bad_token"
         # The record decides from now on: the claim raises nobody again.
-        raised = await authenticate(idp.token(sub="carol-sub", **{**said, "groups": ["ml-admins"]}))
+        said["groups"] = ["ml-admins"]
+        raised = await authenticate(idp.token(sub="carol-sub", **said))
         assert isinstance(raised, Principal)
         assert raised.role == "submitter"
 
@@ -352,4 +353,5 @@ async def test_a_job_is_counted_for_its_users_team(world: World) -> None:
     assert await team_of(await world.token(), "vision") == "vision"
     async with world.client_with(alice) as client:
         batch = await client.post("/v1/jobs/batch", json={"jobs": [{"spec": {**JOB, "team": "ops"}}, {"spec": JOB}]})
-        assert [(one["error"] or {}).get("status") for one in batch.json()["results"]] == [403, None]
+        first, second = batch.json()["results"]
+        assert (first["error"]["status"], second["error"]) == (403, None)

@@ -352,11 +352,11 @@ def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
 
 def _wrong_provider(one: Provider, providers: Sequence[Provider]) -> str:
     """What is wrong with it, empty when nothing is."""
-    for field in ("jwks_url", "device_url", "token_url"):
-        url = urlsplit(getattr(one, field))
+    for field, text in (("jwks_url", one.jwks_url), ("device_url", one.device_url), ("token_url", one.token_url)):
+        url = urlsplit(text)
         local = url.scheme == "http" and url.hostname in ("localhost", "127.0.0.1", "::1")
-        if (field == "jwks_url" or url.geturl()) and not (url.scheme == "https" and url.hostname) and not local:
-            return f"{field} {url.geturl()!r} is not an https:// URL"
+        if (text or field == "jwks_url") and not (url.scheme == "https" and url.hostname) and not local:
+            return f"{field} {text!r} is not an https:// URL"
     if sum(other.issuer == one.issuer for other in providers) > 1:
         return f"the issuer {one.issuer!r} is configured twice"
     if one.create and not (one.tenant or one.tenant_claim):

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ class World:
 @contextlib.asynccontextmanager
 async def open_world(
     folder: Path, settings: ApiSettings = ApiSettings(), providers: tuple[Provider, ...] = ()
-) -> AsyncIterator[World]:
+) -> AsyncGenerator[World]:
     clock, rng = SystemClock(), SystemRng()
     store, telemetry = MemoryStore(clock), PrometheusTelemetry(rng)
     logs, blobs, chain = FileLogs(folder / "logs"), MemoryBlobs(), MemoryAudit("r1")

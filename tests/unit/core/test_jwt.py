@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ares.core.access import jwt
 from ares.core.access.table import ROLES, TABLE, covers, lesser, scope_of
 from ares.core.access.tokens import Denied
-from ares.model.access import Principal, Role
+from ares.model.access import Permission, Principal, Role, Scope
 from ares.model.provider import Provider
 
 CORP = Provider(
@@ -85,9 +85,11 @@ def test_two_roles_together_may_no_more_than_either(one: Role, other: Role) -> N
     """Whatever a token's role and its user's role are: every permission that is left, both have, and as far."""
     role, permissions = lesser(one, other)
     who = Principal(token_id="t", tenant="t", role=role, permissions=permissions)
-    left = {permission: scope for permission in TABLE if (scope := scope_of(who, permission)) is not None}
+    left: list[tuple[Permission, Scope]] = [
+        (permission, scope) for permission in TABLE if (scope := scope_of(who, permission)) is not None
+    ]
     wide = {"mine": 0, "tenant": 1, "self": 1, "facts": 2, "glass": 2, "any": 3}
-    for permission, scope in left.items():
+    for permission, scope in left:
         for each in (one, other):
             assert each in TABLE[permission]
             assert wide[scope] <= wide[TABLE[permission][each]]

@@ -3,7 +3,7 @@
 import asyncio
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -149,7 +149,7 @@ def _read(raw: bytes) -> dict[str, PublicKey]:
         if kind is None or one.get("use", "sig") != "sig":
             continue
         try:
-            found[str(one.get("kid", ""))] = cast("PublicKey", kind.import_key(one))
+            found[str(one.get("kid", ""))] = kind.import_key(one)
         except (JoseError, ValueError, TypeError, KeyError) as error:
             log.warning("provider.key_unusable", kid=str(one.get("kid", ""))[:128], error=str(error)[:200])
     return found

@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -126,7 +126,7 @@ def _role(claims: Mapping[str, Any], provider: Provider) -> Role | None:
     if not provider.role_claim:
         return provider.role
     said = claims.get(provider.role_claim)
-    values: Any = said if isinstance(said, list) else [said]
+    values = cast("list[Any]", said) if isinstance(said, list) else [said]
     return next((role for value, role in provider.roles.items() if value in values), None)
 
 
