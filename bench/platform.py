@@ -7,7 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,20 +63,28 @@ class Platform:
 
 
 @contextlib.contextmanager
-def platform(folder: Path, store_url: str = "", *, with_agent: bool = True) -> Iterator[Platform]:
+def platform(
+    folder: Path, store_url: str = "", *, with_agent: bool = True, program: Sequence[str] = ("-m", "ares")
+) -> Iterator[Platform]:
     """Runs for the length of the block. Without a URL the store is SQLite in the home directory."""
     home = folder / "ares"
     home.mkdir(mode=0o700)
     http, agents = free_port(), free_port()
     env = {name: value for name, value in os.environ.items() if not name.startswith("ARES_")} | {"ARES_HOME": str(home)}
-    ares = [sys.executable, "-m", "ares"]
+    ares = [sys.executable, *program]
     addresses = ["--listen", f"127.0.0.1:{http}", "--agents", f"127.0.0.1:{agents}"]
     store = ["--store", store_url] if store_url else []
     with contextlib.ExitStack() as stack:
         log = folder / "server.log"
         server = stack.enter_context(running([*ares, "server", *addresses, *store], log, env))
         left = home / "client.json"
-        _wait(lambda: _ready(http) and left.exists(), server, "the server", log)
+        # It is written twice: the draft of a token is none yet.
+        _wait(
+            lambda: _ready(http) and left.exists() and "token" in json.loads(left.read_text()),
+            server,
+            "the server",
+            log,
+        )
         token = json.loads(left.read_text())["token"]
         if not with_agent:
             yield Platform(http, token, home, server)

@@ -34,6 +34,10 @@ class Scale:
     # watched, and for how many minutes.
     losses: int = 34
     watched: tuple[int, float] = (200, 8.0)
+    # For tenants: how many, and how often and long each side is under load.
+    tenants: int = 1000
+    rounds: int = 6
+    round_s: float = 10.0
 
 
 FULL = Scale(
@@ -43,5 +47,5 @@ FULL = Scale(
 QUICK = Scale(
     spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=100_000,
     fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000), replayed=(5000, 100), logged=2000,
-    losses=2, watched=(100, 0.5),
+    losses=2, watched=(100, 0.5), tenants=100, rounds=2, round_s=3.0,
 )  # fmt: skip

@@ -292,7 +292,7 @@ class Hostile:
     def _odd(self) -> Any:
         return self._rng.choice((
             self._odd_text, lambda: self._rng.choice(ODD_NUMBERS), lambda: self._rng.choice(ODD_VALUES),
-            lambda: [self._odd_text()] * self._rng.choice((1, 3, 2_000)),
+            lambda: [self._odd_text()[:200]] * self._rng.choice((1, 3, 300)),
             lambda: {self._odd_text(): self._rng.choice(ODD_NUMBERS)}, self._nested,
         ))()  # fmt: skip
 
@@ -314,7 +314,7 @@ class Hostile:
             return {**value, key: self._bend(value[key])}
         if isinstance(value, list) and value and self._rng.random() < 0.7:
             at = self._rng.randrange(len(value))
-            many = self._rng.choice((1, 1, 1, 300)) if len(value) < 10 else 1
+            many = self._rng.choice((1, 1, 1, 30)) if len(value) < 10 else 1
             return [*value[:at], self._bend(value[at]), *value[at + 1 :]] * many
         return self._odd()
 

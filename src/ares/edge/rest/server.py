@@ -105,6 +105,8 @@ def _config(app: Litestar, settings: ApiSettings, connections: Connections) -> u
         ws=ws,
         lifespan="off",
         log_config=None,
+        # A stranger's every mistake would be a line in the log.
+        log_level="error",
         access_log=False,
         server_header=False,
         proxy_headers=False,
