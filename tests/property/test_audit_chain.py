@@ -151,3 +151,11 @@ def test_text_that_is_none_keeps_nobody_from_being_recorded() -> None:
     entry = entry_of(line)
     assert entry is not None
     assert (entry.operation, entry.outcome, entry.status) == ("auditUnreadable", "DENY", 403)
+
+
+def test_time_is_not_turned_back_by_a_little_but_a_wrong_clock_is_believed_once_it_is_right() -> None:
+    writer = Writer("c")
+    lines = [writer.line(AuditDraft(operation="x", outcome="ALLOW"), at) for at in (1e9, 1e9 - 5, 2e9, 1e9 + 1)]
+    entries = [entry_of(line) for line in lines]
+    assert [entry and entry.at for entry in entries] == [1e9, 1e9, 2e9, 1e9 + 1]
+    assert look(b"".join(lines)).whole

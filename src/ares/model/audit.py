@@ -47,7 +47,7 @@ class AuditEntry(AuditDraft, frozen=True, kw_only=True):
 
     seq: int
     prev: str
-    # Never less than that of the entry before.
+    # Not before the entry ahead of it, unless a clock that was far ahead was set right.
     at: float
     # Of the replica that recorded it.
     chain: str = ""

@@ -104,11 +104,9 @@ class AuditSearch:
         # In microseconds, as places are.
         since = int(query.since * 1e6)
         until = min(before[0] if before else 1 << 62, int(query.until * 1e6) if query.until else 1 << 62)
-        lines = heapq.merge(*(self._backward(chain, until) for chain in self._here()), reverse=True)
+        lines = heapq.merge(*(self._backward(chain, since, until) for chain in self._here()), reverse=True)
         for scanned, (at, name, line) in enumerate(lines):
-            if at < since:
-                break
-            if before is not None and (at, name) >= before:
+            if at < since or (before is not None and (at, name) >= before):
                 continue
             if wanted in line and (entry := _seen(line, query, only)) is not None:
                 found.append(entry)
@@ -116,10 +114,12 @@ class AuditSearch:
                 return found, (at, name)
         return found, None
 
-    def _backward(self, chain: str, until: int) -> Iterator[tuple[int, str, bytes]]:
+    def _backward(self, chain: str, since: int, until: int) -> Iterator[tuple[int, str, bytes]]:
         assert self._log is not None
+        newer: Segment | None = None
         for segment in reversed(self._log.segments(chain)):
-            if segment.at * 1e6 > until:
+            ended, newer = newer, segment
+            if segment.at * 1e6 > until or (ended is not None and ended.at * 1e6 < since):
                 continue
             for line in reversed(list(self._log.lines(segment))):
                 if (place := _place(line)) is not None:

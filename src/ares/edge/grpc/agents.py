@@ -5,6 +5,7 @@ plane's own machine, it is who its token says.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
@@ -29,6 +30,7 @@ from ares.model.link import (
 )
 from ares.model.machine import Presented
 from ares.model.secret import encode_secret
+from ares.ports.audit import AuditUnavailable
 from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
 from ares.services.audit import Audit
@@ -163,6 +165,8 @@ class AgentServer:
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, "machines join by POST /v1/join; this port is for those that have"
             )
+        if (refusing := self._audit.refusing) is not None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"nothing can be recorded now: {refusing}")
         reply = await self._sessions.join(request)
         if isinstance(reply, Denied):
             await self._deny(
@@ -171,12 +175,13 @@ class AgentServer:
                 f"join:{reply.reason}",
                 f"the join token is {reply.reason}; make a new one with `ares token join`",
             )
-        await self._audit.note(
-            AuditDraft(
-                operation="joinNode", outcome="ALLOW", role="node", remote=_address(context),
-                made=(clean(f"nodes/{reply.node}"),),
-            )
+        joined = AuditDraft(
+            operation="joinNode", outcome="ALLOW", role="node", remote=_address(context),
+            made=(clean(f"nodes/{reply.node}"),),
         )  # fmt: skip
+        # The token is spent: if the disk failed just now, the node gets its credential, and the entry comes later.
+        with contextlib.suppress(AuditUnavailable):
+            await self._audit.note(joined)
         return reply
 
     async def _certify(self, request: CertifyRequest, context: Context) -> CertifyReply:
