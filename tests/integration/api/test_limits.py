@@ -36,7 +36,7 @@ BAD_BODIES: list[tuple[bytes, int, str, str]] = [
     (b'{"spec":{"command":["x"],"hostNetwork":true}}', 422, "unknown-field", "$.spec"),
     (b'{"spec":{"command":["x"],"resources":{"uid":0}}}', 422, "unknown-field", "$.spec.resources"),
     (b'{"spec":{"command":["x"],"retry":{"patch":{"a":1}}}}', 422, "unknown-field", "$.spec.retry"),
-    (b'{"spec":{"command":["x"]},"costEstimate":1}', 422, "unknown-field", "$"),
+    (b'{"spec":{"command":["x"]},"costEstimates":1}', 422, "unknown-field", "$"),
     (b'{"spec":{"command":["x"],"resources":{"gpus":-1}}}', 422, "invalid", "$.spec.resources.gpus"),
     (b'{"spec":{"command":["x"],"resources":{"gpus":1.5}}}', 422, "invalid", "$.spec.resources.gpus"),
     (b'{"spec":{"command":["x"],"resources":{"gpus":' + b"9" * 25 + b"}}}", 422, "invalid", "$.spec.resources.gpus"),
