@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ares.model.base import Note, Record, Slug
+from ares.model.secret import SealedText
 
 Severity = Literal["info", "warning", "critical"]
 # Open: nobody has seen to it. Acknowledged: somebody does. Resolved: it is over.
@@ -66,10 +67,12 @@ class ChannelRecord(Record, frozen=True):
     kind: ChannelKind
     # Whose alerts: of one tenant, or those of the platform and with `all_tenants` everybody's.
     tenant: str = PLATFORM
-    # Of a webhook.
+    # Of a webhook. In the store both are empty and in `sealed`, and of the URL `where` shows the host.
     url: Annotated[str, Meta(max_length=2000)] = ""
     # Signs what is sent to a webhook; never shown.
     secret: str = ""
+    where: str = ""
+    sealed: SealedText | None = None
     # Of e-mail.
     to: Annotated[tuple[Annotated[str, Meta(max_length=254)], ...], Meta(max_length=20)] = ()
     # Only alerts at least so severe, and of these kinds (all when none is named).

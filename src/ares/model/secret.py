@@ -81,6 +81,15 @@ class SecretRecord(Record, frozen=True):
     updated_by: str = ""
 
 
+class SealedText(Record, frozen=True):
+    """Something else that is sealed as secrets are, within a record that is not."""
+
+    ciphertext: bytes
+    nonce: bytes
+    wrapped: bytes
+    key_id: str
+
+
 class SecretGiven(Record, frozen=True):
     """A secret's value for one attempt. Only the agents' link knows how to encode it."""
 

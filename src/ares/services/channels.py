@@ -1,7 +1,6 @@
 """Channels: where alerts of a tenant, or of the platform, are sent."""
 
 from typing import Literal
-from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -15,7 +14,9 @@ from ares.model.alert import AlertKind, ChannelKind, ChannelRecord, Severity
 from ares.model.base import Record
 from ares.ports.clock import Clock, Rng
 from ares.ports.notify import NotDelivered, Notifier
-from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreUnavailable
+from ares.ports.secrets import VaultError
+from ares.ports.store import KV, Committed, Compare, Delete, Op, Put, Store, StoreUnavailable
+from ares.services.sealing import Sealing, host_of
 from ares.services.view import View
 
 log = structlog.get_logger()
@@ -62,7 +63,7 @@ class ChannelView(Record, frozen=True):
 class ChannelRefused(Record, frozen=True):
     """Nothing was changed; `message` says why."""
 
-    code: Literal["channel-invalid", "channels-full", "not-found", "forbidden"]
+    code: Literal["channel-invalid", "channels-full", "not-found", "forbidden", "secrets-key"]
     message: str
     fix: str = ""
 
@@ -70,12 +71,15 @@ class ChannelRefused(Record, frozen=True):
 class Channels:
     """`platform`: for alerts of the platform; only those who run it have such channels."""
 
-    def __init__(self, store: Store, view: View, clock: Clock, rng: Rng, notifier: Notifier | None) -> None:
+    def __init__(
+        self, store: Store, view: View, clock: Clock, rng: Rng, notifier: Notifier | None, sealing: Sealing
+    ) -> None:
         self._store = store
         self._view = view
         self._clock = clock
         self._rng = rng
         self._notifier = notifier
+        self._sealing = sealing
 
     async def listed(self, who: Principal, *, platform: bool) -> tuple[ChannelView, ...] | ChannelRefused:
         if (no := _refused(who, platform)) is not None:
@@ -96,7 +100,9 @@ class Channels:
         drawn = wish.secret or self._rng.token(_SECRET_BYTES).hex()
         for _ in range(_TRIES):
             kv = await self._store.get(key)
-            known = None if kv is None else msgspec.json.decode(kv.value, type=ChannelRecord)
+            known = None if kv is None else self._opened(kv)
+            if isinstance(known, ChannelRefused):
+                return known
             if known is None and (no := await self._too_many(tenant)) is not None:
                 return no
             fields = {name: getattr(wish, name) for name in ChannelWish.__struct_fields__}
@@ -110,12 +116,29 @@ class Channels:
             why = None if self._notifier is None else self._notifier.unusable(record)
             if why is not None:
                 return ChannelRefused(code="channel-invalid", message=why)
+            sealed = self._sealed(record)
+            if isinstance(sealed, ChannelRefused):
+                return sealed
             guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
-            if await self._write([guard], [Put(key, msgspec.json.encode(record))], key, msgspec.json.encode(record)):
+            if await self._write([guard], [Put(key, sealed)], key, sealed):
                 log.info("channel.saved", name=wish.name, tenant=tenant, kind=wish.kind, by=who.name or who.subject)
                 is_new = known is None or known.secret != record.secret
                 return view_of(record), record.secret if is_new else ""
         raise StoreUnavailable(f"channel {wish.name} was changed {_TRIES} times in between; try again")
+
+    def _opened(self, kv: KV) -> ChannelRecord | ChannelRefused:
+        try:
+            return self._sealing.open(msgspec.json.decode(kv.value, type=ChannelRecord))
+        except (VaultError, OSError) as error:
+            return ChannelRefused(code="secrets-key", message=str(error))
+
+    def _sealed(self, record: ChannelRecord) -> bytes | ChannelRefused:
+        """As it is kept."""
+        try:
+            self._sealing.require_keys(self._view.kept)
+            return msgspec.json.encode(self._sealing.seal(record))
+        except (VaultError, OSError) as error:
+            return ChannelRefused(code="secrets-key", message=str(error))
 
     async def delete(self, who: Principal, name: str, *, platform: bool) -> ChannelRefused | None:
         if (no := _refused(who, platform)) is not None:
@@ -150,7 +173,7 @@ class Channels:
             at=now,
         )
         try:
-            await self._notifier.send(channel, notice)
+            await self._sealing.send(self._notifier, channel, notice)
         except NotDelivered as error:
             return str(error)
         return None
@@ -177,8 +200,7 @@ class Channels:
 
 
 def view_of(record: ChannelRecord) -> ChannelView:
-    parts = urlsplit(record.url)
-    where = ", ".join(record.to) if record.kind == "email" else f"{parts.scheme}://{parts.netloc}/..."
+    where = ", ".join(record.to) if record.kind == "email" else record.where or host_of(record.url)
     return ChannelView(
         name=record.name, tenant=record.tenant, kind=record.kind, where=where, severity=record.severity,
         kinds=record.kinds, all_tenants=record.all_tenants, enabled=record.enabled, created_at=record.created_at,

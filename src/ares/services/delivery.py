@@ -15,6 +15,7 @@ from ares.ports.clock import Clock
 from ares.ports.notify import NotDelivered, Notifier
 from ares.ports.store import Committed, Compare, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry
+from ares.services.sealing import Sealing
 from ares.services.view import Delta, View
 from ares.services.waiting import happens
 
@@ -29,12 +30,21 @@ _TRIES = 10
 class Delivery:
     """Leader only."""
 
-    def __init__(self, store: Store, view: View, clock: Clock, telemetry: Telemetry, notifier: Notifier | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        clock: Clock,
+        telemetry: Telemetry,
+        notifier: Notifier | None,
+        sealing: Sealing,
+    ) -> None:
         self._store = store
         self._view = view
         self._clock = clock
         self._telemetry = telemetry
         self._notifier = notifier
+        self._sealing = sealing
         self._woken = asyncio.Event()
         view.subscribe(self._on_delta)
 
@@ -74,7 +84,7 @@ class Delivery:
             return
         error, final = None, False
         try:
-            await notifier.send(channel, notice_of(alert))
+            await self._sealing.send(notifier, channel, notice_of(alert))
         except NotDelivered as why:
             error, final = str(why), why.final
             log.warning("alert.not_delivered", alert=alert.delivery, channel=name, error=error, final=final)

@@ -72,6 +72,7 @@ from ares.services.reservations import Reservations
 from ares.services.retention import Retention
 from ares.services.rights import Rights
 from ares.services.schedule import LINGER_S, Schedule
+from ares.services.sealing import Sealing
 from ares.services.secrets import Secrets
 from ares.services.sessions import ACK_WITHIN_S, Sessions
 from ares.services.settling import Settling
@@ -210,8 +211,9 @@ class Replica:
     def _telling(self, ports: Ports) -> None:
         store, clock, telemetry = ports.store, ports.clock, ports.telemetry
         self.alerts = Alerts(store, self.view, clock, telemetry)
-        self.channels = Channels(store, self.view, clock, ports.rng, ports.notifier)
-        self.delivery = Delivery(store, self.view, clock, telemetry, ports.notifier)
+        sealing = Sealing(ports.vault)
+        self.channels = Channels(store, self.view, clock, ports.rng, ports.notifier, sealing)
+        self.delivery = Delivery(store, self.view, clock, telemetry, ports.notifier, sealing)
 
     def _submission(self, ports: Ports, terms: Terms) -> Submit:
         store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines

@@ -11,6 +11,7 @@ from ares.core import keys
 from ares.core.access.table import reaches
 from ares.core.admit.secrets import env_size
 from ares.model.access import Principal
+from ares.model.alert import ChannelRecord
 from ares.model.base import Record
 from ares.model.job import ENV_BYTES_MAX, JobSpec
 from ares.model.secret import (
@@ -26,6 +27,7 @@ from ares.model.secret import (
 from ares.ports.clock import Clock
 from ares.ports.secrets import Sealed, Tampered, Vault, VaultError
 from ares.ports.store import KV, Committed, Compare, Delete, Put, Store, StoreUnavailable
+from ares.services.sealing import Sealing, keys_used
 from ares.services.view import Delta, View
 
 log = structlog.get_logger()
@@ -76,6 +78,7 @@ class Secrets:
         self._view = view
         self._clock = clock
         self._vault = vault
+        self._sealing = Sealing(vault)
         self._warned: set[str] = set()
         view.subscribe(self._on_delta)
 
@@ -95,7 +98,7 @@ class Secrets:
             name=record.name, version=record.version, size=record.size,
             created_at=record.created_at, created_by=record.created_by,
             updated_at=record.updated_at, updated_by=record.updated_by,
-            key_id=record.key_id, readable=self._holds(record.key_id),
+            key_id=record.key_id, readable=self._sealing.holds(record.key_id),
         )  # fmt: skip
 
     # ---- changing
@@ -160,17 +163,12 @@ class Secrets:
         return SecretRefused(code="secrets-full", message=message, fix="delete some that nobody uses")
 
     def _no_key(self) -> SecretRefused | None:
-        """One that cannot read what is there must not write either: servers would keep secrets from each other."""
-        if self._vault is None:
-            return SecretRefused(code="secrets-key", message=_NO_VAULT, fix="set secrets.key_file")
-        foreign = {record.key_id for record in self._view.kept.secrets.values() if not self._holds(record.key_id)}
-        if not foreign:
-            return None
-        return SecretRefused(
-            code="secrets-key",
-            message=f"secrets are sealed with the key {min(foreign)}, which this server does not have",
-            fix="give every server of the store the same key file, named by secrets.key_file",
-        )
+        try:
+            self._sealing.require_keys(self._view.kept)
+        except VaultError as error:
+            fix = "give every server of the store the same key file, named by secrets.key_file"
+            return SecretRefused(code="secrets-key", message=str(error), fix=fix)
+        return None
 
     def _sealed(self, who: Principal, name: str, value: Secret, old: SecretRecord | None) -> SecretRecord:
         assert self._vault is not None, "it was looked for"
@@ -207,41 +205,50 @@ class Secrets:
         until = self._clock.monotonic() + _ROTATION_S
         try:
             newest = self._vault.newest()
-            made = all(record.key_id == newest for record in self._view.kept.secrets.values())
+            made = all(key_id == newest for key_id in keys_used(self._view.kept).values())
             newest = self._vault.renew() if made else newest
-            waiting = [name for name, record in self._view.kept.secrets.items() if record.key_id != newest]
+            waiting = [key for key, key_id in keys_used(self._view.kept).items() if key_id != newest]
             done = 0
             for at in range(0, len(waiting), _REWRAPPED_AT_ONCE):
                 some = waiting[at : at + _REWRAPPED_AT_ONCE]
-                done += sum(await asyncio.gather(*(self._rewrap(name, newest) for name in some)))
+                done += sum(await asyncio.gather(*(self._rewrap(key, newest) for key in some)))
                 if self._clock.monotonic() >= until:
                     break
         except (VaultError, OSError) as error:
             return SecretRefused(code="secrets-key", message=str(error))
         await self._view.catch_up()
-        left = sum(record.key_id != newest for record in self._view.kept.secrets.values())
+        left = sum(key_id != newest for key_id in keys_used(self._view.kept).values())
         log.info("secrets.key_rotated", key=newest, made=made, rewrapped=done, left=left, by=who.subject)
         return KeyRotation(key_id=newest, made=made, rewrapped=done, left=left)
 
-    async def _rewrap(self, name: str, newest: str) -> bool:
+    async def _rewrap(self, key: str, newest: str) -> bool:
         """False when somebody else changed it meanwhile: that was with the new key, or is for the next round."""
-        assert self._vault is not None, "it was looked for"
-        key = keys.SECRETS + name
         kv = await self._store.get(key)
-        record = None if kv is None else msgspec.json.decode(kv.value, type=SecretRecord)
-        if kv is None or record is None or record.key_id == newest:
+        if kv is None:
             return False
         try:
-            sealed = self._vault.rewrap(_sealed_of(record), binding(record.tenant, record.name, record.version))
+            again = self._again(kv, newest)
         except Tampered:
             # It opens for nobody any more; the others are not to wait for it.
-            log.error("secrets.damaged", tenant=record.tenant, secret=record.name, fix="set it again")
+            log.error("secrets.damaged", key=key, fix="set it again")
             return False
-        again = msgspec.structs.replace(record, wrapped=sealed.wrapped, key_id=sealed.key_id)
-        written = await self._store.txn(
-            [Compare(key, "mod_revision", kv.mod_revision)], [Put(key, msgspec.json.encode(again))]
-        )
+        if again is None:
+            return False
+        written = await self._store.txn([Compare(key, "mod_revision", kv.mod_revision)], [Put(key, again)])
         return isinstance(written, Committed) and written.succeeded
+
+    def _again(self, kv: KV, newest: str) -> bytes | None:
+        """The record under the newest key; None when it is already, or has nothing sealed in it."""
+        assert self._vault is not None, "it was looked for"
+        if kv.key.startswith(keys.CHANNELS):
+            channel = msgspec.json.decode(kv.value, type=ChannelRecord)
+            fits = channel.sealed is None or channel.sealed.key_id == newest
+            return None if fits else msgspec.json.encode(self._sealing.rewrap(channel))
+        record = msgspec.json.decode(kv.value, type=SecretRecord)
+        if record.key_id == newest:
+            return None
+        sealed = self._vault.rewrap(_sealed_of(record), binding(record.tenant, record.name, record.version))
+        return msgspec.json.encode(msgspec.structs.replace(record, wrapped=sealed.wrapped, key_id=sealed.key_id))
 
     # ---- handing over
 
@@ -276,17 +283,11 @@ class Secrets:
 
     # ---- what this server cannot read
 
-    def _holds(self, key_id: str) -> bool:
-        try:
-            return self._vault is not None and self._vault.holds(key_id)
-        except (VaultError, OSError):
-            return False
-
     def _on_delta(self, delta: Delta) -> None:
-        if not (delta.relisted or keys.SECRETS in delta.kept):
+        if not (delta.relisted or not delta.kept.isdisjoint((keys.SECRETS, keys.CHANNELS))):
             return
-        named = {record.key_id for record in self._view.kept.secrets.values()} - self._warned
-        for key_id in sorted(key_id for key_id in named if not self._holds(key_id)):
+        named = set(keys_used(self._view.kept).values()) - self._warned
+        for key_id in sorted(key_id for key_id in named if not self._sealing.holds(key_id)):
             self._warned.add(key_id)
             fix = "give this server the key file that the others have, named by secrets.key_file"
             log.error("secrets.key_missing", key=key_id, effect="jobs that need such secrets do not start", fix=fix)

@@ -10,6 +10,7 @@ from ares.model.alert import AlertRecord, ChannelRecord
 from ares.ports.notify import NotDelivered
 from ares.services import alerts as alerts_service
 from ares.services.channels import ChannelRefused, ChannelWish
+from ares.services.sealing import Sealing
 from tests.world import ADMIN, World
 
 OWNER = Principal(token_id="owner", tenant="alpha", role="tenant-admin")
@@ -227,7 +228,9 @@ async def test_a_secret_is_told_when_it_is_new_and_stays_what_it_is() -> None:
         assert await channel(world, replace(HOOK, severity="critical")) == ""
         assert await channel(world, replace(HOOK, secret="a-secret-of-my-own")) == "a-secret-of-my-own"
         record = world.one.view.kept.channels["alpha/ops"]
-        assert record.secret == "a-secret-of-my-own"
+        assert (record.secret, record.url) == ("", ""), "it is in the store as it is"
+        opened = Sealing(world.vault).open(record)
+        assert (opened.secret, opened.url) == ("a-secret-of-my-own", HOOK.url)
         assert "secret-of" not in repr(record)
         assert "/x" not in repr(record)
         short = await world.one.channels.save(OWNER, replace(HOOK, secret="short"), platform=False)

@@ -7,10 +7,13 @@ from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
 from ares.core import keys
 from ares.model.access import Principal
+from ares.model.alert import ChannelRecord
 from ares.model.job import RetryPolicy
 from ares.model.link import Start
 from ares.model.secret import SECRET_BYTES_MAX, Secret, SecretRecord, SecretRef
 from ares.ports.store import Put
+from ares.services.channels import ChannelRefused, ChannelWish
+from ares.services.sealing import Sealing
 from ares.services.secrets import KeyRotation, SecretRefused, Secrets, SecretView
 from ares.services.submit import Rejected, SubmitRequest
 from tests.world import ALICE, BOB, World, spec
@@ -194,6 +197,27 @@ async def test_rotation_goes_on_where_it_was_interrupted() -> None:
             assert not isinstance(revealed, str)
             assert revealed[0].value == Secret(b"value-%d" % number)
         assert (await stored(world, "s0")).ciphertext == before.ciphertext
+
+
+async def test_channels_are_sealed_anew_too() -> None:
+    async with World() as world:
+        wish = ChannelWish(name="ops", kind="webhook", url="https://hooks.example/T0/canary-token")
+        saved = await world.one.channels.save(TENANT_ADMIN, wish, platform=False)
+        assert not isinstance(saved, ChannelRefused)
+        before = await world.store.get(keys.channel("alpha", "ops"))
+        done = await world.one.secrets.rotate_key(TENANT_ADMIN)
+        assert isinstance(done, KeyRotation)
+        assert (done.rewrapped, done.left) == (1, 0)
+        after = await world.store.get(keys.channel("alpha", "ops"))
+        assert before is not None
+        assert after is not None
+        for kv in (before, after):
+            assert b"canary" not in kv.value
+            assert saved[1].encode() not in kv.value
+        opened = Sealing(world.vault).open(msgspec.json.decode(after.value, type=ChannelRecord))
+        assert (opened.url, opened.secret) == (wish.url, saved[1])
+        stranger = Secrets(world.store, world.one.view, world.clock, EnvelopeVault(MemoryRing()))
+        assert isinstance(await stranger.put(ALICE, "pw", Secret(b"value")), SecretRefused)
 
 
 async def test_a_damaged_one_does_not_hold_a_rotation_up() -> None:
