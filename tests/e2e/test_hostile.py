@@ -140,6 +140,20 @@ def test_job_that_kills_everything_it_can(shared: Platform) -> None:
     assert detail.state.phase == "FAILED"
 
 
+def test_job_that_looks_for_the_agents_credential_from_a_sandbox(shared: Platform) -> None:
+    """N28: of the agent's directory there is nothing but the way to its own. N47: and no network but its own loopback."""
+    shown = shared.cli("node", "show", "node-a").out
+    if "Isolation:     sandbox\n" not in shown:
+        pytest.skip(needs.SANDBOX)
+    assert "Kept apart by: pid-namespace, " in shown
+    agent = shared.directory / "nodes" / "agents" / "node-a"
+    script = f"ls {agent}; cat /proc/net/dev | wc -l; grep Seccomp: /proc/self/status"
+    ran = shared.cli("submit", "--isolation", "sandbox", "--network", "none", "--follow", "--", "sh", "-c", script)
+    # Two lines of header, and the loopback.
+    assert (ran.code, ran.out.split()) == (0, ["attempts", "3", "Seccomp:", "2"]), ran
+    assert {"attempts", "executor"} <= {path.name for path in agent.iterdir()}
+
+
 def test_log_file_that_is_taken_away(shared: Platform) -> None:
     detail = run(shared, "echo one; rm -f ../log; echo two; : > ../log; mkdir ../other; echo three")
     assert detail.state.phase == "SUCCEEDED"
