@@ -141,7 +141,7 @@ def test_job_that_kills_everything_it_can(shared: Platform) -> None:
 
 
 def test_job_that_looks_for_the_agents_credential_from_a_sandbox(shared: Platform) -> None:
-    """N28: of the agent's directory there is nothing but the way to its own. N47: and no network but its own loopback."""
+    """N28: of the agent's directory there is only the way to its own. N47: and no network but a loopback."""
     shown = shared.cli("node", "show", "node-a").out
     if "Isolation:     sandbox\n" not in shown:
         pytest.skip(needs.SANDBOX)
