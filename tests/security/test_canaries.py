@@ -92,6 +92,10 @@ async def test_answers_logs_audit_metrics_and_traces_of_every_kind_of_failure(
         async with open_world(tmp_path, ApiSettings(body_timeout_s=0.2)) as world, world.client("admin") as client:
             said = [(await client.put("/v1/secrets/pw", json={"value": SECRET})).text]
             await _failing_job(client, world)
+            hook = {"kind": "webhook", "url": f"https://hooks.example/{URL}?sig={URL}", "secret": f"{HEADER}-signs"}
+            said += [(await client.put("/v1/channels/ops", json=hook)).text.replace(hook["secret"], "")]
+            bob = {"kind": "webhook", "url": f"https://bob:{URL}@hooks.example/"}
+            said += [(await client.put("/v1/channels/bob", json=bob)).text, (await client.get("/v1/channels")).text]
             said += await _refusals(world, client)
             monkeypatch.setattr(Secrets, "put", crash)
             broken = await client.put("/v1/secrets/pw", json={"value": SECRET})
@@ -100,6 +104,8 @@ async def test_answers_logs_audit_metrics_and_traces_of_every_kind_of_failure(
             assert late.startswith("HTTP/1.1 408")
             said += [broken.text, late, (await client.get("/metrics")).text]
             audit = [repr(entry) for entry in entries(world)]
+            stored = (await world.store.range("/")).kvs
+            assert [kv.key for kv in stored if seen(kv.value, SECRET, HEADER, QUERY, URL)] == []
     logged = [str(JSONRenderer()(None, "", redact(None, "", event))) for event in events]
     assert any("http.internal" in line for line in logged)
     spans = [span.to_json() for span in exporter.get_finished_spans()]
