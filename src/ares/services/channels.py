@@ -1,6 +1,6 @@
 """Channels: where alerts of a tenant, or of the platform, are sent."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import structlog
@@ -105,7 +105,7 @@ class Channels:
                 return known
             if known is None and (no := await self._too_many(tenant)) is not None:
                 return no
-            fields = {name: getattr(wish, name) for name in ChannelWish.__struct_fields__}
+            fields: dict[str, Any] = {name: getattr(wish, name) for name in ChannelWish.__struct_fields__}
             record = ChannelRecord(
                 **{**fields, "secret": wish.secret or (known.secret if known else "") or drawn, "tenant": tenant},
                 created_at=known.created_at if known else self._clock.wall(),
