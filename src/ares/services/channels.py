@@ -106,8 +106,9 @@ class Channels:
             if known is None and (no := await self._too_many(tenant)) is not None:
                 return no
             fields: dict[str, Any] = {name: getattr(wish, name) for name in ChannelWish.__struct_fields__}
+            fields |= {"secret": wish.secret or (known.secret if known else "") or drawn, "tenant": tenant}
             record = ChannelRecord(
-                **{**fields, "secret": wish.secret or (known.secret if known else "") or drawn, "tenant": tenant},
+                **fields,
                 created_at=known.created_at if known else self._clock.wall(),
                 created_by=known.created_by if known else who.name or who.subject,
             )

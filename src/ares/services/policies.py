@@ -292,7 +292,8 @@ class Policies:
             user="" if user is None else user.name,
             team=None if user is None else user.team,
         )
-        tasks = 1 if spec.array is None else len(indices(spec.array))
+        found = None if spec.array is None else indices(spec.array)
+        tasks = len(found) if isinstance(found, tuple) else 1
         return Submission(submitter, spec, tasks=tasks, is_retry=state.retry_of is not None, at=state.submitted_at)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from email import message_from_string, policy
 from email.message import EmailMessage
@@ -55,7 +55,7 @@ class Receiver:
 
 
 @contextlib.asynccontextmanager
-async def receiving(**changes: Any) -> AsyncIterator[Receiver]:
+async def receiving(**changes: Any) -> AsyncGenerator[Receiver]:
     receiver = Receiver(**changes)
     server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
     receiver.port = server.sockets[0].getsockname()[1]
@@ -200,7 +200,7 @@ class Mailbox:
 
 
 @contextlib.asynccontextmanager
-async def mailing(refuse: bytes = b"") -> AsyncIterator[tuple[Mailbox, Email]]:
+async def mailing(refuse: bytes = b"") -> AsyncGenerator[tuple[Mailbox, Email]]:
     mailbox = Mailbox(refuse)
     server = await asyncio.start_server(mailbox.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -264,13 +264,14 @@ async def test_channels_over_http_show_no_secret_and_test_what_they_reach(
         assert (await admin.post("/v1/channels/ops/test")).json() == {"arrived": True, "error": ""}
         assert receiver.requests[0][0]["x-ares-delivery"].startswith("test-")
         assert (await client.get("/v1/channels")).status_code == 403
-        for bad in (
+        wrong: tuple[dict[str, Any], ...] = (
             {"kind": "webhook", "url": "http://hooks.example/x"},
             {"kind": "webhook", "url": "file:///etc/passwd"},
             {"kind": "webhook"},
             {"kind": "email", "to": ["a@b.example"]},
             {"kind": "email", "url": "https://x.example", "to": []},
-        ):
+        )
+        for bad in wrong:
             assert (await admin.put("/v1/channels/bad", json=bad)).json()["code"] == "channel-invalid", bad
         inside = {"kind": "webhook", "url": "https://169.254.169.254/latest/meta-data"}
         assert (await admin.put("/v1/channels/inside", json=inside)).status_code == 200

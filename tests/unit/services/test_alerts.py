@@ -11,7 +11,7 @@ from ares.ports.notify import NotDelivered
 from ares.services import alerts as alerts_service
 from ares.services.channels import ChannelRefused, ChannelWish
 from ares.services.sealing import Sealing
-from tests.world import ADMIN, World
+from tests.world import ADMIN, Replica, World
 
 OWNER = Principal(token_id="owner", tenant="alpha", role="tenant-admin")
 HOOK = ChannelWish(name="ops", kind="webhook", url="https://hooks.example/x")
@@ -120,8 +120,8 @@ async def test_a_leader_that_dies_after_it_sent_and_before_it_wrote_so_sends_the
         leader.wire.up = True
 
 
-def only_sent(replica: object) -> bool:
-    kept = replica.view.kept.alerts.values()  # type: ignore[attr-defined]
+def only_sent(replica: Replica) -> bool:
+    kept = replica.view.kept.alerts.values()
     return any(sent.arrived_at is not None for one in kept for sent in one.sent.values())
 
 

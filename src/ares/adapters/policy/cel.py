@@ -51,7 +51,7 @@ class CelRules:
         except _Broken as error:
             return first_of(str(error), expression)
         if _TYPE_NAMES.get(given) != wanted:
-            shown = _TYPE_NAMES.get(given, given.lower())
+            shown: str = _TYPE_NAMES.get(given) or given.lower()
             return Mistake(message=f"it gives {shown}, {wanted} is needed", hint=_convert(shown, wanted))
         for pattern, mistake in patterns_in(expression):
             trial = f"''.matches({pattern})"
@@ -76,7 +76,7 @@ class CelRules:
 
     @cached_property
     def _cel(self) -> Any:
-        from cel_expr_python import cel
+        from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
 
         return cel
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.core.policy.names import Type
-from ares.model.job import JobSpec, Preemption, RetryPolicy
+from ares.model.job import JobSpec
 
 _DEFAULT: Final = JobSpec(command=("default",))
 
@@ -21,8 +21,28 @@ class _Field(NamedTuple):
 
 
 def _plain(name: str, kind: Type) -> _Field:
-    default = getattr(_DEFAULT, name)
-    return _Field(kind, lambda spec: getattr(spec, name) == default, lambda _, value: {name: value})
+    default: object = getattr(_DEFAULT, name)
+
+    def unset(spec: JobSpec) -> bool:
+        return bool(getattr(spec, name) == default)
+
+    def change(spec: JobSpec, value: Any) -> dict[str, Any]:
+        return {name: value}
+
+    return _Field(kind, unset, change)
+
+
+def _inner(outer: str, name: str, kind: Type) -> _Field:
+    """A field of a record that the job has."""
+    default: object = getattr(getattr(_DEFAULT, outer), name)
+
+    def unset(spec: JobSpec) -> bool:
+        return bool(getattr(getattr(spec, outer), name) == default)
+
+    def change(spec: JobSpec, value: Any) -> dict[str, Any]:
+        return {outer: {**msgspec.to_builtins(getattr(spec, outer)), name: value}}
+
+    return _Field(kind, unset, change)
 
 
 # A field at its default counts as left out: nobody can tell the two apart once a job is read.
@@ -36,16 +56,8 @@ FIELDS: Final[dict[str, _Field]] = {
     "timeLimitS": _plain("time_limit_s", "double"),
     "expectedRuntimeS": _plain("expected_runtime_s", "double"),
     "graceS": _plain("grace_s", "double"),
-    "retry.limit": _Field(
-        "int",
-        lambda spec: spec.retry.limit == RetryPolicy().limit,
-        lambda spec, value: {"retry": {**_plain_of(spec.retry), "limit": value}},
-    ),
-    "preemption.allowed": _Field(
-        "bool",
-        lambda spec: spec.preemption.allowed == Preemption().allowed,
-        lambda spec, value: {"preemption": {**_plain_of(spec.preemption), "allowed": value}},
-    ),
+    "retry.limit": _inner("retry", "limit", "int"),
+    "preemption.allowed": _inner("preemption", "allowed", "bool"),
 }
 # With a key behind the dot: labels.cost-centre, selector.pool.
 MAPS: Final = ("labels", "selector")
@@ -92,7 +104,3 @@ def _checked(spec: JobSpec, path: str, changes: dict[str, Any]) -> JobSpec | Unf
         return replace(spec, **{name: msgspec.convert(value, types[name]) for name, value in changes.items()})
     except msgspec.ValidationError as error:
         return Unfit(message=f"{path}: {error}")
-
-
-def _plain_of(record: msgspec.Struct) -> dict[str, Any]:
-    return msgspec.to_builtins(record)
