@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+import httpx2
 
 from ares.adapters.audit.memory import MemoryAudit
 from ares.adapters.audit.signing import Ed25519Signer
@@ -24,6 +26,9 @@ from ares.app.authority import Serving
 from ares.core.access.tokens import Denied
 from ares.core.audit.chain import entry_of
 from ares.edge.grpc.agents import AgentServer
+from ares.edge.rest.api import ApiSettings, services_of
+from ares.edge.rest.app import build_app
+from ares.edge.rest.server import HttpServer
 from ares.model.access import Principal
 from ares.model.audit import AuditEntry
 from ares.ports.audit import AuditPorts
@@ -58,7 +63,13 @@ class Plane:
     telemetry: PrometheusTelemetry
     chain: MemoryAudit
     logs: FileLogs
+    http: HttpServer
     port: int = 0
+
+    def browser(self, token: str) -> httpx2.AsyncClient:
+        """Of its API, with a token."""
+        headers = {"authorization": f"Bearer {token}"}
+        return httpx2.AsyncClient(base_url=self.http.url, headers=headers, trust_env=False, timeout=20.0)
 
     @property
     def address(self) -> str:
@@ -108,7 +119,7 @@ class Planes:
         return await self._stack.enter_async_context(self._plane(name, clock or SystemClock(), certificate_s))
 
     @contextlib.asynccontextmanager
-    async def _plane(self, name: str, clock: Clock, certificate_s: int) -> AsyncIterator[Plane]:
+    async def _plane(self, name: str, clock: Clock, certificate_s: int) -> AsyncGenerator[Plane]:
         telemetry, chain = PrometheusTelemetry(SystemRng()), MemoryAudit(name)
         logs = FileLogs(self._folder / name)
         replica = Replica(
@@ -124,12 +135,16 @@ class Planes:
         await replica.open_audit()
         await replica.authority.open()
         server = AgentServer(replica.sessions, replica.tokens, replica.authority, replica.audit, telemetry)
-        plane = Plane(replica, telemetry, chain, logs)
+        services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=SystemRng())
+        http = HttpServer(build_app(services, ApiSettings()), ApiSettings())
+        plane = Plane(replica, telemetry, chain, logs, http)
         try:
+            await http.start()
             plane.port = await server.start("127.0.0.1", 0, Serving(self.authority))
             yield plane
         finally:
             await server.stop(0.0)
+            await http.stop()
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
 

@@ -227,6 +227,46 @@ async def test_a_token_for_any_name_admits_no_second_machine_of_a_name(plane: Pl
     await session.close()
 
 
+async def test_every_join_that_is_denied_is_recorded(plane: Plane) -> None:
+    """N32: 401 each, with the reason in the audit log; the one that is let in is recorded too."""
+    body = {"name": "n1", "request": REQUESTS.request(REQUESTS.new_key())}
+    spent, expired = await plane.token(node="n1"), await plane.token(node="n1", ttl_s=-1.0)
+    other_key = {**body, "request": REQUESTS.request(REQUESTS.new_key())}
+    for token, asked, status, reason in (
+        (spent, {**body, "name": "n2"}, 401, "join:name"),
+        (spent, body, 200, ""),
+        (spent, other_key, 401, "join:revoked"),
+        (expired, body, 401, "join:expired"),
+        (await plane.token(), body, 401, "join:taken"),
+        (await plane.token(node="n3"), {"name": "n3", "request": "none"}, 401, "join:malformed"),
+        ("ares_0123456789_" + "a" * 43, body, 401, "join:unknown"),
+    ):
+        async with plane.browser(token) as client:
+            answer = await client.post("/v1/join", json=asked)
+        assert answer.status_code == status, answer.text
+        assert (await plane.entries())[-1].reason == reason
+        assert (await plane.entries())[-1].operation == "joinMachine"
+        assert token not in answer.text
+
+
+async def test_a_machines_credential_opens_nothing_on_the_api(plane: Plane) -> None:
+    """N30: by a node's own token, and by a join token, which is no credential at all."""
+    traded = await plane.replica.tokens.trade_join(await plane.token(node="n1"), "n1")
+    assert isinstance(traded, str)
+    for token, path, status, reason in (
+        (traded, "/v1/jobs", 403, "wrong_role_cert"),
+        (traded, "/v1/nodes", 403, "wrong_role_cert"),
+        (traded, "/v1/whoami", 403, "wrong_role_cert"),
+        (await plane.token(node="n2"), "/v1/jobs", 401, "bad_key"),
+    ):
+        async with plane.browser(token) as client:
+            assert (await client.get(path)).status_code == status
+        assert (await plane.entries())[-1].reason == reason
+    async with plane.browser(traded) as client:
+        asked = {"name": "n1", "request": REQUESTS.request(REQUESTS.new_key())}
+        assert (await client.post("/v1/join", json=asked)).status_code == 403
+
+
 def _rsa_request() -> str:
     key = rsa.generate_private_key(65537, 2048)
     made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())

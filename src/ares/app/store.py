@@ -1,7 +1,7 @@
 """`ares store`: backup and restore of the embedded store, a new epoch for any; and a look at it for `ares verify`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -66,7 +66,7 @@ async def _forget_authority(config: Config) -> bool:
 
 
 @asynccontextmanager
-async def _unused(config: Config) -> AsyncIterator[Store]:
+async def _unused(config: Config) -> AsyncGenerator[Store]:
     """The store, if no server has it. What servers read once, when they start, must not change under them."""
     store = await open_store(config.store_url, SystemClock())
     try:
