@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app.redact import redact
+from ares.edge.client.secrets import rotate_key
 from ares.edge.rest.api import ApiSettings
 from ares.model.secret import Secret
 from ares.services.secrets import Secrets
@@ -169,6 +170,9 @@ def test_nothing_is_left_of_them_after_jobs_failures_and_kills(tmp_path: Path) -
         digest = hashlib.sha256(SECRET.encode()).hexdigest()
         assert log.splitlines() == ["pw=***", "***", f"{digest}  -"]
 
+        listed = platform.cli("secret", "list", "-o", "json").json()
+        assert [one["name"] for one in listed["secrets"]] == ["key", "pw"]  # type: ignore[index]
+        assert client.send(rotate_key()).rewrapped == 2
         bad = client.submit(command=["sh", "-c", 'echo "$PW" >&2; exit 3'], secrets=given, retries=0)
         assert client.wait(bad).state.phase == "FAILED"
         fifo = tmp_path / "wait"
