@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 from bench.processes import NotMeasured
 
@@ -29,16 +30,19 @@ class Seen:
 class _Line(asyncio.Protocol):
     """One request at a time; understands only answers with a length."""
 
-    def __init__(self, idle: Callable[["_Line"], None]) -> None:
+    def __init__(self, idle: Callable[["_Line"], None], lost: Callable[["_Line"], None]) -> None:
         self._idle = idle
+        self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._buffer = b""
         self._due = 0.0
         self._seen: Seen | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost(self)
 
     def ask(self, data: bytes, due: float, seen: Seen) -> None:
         assert self._transport is not None
@@ -75,23 +79,25 @@ class Schedule:
     def __init__(self, port: int) -> None:
         self._port = port
         self._lines: list[_Line] = []
-        self._free: list[_Line] = []
+        self._free: deque[_Line] = deque()
         # Due, but without a line: their latency counts all the same.
         self._late: deque[tuple[bytes, float, Seen]] = deque()
 
-    async def open(self, lines: int = LINES) -> None:
+    async def open(self) -> None:
+        """As many lines as there should be. The server ends those that are idle for long."""
         loop = asyncio.get_running_loop()
-        for _ in range(lines):
-            _, line = await loop.create_connection(lambda: _Line(self._idle), "127.0.0.1", self._port)
+        while len(self._lines) < LINES:
+            _, line = await loop.create_connection(lambda: _Line(self._idle, self._lost), "127.0.0.1", self._port)
             self._lines.append(line)
-        self._free = list(self._lines)
+            self._idle(line)
 
     def close(self) -> None:
-        for line in self._lines:
+        for line in tuple(self._lines):
             line.close()
 
     async def run(self, request: Callable[[int], bytes], first: int, count: int, per_s: float) -> Seen:
         """Sends requests `first` and following, `per_s` of them each second, and returns when all are answered."""
+        await self.open()
         seen, began = Seen(), time.perf_counter()
         for number in range(count):
             due = began + number / per_s
@@ -108,7 +114,8 @@ class Schedule:
 
     def _send(self, data: bytes, due: float, seen: Seen) -> None:
         if self._free:
-            self._free.pop().ask(data, due, seen)
+            # The one that has been idle longest, so that none is for long.
+            self._free.popleft().ask(data, due, seen)
         else:
             self._late.append((data, due, seen))
 
@@ -117,3 +124,8 @@ class Schedule:
             line.ask(*self._late.popleft())
         else:
             self._free.append(line)
+
+    def _lost(self, line: _Line) -> None:
+        self._lines.remove(line)
+        if line in self._free:
+            self._free.remove(line)

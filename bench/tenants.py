@@ -122,7 +122,6 @@ async def measure(folder: Path, tenants: int, rounds: int, round_s: float) -> tu
         for ares in (on, off):
             tokens = await _set_up(ares, tenants, everything=ares is on)
             sides.append(Side(ares, tokens, Schedule(ares.port)))
-            await sides[-1].schedule.open()
             await sides[-1].schedule.run(sides[-1].request, 10**9, round(WARM_UP_S * PER_S), PER_S)
         for number in range(rounds):
             # Each goes first as often as the other.

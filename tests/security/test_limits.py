@@ -280,6 +280,20 @@ async def test_slow_requests_are_given_up(tmp_path: Path, pieces: tuple[bytes, .
         assert (await raw(world.server.port, *pieces))[9:12] == status
 
 
+async def test_a_connection_that_is_kept_may_be_idle(tmp_path: Path) -> None:
+    async with limited(tmp_path, head_s=0.1) as world:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.server.port)
+        ask = head(await world.token(), method="GET", path="/v1/whoami")
+        for _ in range(2):
+            writer.write(ask)
+            said = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), ANSWER_S)
+            assert said.startswith(b"HTTP/1.1 200")
+            await reader.readexactly(int(said.partition(b"content-length: ")[2].partition(b"\r")[0]))
+            # Meanwhile one that came later and sends nothing is ended.
+            assert (await raw(world.server.port)).startswith(b"HTTP/1.1 408")
+        writer.close()
+
+
 async def test_a_body_of_which_nothing_comes(tmp_path: Path) -> None:
     """N36: the time runs from the head on, not from the first byte of the body."""
     async with open_world(tmp_path, ApiSettings(body_timeout_s=0.1)) as world:

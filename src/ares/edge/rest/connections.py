@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import resource
 from collections import Counter
-from typing import Any
+from typing import Any, Literal
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -16,6 +16,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from ares.edge.rest.peers import MACHINE, machine_of
 from ares.edge.rest.problems import MEDIA_TYPE, Problem, retry_after
 from ares.model.limits import Limits
+
+Part = Literal["", "head", "body"]
 
 _LOOK_S = 1.0
 # Requests that one connection may send ahead of their answers.
@@ -82,11 +84,11 @@ class _Http(HttpToolsProtocol):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._address = ""
-        # Since when a request has been on its way in; None when the last one is complete.
+        # What is being received, and since when; nothing counts only before the first request.
+        self._part: Part = ""
         self._since: float | None = None
         # Since when the client has not read what is written to it.
         self._stuck: float | None = None
-        self._in_head = True
         self._head_bytes = 0
         self._why: Problem | None = None
 
@@ -108,14 +110,17 @@ class _Http(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._in_head:
+        if self._part != "body":
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head:
-            if self._since is None:
-                self._since = self.loop.time()
-            if self._head_bytes > self.all.limits.head_kib_max << 10 and not self.transport.is_closing():
-                self._refuse(self._too_long())
+        if self._part and self._since is None:
+            self._since = self.loop.time()
+        if self._part == "head" and self._head_bytes > self.all.limits.head_kib_max << 10:
+            self._refuse(self._too_long())
+
+    def on_message_begin(self) -> None:
+        self._part = "head"
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         limits = self.all.limits
@@ -128,12 +133,12 @@ class _Http(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINED_MAX:
             self._why = _crowded("rate-limited", f"{_PIPELINED_MAX} requests ahead of their answers", "requests")
             raise _Refused
-        self._in_head = False
+        self._part = "body"
         self._head_bytes = 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_head = True
+        self._part = ""
         self._since = None
         super().on_message_complete()
 
@@ -160,10 +165,10 @@ class _Http(HttpToolsProtocol):
         if self._stuck is not None and now - self._stuck > self.all.send_s:
             self.transport.abort()
         elif self._since is not None:
-            allowed_s = self.all.limits.head_s + (0.0 if self._in_head else self.all.body_s)
+            allowed_s = self.all.limits.head_s + (self.all.body_s if self._part == "body" else 0.0)
             if now - self._since > allowed_s:
-                what = "head" if self._in_head else "body"
-                self._refuse(Problem("request-timeout", detail=f"its {what} was not complete after {allowed_s:g} s"))
+                detail = f"its {self._part or 'head'} was not complete after {allowed_s:g} s"
+                self._refuse(Problem("request-timeout", detail=detail))
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -176,6 +181,8 @@ class _Http(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         """Says why, unless something else is being said, and closes."""
+        if self.transport.is_closing():
+            return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = problem.body()
             fields = {
