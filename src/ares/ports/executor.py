@@ -67,6 +67,8 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
     cpu_s: float
     # Killed because its deadline passed.
     expired: bool = False
+    # It wanted more processes than it may have.
+    crowded: bool = False
 
 
 class CannotStart(msgspec.Struct, frozen=True, gc=False):

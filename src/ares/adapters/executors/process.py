@@ -183,7 +183,7 @@ class Slot:
         self._finished(data, 0)
 
     def _finished(self, data: bytes, _: int) -> None:
-        _tag, status, oom, expired, retire, rss_kib, cpu_s = wire.FINISHED.unpack(data)
+        _tag, status, oom, crowded, expired, retire, rss_kib, cpu_s = wire.FINISHED.unpack(data)
         code = os.waitstatus_to_exitcode(status)
         self._ended(
             Finished(
@@ -193,6 +193,7 @@ class Slot:
                 max_rss_mib=-(-rss_kib // 1024),
                 cpu_s=cpu_s,
                 expired=bool(expired),
+                crowded=bool(crowded),
             )
         )
         self._pool.slot_idle(self, retire=bool(retire))

@@ -274,7 +274,7 @@ class Attempts:
         if finished.expired:
             attempt.fenced = attempt.fenced or _EXPIRED
         result = read_result(attempt.folder.result)
-        ended = exit_info(finished, timed_out=attempt.timed_out, spec=attempt.start.spec, note=attempt.note)
+        ended = exit_info(finished, attempt.timed_out, attempt.start.spec, attempt.note, self._settings.processes_max)
         if attempt.cover is not None:
             result = attempt.cover.result(result)
         if result.trouble:

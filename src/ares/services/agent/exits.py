@@ -17,13 +17,14 @@ _OOM: Final[dict[Qos, str]] = {
 }
 
 
-def exit_info(finished: Finished, *, timed_out: bool, spec: JobSpec, note: str) -> ExitInfo:
+def exit_info(finished: Finished, timed_out: bool, spec: JobSpec, note: str, processes_max: int) -> ExitInfo:
     failure, message = _judge(finished, timed_out, spec)
+    crowded = f"it wanted more than the {processes_max:,} processes that it may have" if finished.crowded else ""
     return ExitInfo(
         code=finished.code,
         signal=None if finished.signal is None else signal_name(finished.signal),
         failure=failure,
-        message="; ".join(text for text in (message, note) if text),
+        message="; ".join(text for text in (message, crowded, note) if text),
         max_rss_mib=finished.max_rss_mib,
         cpu_s=round(finished.cpu_s, 6),
     )

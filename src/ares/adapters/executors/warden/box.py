@@ -61,14 +61,16 @@ def enclose(terms: Terms, folders: tuple[str, ...], other_user: bool) -> None:
         own = _copies(stack, (*folders, *terms.writable))
         devices = _copies(stack, _device_paths(terms.devices))
         services = _copies(stack, _KEPT_IN_RUN)
-        null = [stack.enter_context(_copy("/dev/null")) for path in terms.hidden if os.path.isfile(path)]
+        # By where links lead, while that can be seen.
+        hidden = [os.path.realpath(path) for path in terms.hidden]
+        null = [stack.enter_context(_copy("/dev/null")) for path in hidden if os.path.isfile(path)]
         closed = [path for folder in folders if (path := _closed(folder))] if other_user else []
         for path in _PRIVATE:
             if os.path.isdir(path):
                 kernel.mount_memory(path, "mode=1777")
         kernel.mount_memory(_RUN, "mode=755")
-        for path in (*closed, *terms.hidden):
-            if os.path.isdir(path) and not os.path.islink(path):
+        for path in (*closed, *hidden):
+            if os.path.isdir(path):
                 kernel.mount_memory(path, "mode=755")
             elif os.path.isfile(path):
                 kernel.attach(null.pop(), path)

@@ -27,10 +27,12 @@ class Limits:
         self.uncap()
         _move(self._join)
         self._files = {kind: [os.open(p, os.O_RDWR) for p in paths.get(kind, ())] for kind in ("memory", "pids", "cpu")}
-        self._reads = {kind: [os.open(p, os.O_RDONLY) for p in paths.get(kind, ())] for kind in ("oom", "usage")}
+        self._reads = {
+            kind: [os.open(p, os.O_RDONLY) for p in paths.get(kind, ())] for kind in ("oom", "usage", "crowd")
+        }
         self._reclaim = list(paths.get("reclaim", ()))
         self._now: dict[str, str] = {}
-        self._kills = self._oom_kills()
+        self._kills, self._refused = self._count("oom", b"oom_kill "), self._count("crowd", b"max ")
 
     def apply(self, kind: str, value: str) -> None:
         if self._now.get(kind) == value or not self._files[kind]:
@@ -82,16 +84,22 @@ class Limits:
     def holds_memory(self) -> bool:
         return bool(self._files["memory"])
 
-    def _oom_kills(self) -> int:
-        for fd in self._reads["oom"]:
+    def _count(self, kind: str, name: bytes) -> int:
+        """How often something has happened in the group."""
+        for fd in self._reads[kind]:
             for line in os.pread(fd, 4096, 0).splitlines():
-                if line.startswith(b"oom_kill "):
+                if line.startswith(name):
                     return int(line.split()[1])
         return 0
 
     def killed_for_memory(self) -> bool:
-        before, self._kills = self._kills, self._oom_kills()
+        before, self._kills = self._kills, self._count("oom", b"oom_kill ")
         return self._kills > before
+
+    def crowded(self) -> bool:
+        """Whether it wanted more processes than it may have."""
+        before, self._refused = self._refused, self._count("crowd", b"max ")
+        return self._refused > before
 
     def spoiled(self) -> bool:
         """Whether the cgroup keeps memory of an attempt that is gone, such as files in /dev/shm."""

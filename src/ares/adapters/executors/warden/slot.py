@@ -123,9 +123,9 @@ class Slot:
             expired = self._watch(deadline, limits[2])
         self._sweep()
         self._limits.back()
-        oom, retire = self._limits.killed_for_memory(), self._limits.spoiled()
+        oom, crowded, retire = self._limits.killed_for_memory(), self._limits.crowded(), self._limits.spoiled()
         tag = b"Q" if quick else b"F"
-        self._agent.send(FINISHED.pack(tag, self._status, oom, expired, retire, self._rss_kib, self._cpu_s))
+        self._agent.send(FINISHED.pack(tag, self._status, oom, crowded, expired, retire, self._rss_kib, self._cpu_s))
 
     def _ends_soon(self) -> bool:
         """Start and end of a short attempt are told in one message: for many of them that is half the work."""

@@ -10,7 +10,7 @@ import socket
 import struct
 from typing import Final
 
-FINISHED: Final = struct.Struct("<cibbbqd")  # tag, wait status, oom, expired, retire, KiB, CPU seconds
+FINISHED: Final = struct.Struct("<cibbbbqd")  # tag, wait status, oom, crowded, expired, retire, KiB, CPU seconds
 DEADLINE: Final = struct.Struct("<cd")
 CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid
 MESSAGE_BYTES_MAX: Final = 1 << 20
