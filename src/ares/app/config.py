@@ -183,7 +183,8 @@ class Config(Section, frozen=True):
     # Where logs and outputs are kept; several replicas share both directories.
     logs: str = ""
     outputs: str = ""
-    tenant: str = "default"
+    # Of the first administrator.
+    tenant: Slug = "default"
     # Record spans with the OpenTelemetry provider the process was started with.
     traces: bool = False
     http: HttpConfig = HttpConfig()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
+import structlog
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
@@ -15,6 +16,8 @@ from ares.ports.clock import Clock
 from ares.ports.store import Put, Store
 from ares.services.records import Records, Refused, absent, same
 from ares.services.view import View
+
+log = structlog.get_logger()
 
 # Nodes' own credentials are of this one; it is nobody's.
 PLATFORM = "system"
@@ -81,7 +84,14 @@ class Tenants:
     async def ensure(self, names: Iterable[str]) -> None:
         """Tenants that credentials name get a record, exactly once: they come from before there were any."""
         for name in sorted(set(names) - {PLATFORM} - set(self._view.kept.tenants)):
-            await self._create(TenantRecord(name=name, created_at=self._clock.wall()))
+            record = TenantRecord(name=name, created_at=self._clock.wall())
+            try:
+                msgspec.convert(msgspec.to_builtins(record), TenantRecord)
+            except msgspec.ValidationError:
+                # Written, it could not be read again.
+                log.warning("tenant.unusable_name", tenant=name)
+                continue
+            await self._create(record)
 
     async def _create(self, record: TenantRecord) -> TenantRecord | Refused:
         key, value = keys.tenant(record.name), msgspec.json.encode(record)

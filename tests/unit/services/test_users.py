@@ -127,7 +127,7 @@ async def test_a_token_made_while_its_user_goes_is_no_token() -> None:
 
 async def test_tenants_from_before_there_were_any_get_a_record_once() -> None:
     async with World(replicas=2) as world:
-        await asyncio.gather(*(replica.tenants.ensure({"alpha", "beta", "system"}) for replica in world.replicas))
+        await asyncio.gather(*(replica.tenants.ensure({"alpha", "beta", "system", "No Slug"}) for replica in world.replicas))
         await world.one.tenants.update(ADMIN, "beta", TenantChange(disabled=True))
         await world.two.tenants.ensure({"beta"})
         tenants = await world.two.tenants.list(ADMIN)
