@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make up` runs the platform, `make test` checks all of it.
 # Each installs what it needs first; see scripts/setup.
 .DEFAULT_GOAL := help
-.PHONY: help up test chaos soak lint fmt bench lock clean
+.PHONY: help up test fuzz chaos soak lint fmt bench lock clean
 
 # Compiled modules are kept: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -10,6 +10,7 @@ TESTS ?= tests
 WORKERS ?= 3
 SEEDS ?= 100000
 HOURS ?= 2
+REQUESTS ?= 100000
 ARGS ?=
 
 help: ## this list
@@ -28,6 +29,10 @@ chaos: ## all proof of exactly-once: simulated histories, real faults on real pr
 	@failed=0; .venv/bin/ares sim run --seeds $(SEEDS) || failed=1; \
 	ARES_SEARCH=20 .venv/bin/pytest tests/property -q -n $(WORKERS) --timeout 3600 || failed=1; \
 	.venv/bin/pytest $(TESTS) -q -m soak -p no:randomly $(ARGS) || failed=1; exit $$failed
+
+fuzz: ## hostile requests against a real server (REQUESTS=100000; ARES_FUZZ_SEED=n for others)
+	@scripts/setup test
+	@ARES_FUZZ_REQUESTS=$(REQUESTS) exec .venv/bin/pytest tests/security/fuzz -q -s $(ARGS)
 
 soak: ## a platform under a fault every ten seconds, for HOURS=2 (ARES_CHAOS_SEED=n repeats the faults)
 	@scripts/setup test

@@ -197,7 +197,7 @@ def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
 def _codes(operation: Operation) -> list[str]:
     codes = ["bad-request", "bad-origin", "wrong-host", "invalid", "unknown-field", "internal", *operation.problems]
     if operation.access != PUBLIC:
-        codes += ["unauthenticated", "forbidden", "store-unavailable", "store-full"]
+        codes += ["unauthenticated", "forbidden", "rate-limited", "overloaded", "store-unavailable", "store-full"]
     if operation.method != "GET" and not operation.reads:
         codes += ["audit-unavailable", "audit-full"]
     if "{" in operation.path:
