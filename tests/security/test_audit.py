@@ -240,7 +240,7 @@ async def test_pages_go_on_without_a_gap_and_cursors_are_bound_to_who_got_them(w
             await client.post("/v1/jobs", json={"spec": JOB})
     async with world.client("tenant-admin") as admin:
         seen: list[int] = []
-        cursor = ""
+        kept = cursor = ""
         while True:
             page = (await admin.get("/v1/audit", params={"limit": 3, **({"cursor": cursor} if cursor else {})})).json()
             seen += [entry["seq"] for entry in page["entries"]]
@@ -278,7 +278,7 @@ async def test_log_forging_makes_one_entry_in_which_everything_is_escaped(world:
     """N42: newlines, fake JSON, escapes and direction marks in what people supply stay inside one entry."""
     evil = 'x\n{"seq":1,"outcome":"ALLOW"}\r\x1b[2J\u202e\x7f' + "A" * 5000
     async with world.client("operator", "platform") as operator:
-        headers = {"x-ares-tenant": "acme", "x-ares-break-glass": b"reason %0a\\n{} \xa0\xad" + b"B" * 5000}
+        headers = {b"x-ares-tenant": b"acme", b"x-ares-break-glass": b"reason %0a\\n{} \xa0\xad" + b"B" * 5000}
         await operator.get(f"/v1/jobs/{MISSING}/logs", headers=headers)
         await operator.post(f"/v1/nodes/{quote(evil, safe='')}/cordon")
     async with world.client() as client:

@@ -140,7 +140,7 @@ class AuditSearch:
         """`query` has the month's bounds."""
         only, tally = self.only(who), Tally()
         for segment in self._segments(query):
-            for _, entry in await asyncio.to_thread(lambda s=segment: list(self._matching(s, query, only))):
+            for entry in await asyncio.to_thread(self._entries, segment, query, only):
                 tally.add(entry)
         return AuditMonth(summary=tally.result(only or query.tenant, month), chains=self.chains())
 
@@ -159,6 +159,9 @@ class AuditSearch:
         if format_ == "csv":
             return csv.rows((entry for _, entry in found))
         return b"".join(line if not only else _encode(entry) + b"\n" for line, entry in found)
+
+    def _entries(self, segment: Segment, query: AuditQuery, only: str) -> list[AuditEntry]:
+        return [entry for _, entry in self._matching(segment, query, only)]
 
     def _matching(self, segment: Segment, query: AuditQuery, only: str) -> Iterator[tuple[bytes, AuditEntry]]:
         assert self._log is not None

@@ -1,7 +1,7 @@
 """Recording: shared writes, a disk that fails, crowds; and heads, signed and kept."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -153,7 +153,9 @@ def test_senders_without_end_are_one_crowd() -> None:
 
 
 @asynccontextmanager
-async def signing(chain: MemoryAudit, clock: ManualClock) -> AsyncIterator[tuple[Audit, AuditHeads, MemoryStore, View]]:
+async def signing(
+    chain: MemoryAudit, clock: ManualClock
+) -> AsyncGenerator[tuple[Audit, AuditHeads, MemoryStore, View]]:
     store = MemoryStore(clock)
     view = View(store, clock)
     following = asyncio.create_task(view.run())

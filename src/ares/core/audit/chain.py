@@ -101,7 +101,7 @@ class Walk:
         self.chain = chain
         self.begins = 1 if stub is None else stub.seq + 1
         self.seq = self.begins - 1
-        self.hash = NO_HASH if stub is None else stub.hash
+        self.hash: str = NO_HASH if stub is None else stub.hash
         self.at = 0.0
         self.broken: Broken | None = None
         # Hashes of the entries that signed heads name, by number.

@@ -1,6 +1,7 @@
 """Entries as CSV that a spreadsheet cannot mistake for formulas."""
 
 from collections.abc import Iterable
+from typing import Any, cast
 
 from ares.model.audit import AuditEntry
 
@@ -30,5 +31,11 @@ def rows(entries: Iterable[AuditEntry]) -> bytes:
 
 
 def _value(entry: AuditEntry, column: str) -> object:
-    value = getattr(entry, column)
-    return " ".join(value) if isinstance(value, tuple) else f"{value:.6f}" if isinstance(value, float) else value
+    value: Any = getattr(entry, column)
+    return (
+        " ".join(cast("tuple[str, ...]", value))
+        if isinstance(value, tuple)
+        else f"{value:.6f}"
+        if isinstance(value, float)
+        else value
+    )

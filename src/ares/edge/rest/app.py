@@ -19,7 +19,7 @@ from ares.edge.rest.inputs import BodyReader, QueryReader
 from ares.edge.rest.limits import Meter, lane_of
 from ares.edge.rest.openapi import document
 from ares.edge.rest.operation import PUBLIC, Call, Edge, Operation, Socket
-from ares.edge.rest.problems import NOT_FOUND
+from ares.edge.rest.problems import Problem
 from ares.edge.rest.routes import OPERATIONS, PATH_PARAMETERS, PREFIXES, SOCKETS
 from ares.edge.rest.streaming import Streams
 from ares.model.access import Principal
@@ -27,6 +27,8 @@ from ares.model.access import Principal
 _PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in PATH_PARAMETERS.items()}
 _ANYONE = (Principal(token_id="", tenant="", role="viewer"), "")
 STREAMS = "ares_streams"
+# Like any other that is not there, except to the audit log.
+_NO_SUCH_PATH = Problem("not-found", reason="path")
 METER = "ares_meter"
 
 
@@ -138,7 +140,7 @@ def _checked(path: dict[str, Any]) -> dict[str, str]:
     found = {name: str(value).removeprefix("/") for name, value in path.items()}
     for name, value in found.items():
         if not _PATTERNS[name].match(value) or value.endswith("\n"):
-            raise NOT_FOUND
+            raise _NO_SUCH_PATH
     return found
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any, cast
 
 import structlog
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +27,8 @@ _NO_DENIALS = frozenset({409, 416})
 _AGAIN_S = 5.0
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 _PARAMETER = re.compile(r"([^/{}]*)/\{(\w+)\}")
+# In the rest of a URL: steps upwards, and what some would take for a step.
+_CLIMBING = re.compile(r"(^|[/\\])\.\.?($|[/\\])|[\\%]|^//")
 # Of the many things that a request made.
 _MADE_MAX = 10
 
@@ -61,7 +64,16 @@ def mutates(scope: Scope) -> bool:
     if scope["type"] == "websocket":
         return False
     route = noted(scope).route
-    return scope["method"] not in _SAFE_METHODS and not (isinstance(route, Operation) and route.reads)
+    return _method(scope) not in _SAFE_METHODS and not (isinstance(route, Operation) and route.reads)
+
+
+def _method(scope: Scope) -> str:
+    return "WS" if scope["type"] == "websocket" else str(cast("Any", scope)["method"])
+
+
+def _parameters(scope: Scope) -> dict[str, Any]:
+    """None before the router has looked."""
+    return cast("Any", scope).get("path_params") or {}
 
 
 class Auditor:
@@ -91,7 +103,8 @@ class Auditor:
         status: int = message.get("status", 101)
         about = noted(scope)
         changes = mutates(scope)
-        denied = 400 <= status < 500 and (changes or status not in _NO_DENIALS)
+        busy = about.problem is not None and about.problem.code == "overloaded"
+        denied = busy or (400 <= status < 500 and (changes or status not in _NO_DENIALS))
         if not (changes or denied or (about.glass and status < 400)):
             return None
         outcome: AuditOutcome = "DENY" if denied else "ERROR" if status >= 500 else "ALLOW"
@@ -109,7 +122,7 @@ class Auditor:
 
     def _draft(self, scope: Scope, message: Message, about: Noted, outcome: AuditOutcome, status: int) -> AuditDraft:
         who, route = about.who, about.route
-        client = scope.get("client")
+        client = scope["client"]
         return AuditDraft(
             operation="" if route is None else route.id,
             outcome=outcome,
@@ -121,10 +134,10 @@ class Auditor:
             tenant="" if who is None else who.tenant,
             home="" if who is None else who.home,
             glass=clean(about.glass),
-            method="WS" if scope["type"] == "websocket" else scope["method"],
+            method=_method(scope),
             path="" if route is None else route.path,
             status=status,
-            object="" if route is None else _object(route.path, scope.get("path_params") or {}),
+            object="" if route is None else _object(route.path, _parameters(scope)),
             made=about.made[:_MADE_MAX] or _located(message),
             counts=about.counts,
             trace=_trace(header(scope, b"traceparent")),
@@ -136,13 +149,15 @@ class Auditor:
         if problem is None:
             return ""
         word = problem.reason or WORDS.get(problem.code) or problem.code.replace("-", "_")
-        if word == "not_found" and self._foreign(scope, about):
+        if word == "not_found" and _CLIMBING.search(str(_parameters(scope).get("path", ""))):
+            word = "path"
+        elif word == "not_found" and self._foreign(scope, about):
             word = "cross_tenant"
         return clean(f"ws_{word}" if scope["type"] == "websocket" else word)
 
     def _foreign(self, scope: Scope, about: Noted) -> bool:
         """Whether what was not found for them is there, of another tenant."""
-        job = (scope.get("path_params") or {}).get("id", "")
+        job = _parameters(scope).get("id", "")
         view = self._services.view
         found = view.entries.get(job)
         owner = found.state.tenant if found is not None else array.tenant if (array := view.arrays.get(job)) else ""
