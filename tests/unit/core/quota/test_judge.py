@@ -1,0 +1,91 @@
+"""Whether a job fits, at the edges."""
+
+import pytest
+from msgspec.structs import replace
+
+from ares.core.quota.counts import TENANT, Level, levels_of
+from ares.core.quota.judge import No, Yes, above_ceiling, bound, judge
+from ares.core.quota.months import month_end, month_of
+from ares.model.quota import Limit, Limits, Quota
+
+LEVELS = levels_of("vision", "ada")
+
+
+def quota(threshold: float = 1.0, **amounts: Limit) -> Quota:
+    named = {name.replace("_", "-"): limit for name, limit in amounts.items()}
+    return Quota(own=Limits(amounts=named), threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    ("measure", "hard", "threshold", "most"),
+    [
+        ("jobs", 100, 1.0, 100),
+        # 90 of 100 are ninety per cent: refused.
+        ("jobs", 100, 0.9, 89),
+        # Where the threshold is no whole number, what is below it is taken.
+        ("jobs", 7, 0.9, 6),
+        ("jobs", 10, 0.7, 6),
+        ("jobs", 0, 0.9, -1),
+        ("cpu", 1, 0.9, 899),
+        ("budget", 100, 0.5, 100_000_000),
+    ],
+)
+def test_up_to_where_jobs_are_taken(measure: str, hard: float, threshold: float, most: int) -> None:
+    assert bound(measure, hard, round(threshold * 1000)) == most
+
+
+def test_all_levels_must_have_room_and_all_are_shown() -> None:
+    limits = replace(quota(gpus=Limit(hard=8)), users={"ada": Limits(amounts={"gpus": Limit(hard=2)})})
+    used = {TENANT: {"gpus": 4000}, Level("user", "ada"): {"gpus": 1000}, Level("team", "vision"): {"gpus": 4000}}
+    assert isinstance(judge(limits, LEVELS, used.__getitem__, {"gpus": 1000}), Yes)
+    no = judge(limits, LEVELS, used.__getitem__, {"gpus": 2000})
+    assert isinstance(no, No)
+    assert {(one.level, one.exceeded, one.limit, one.free) for one in no.levels} == {
+        ("tenant", False, 8.0, 4.0), ("user", True, 2.0, 1.0), ("team", False, None, None),
+    }  # fmt: skip
+    assert "user ada may have 2 GPUs: 1 in use, 2 asked for, 1 free" in no.message
+    assert no.needs == 1000
+
+
+def test_a_job_is_not_refused_for_what_it_does_not_ask_for() -> None:
+    limits = quota(gpus=Limit(hard=1), cpu=Limit(hard=4))
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"gpus": 9000}, {"cpu": 1000}), Yes)
+
+
+def test_who_keeps_too_much_gets_no_more_jobs() -> None:
+    limits = quota(storage=Limit(hard=1))
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"storage": 2**30}, {"cpu": 1}), Yes)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"storage": 2**30 + 1}, {"cpu": 1}), No)
+
+
+def test_what_never_fits_comes_before_what_takes_time() -> None:
+    limits = quota(cpu=Limit(hard=4), budget=Limit(hard=10))
+    asked = {"cpu": 5000, "budget": 1_000_000}
+    no = judge(limits, (TENANT,), lambda _: {"budget": 10_000_000}, asked)
+    assert isinstance(no, No)
+    assert (no.code, no.worst[1]) == ("quota-too-small", "cpu")
+    waits = judge(limits, (TENANT,), lambda _: {"budget": 10_000_000, "cpu": 4000}, {**asked, "cpu": 1000})
+    assert isinstance(waits, No)
+    assert (waits.code, {one.measure for one in waits.levels}) == ("budget-exceeded", {"cpu", "budget"})
+
+
+def test_in_doubt_jobs_are_refused_a_tenth_earlier() -> None:
+    limits = quota(1.0, jobs=Limit(hard=10))
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"jobs": 8}, {"jobs": 1}), Yes)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"jobs": 8}, {"jobs": 1}, in_doubt=True), No)
+
+
+def test_the_lowest_ceiling_counts() -> None:
+    limits = replace(quota(), own=Limits(priority="HIGH"), team_default=Limits(priority="LOW"))
+    assert above_ceiling(limits, (TENANT,), "HIGH") is None
+    assert above_ceiling(limits, (TENANT,), "CRITICAL") is not None
+    assert above_ceiling(limits, LEVELS, "NORMAL") is not None
+    assert above_ceiling(limits, LEVELS, "LOW") is None
+    assert above_ceiling(quota(), LEVELS, "CRITICAL") is None
+
+
+def test_months_begin_with_utc() -> None:
+    # 2026-12-31 23:59:59 UTC.
+    last = 1_798_761_599.0
+    assert (month_of(last), month_of(last + 1)) == ("202612", "202701")
+    assert month_end(last) == last + 1
