@@ -4,6 +4,7 @@ from typing import Any
 
 from ares.services.policies import POLICIES_MAX
 from tests.integration.api.world import JOB, World
+from tests.security.audited import last_entry
 
 NO_BIG = {"when": "job.gpus > 4", "action": "reject", "message": "ask first"}
 NO_SUDO = {"when": "job.command.exists(word, word == 'sudo')", "action": "reject", "message": "no sudo"}
@@ -66,6 +67,8 @@ async def test_a_job_that_was_taken_before_a_rule_is_judged_when_it_is_run_again
         assert (await admin.put("/v1/policies/big", json=NO_BIG)).status_code == 200
         refused = await client.post(f"/v1/jobs/{job['id']}/retry", json={})
         assert (refused.status_code, refused.json()["code"]) == (422, "policy-rejected"), refused.text
+        denied = await last_entry(world)
+        assert (denied.operation, denied.outcome, denied.reason) == ("retryJob", "DENY", "policy:big")
 
 
 async def test_only_those_who_run_the_platform_write_its_policies_and_tenants_cannot_lift_them(world: World) -> None:

@@ -63,6 +63,8 @@ class Rejected(Record, frozen=True):
     retry_after_s: float | None = None
     # What is used of the limits it does not fit into.
     levels: tuple[LevelUse, ...] = ()
+    # The audit log's word, where the code alone says too little.
+    reason: str = ""
 
 
 FULL = Rejected(
@@ -111,12 +113,14 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 
 def refused_by(said: Said) -> Rejected:
     """The answer to whoever submitted what a policy refuses."""
+    reason = f"policy:{said.policy}"
     if said.unanswered:
         fix = "have whoever wrote the policy correct it; until then nothing it cannot judge is taken"
-        return Rejected(code="policy-rejected", message=said.message, fix=fix)
+        return Rejected(code="policy-rejected", message=said.message, fix=fix, reason=reason)
     by = f" ({said.by_values})" if said.values else ""
     whose = f"of tenant {said.tenant}" if said.tenant else "of the platform"
-    return Rejected(code="policy-rejected", message=f"policy {said.policy} {whose}: {said.message}{by}")
+    message = f"policy {said.policy} {whose}: {said.message}{by}"
+    return Rejected(code="policy-rejected", message=message, reason=reason)
 
 
 def begin_ops(begun: Stepped, encode: Encode) -> tuple[Op, ...]:

@@ -188,7 +188,7 @@ def rejection(outcome: Rejected) -> Problem:
         detail=outcome.message,
         fix=outcome.fix,
         headers=headers,
-        reason=reason or ("quota" if outcome.levels else ""),
+        reason=outcome.reason or reason or ("quota" if outcome.levels else ""),
         quota=outcome.levels,
     )
 
