@@ -1,6 +1,7 @@
 """`ares audit`: the audit chains of this machine, looked at without a server; and where a server keeps its own."""
 
 import asyncio
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ares.adapters.telemetry.null import NullTelemetry
 from ares.app.config import Config
 from ares.core import keys
 from ares.core.audit.verify import ChainReport, check
-from ares.model.audit import AuditDraft, AuditHead, AuditKey
+from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditOutcome
 from ares.ports.audit import AuditPorts
 from ares.ports.clock import Rng
 from ares.ports.snapshot import Progress
@@ -57,19 +58,19 @@ def named(config: Config) -> str:
     return re.sub(r"[^a-z0-9_-]", "-", config.replica.lower())[:_NAME_CHARS_MAX].lstrip("-_")
 
 
-def note(config: Config, draft: AuditDraft) -> None:
-    """Records what is done on this machine without a server, in a chain of its own."""
-    asyncio.run(_note(config, draft))
+def note(config: Config, operation: str, *, outcome: AuditOutcome = "ALLOW", reason: str = "") -> None:
+    """Records what is done on this machine without a server, in a chain of its own. It is done already: a disk that
+    does not take it is only logged."""
+    who = f"uid:{os.getuid()}"
+    asyncio.run(_note(config, AuditDraft(operation=operation, outcome=outcome, reason=reason, user=who)))
 
 
 async def _note(config: Config, draft: AuditDraft) -> None:
     chain = FileAudit(directory(config), f"{chain_name(config, SystemRng())}-commands")
-    audit = Audit(chain, SystemClock(), NullTelemetry(), required=config.audit.required)
+    audit = Audit(chain, SystemClock(), NullTelemetry(), required=False)
     await audit.open()
-    try:
-        await audit.note(draft)
-    finally:
-        await audit.close()
+    await audit.note(draft)
+    await audit.close()
 
 
 def states(

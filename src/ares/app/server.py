@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from ares.app import handover
+from ares.app import audit, handover
 from ares.app.config import Config, ConfigError
 from ares.app.listening import require_ports, require_safe
 from ares.app.processes import configure_logging, look_for_garbage_less_often, run
@@ -21,6 +21,7 @@ def main(config: Config) -> int:
         require_safe(config)
     except ConfigError as error:
         log.error("start_refused", why=str(error))
+        audit.note(config, "serverStart", outcome="DENY", reason="start_refused")
         raise
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     require_ports(config)

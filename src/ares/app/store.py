@@ -12,6 +12,7 @@ from ares.adapters.store import sqlite
 from ares.adapters.store.epoch import begin_epoch
 from ares.adapters.store.open import open_store, take_snapshot
 from ares.adapters.store.sqlite import Copy
+from ares.app import audit
 from ares.app.config import Config, ConfigError
 from ares.core import keys
 from ares.model.link import AttemptRef
@@ -27,7 +28,9 @@ def backup(config: Config, file: str) -> Copy:
 
 def restore(config: Config, file: str) -> Copy:
     """The server must be stopped. The store begins a new epoch, so older fences stay behind."""
-    return sqlite.restore(file, str(_database(config)))
+    copy = sqlite.restore(file, str(_database(config)))
+    audit.note(config, "storeRestore")
+    return copy
 
 
 def look(config: Config, progress: Progress) -> Snapshot:
@@ -44,7 +47,9 @@ def new_epoch(config: Config, above: int) -> int:
     """For a store that was restored by other means than `restore`. All servers must be stopped."""
     if config.store_url == "memory:":
         raise ConfigError("a store in memory is never restored", "name the store by --set store.url=URL")
-    return asyncio.run(_new_epoch(config, above))
+    epoch = asyncio.run(_new_epoch(config, above))
+    audit.note(config, "storeNewEpoch")
+    return epoch
 
 
 async def _new_epoch(config: Config, above: int) -> int:

@@ -32,10 +32,6 @@ def rows(entries: Iterable[AuditEntry]) -> bytes:
 
 def _value(entry: AuditEntry, column: str) -> object:
     value: Any = getattr(entry, column)
-    return (
-        " ".join(cast("tuple[str, ...]", value))
-        if isinstance(value, tuple)
-        else f"{value:.6f}"
-        if isinstance(value, float)
-        else value
-    )
+    if isinstance(value, tuple):
+        return " ".join(cast("tuple[str, ...]", value))
+    return f"{value:.6f}" if isinstance(value, float) else value
