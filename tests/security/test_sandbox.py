@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import socket
 import sys
@@ -53,15 +54,13 @@ class Box:
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, **terms: Any) -> AsyncGenerator[Box]:
+async def opened(folder: Path, *, more: tuple[str, ...] = (), **terms: Any) -> AsyncGenerator[Box]:
     state = folder / "home"
     for name in ("own", "other"):
         (state / "attempts" / name).mkdir(parents=True)
-    # A home is often elsewhere than it seems.
-    (folder / "link").symlink_to(state)
     (state / "credential").write_text("the agent's")
     (state / "attempts" / "other" / "result.json").write_text("another job's")
-    executor = LocalExecutor(state, terms=SandboxTerms(hidden=(str(folder / "link"),), **terms))
+    executor = LocalExecutor(state, terms=SandboxTerms(hidden=(str(state), *more), **terms))
     await executor.open()
     try:
         if executor.sandbox().level != "sandbox":
@@ -88,6 +87,18 @@ for path in sys.argv[1:]:
 """
 
 
+WRITE = """
+import os, sys
+for folder in sys.argv[1:]:
+    try:
+        with open(f"{folder}/ares-canary", "w") as file:
+            file.write("x")
+        print("written")
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
 async def test_neither_the_agent_nor_other_jobs_can_be_read(box: Box, tmp_path: Path) -> None:
     """N28: not their processes, not their directories, not the credential, and there are no core dumps."""
     beside = tmp_path / "beside"
@@ -95,10 +106,12 @@ async def test_neither_the_agent_nor_other_jobs_can_be_read(box: Box, tmp_path: 
     paths = [
         f"/proc/{os.getpid()}/environ", "/proc/1/environ", "/proc/1/mem", str(box.state / "credential"),
         str(box.other / "result.json"), str(beside), "/etc/shadow",
+        # From where it starts, and from where the machine is seen by those it has for parents.
+        "../other/result.json", "/proc/1/cwd/etc/shadow", "/proc/1/root/etc/shadow",
     ]  # fmt: skip
     missing, denied = "No such file or directory", "Permission denied"
     assert (await box.says(READ, *paths)).splitlines() == [
-        missing, denied, denied, missing, missing, missing, "empty",
+        missing, denied, denied, missing, missing, missing, "empty", missing, denied, denied,
     ]  # fmt: skip
     # Two at a time: each sees its own processes only, and the slot that holds it.
     running, finished = await box.start("sleep", "1000")
@@ -118,18 +131,8 @@ async def test_neither_the_agent_nor_other_jobs_can_be_read(box: Box, tmp_path: 
 
 async def test_it_writes_to_its_own_directory_and_nowhere_else(box: Box, tmp_path: Path) -> None:
     """N46: what it writes to /tmp is its own and gone with it; the machine's files are for reading."""
-    script = """
-import os, sys
-for folder in sys.argv[1:]:
-    try:
-        with open(f"{folder}/ares-canary", "w") as file:
-            file.write("x")
-        print("written")
-    except OSError as error:
-        print(error.strerror)
-"""
     places = [str(box.own), "/tmp", "/var/tmp", "/dev/shm", "/etc", "/usr/bin", "/run", "/sys/fs/cgroup"]
-    said = (await box.says(script, *places)).splitlines()
+    said = (await box.says(WRITE, *places)).splitlines()
     assert said[:4] == ["written"] * 4
     assert set(said[4:]) == {"Read-only file system"}
     assert (box.own / "ares-canary").read_text() == "x"
@@ -321,6 +324,33 @@ for which in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_COR
 """
     assert (await box.says(script)).split() == ["True"] * 3
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 1024
+
+
+@pytest.fixture
+def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Not below a /tmp, which sandboxes have one of their own of."""
+    folder = request.config.cache.mkdir("sandbox") / tmp_path.name
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+async def test_what_the_operator_hides_and_lends(tmp_path: Path, elsewhere: Path) -> None:
+    """N28: a directory by the link that leads to it, a file, and beside them one that may be written to."""
+    for name in ("keys", "scratch", "other"):
+        (elsewhere / name).mkdir()
+        (elsewhere / name / "file").write_text(name)
+    (elsewhere / "link").symlink_to(elsewhere / "keys")
+    (elsewhere / "key.pem").write_text("a key")
+    hidden = (str(elsewhere / "link"), str(elsewhere / "key.pem"))
+    async with opened(tmp_path, more=hidden, writable=(str(elsewhere / "scratch"),)) as box:
+        places = ["keys/file", "link/file", "key.pem", "scratch/file", "other/file"]
+        missing = "No such file or directory"
+        read = (await box.says(READ, *(str(elsewhere / place) for place in places))).splitlines()
+        assert read == [missing, missing, "empty", "read", "read"]
+        lent = [str(elsewhere / name) for name in ("scratch", "other", "keys")]
+        assert (await box.says(WRITE, *lent)).splitlines() == ["written", *["Read-only file system"] * 2]
+        assert (elsewhere / "scratch" / "ares-canary").read_text() == "x"
 
 
 async def test_a_sandbox_that_cannot_be_had_is_no_reason_to_do_without(tmp_path: Path) -> None:
