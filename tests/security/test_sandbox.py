@@ -369,3 +369,40 @@ async def test_a_sandbox_that_cannot_be_had_is_no_reason_to_do_without(tmp_path:
 def test_python_of_the_machine_is_there() -> None:
     """The scripts above run with it, for the tests' own may lie in a home that sandboxes do not show."""
     assert Path(PYTHON[0]).exists(), f"{PYTHON[0]} is missing; {sys.executable} runs the tests"
+
+
+HOSTILE = {
+    "forks": (*PYTHON, FORK_AWAY.replace("born < 100", "born < 2000")),
+    "memory": (*PYTHON, "x = []\nwhile True: x.append(bytearray(1 << 20))"),
+    "disk": ("sh", "-c", "while :; do head -c 100000000 /dev/zero >> big || exit 1; done"),
+    "tmp": ("sh", "-c", "while :; do head -c 1000000 /dev/zero >> /tmp/big || exit 1; done"),
+    "lines": ("sh", "-c", "exec yes"),
+    "deaf": (*PYTHON, "import signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; time.sleep(1000)"),
+}
+
+
+@pytest.mark.soak
+async def test_all_of_them_at_once_leave_a_node_that_works(box: Box) -> None:
+    """N46: five rounds of every kind of excess beside each other; after each nothing is left and a job runs."""
+    limits = {"processes_max": 300, "memory_mib": 64, "file_bytes_max": 50 << 20}
+    for number in range(5):
+        started: list[tuple[Running, asyncio.Future[Finished]]] = []
+        for name, argv in HOSTILE.items():
+            folder = box.state / "attempts" / f"{name}-{number}"
+            folder.mkdir()
+            place = {"cwd": str(folder), "folders": (str(folder),), "log_path": str(folder / "log")}
+            started.append(await box.start(*argv, **limits, **place))
+        namespaces = list[str]()
+        for one, _ in started:
+            # Some are over already.
+            with contextlib.suppress(OSError):
+                namespaces.append(os.readlink(f"/proc/{one.pid}/ns/pid"))
+        # What the kernel ends by itself ends; the rest is told to, and then made to.
+        await asyncio.sleep(3)
+        for running, _ in started:
+            running.signal(signal.SIGTERM)
+            running.kill()
+        ended = [await asyncio.wait_for(finished, TIMEOUT_S) for _, finished in started]
+        assert all(one.code != 0 for one in ended)
+        assert [members(namespace) <= 1 for namespace in namespaces] == [True] * len(namespaces)
+        assert (await box.run("true")).code == 0
