@@ -193,20 +193,22 @@ class AgentServer:
         except StoreError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         if isinstance(renewed, Denied):
-            await self._denied(context, renewed)
+            await self._denied(context, renewed, _about(shown))
         return CertifyReply(certificate=renewed.certificate, authority=renewed.authority)
 
     async def _session(self, frames: AsyncIterator[AgentFrame], context: Context) -> None:
         shown = self._shown(context)
         who = await self._authenticate(shown)
+        about = _about(shown.certificate)
         if isinstance(who, Denied):
-            await self._denied(context, who)
+            await self._denied(context, who, about)
         if who.role != "node" or who.node is None:
             await self._deny(
                 context,
                 grpc.StatusCode.PERMISSION_DENIED,
                 "wrong_role_cert",
                 f"who is a {who.role} cannot run a node; join with a token for a node",
+                about,
             )
         serving = asyncio.create_task(self._serve(who, frames, context))
         ending = asyncio.create_task(self._until_denied(shown))
@@ -218,7 +220,7 @@ class AgentServer:
             served, denied = await asyncio.gather(serving, ending, return_exceptions=True)
         if isinstance(denied, Denied):
             _log.warning("agent.cut_off", node=who.node, reason=denied.reason)
-            await self._denied(context, denied)
+            await self._denied(context, denied, about or f"nodes/{who.node}")
         if isinstance(served, SessionRefused):
             code = _REFUSED.get(served.reason, grpc.StatusCode.FAILED_PRECONDITION)
             await context.abort(code, str(served))
@@ -258,11 +260,11 @@ class AgentServer:
             if isinstance(who, Denied):
                 return who
 
-    async def _denied(self, context: Context, denied: Denied) -> NoReturn:
+    async def _denied(self, context: Context, denied: Denied, about: str) -> NoReturn:
         # A certificate that ended while the stream was open may have been renewed: the agent comes back with that.
         ended = denied.reason == "expired"
         code = grpc.StatusCode.UNAVAILABLE if ended and _is_secure(context) else grpc.StatusCode.UNAUTHENTICATED
-        await self._deny(context, code, denied.reason, f"the node's credential is {denied.reason}; {_FIX}")
+        await self._deny(context, code, denied.reason, f"the node's credential is {denied.reason}; {_FIX}", about)
 
     async def _deny(self, context: Context, code: grpc.StatusCode, reason: str, text: str, about: str = "") -> NoReturn:
         self._telemetry.count("ares_auth_denials_total", 1, reason)
@@ -296,6 +298,10 @@ def _bind(server: grpc.aio.Server, address: str, tls: TlsSource | None) -> int:
 
     credentials = grpc.dynamic_ssl_server_credentials(fetch(), fetch, require_client_authentication=True)
     return server.add_secure_port(address, credentials)
+
+
+def _about(shown: Presented | None) -> str:
+    return "" if shown is None else f"{shown.role}s/{shown.name}"
 
 
 def _is_secure(context: Context) -> bool:
