@@ -149,29 +149,35 @@ class Judging:
         in_force = self._of(given.who.tenant)
         if in_force is None or self._rules is None:
             return Judged(spec=given.spec) if in_force is None else _unjudged(in_force, given.spec)
-        began = self._clock.monotonic()
-        if (tired := self._tired(in_force, given, began)) is not None:
+        if (tired := self._tired(in_force, given.who.tenant)) is not None:
             return Judged(spec=given.spec, rejected=tired)
-        judged = _judge(self._rules, in_force, given)
-        self._charge(given.who.tenant, self._clock.monotonic() - began, began)
+        return self._timed(in_force, self._rules, given, given.who.tenant)
+
+    def _timed(self, in_force: _InForce, rules: Rules, given: Submission, tenant: str) -> Judged:
+        began = self._clock.monotonic()
+        judged = _judge(rules, in_force, given)
+        now = self._clock.monotonic()
+        self._left[tenant] = self._left_to(tenant, began) - (now - began), began
         return judged
 
-    def _tired(self, in_force: _InForce, given: Submission, now: float) -> Said | None:
+    def _left_to(self, tenant: str, now: float) -> float:
+        """Seconds that the rules of a tenant may still take."""
+        left, since = self._left.get(tenant, (_SAVED_S, now))
+        return min(_SAVED_S, left + (now - since) * _SHARE)
+
+    def _tired(self, in_force: _InForce, tenant: str) -> Said | None:
         """One tenant's costly rules must not hold up the others."""
-        left, since = self._left.get(given.who.tenant, (_SAVED_S, now))
-        if left + (now - since) * _SHARE > 0.0:
+        if self._left_to(tenant, self._clock.monotonic()) > 0.0:
             return None
         record = max((*in_force.sets, *in_force.rejects, *in_force.tells), key=lambda one: one.record.tenant).record
-        message = f"the policies of {given.who.tenant} took more than {_SHARE:.0%} of the time; have them simplified"
+        message = f"the policies of {tenant} took more than {_SHARE:.0%} of the time; have them simplified"
         return Said(policy=record.name, tenant=record.tenant, message=message)
 
-    def _charge(self, tenant: str, took_s: float, now: float) -> None:
-        left, since = self._left.get(tenant, (_SAVED_S, now))
-        self._left[tenant] = min(_SAVED_S, left + (now - since) * _SHARE) - took_s, now
-
-    def try_one(self, ready: Ready, given: Submission) -> Judged | None:
-        """What one policy alone would have made of a job."""
-        return None if self._rules is None else _judge(self._rules, _sorted([ready]), given)
+    def try_one(self, ready: Ready, given: Submission, tenant: str) -> Judged | None:
+        """What one policy alone would have made of a job. None when `tenant` has used up its time for now."""
+        if self._rules is None or self._left_to(tenant, self._clock.monotonic()) <= 0.0:
+            return None
+        return self._timed(_sorted([ready]), self._rules, given, tenant)
 
 
 def _sorted(found: list[Ready]) -> _InForce:

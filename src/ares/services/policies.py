@@ -1,6 +1,8 @@
 """Policies as records: checked and saved, looked at, tried on recent jobs, taken back."""
 
-from collections.abc import Iterator
+import asyncio
+import heapq
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -32,6 +34,9 @@ TRIED_MAX = 2000
 # Paths beside those of policies.
 RESERVED = ("check", "dry-run")
 _NAMED_MAX = 50
+# Jobs that are tried before others get their turn on the loop, and tasks that are passed over at most.
+_SLICE = 50
+_WALKED_MAX = 50_000
 _TRIES = 10
 
 
@@ -238,11 +243,15 @@ class Policies:
         matched: list[str] = []
         failed: list[str] = []
         looked_at, why = 0, ""
-        for state in self._recent(who.tenant, platform, since, min(limit, TRIED_MAX)):
+        for place, state in enumerate(self._recent(who.tenant, platform, since, min(limit, TRIED_MAX))):
+            if place % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
             spec = await self._spec(state)
-            judged = None if spec is None else self._judging.try_one(ready, self._submission(who, state, spec))
-            if spec is None or judged is None:
+            if spec is None:
                 continue
+            judged = self._judging.try_one(ready, self._submission(state, spec), who.tenant)
+            if judged is None:
+                break
             looked_at += 1
             if judged.rejected is not None and judged.rejected.unanswered:
                 failed.append(state.array or state.id)
@@ -261,19 +270,21 @@ class Policies:
             why_failed=why,
         )
 
-    def _recent(self, tenant: str, platform: bool, since: float, limit: int) -> Iterator[JobState]:
+    def _recent(self, tenant: str, platform: bool, since: float, limit: int) -> list[JobState]:
         """The newest first, of an array one task."""
         order = self._view.order
-        places = [place for places in order.values() for place in places] if platform else order.get(tenant, [])
+        whose = order.values() if platform else (order.get(tenant, []),)
+        newest = heapq.merge(*(reversed(places) for places in whose), reverse=True)
+        found: list[JobState] = []
         arrays: set[str] = set()
-        for _, job in sorted(places, reverse=True):
+        for _, job in islice(newest, _WALKED_MAX):
             state = self._view.entries[job].state
-            if state.submitted_at < since or limit <= 0:
-                return
+            if state.submitted_at < since or len(found) == limit:
+                break
             if state.array is None or state.array not in arrays:
                 arrays.add(state.array or "")
-                limit -= 1
-                yield state
+                found.append(state)
+        return found
 
     async def _spec(self, state: JobState) -> JobSpec | None:
         known = self._view.spec(state)
@@ -282,7 +293,7 @@ class Policies:
         kv = await self._store.get(keys.job(state.tenant, state.array or state.id))
         return None if kv is None else self._view.decode_spec(kv.value)
 
-    def _submission(self, who: Principal, state: JobState, spec: JobSpec) -> Submission:
+    def _submission(self, state: JobState, spec: JobSpec) -> Submission:
         """As near as the record comes to what the submission was: its role is not kept."""
         user = self._view.kept.users.get(f"{state.tenant}/{state.submitted_by}")
         submitter = Principal(

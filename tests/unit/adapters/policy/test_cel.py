@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ares.adapters.policy.cel import CelRules
 from ares.core.policy.facts import UNTOLD, facts, ways
@@ -153,3 +155,24 @@ def test_many_rules_asked_as_one_are_silent_only_when_each_is(rules: CelRules) -
     assert asked("job.labels.none == 'x'", "true") is True
     assert asked("job.gpus > 100 ? true : false", "false") is False
     assert asked(*["job.gpus > 100"] * 100) is False
+
+
+_SIGNS = """job tenant . ( ) [ ] { } , ? : && || ! == > + - / in all exists map has size matches dyn a 'x' ' " ''' b'
+r'\\' ` // 1 1.5 1u true null \\ é 😀""".split()
+_WORDS = st.sampled_from([*NAMES, *_SIGNS, "\n", " ", "\u2028", "9" * 30])
+
+
+@given(st.lists(_WORDS, min_size=1, max_size=30).map(" ".join) | st.text(max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_written_is_a_rule_or_a_mistake_with_a_place(text: str) -> None:
+    """N36-like: strangers' text reaches a compiler in C++; nothing else ever comes out of it."""
+    found = RULES.compile(text, "bool")
+    if isinstance(found, Mistake):
+        assert found.line >= 1
+        assert found.column >= 1
+        assert found.message
+    else:
+        assert isinstance(found.run(RULES.values(FACTS)), bool | Failed)
+
+
+RULES = CelRules()
