@@ -11,7 +11,7 @@ import msgspec
 from ares.core.access.table import WIDE, scope_of
 from ares.core.audit import csv
 from ares.core.audit.chain import entry_of
-from ares.core.audit.match import AuditQuery, matches, needle, shown
+from ares.core.audit.match import AuditQuery, matches, needles, shown
 from ares.core.audit.summary import AuditSummary, Tally
 from ares.model.access import Principal
 from ares.model.audit import AuditEntry, AuditHead
@@ -26,6 +26,8 @@ _encode = msgspec.json.Encoder().encode
 # `{"seq":` is in front of every line.
 _SEQ = 7
 _AT = len('"prev":"') + 64 + len('","at":')
+# After everything.
+_END = (1 << 62, "")
 Format = Literal["jsonl", "csv"]
 
 
@@ -100,31 +102,40 @@ class AuditSearch:
     def _page(
         self, query: AuditQuery, only: str, limit: int, before: tuple[int, str] | None
     ) -> tuple[list[AuditEntry], tuple[int, str] | None]:
-        wanted, found = needle(query, only), list[AuditEntry]()
+        wanted, found = needles(query, only), list[AuditEntry]()
         # In microseconds, as places are.
         since = int(query.since * 1e6)
-        until = min(before[0] if before else 1 << 62, int(query.until * 1e6) if query.until else 1 << 62)
-        lines = heapq.merge(*(self._backward(chain, since, until) for chain in self._here()), reverse=True)
-        for scanned, (at, name, line) in enumerate(lines):
-            if at < since or (before is not None and (at, name) >= before):
-                continue
-            if wanted in line and (entry := _seen(line, query, only)) is not None:
+        ends = _END if not query.until else (int(query.until * 1e6), "")
+        before = min(ends, before or _END)
+        lines = heapq.merge(*(self._backward(chain, since, before, wanted) for chain in self._here()), reverse=True)
+        for at, name, line in lines:
+            if (entry := _seen(line, query, only)) is not None:
                 found.append(entry)
-            if len(found) == limit or scanned >= SCANNED_MAX:
+            if len(found) == limit or not line:
                 return found, (at, name)
         return found, None
 
-    def _backward(self, chain: str, since: int, until: int) -> Iterator[tuple[int, str, bytes]]:
+    def _backward(
+        self, chain: str, since: int, before: tuple[int, str], wanted: tuple[bytes, ...]
+    ) -> Iterator[tuple[int, str, bytes]]:
+        """Lines that may match, with their places. An empty one says: so far, and enough for one page."""
         assert self._log is not None
         newer: Segment | None = None
+        scanned, begun = 0, False
         for segment in reversed(self._log.segments(chain)):
             ended, newer = newer, segment
-            if segment.at * 1e6 > until or (ended is not None and ended.at * 1e6 < since):
+            if segment.at * 1e6 > before[0] or (ended is not None and ended.at * 1e6 < since):
                 continue
             for line in reversed(list(self._log.lines(segment))):
-                if (place := _place(line)) is not None:
-                    at, seq = place
-                    yield at, f"{chain}/{seq:016d}", line
+                begun = begun or _is_before(line, chain, before)
+                scanned += begun
+                enough, likely = scanned >= SCANNED_MAX, begun and all(part in line for part in wanted)
+                place = _place(line) if enough or likely else None
+                if place is not None and likely:
+                    yield place[0], _name(chain, place[1]), line
+                if place is not None and enough:
+                    yield place[0], _name(chain, place[1]), b""
+                    return
 
     # ---- everything that matches
 
@@ -165,9 +176,9 @@ class AuditSearch:
 
     def _matching(self, segment: Segment, query: AuditQuery, only: str) -> Iterator[tuple[bytes, AuditEntry]]:
         assert self._log is not None
-        wanted = needle(query, only)
+        wanted = needles(query, only)
         for line in self._log.lines(segment):
-            if wanted in line and (entry := _seen(line, query, only)) is not None:
+            if all(part in line for part in wanted) and (entry := _seen(line, query, only)) is not None:
                 yield line, entry
 
 
@@ -186,6 +197,15 @@ def _place(line: bytes) -> tuple[int, int] | None:
         return round(float(line[at : line.index(b",", at)]) * 1e6), int(line[_SEQ:comma])
     except ValueError:
         return None
+
+
+def _is_before(line: bytes, chain: str, before: tuple[int, str]) -> bool:
+    place = _place(line)
+    return place is not None and (place[0], _name(chain, place[1])) < before
+
+
+def _name(chain: str, seq: int) -> str:
+    return f"{chain}/{seq:016d}"
 
 
 def _seen(line: bytes, query: AuditQuery, only: str) -> AuditEntry | None:

@@ -1,10 +1,12 @@
 """Which entries somebody asks for, and how they may see them."""
 
+import msgspec
 from msgspec.structs import replace
 
 from ares.model.audit import AuditEntry, AuditOutcome
 from ares.model.base import Record
 
+_encode = msgspec.json.Encoder().encode
 # To those who see one tenant only, what is another's does not exist.
 _HIDDEN = {"cross_tenant": "not_found", "ws_cross_tenant": "ws_not_found"}
 
@@ -25,10 +27,16 @@ class AuditQuery(Record, frozen=True):
     text: str = ""
 
 
-def needle(query: AuditQuery, only: str) -> bytes:
+def needles(query: AuditQuery, only: str) -> tuple[bytes, ...]:
     """Bytes that every line has which matches: cheaper to look for than to decode all."""
-    tenant = only or query.tenant
-    return f'"tenant":"{tenant}"'.encode() if tenant else b""
+    named = (
+        (b'"tenant":', only or query.tenant),
+        (b'"operation":', query.operation),
+        (b'"outcome":', query.outcome or ""),
+        (b"", query.who),
+    )
+    exact = [name + _encode(value) for name, value in named if value]
+    return (*exact, _encode(query.object)[1:-1]) if query.object else tuple(exact)
 
 
 def shown(entry: AuditEntry, only: str) -> AuditEntry | None:
