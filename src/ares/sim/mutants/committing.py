@@ -15,6 +15,7 @@ from ares.model.state import Result
 from ares.ports.store import Committed, Op, Put, StoreError, Unknown
 from ares.services import results
 from ares.services.reports import Report, Reports
+from ares.services.rights import Rights
 from ares.services.session import Session
 from ares.services.sessions import Sessions
 from ares.services.transitions import Change, Outcome, Transitions, Written, _Draft
@@ -82,7 +83,7 @@ async def _acknowledge_first(self: Sessions, session: Session) -> None:
         session.report_ready.clear()
         batch, session.reports = session.reports, []
         session.acknowledge(batch)
-        allowed = [report for report in batch if self._may_report(session, report.ref, report.rank)]
+        allowed = [report for report in batch if self._rights.may_report(session, report.ref, report.rank)]
         try:
             await self._reports.commit(allowed)
         except StoreError:
@@ -94,7 +95,7 @@ async def _one_by_one(self: Reports, reports: Sequence[Report]) -> None:
         await _commit(self, [report])
 
 
-def _of_any_job(self: Sessions, session: Session, ref: AttemptRef, rank: int) -> bool:
+def _of_any_job(self: Rights, session: Session, ref: AttemptRef, rank: int) -> bool:
     return ref.job in self._view.entries
 
 
@@ -130,7 +131,7 @@ MUTANTS = {
         together(
             entry(TRANSITIONS, ("SUCCEEDED", Exit), Transition(endings.finish, frozenset({"SUCCEEDED"}))),
             replace(Reports, "commit", _one_by_one),
-            replace(Sessions, "_may_report", _of_any_job),
+            replace(Rights, "may_report", _of_any_job),
         ),
         case="doubled",
     ),
