@@ -61,7 +61,8 @@ class QuotaRecord(Record, frozen=True):
 
 
 class AdmissionRecord(Record, frozen=True):
-    """Written with every job of a tenant that has a quota: of two admissions at once, one looks again."""
+    """Written with every job of a tenant that has a quota: of two admissions at once, one looks again. No two have the
+    same `by`."""
 
     by: str = ""
 

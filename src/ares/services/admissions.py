@@ -5,7 +5,8 @@ transaction writes the tenant's key under `/admissions/` and compares the revisi
 admissions before it, through whichever replica they came. Jobs that have ended unseen only make it more careful, and
 before anything is refused the view catches up.
 
-Of one tenant one transaction at a time is under way; whoever comes meanwhile goes together in the next.
+Of one tenant a few transactions at a time are under way, each only to be carried out after the one before it; whoever
+comes meanwhile goes together in the next.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from ares.core.quota.counts import Level, levels_of, to_come
 from ares.core.quota.judge import No, Used, Yes, above_ceiling, judge
 from ares.core.quota.measures import add, kind_of, times
 from ares.model.quota import AdmissionRecord, QuotaRecord
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, Rng
 from ares.ports.store import KV, Committed, Compare, Get, Op, Put, Store, StoreError, StoreFull, Unknown
 from ares.ports.telemetry import Telemetry
 from ares.services.counting import Counting
@@ -43,6 +44,8 @@ _STALE_S = 5.0
 _FAR_MILLI = 1100
 
 _SPARE_OPS = 2
+# Transactions of one tenant under way at once.
+_DEPTH_MAX = 8
 
 
 class Created(NamedTuple):
@@ -88,11 +91,13 @@ class _Lane:
     # Admitted here at a revision that the view has not reached.
     ahead: list[tuple[int, _Sums]] = field(default_factory=list[tuple[int, "_Sums"]])
     caught_up_at: float = float("-inf")
+    # Transactions that may be under way at once: more as long as nobody else is in between.
+    depth: int = 1
 
 
 class Admissions:
     def __init__(
-        self, store: Store, view: View, counting: Counting, clock: Clock, telemetry: Telemetry, replica: str
+        self, store: Store, view: View, counting: Counting, clock: Clock, rng: Rng, telemetry: Telemetry
     ) -> None:
         self._store = store
         self._view = view
@@ -100,7 +105,8 @@ class Admissions:
         self._clock = clock
         self._telemetry = telemetry
         self._lanes: dict[str, _Lane] = {}
-        self._value = msgspec.json.encode(AdmissionRecord(by=replica))
+        # No two admissions of all processes ever write the same value.
+        self._name, self._made = rng.token(8).hex(), 0
 
     # ---- tenants without a quota
 
@@ -131,32 +137,46 @@ class Admissions:
                 lane.waiting.pop(one, None)
 
     async def _round(self, tenant: str, lane: _Lane) -> None:
-        """One transaction for those who came first, or none if all of them are refused."""
+        """A few transactions for those who came first, or none if all of them are refused."""
         fresh = False
         if tenant in self._counting.doubted:
             await self._catch_up(lane)
             fresh = True
         basis = await self._basis(tenant, lane)
-        pack, refused = self._take(tenant, lane, basis)
+        packs, refused = self._take(tenant, lane, basis)
         if not fresh and any(not self._surely(lane, no) for _, no in refused):
             await self._catch_up(lane)
             basis = await self._basis(tenant, lane)
-            pack, refused = self._take(tenant, lane, basis)
-        if not pack:
+            packs, refused = self._take(tenant, lane, basis)
+        if await self._write_all(tenant, lane, packs, basis):
             self._refuse(tenant, refused)
-            return
-        written = await self._write(tenant, [one.draft for one in pack], basis)
-        if isinstance(written, Rejected):
-            _settle((one, written) for one in pack)
-        elif isinstance(written, Unknown):
-            _settle((one, unacknowledged(one.draft.request)) for one in pack)
-        elif written.succeeded:
-            if basis.record is not None:
-                lane.ahead.append((written.revision, _sums(pack)))
-            _settle((one, Created(one.warnings)) for one in pack)
-            self._refuse(tenant, refused)
-        else:
-            await self._lost(lane, pack, written)
+
+    async def _write_all(self, tenant: str, lane: _Lane, packs: Sequence[list[_Waiting]], basis: _Basis) -> bool:
+        """Whether all were written: then those behind them were rightly refused."""
+        # One transaction is only carried out if the one before it was, so they need not wait for each other's answer.
+        self._made += len(packs)
+        values = [self._value(self._made - len(packs) + n) for n in range(len(packs))]
+        written = await asyncio.gather(
+            *(self._write(tenant, pack, basis, values[n], values[n - 1] if n else None) for n, pack in enumerate(packs))
+        )
+        landed_at, whole = 0, True
+        ahead: list[tuple[int, _Sums]] = []
+        for pack, one in zip(reversed(packs), reversed(written), strict=True):
+            if isinstance(one, Committed) and one.succeeded:
+                landed_at = landed_at or one.revision
+            if landed_at and (isinstance(one, Unknown) or (isinstance(one, Committed) and one.succeeded)):
+                ahead.append((landed_at if isinstance(one, Unknown) else one.revision, _sums(pack)))
+                _settle((each, Created(each.warnings)) for each in pack)
+                continue
+            whole = False
+            if isinstance(one, Committed):
+                await self._lost(lane, pack, one)
+            else:
+                _settle((each, _answer(one, each)) for each in pack)
+        if basis.record is not None:
+            lane.ahead += reversed(ahead)
+        lane.depth = min(_DEPTH_MAX, 2 * lane.depth) if whole else 1
+        return whole
 
     async def _catch_up(self, lane: _Lane) -> None:
         at = self._clock.monotonic()
@@ -172,8 +192,8 @@ class Admissions:
         own = lane.ahead[-1][0] if lane.ahead else 0
         return _Basis(self._view.kept.quotas.get(tenant), revisions.get(quota, 0), max(seen, own))
 
-    def _take(self, tenant: str, lane: _Lane, basis: _Basis) -> tuple[list[_Waiting], list[tuple[_Waiting, No]]]:
-        """The first that fit, as many as one transaction holds, and those refused on the way."""
+    def _take(self, tenant: str, lane: _Lane, basis: _Basis) -> tuple[list[list[_Waiting]], list[tuple[_Waiting, No]]]:
+        """The first that fit, by transactions, and those refused on the way."""
         used, held = self._counting.used(tenant), dict[Level, dict[str, int]]()
 
         def in_use(level: Level) -> dict[str, int]:
@@ -183,7 +203,8 @@ class Admissions:
                     add(held[level], sums.get(level, {}))
             return held[level]
 
-        pack, taken, refused = Pack[Draft](spare=_SPARE_OPS), list[_Waiting](), list[tuple[_Waiting, No]]()
+        packs, refused = list[list[_Waiting]](), list[tuple[_Waiting, No]]()
+        pack: Pack[Draft] | None = None
         for one in lane.waiting:
             if one.outcome is not None:
                 continue
@@ -192,14 +213,18 @@ class Admissions:
                 refused.append((one, found))
                 if len(refused) >= _REFUSED_AT_ONCE:
                     break
-            elif not pack.add(one.draft):
-                break
-            else:
-                one.warnings = found.warnings
-                taken.append(one)
-                for level in one.levels:
-                    add(in_use(level), one.asked)
-        return taken, refused
+                continue
+            if pack is None or not pack.add(one.draft):
+                if len(packs) >= lane.depth:
+                    break
+                pack = Pack(spare=_SPARE_OPS)
+                pack.add(one.draft)
+                packs.append([])
+            one.warnings = found.warnings
+            packs[-1].append(one)
+            for level in one.levels:
+                add(in_use(level), one.asked)
+        return packs, refused
 
     def _surely(self, lane: _Lane, no: No) -> bool:
         """Whether no end of a job that the view has not shown yet can make room: by far too much is in use."""
@@ -226,14 +251,20 @@ class Admissions:
 
     # ---- writing
 
-    async def _write(self, tenant: str, drafts: Sequence[Draft], basis: _Basis) -> Committed | Unknown | Rejected:
+    def _value(self, number: int) -> bytes:
+        return msgspec.json.encode(AdmissionRecord(by=f"{self._name}-{number}"))
+
+    async def _write(
+        self, tenant: str, pack: Sequence[_Waiting], basis: _Basis, value: bytes, after: bytes | None
+    ) -> Committed | Unknown | Rejected:
         """The same bytes under the same conditions until the store says what became of them."""
-        admission = keys.admission(tenant)
+        admission, drafts = keys.admission(tenant), [one.draft for one in pack]
         compares = [Compare(keys.quota(tenant), "mod_revision", basis.quota)]
         ops: list[Op] = []
         if basis.record is not None:
-            compares.append(Compare(admission, "mod_revision", basis.admission))
-            ops.append(Put(admission, self._value))
+            first = Compare(admission, "mod_revision", basis.admission)
+            compares.append(first if after is None else Compare(admission, "value", after))
+            ops.append(Put(admission, value))
         compares += [compare for draft in drafts for compare in draft.compares]
         ops += [op for draft in drafts for op in draft.ops]
         otherwise = [Get(draft.compares[0].key) for draft in drafts]
@@ -288,6 +319,10 @@ def _judged(basis: _Basis, one: _Waiting, used: Used, in_doubt: bool) -> Yes | N
     if no is not None and scope_of(draft.who, "priority:exceed") is None:
         return no
     return judge(quota, one.levels, used, one.asked, in_doubt=in_doubt)
+
+
+def _answer(written: Unknown | Rejected, one: _Waiting) -> Rejected:
+    return unacknowledged(one.draft.request) if isinstance(written, Unknown) else written
 
 
 def _settle(outcomes: Iterable[tuple[_Waiting, Outcome]]) -> None:

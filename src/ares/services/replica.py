@@ -220,7 +220,7 @@ class Replica:
         judging = Judging(view, clock, ports.rules)
         self.policies = Policies(store, view, clock, judging)
         counting = Counting(view, self.planner, clock)
-        admissions = Admissions(store, view, counting, clock, telemetry, terms.replica)
+        admissions = Admissions(store, view, counting, clock, ports.rng, telemetry)
         self.meters = Meters(store, view, clock, terms.replica)
         self.quotas = Quotas(store, view, counting, self.meters, clock)
         self.recount = Recount(store, view, counting, self.alerts, clock, telemetry)

@@ -287,3 +287,21 @@ async def test_without_a_quota_nothing_is_limited_and_taking_one_away_ends_it() 
         assert admitted(await ask(world, 5, tag="b")) == 1
         assert await world.one.quotas.remove("alpha")
         assert admitted(await ask(world, 5, tag="c")) == 5
+
+
+@pytest.mark.parametrize("kind", ["reply_lost", "request_lost", "refused", "late", "delayed"])
+@pytest.mark.parametrize("nth", [1, 2, 4])
+async def test_of_transactions_that_follow_each_other_any_may_be_lost(kind: Any, nth: int) -> None:
+    """A large batch is several transactions under way at once: what fits is admitted, whichever of them fails."""
+    async with World(replicas=2, scheduling=False) as world:
+        await give(world, quota(cpu=150))
+        ceiling = Ceiling(world)
+        world.faults(*[None] * nth, Fault(kind, 0.3 if kind in ("late", "delayed") else 0.0))
+        call = asyncio.create_task(world.one.submit.submit(ALICE, [SubmitRequest(spec=spec())] * 200))
+        others = asyncio.create_task(ask(world, 10, tag="others")) if nth == 2 else None
+        await world.advance(5)
+        jobs = {one.job for one in call.result() if isinstance(one, Submitted)}
+        more = {one.job for one in others.result() if isinstance(one, Submitted)} if others is not None else set[str]()
+        assert len(jobs | more) == 150
+        assert jobs | more == set(world.audit.states)
+        assert ceiling.most == 150
