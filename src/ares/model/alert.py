@@ -91,3 +91,21 @@ class ChannelRecord(Record, frozen=True):
         mine = self.tenant == alert.tenant or (self.tenant == PLATFORM and self.all_tenants)
         loud = _SEVERITIES.index(alert.severity) >= _SEVERITIES.index(self.severity)
         return self.enabled and mine and loud and (not self.kinds or alert.kind in self.kinds)
+
+
+class Notice(Record, frozen=True):
+    """An alert as it is sent. The same `id` is the same notice, however often it comes."""
+
+    id: str
+    kind: str
+    severity: str
+    tenant: str
+    subject: str
+    text: str
+    at: float
+    numbers: dict[str, float] = {}
+
+    @property
+    def title(self) -> str:
+        whose = self.tenant or "platform"
+        return f"[{self.severity}] {whose}: {self.kind} {self.subject}"

@@ -9,6 +9,10 @@ from ares.model.base import LabelValue, Note, Record, Slug
 # What happens to a job for which the rule is true: it is refused, taken with a warning, gets what it left
 # unset, or is taken and somebody is told.
 Action = Literal["reject", "warn", "set", "alert"]
+# What an expression gives.
+Type = Literal[
+    "bool", "int", "double", "string", "timestamp", "list(string)", "map(string, string)", "map(string, int)"
+]
 EXPRESSION_CHARS_MAX = 2000
 SETS_MAX = 16
 # Written by people, and read by a compiler: bounded before it gets there.
@@ -38,3 +42,16 @@ class PolicyRecord(Policy, frozen=True):
     by: str = ""
     at: float = 0.0
     note: Note = ""
+
+
+class Mistake(Record, frozen=True):
+    """Lines and columns begin with 1."""
+
+    message: str
+    line: int = 1
+    column: int = 1
+    hint: str = ""
+
+    def __str__(self) -> str:
+        said = f"line {self.line}, column {self.column}: {self.message}"
+        return f"{said}; {self.hint}" if self.hint else said

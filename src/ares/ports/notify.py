@@ -2,8 +2,7 @@
 
 from typing import Protocol
 
-from ares.core.alerts.due import Notice
-from ares.model.alert import ChannelRecord
+from ares.model.alert import ChannelRecord, Notice
 
 
 class NotDelivered(Exception):

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ares.core.policy.mistakes import Mistake
-from ares.core.policy.names import Type
 from ares.model.base import Record
+from ares.model.policy import Mistake, Type
 
 Value = bool | int | float | str
 

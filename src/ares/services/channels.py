@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
-from ares.core.alerts.due import Notice
 from ares.model.access import Principal
-from ares.model.alert import AlertKind, ChannelKind, ChannelRecord, Severity
+from ares.model.alert import AlertKind, ChannelKind, ChannelRecord, Notice, Severity
 from ares.model.base import Record
 from ares.ports.clock import Clock, Rng
 from ares.ports.notify import NotDelivered, Notifier

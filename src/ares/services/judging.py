@@ -5,13 +5,11 @@ from typing import NamedTuple
 
 from ares.core import keys
 from ares.core.policy.facts import facts, ways
-from ares.core.policy.mistakes import Mistake
-from ares.core.policy.names import Type
 from ares.core.policy.setting import Unfit, put, type_of
 from ares.core.policy.verdict import Judged, Said, said, unanswered
 from ares.model.access import Principal
 from ares.model.job import JobSpec
-from ares.model.policy import PolicyRecord
+from ares.model.policy import Mistake, PolicyRecord, Type
 from ares.ports.clock import Clock
 from ares.ports.policy import Failed, Rule, Rules, Value
 from ares.services.view import Delta, View

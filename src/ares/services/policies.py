@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
 from ares.core.admit.arrays import indices
-from ares.core.policy.mistakes import Mistake
 from ares.core.policy.setting import settable, type_of
 from ares.core.policy.verdict import Judged
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.job import JobSpec
-from ares.model.policy import Policy, PolicyRecord
+from ares.model.policy import Mistake, Policy, PolicyRecord
 from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Committed, Compare, Delete, Op, Put, Store, StoreUnavailable

@@ -6,8 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.core import keys
-from ares.core.alerts.due import Notice
-from ares.model.alert import ChannelRecord
+from ares.model.alert import ChannelRecord, Notice
 from ares.model.secret import SealedText, Secret
 from ares.ports.notify import NotDelivered, Notifier
 from ares.ports.secrets import Sealed, Vault, VaultError

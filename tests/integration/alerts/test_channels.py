@@ -17,8 +17,7 @@ import pytest
 from ares.adapters.alerts.email import Email, Smtp
 from ares.adapters.alerts.notifier import ChannelNotifier
 from ares.adapters.alerts.webhook import Webhook
-from ares.core.alerts.due import Notice
-from ares.model.alert import ChannelRecord
+from ares.model.alert import ChannelRecord, Notice
 from ares.ports.notify import NotDelivered
 from tests.integration.api.world import World, open_world
 

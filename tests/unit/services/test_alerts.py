@@ -3,10 +3,10 @@
 from msgspec.structs import replace
 
 from ares.core import keys
-from ares.core.alerts.due import TRIES_MAX, Notice, due, marked
+from ares.core.alerts.due import TRIES_MAX, due, marked
 from ares.core.alerts.episode import EPISODE_S, again
 from ares.model.access import Principal
-from ares.model.alert import AlertRecord, ChannelRecord
+from ares.model.alert import AlertRecord, ChannelRecord, Notice
 from ares.ports.notify import NotDelivered
 from ares.services import alerts as alerts_service
 from ares.services.channels import ChannelRefused, ChannelWish

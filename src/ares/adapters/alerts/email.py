@@ -9,8 +9,7 @@ from email.message import EmailMessage
 from email.utils import formatdate
 from pathlib import Path
 
-from ares.core.alerts.due import Notice
-from ares.model.alert import ChannelRecord
+from ares.model.alert import ChannelRecord, Notice
 from ares.ports.notify import NotDelivered
 
 # Narrower than what mail allows: nothing that means something in a header.

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 from ares.adapters.alerts.email import Email, Smtp
 from ares.adapters.alerts.webhook import TIMEOUT_S, Webhook
-from ares.core.alerts.due import Notice
-from ares.model.alert import ChannelKind, ChannelRecord
+from ares.model.alert import ChannelKind, ChannelRecord, Notice
 
 
 class ChannelNotifier:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ares.core.alerts.due import Notice, slack
+from ares.core.alerts.due import slack
 from ares.core.net.addresses import Target, choose, target_of
-from ares.model.alert import PLATFORM, ChannelRecord
+from ares.model.alert import PLATFORM, ChannelRecord, Notice
 from ares.ports.notify import NotDelivered
 
 TIMEOUT_S = 10.0

@@ -4,31 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from ares.model.alert import AlertRecord, ChannelRecord, Sent
-from ares.model.base import Record
+from ares.model.alert import AlertRecord, ChannelRecord, Notice, Sent
 
 TRIES_MAX = 12
 _FIRST_S = 5.0
 _LONGEST_S = 600.0
 _COLOURS = {"info": "#439fe0", "warning": "#daa038", "critical": "#a30200"}
-
-
-class Notice(Record, frozen=True):
-    """An alert as it is sent. The same `id` is the same notice, however often it comes."""
-
-    id: str
-    kind: str
-    severity: str
-    tenant: str
-    subject: str
-    text: str
-    at: float
-    numbers: dict[str, float] = {}
-
-    @property
-    def title(self) -> str:
-        whose = self.tenant or "platform"
-        return f"[{self.severity}] {whose}: {self.kind} {self.subject}"
 
 
 def notice_of(alert: AlertRecord) -> Notice:

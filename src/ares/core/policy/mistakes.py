@@ -5,25 +5,12 @@ from difflib import get_close_matches
 from typing import Final
 
 from ares.core.policy.names import FUNCTIONS, NAMES
-from ares.model.base import Record
+from ares.model.policy import Mistake
 
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^']+)'")
 _OVERLOAD: Final = re.compile(r"found no matching overload for '([^']+)' applied to '(.*)'")
 _MISTAKE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*?)(?=\n \||\nERROR:| \[[A-Z_]+\]$|$)", re.DOTALL)
 _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
-
-
-class Mistake(Record, frozen=True):
-    """Lines and columns begin with 1."""
-
-    message: str
-    line: int = 1
-    column: int = 1
-    hint: str = ""
-
-    def __str__(self) -> str:
-        said = f"line {self.line}, column {self.column}: {self.message}"
-        return f"{said}; {self.hint}" if self.hint else said
 
 
 def first_of(text: str, expression: str) -> Mistake:

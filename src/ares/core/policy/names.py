@@ -1,10 +1,8 @@
 """Every name a rule may use, with its type: one table for the compiler, the facts and the documents."""
 
-from typing import Final, Literal
+from typing import Final
 
-Type = Literal[
-    "bool", "int", "double", "string", "timestamp", "list(string)", "map(string, string)", "map(string, int)"
-]
+from ares.model.policy import Type
 
 # A string that is not given is empty, a number 0, a quota without a limit infinite.
 NAMES: Final[dict[str, tuple[Type, str]]] = {

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ares.core.policy.mistakes import Mistake
 from ares.core.policy.names import MANY, NAMES
+from ares.model.policy import Mistake
 
 # The evaluator stops after 10,000 rounds in all.
 LOOPS_MAX: Final = 2

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ares.core.policy.names import Type
 from ares.model.job import JobSpec
+from ares.model.policy import Type
 
 _DEFAULT: Final = JobSpec(command=("default",))
 
@@ -63,6 +63,9 @@ FIELDS: Final[dict[str, _Field]] = {
 MAPS: Final = ("labels", "selector")
 
 
+_TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(JobSpec)}
+
+
 def type_of(path: str) -> Type | None:
     """What a field that may be set takes; None for one that may not be."""
     head, dot, key = path.partition(".")
@@ -99,8 +102,7 @@ def put(spec: JobSpec, path: str, value: object) -> JobSpec | Unfit:
 
 def _checked(spec: JobSpec, path: str, changes: dict[str, Any]) -> JobSpec | Unfit:
     """As strictly as if the submitter had written it."""
-    types = {field.name: field.type for field in msgspec.structs.fields(JobSpec)}
     try:
-        return replace(spec, **{name: msgspec.convert(value, types[name]) for name, value in changes.items()})
+        return replace(spec, **{name: msgspec.convert(value, _TYPES[name]) for name, value in changes.items()})
     except msgspec.ValidationError as error:
         return Unfit(message=f"{path}: {error}")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from ares.adapters.policy.cel import CelRules
 from ares.core.policy.facts import UNTOLD, facts, ways
-from ares.core.policy.mistakes import Mistake
 from ares.core.policy.names import NAMES
 from ares.model.access import Principal
 from ares.model.job import Gang, JobSpec, Resources, Toleration
+from ares.model.policy import Mistake
 from ares.ports.policy import Failed
 
 # A Sunday, 22:13:20 UTC.

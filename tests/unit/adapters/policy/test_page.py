@@ -10,12 +10,11 @@ import yaml
 from msgspec.structs import replace
 
 from ares.adapters.policy.cel import CelRules
-from ares.core.policy.mistakes import Mistake
 from ares.core.policy.names import NAMES
 from ares.core.policy.setting import FIELDS
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
-from ares.model.policy import Policy
+from ares.model.policy import Mistake, Policy
 from ares.services.judging import Judging, Submission
 from ares.services.policies import Policies
 from tests.world import World
