@@ -38,6 +38,11 @@ _UNHELD = "the room kept for it cannot be had any more; it waits for any"
 # Where the ranks of gangs meet: the first of these that no other attempt on the node has.
 _MASTER_PORTS = range(29_400, 30_400)
 
+# A cycle keeps everything else waiting, so after one that took long there is a rest of this many times as long. Where
+# many wait and there is no room, each submission would otherwise be followed by a look at all of them.
+_REST = 3.0
+_REST_MIN_S = 0.005
+
 
 class Schedule:
     """Event-driven: an idle cluster starts a job in the time of two commits."""
@@ -62,6 +67,7 @@ class Schedule:
         self._bound_at = -linger_s
         self._evicted_at = float("-inf")
         self._look_s = _IDLE_LOOK_S
+        self._rested_at = float("-inf")
 
     async def run(self, guard: Compare) -> None:
         """Schedules until cancelled; `guard` ties every binding to this leadership.
@@ -86,6 +92,8 @@ class Schedule:
         await happens(self._planner.changed, self._clock, self._look_s)
         if self._clock.monotonic() - self._bound_at < self._linger_s:
             await self._linger()
+        if (rest_s := self._rested_at - self._clock.monotonic()) > _REST_MIN_S:
+            await self._clock.sleep(rest_s)
         self._planner.changed.clear()
 
     async def _linger(self) -> None:
@@ -111,7 +119,9 @@ class Schedule:
         self._planner.planned(plan)
         # Whoever was left out by a gentle cycle gets another look as soon as room may be made.
         self._look_s = _EVICT_EVERY_S if gentle and plan.left else _IDLE_LOOK_S
-        self._telemetry.observe("ares_cycle_seconds", self._clock.monotonic() - began)
+        ended = self._clock.monotonic()
+        self._rested_at = ended + _REST * (ended - began)
+        self._telemetry.observe("ares_cycle_seconds", ended - began)
         settled = True
         if plan.placed:
             self._bound_at = self._clock.monotonic()

@@ -33,10 +33,12 @@ class Ranked(Record, frozen=True):
     ranks: int = 0
 
 
-def consider(evaluations: Evaluations, ask: Ask) -> Considered:
-    """What one ask thinks of the nodes now."""
+def consider(evaluations: Evaluations, ask: Ask) -> Considered | None:
+    """What one ask thinks of the nodes now; None when there is no choice to be made."""
     found = evaluations.of(ask)
     rows = np.flatnonzero(found.score != NO)
+    if not len(rows):
+        return None
     # In the order of rows: of equals the first is chosen, now and when the decision is made again.
     best = np.sort(rows[np.argsort(-found.score[rows], kind="stable")][:NODES_MAX])
     parts = evaluations.parts(evaluations.rows(ask, best))
