@@ -89,10 +89,10 @@ class Counting:
             yield (held.ends_at or now + _SOMETIME_S), units_of(self.asked(entry.state), measure)
 
     def _overrun(self, tenant: str, now: float) -> _Sums:
-        at, sums = self._overruns.get(tenant, (float("-inf"), {}))
-        if self._clock.monotonic() - at <= _OVERRUNS_KEPT_S:
-            return sums
-        sums = {}
+        known = self._overruns.get(tenant)
+        if known is not None and self._clock.monotonic() - known[0] <= _OVERRUNS_KEPT_S:
+            return known[1]
+        sums: _Sums = {}
         for job in self._bound.get(tenant, ()):
             state = self._view.entries[job].state
             more = overrun(state, self.asked(state), now)

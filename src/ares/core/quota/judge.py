@@ -8,7 +8,7 @@ from ares.core.quota.asked import units_of
 from ares.core.quota.counts import TENANT, Level
 from ares.core.quota.measures import STANDING, Amounts, from_units, kind_of, to_units, words
 from ares.model.base import Record
-from ares.model.job import Priority
+from ares.model.job import PRIORITIES, Priority
 from ares.model.quota import LevelName, Limits, Quota
 
 _MILLI = 1000
@@ -50,6 +50,7 @@ class Yes(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
+_NOTHING: Amounts = {}
 # What a level uses now.
 Used = Callable[[Level], Amounts]
 
@@ -74,7 +75,7 @@ def bound(measure: str, hard: float, threshold_milli: int) -> int:
 def ceiling(quota: Quota, levels: Sequence[Level]) -> Priority | None:
     """The highest priority allowed: the lowest of all ceilings."""
     found = [one for level in levels if (one := limits_of(quota, level).priority) is not None]
-    return max(found, key=LEVELS.__getitem__, default=None)
+    return PRIORITIES[max(LEVELS[one] for one in found)] if found else None
 
 
 def above_ceiling(quota: Quota, levels: Sequence[Level], priority: Priority) -> No | None:
@@ -92,7 +93,7 @@ def judge(quota: Quota, levels: Sequence[Level], used: Used, asked: Amounts, *, 
     warnings: list[str] = []
     for level in levels:
         amounts = limits_of(quota, level).amounts
-        held = used(level) if amounts else {}
+        held = used(level) if amounts else _NOTHING
         for measure, limit in amounts.items():
             wants = units_of(asked, measure)
             if (not wants and measure not in STANDING) or measure == "egress":

@@ -1,5 +1,7 @@
 """Quotas of tenants, and what is used of them."""
 
+from typing import Any
+
 from litestar.types import ASGIApp
 
 from ares.core.access.table import reaches
@@ -56,7 +58,7 @@ async def delete_quota(call: Call[NoQuery, None]) -> ASGIApp:
     return answer(await quotas.show(name))
 
 
-async def _known(call: Call[NoQuery, object]) -> str:
+async def _known(call: Call[NoQuery, Any]) -> str:
     name = call.path["name"]
     if not await call.edge.services.quotas.knows(call.who, name):
         raise NOT_FOUND

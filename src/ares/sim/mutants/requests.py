@@ -44,7 +44,7 @@ async def _with_expiry(self: Submit, drafts: Sequence[Draft]) -> Committed | Unk
     return await _txn(self, [msgspec.structs.replace(d, ops=tuple(expiring(op) for op in d.ops)) for d in drafts])
 
 
-async def _acknowledge_anyway(self: Submit, draft: Draft, until: float) -> Submitted | Rejected:
+async def _acknowledge_anyway(self: Submit, draft: Draft, until: float) -> Submitted | Rejected | None:
     written = await self._txn([draft])
     if isinstance(written, Committed):
         return await self._settle(draft, written)
