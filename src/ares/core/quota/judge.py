@@ -74,7 +74,7 @@ def bound(measure: str, hard: float, threshold_milli: int) -> int:
 
 def ceiling(quota: Quota, levels: Sequence[Level]) -> Priority | None:
     """The highest priority allowed: the lowest of all ceilings."""
-    found = [one for level in levels if (one := limits_of(quota, level).priority) is not None]
+    found: list[Priority] = [one for level in levels if (one := limits_of(quota, level).priority) is not None]
     return PRIORITIES[max(LEVELS[one] for one in found)] if found else None
 
 

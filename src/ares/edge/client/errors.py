@@ -7,7 +7,8 @@ AresError
 ├── BadAnswer           an answer that is not Ares'
 ├── WaitTimeout         the job did not end in the time given (also a TimeoutError)
 ├── InvalidSpec         the job asked for is not a valid one (also a ValueError)
-│   └── InvalidBooking  the reservation asked for is not
+│   ├── InvalidBooking  the reservation asked for is not
+│   └── InvalidQuota    the limit asked for is not
 ├── AmbiguousJob        a job id's beginning fits several jobs
 ├── DamagedOutput       a file's bytes are not those that were committed
 ├── UnsafePath          a file would be saved outside the directory given
@@ -82,6 +83,10 @@ class InvalidSpec(AresError, ValueError):
 
 class InvalidBooking(InvalidSpec):
     """This cannot be booked"""
+
+
+class InvalidQuota(InvalidSpec):
+    """This is not a limit"""
 
 
 class AmbiguousJob(AresError):

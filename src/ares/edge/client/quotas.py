@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from ares.edge.client.calls import Call, Request
-from ares.edge.client.errors import InvalidSpec
+from ares.edge.client.errors import InvalidQuota, InvalidSpec
 from ares.edge.client.units import cpu_milli, memory_mib
 from ares.model.base import Record
 from ares.model.job import PRIORITIES
@@ -87,15 +87,18 @@ def _change(settings: Mapping[str, str | float]) -> dict[str, Any]:
 
 def _priority(value: str) -> str:
     if value.upper() not in PRIORITIES:
-        raise InvalidSpec(f"there is no priority {value!r}", fix=f"choose one of {', '.join(PRIORITIES)}")
+        raise InvalidQuota(f"there is no priority {value!r}", fix=f"choose one of {', '.join(PRIORITIES)}")
     return value.upper()
 
 
 def _amount(measure: str, value: str | float) -> float:
-    if measure in _GIB and isinstance(value, str):
-        return memory_mib(value) / 1024
-    if measure == "cpu" and isinstance(value, str):
-        return cpu_milli(value) / 1000
+    try:
+        if measure in _GIB and isinstance(value, str):
+            return memory_mib(value) / 1024
+        if measure == "cpu" and isinstance(value, str):
+            return cpu_milli(value) / 1000
+    except InvalidSpec as error:
+        raise InvalidQuota(error.detail, fix=error.fix) from error
     return _number(measure, value)
 
 
@@ -103,7 +106,7 @@ def _number(key: str, value: str | float) -> float:
     try:
         return float(value)
     except ValueError:
-        raise InvalidSpec(f"{key}={value!s} is not a number", fix=f"write it like {key}=8") from None
+        raise InvalidQuota(f"{key}={value!s} is not a number", fix=f"write it like {key}=8") from None
 
 
 def _path(tenant: str) -> str:
@@ -171,6 +174,6 @@ EVERY = "*"
 def level_of(team: str, user: str) -> tuple[str, str]:
     """`*` names the limits of every team or user that has none of its own."""
     if team and user:
-        raise InvalidSpec("a limit is of a team or of a user, not of both", fix="set it for one of the two")
+        raise InvalidQuota("a limit is of a team or of a user, not of both", fix="set it for one of the two")
     level, name = ("team", team) if team else ("user", user) if user else ("tenant", "")
     return level, "" if name == EVERY else name

@@ -8,13 +8,14 @@ import pytest
 from ares.core.energy import report as core_report
 from ares.core.predict import eta as core_eta
 from ares.core.queue import factors as core_factors
+from ares.core.quota import judge as core_quota
 from ares.core.schedule import change as core_change
 from ares.core.schedule import considered as core_considered
 from ares.core.schedule import explain as core_explain
 from ares.core.schedule import offers as core_offers
 from ares.core.schedule import reasons as core_reasons
 from ares.core.schedule import ways as core_ways
-from ares.edge.client import answers, deadlines, decisions, identity, login, usage
+from ares.edge.client import answers, deadlines, decisions, identity, login, quotas, usage
 from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
 from ares.edge.rest import identity as server_identity
@@ -26,6 +27,7 @@ from ares.services import jobs as service_jobs
 from ares.services import listing as service_listing
 from ares.services import nodes as service_nodes
 from ares.services import pools as service_pools
+from ares.services import quotas as service_quotas
 
 PAIRS: list[tuple[Any, Any]] = [
     (answers.Submitted, server.Created),
@@ -70,6 +72,8 @@ PAIRS: list[tuple[Any, Any]] = [
     (deadlines.DeadlineSeen, service_deadlines.DeadlineSeen),
     (deadlines.Way, core_ways.Way),
     (deadlines.SlaView, service_deadlines.SlaView),
+    (quotas.QuotaView, service_quotas.QuotaView),
+    (quotas.LevelUse, core_quota.LevelUse),
 ]
 
 
