@@ -313,6 +313,10 @@ async def test_own_tokens_last_no_longer_than_what_made_them(world: World) -> No
         # Everybody else's are not there.
         other = (await user(world, "bob")).split("_")[1]
         assert (await client.delete(f"/v1/me/tokens/{other}")).status_code == 404
+        # One that may do less ends none that may do more, but itself.
+        assert (await client.delete(f"/v1/me/tokens/{lasting.split('_')[1]}")).json()["code"] == "escalation"
+        assert (await client.delete(f"/v1/me/tokens/{made.json()['record']['id']}")).status_code == 204
+    async with world.client_with(lasting) as client:
         assert (await client.delete(f"/v1/me/tokens/{lasting.split('_')[1]}")).status_code == 204
     assert await status(world, lasting) == 401
 

@@ -34,6 +34,7 @@ class TokenRecord(Record, frozen=True):
     created_at: float = 0.0
     expires_at: float | None = None
     revoked: bool = False
+    revoked_at: float = 0.0
     # Whose it is; such a token has at most the user's role, and ends with the user. Empty: nobody's in particular.
     user: str = ""
     # The id of that user's record: another user who gets the same name later does not get its tokens.

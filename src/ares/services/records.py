@@ -19,7 +19,7 @@ class Refused(Record, frozen=True):
 
     code: Literal[
         "not-found", "invalid", "escalation", "self-lockout",
-        "tenant-exists", "no-such-tenant", "user-exists", "no-such-user", "identity-taken",
+        "tenant-exists", "no-such-tenant", "user-exists", "no-such-user", "identity-taken", "access-full",
     ]  # fmt: skip
     message: str = ""
     fix: str = ""

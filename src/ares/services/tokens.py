@@ -1,5 +1,6 @@
 """Credentials: API tokens, kept as digests and checked against the view so that revocation is quick, and logins."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
 
@@ -14,7 +15,7 @@ from ares.core.access.tokens import Denied, digest, parse, verify
 from ares.model.access import Permission, Principal, Role, TokenRecord
 from ares.model.tenant import UserRecord
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import Committed, Compare, Put, Store, StoreUnavailable, Unknown
+from ares.ports.store import Committed, Compare, Delete, Put, Store, StoreUnavailable, Unknown
 from ares.services.ids import base32, base64url
 from ares.services.logins import Logins
 from ares.services.records import Records, Refused, absent, same
@@ -25,6 +26,12 @@ from ares.services.view import View
 
 _ID_CHARS = 10
 _SECRET_BYTES = 32
+# Every replica keeps all of them in memory: of one tenant, and that a user made for itself.
+TOKENS_MAX = 10_000
+OWN_TOKENS_MAX = 100
+# A token that ended is known for this long, so that its use is told from a guess.
+FORGET_S = 30 * 86_400.0
+_FORGET_AT_ONCE = 50
 # A node's name becomes part of keys and of what people read in a terminal.
 _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?", re.ASCII)
 
@@ -76,6 +83,9 @@ class Tokens:
             return escalation(f"{who.role!r} may not give {_shown(role, permissions)}: it may not do all that itself")
         if self._view.kept.tenants.get(tenant) is None and await self._store.get(keys.tenant(tenant)) is None:
             return no_tenant(tenant)
+        await self._forget(tenant)
+        if (no := self._no_room(lambda record: record.tenant == tenant, TOKENS_MAX, f"{tenant!r} has")) is not None:
+            return no
         drafted = self._draft(tenant=tenant, role=role, name=name, ttl_s=ttl_s, permissions=permissions)
         return await self._issue(drafted) if not user else await self._issue_for(who, user, drafted)
 
@@ -98,6 +108,9 @@ class Tokens:
             return escalation(f"this credential is for {only} only", "use one that is not narrowed")
         if not covers(who.role, role):
             return escalation(f"you are {who.role!r}, and a token of the role {role!r} could do what you may not")
+        await self._forget(who.tenant)
+        if (no := self._no_room(lambda record: _is_of(record, who), OWN_TOKENS_MAX, "you have")) is not None:
+            return no
         drafted = self._draft(tenant=who.tenant, role=role, name=name, ttl_s=ttl_s, permissions=permissions)
         until, limit = drafted[1].expires_at, who.expires_at
         if who.proof == "token" and limit is not None and (until is None or until > limit):
@@ -172,9 +185,36 @@ class Tokens:
         return await self._revoke(token_id, judge)
 
     async def revoke_own(self, who: Principal, token_id: str) -> bool | Refused:
-        return await self._revoke(token_id, lambda record: _is_of(record, who))
+        """A credential with less than its user has ends itself, and what has no more than it."""
+
+        def judge(record: TokenRecord) -> bool | Refused:
+            if not _is_of(record, who):
+                return False
+            if record.id == who.token_id or (who.permissions is None and covers(who.role, record.role)):
+                return True
+            return escalation("that token may do more than the credential you use", "use one that may do as much")
+
+        return await self._revoke(token_id, judge)
 
     # ---- whose it is
+
+    def _no_room(self, of: Callable[[TokenRecord], bool], limit: int, whose: str) -> Refused | None:
+        """Ended ones count too until they are forgotten: who makes and revokes without end fills memory just so."""
+        there = sum(of(record) for record in self._view.tokens.values())
+        if there < limit:
+            return None
+        message = f"{whose} {there:,} tokens, and there may be {limit:,}"
+        fix = f"revoke some; those that ended are forgotten after {FORGET_S / 86_400:g} days"
+        return Refused(code="access-full", message=message, fix=fix)
+
+    async def _forget(self, tenant: str) -> None:
+        """Some of those that ended long ago; whoever makes tokens of a tenant tidies up after it."""
+        # The lesser of two clocks: one that is set ahead must not forget what is still valid.
+        before = min(self._clock.wall(), self._ahead_s + self._clock.monotonic()) - FORGET_S
+        own = (self._ended(record) for record in self._view.tokens.values() if record.tenant == tenant)
+        old = [record.id for record in own if _over_at(record) < before][:_FORGET_AT_ONCE]
+        if old:
+            await self._records.write([], [Delete(keys.token(token_id)) for token_id in old])
 
     async def _list(self, wanted: Callable[[TokenRecord], bool]) -> Sequence[TokenRecord]:
         await self._view.catch_up()
@@ -198,7 +238,8 @@ class Tokens:
             verdict = judge(record)
             if verdict is not True:
                 return verdict
-            put = Put(kv.key, msgspec.json.encode(replace(record, revoked=True)))
+            ended = replace(record, revoked=True, revoked_at=self._now())
+            put = Put(kv.key, msgspec.json.encode(ended))
             return record.revoked or (await self._records.write([same(kv)], [put]) or None)
 
         return await self._records.settle(f"the end of token {token_id}", attempt)
@@ -280,6 +321,13 @@ class Tokens:
 
 def _is_of(record: TokenRecord, who: Principal) -> bool:
     return bool(who.user) and (record.tenant, record.user) == (who.tenant, who.user)
+
+
+def _over_at(record: TokenRecord) -> float:
+    """When it ended, or when it was made at the earliest; never, if it has not ended."""
+    if record.revoked:
+        return record.revoked_at or record.created_at
+    return math.inf if record.expires_at is None else record.expires_at
 
 
 def _shown(role: Role, permissions: tuple[Permission, ...] | None) -> str:

@@ -21,6 +21,8 @@ from ares.services.view import View
 # "issuer subject", as the provider writes both.
 Identity = Annotated[str, Meta(max_length=512, pattern=r"^(\S{1,255} [^\x00-\x1f\x7f]{1,255})?$(?!\n)")]
 _ID_CHARS = 10
+# Of one tenant: every replica keeps all of them in memory.
+USERS_MAX = 10_000
 _NONE = Refused(code="not-found")
 
 
@@ -75,6 +77,11 @@ class Users:
             return Refused(code="invalid", message="a program's account has tokens only; leave the identity out")
         if await self._records.read(keys.tenant(tenant), TenantRecord) is None:
             return no_tenant(tenant)
+        if (no := self._no_room(tenant)) is not None:
+            return no
+        if wish.name in self._view.tokens:
+            # What somebody made is known by their name, and what a token made by its id: the two must not meet.
+            return Refused(code="user-exists", message=f"{wish.name!r} is the id of a token", fix="choose another name")
         record = UserRecord(
             tenant=tenant,
             name=wish.name,
@@ -146,6 +153,14 @@ class Users:
             return record if await self._records.write([same(kv)], [Delete(kv.key), *ops]) else None
 
         return await self._records.settle(f"the end of user {name!r}", attempt)
+
+    def _no_room(self, tenant: str) -> Refused | None:
+        prefix = f"{tenant}/"
+        there = sum(key.startswith(prefix) for key in self._view.kept.users)
+        if there < USERS_MAX:
+            return None
+        message = f"{tenant!r} has {there:,} users, and a tenant has at most {USERS_MAX:,}"
+        return Refused(code="access-full", message=message, fix="delete users that are not needed any more")
 
     async def _taken(self, record: UserRecord) -> Refused | None:
         """Why it could not be written, if it was for its identity; whose that is, is not told."""

@@ -127,8 +127,41 @@ async def test_a_token_made_while_its_user_goes_is_no_token() -> None:
 
 async def test_tenants_from_before_there_were_any_get_a_record_once() -> None:
     async with World(replicas=2) as world:
-        await asyncio.gather(*(replica.tenants.ensure({"alpha", "beta", "system", "No Slug"}) for replica in world.replicas))
+        await asyncio.gather(
+            *(replica.tenants.ensure({"alpha", "beta", "system", "No Slug"}) for replica in world.replicas)
+        )
         await world.one.tenants.update(ADMIN, "beta", TenantChange(disabled=True))
         await world.two.tenants.ensure({"beta"})
         tenants = await world.two.tenants.list(ADMIN)
         assert [(one.name, one.disabled) for one in tenants] == [("alpha", False), ("beta", True)]
+
+
+async def test_tokens_are_limited_and_those_that_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ares.services.tokens.OWN_TOKENS_MAX", 3)
+    monkeypatch.setattr("ares.services.tokens.FORGET_S", 20.0)
+    async with World() as world:
+        tokens = world.one.tokens
+        await world.one.tenants.ensure({"alpha"})
+        await world.one.users.create(ADMIN, "alpha", UserWish(name="alice", role="viewer"))
+        alice = Principal(token_id="x", tenant="alpha", role="viewer", user="alice", proof="jwt")
+
+        async def make(ttl_s: float | None = None) -> str:
+            made = await tokens.create_own(alice, role=None, name="", ttl_s=ttl_s)
+            return made.code if isinstance(made, Refused) else made[1].id
+
+        first = await make()
+        await make(1.0)
+        await make()
+        # Making and revoking without end does not get past it.
+        assert await tokens.revoke_own(alice, first) is True
+        assert await make() == "access-full"
+        await world.advance(15)
+        assert await make() == "access-full"
+        await world.advance(10)
+        assert len(await make()) == 10
+        assert len(world.one.view.tokens) == 2
+        # A user cannot be called what a token is, for what the token made would be theirs.
+        mole = await world.one.users.create(
+            ADMIN, "alpha", UserWish(name=next(iter(world.one.view.tokens)), role="viewer")
+        )
+        assert code(mole) == "user-exists"

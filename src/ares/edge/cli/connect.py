@@ -83,7 +83,9 @@ def _newest(ctx: click.Context) -> list[dict[str, Any]]:
     from ares.edge.client.retry import Retry
     from ares.edge.client.sync import Client
 
-    with Client(ctx.find_root().obj, retry=Retry(attempts=1), timeout_s=_COMPLETION_TIMEOUT_S) as client:
+    root = ctx.find_root()
+    tenant = root.params.get("tenant")
+    with Client(root.obj, retry=Retry(attempts=1), timeout_s=_COMPLETION_TIMEOUT_S, tenant=tenant) as client:
         return client.send(calls.jobs({"limit": 50}).raw())["jobs"]
 
 

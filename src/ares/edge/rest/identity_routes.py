@@ -40,7 +40,7 @@ IDENTITY_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "createUser", "POST", "/users", "users:admin", "Let somebody in.", identity.create_user,
         {201: (JSON, UserRecord)}, NoQuery, Body(UserBody),
-        ("escalation", "user-exists", "identity-taken", "no-such-tenant"), tag="access",
+        ("escalation", "user-exists", "identity-taken", "no-such-tenant", "access-full"), tag="access",
     ),
     Operation(
         "listUsers", "GET", "/users", "users:read", "The users of the tenant.", identity.list_users,
@@ -63,7 +63,7 @@ IDENTITY_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "createToken", "POST", "/tokens", "tokens:admin", "Create an API token. Its secret is shown once.",
         identity.create_token, {201: (JSON, NewToken)}, NoQuery, Body(TokenBody),
-        ("escalation", "no-such-tenant", "no-such-user"), tag="access",
+        ("escalation", "no-such-tenant", "no-such-user", "access-full"), tag="access",
     ),
     Operation(
         "listTokens", "GET", "/tokens", "tokens:admin", "Tokens, without their secrets.", identity.list_tokens,
@@ -76,7 +76,7 @@ IDENTITY_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "createOwnToken", "POST", "/me/tokens", "self:read", "Create a token for oneself.",
         identity.create_own_token, {201: (JSON, NewToken)}, NoQuery, Body(OwnTokenBody, required=False),
-        ("escalation", "no-such-user"), tag="access",
+        ("escalation", "no-such-user", "access-full"), tag="access",
     ),
     Operation(
         "listOwnTokens", "GET", "/me/tokens", "self:read", "One's own tokens, without their secrets.",
@@ -84,7 +84,7 @@ IDENTITY_OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "revokeOwnToken", "DELETE", "/me/tokens/{token}", "self:read", "Revoke a token of one's own.",
-        identity.revoke_own_token, {204: ("", None)}, NoQuery, tag="access",
+        identity.revoke_own_token, {204: ("", None)}, NoQuery, None, ("escalation",), tag="access",
     ),
     Operation(
         "listRoles", "GET", "/roles", "self:read", "What each role may do, and how far.", identity.list_roles,

@@ -67,6 +67,7 @@ KINDS: dict[str, Kind] = {
     "tenant-exists": Kind(409, "There is such a tenant already", "Choose another name."),
     "user-exists": Kind(409, "There is such a user already", "Choose another name, or change that user."),
     "identity-taken": Kind(409, "Another user has this identity", "Take it from that user first."),
+    "access-full": Kind(409, "There are too many users or tokens", "Delete or revoke some that are not needed."),
     "self-lockout": Kind(409, "This would take away your own access", "Have another administrator do it."),
     "profile-conflict": Kind(
         409, "The profile was changed meanwhile", "Look at the version in force and make the change again."
