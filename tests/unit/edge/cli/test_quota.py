@@ -44,7 +44,7 @@ def test_settings_as_people_write_them(stub: Stub, ares: Ares) -> None:
         "gpus.A100 80GB=4",
         "memory=512G",
         "cpu=500m",
-        "budget=1000.5",
+        "budget=1.5",
         "priority=high",
     )
     assert ares("quota", "set", "research", *settings, "threshold=1", "--note", "for the sweep").code == 0
