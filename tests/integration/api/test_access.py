@@ -131,7 +131,7 @@ async def test_a_nodes_credential_is_worth_nothing_here(world: World) -> None:
 
 async def test_a_join_token_is_no_credential(world: World) -> None:
     async with world.client("admin") as admin:
-        join = (await admin.post("/v1/join-tokens")).json()["token"]
+        join = (await admin.post("/v1/join-tokens", json={"node": "n1"})).json()["token"]
     assert await knock(world, "GET", "/v1/jobs", join) == 401
 
 

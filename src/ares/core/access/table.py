@@ -53,9 +53,10 @@ _PEOPLE: Final[Mapping[Permission, str]] = {
 _MACHINES: Final[Mapping[Permission, Mapping[Role, Scope]]] = {
     "agent:link": {"node": "self"},
     "cluster:link": {"cluster": "self"},
-    # By a join token alone, which has this one permission.
     "machines:join": {"node": "self", "cluster": "self"},
 }
+# Not part of what a role may do as such: only a credential that names it has it, which is a join token.
+BY_NAME_ONLY: Final = frozenset[Permission]({"machines:join"})
 
 TABLE: Final[Mapping[Permission, Mapping[Role, Scope]]] = {
     **{
@@ -79,9 +80,8 @@ WIDE: Final = frozenset[Scope | None]({"facts", "any", "glass"})
 
 def scope_of(who: Principal, permission: Permission) -> Scope | None:
     """How far `permission` goes for `who`; None when it is denied."""
-    if who.permissions is not None and permission not in who.permissions:
-        return None
-    return TABLE[permission].get(who.role)
+    allowed = permission not in BY_NAME_ONLY if who.permissions is None else permission in who.permissions
+    return TABLE[permission].get(who.role) if allowed else None
 
 
 def reaches(who: Principal, permission: Permission, tenant: str, made_by: str | None = None) -> bool:
