@@ -150,7 +150,6 @@ class Replica:
         self.name = terms.replica
         self.view = view = View(store, clock)
         self._telling(ports)
-        self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
         self._audit(ports, terms)
         self.tenants = Tenants(store, view, clock)
         self.users = Users(store, view, clock, rng)
@@ -169,8 +168,7 @@ class Replica:
             store, view, clock,
             cluster=terms.cluster, replica=terms.replica, exclusive=terms.exclusive, timing=terms.timing,
         )  # fmt: skip
-        cursors = self._cursors
-        self.jobs = Jobs(store, view, transitions, self.submit, planner, self.deadlines, cursors, clock)
+        self.jobs = Jobs(store, view, transitions, self.submit, planner, self.deadlines, self._cursors, clock)
         self.events = EventStream(store, view)
         self.logs = LogReader(view, logs, clock)
         self.outputs = OutputReader(store, view, ports.blobs)
@@ -232,6 +230,7 @@ class Replica:
         return Submit(store, view, deadlines, drafting, expanding, admissions, self.alerts, clock, telemetry)
 
     def _audit(self, ports: Ports, terms: Terms) -> None:
+        self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
         chain = None if ports.audit is None else ports.audit.chain
         clock = ports.clock
         self.audit = Audit(chain, clock, ports.telemetry, required=terms.audit_required)
