@@ -117,3 +117,25 @@ async def test_what_a_policy_says_is_shown_as_it_stands(world: World) -> None:
         assert message in (await client.post("/v1/jobs", json={"spec": JOB})).json()["detail"]
         bad = {"when": "true", "action": "reject", "message": "two\nlines"}
         assert (await admin.put("/v1/policies/p", json=bad)).status_code == 422
+
+
+async def test_a_default_gives_nobody_more_than_they_may_have(world: World) -> None:
+    """N40: a tenant's own policy lifts no ceiling of the tenant, and changes neither program nor resources."""
+    async with world.client("operator") as operator, world.client("tenant-admin") as admin, world.client() as client:
+        assert (await operator.patch("/v1/tenants/acme/quota", json={"priority": "NORMAL"})).status_code == 200
+        up = {"when": "true", "action": "set", "set": {"priority": "'CRITICAL'"}}
+        assert (await admin.put("/v1/policies/up", json=up)).status_code == 200
+        refused = await client.post("/v1/jobs", json={"spec": JOB})
+        assert (refused.status_code, refused.json()["code"]) == (403, "priority-ceiling")
+        for field in (
+            "command",
+            "env.PATH",
+            "resources.gpus",
+            "gang.ranks",
+            "secrets",
+            "workdir",
+            "reservation",
+            "array",
+        ):
+            body = {"when": "true", "action": "set", "set": {field: "'x'"}}
+            assert (await admin.put("/v1/policies/more", json=body)).json()["code"] == "policy-invalid", field
