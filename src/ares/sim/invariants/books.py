@@ -26,6 +26,7 @@ from ares.sim.invariants.records import (
     RetryBudget,
     Spec,
     State,
+    TenantQuota,
     entry_of,
     job_of,
     kind_of,
@@ -94,6 +95,7 @@ class Books:
             "/leader/": self._take_leader,
             "/leases/": self._take_lease,
             "/profiles/": self._take_profile,
+            "/quotas/": self._take_quota,
             "/epoch": self._take_epoch,
             "/checkpoints/": self._take_checkpoint,
         }
@@ -110,6 +112,8 @@ class Books:
         # What a node was in each incarnation.
         self.machines: dict[tuple[str, int], Machine] = {}
         self.profiles: dict[str, ProfileVersion] = {}
+        # By tenant.
+        self.quotas: dict[str, TenantQuota] = {}
         self.leaders: dict[str, Leader] = {}
         self.leases: dict[str, Lease] = {}
         self.retries: dict[str, RetryBudget] = {}
@@ -251,6 +255,9 @@ class Books:
             self.in_force = [self.profile()]
         self._put(change, "/profiles/", self.profiles, write.key, write)
         self.in_force.append(self.profile())
+
+    def _take_quota(self, change: Change, write: Write) -> None:
+        self._put(change, "/quotas/", self.quotas, tenant_of(write.key), write)
 
     def _take_epoch(self, change: Change, write: Write) -> None:
         before = self.epoch

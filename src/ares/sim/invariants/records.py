@@ -211,6 +211,24 @@ class ProfileVersion(_Record, frozen=True):
     profile: Profile = Profile()
 
 
+class Limit(_Record, frozen=True):
+    hard: float | None = None
+
+
+class Limits(_Record, frozen=True):
+    amounts: dict[str, Limit] = {}
+
+
+class Limited(_Record, frozen=True):
+    own: Limits = Limits()
+    threshold: float = 0.9
+
+
+class TenantQuota(_Record, frozen=True):
+    tenant: str
+    quota: Limited = Limited()
+
+
 class Leader(_Record, frozen=True):
     replica: str
 
@@ -234,6 +252,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "/state/": State, "/events/": Entry, "/results/": Result, "/requests/": Request, "/jobs/": Spec,
     "/arrays/": Array, "/nodes/": Node, "/profiles/": ProfileVersion, "/leader/": Leader, "/retry/": RetryBudget,
     "/epoch": Epoch, "/checkpoints/": Checkpoint, "/leases/": Lease,
+    "/quotas/": TenantQuota,
 }  # fmt: skip
 DECODERS = {kind: msgspec.json.Decoder(record).decode for kind, record in KINDS.items()}
 

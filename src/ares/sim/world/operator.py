@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ares.model.access import Principal
 from ares.model.profile import BackfillPolicy, PreemptionPolicy, Profile, Share
+from ares.model.quota import Limit, Limits, Quota
 from ares.ports.store import StoreError
 from ares.services.replica import Replica
 from ares.sim.world.clocks import Chance
@@ -15,6 +16,13 @@ from ares.sim.world.people import TIMEOUT_S, Calls, NoAnswer
 from ares.sim.world.plane import Plane
 
 NAME = "operator"
+# Of the tenant of every second person; None: no limits.
+QUOTAS: tuple[Quota | None, ...] = (
+    None,
+    None,
+    Quota(own=Limits(amounts={"jobs": Limit(hard=4.0)}), threshold=1.0),
+    Quota(own=Limits(amounts={"jobs": Limit(hard=3.0), "cpu": Limit(hard=64.0)})),
+)
 _WHO = Principal(token_id="token-operator", tenant="alpha", role="admin")
 _EAGER = PreemptionPolicy(gap=1, min_runtime_s=0.0, cooldown_s=0.0, cap=2, disruption_max=4.0)
 _BASE = Profile(preemption=_EAGER)
@@ -30,7 +38,10 @@ PROFILES: tuple[Profile | None, ...] = (
 
 
 class Operator:
-    def __init__(self, calls: Calls, planes: list[Plane], nodes: list[str], chance: Chance) -> None:
+    def __init__(
+        self, calls: Calls, planes: list[Plane], nodes: list[str], chance: Chance, quota: Quota | None = None
+    ) -> None:
+        self._quota = quota
         self._calls = calls
         self._planes = planes
         self._nodes = nodes
@@ -41,6 +52,8 @@ class Operator:
         profile = self._chance.pick(PROFILES)
         if profile is not None:
             await self._do(lambda replica: replica.profiles.put(_WHO, profile))
+        if (quota := self._quota) is not None:
+            await self._do(lambda replica: replica.quotas.put(_WHO, _WHO.tenant, quota))
         for _ in range(deeds):
             await asyncio.sleep(self._chance.after(8.0))
             if over():

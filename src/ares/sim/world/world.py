@@ -19,7 +19,7 @@ from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
 from ares.sim.world.node import Node
-from ares.sim.world.operator import Operator
+from ares.sim.world.operator import QUOTAS, Operator
 from ares.sim.world.people import Calls, Person
 from ares.sim.world.plane import Plane
 from ares.sim.world.quiet import Quiet
@@ -67,7 +67,10 @@ class World:
             Person(f"p{n + 1}", _TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"), self.mix.runs_s)
             for n in range(self.mix.people)
         ]
-        self.operator = Operator(calls, self.planes, [node.name for node in self.nodes], Chance(seed, "operator"))
+        self.operator = Operator(
+            calls, self.planes, [node.name for node in self.nodes], Chance(seed, "operator"),
+            Chance(seed, "quotas").pick(QUOTAS),
+        )  # fmt: skip
         self.nemesis = Nemesis(
             self.loop, self.recorder, Chance(seed, "nemesis"), self.mix, self.network, self.store, self.weather,
             self.blobs, self.planes, self.nodes, [person.name for person in self.people],

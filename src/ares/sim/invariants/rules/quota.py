@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from ares.sim.invariants.books import Step
-from ares.sim.invariants.records import Machine, Place, Profile, State
+from ares.sim.invariants.records import ENDED, Array, Machine, Place, Profile, State
 from ares.sim.invariants.rule import Rule
 
 _WHOLE = 1000
@@ -20,15 +21,22 @@ class Quota(Rule):
 
     A scheduler may go by a profile that was replaced a moment ago; it reads everything anew when it is elected. So the
     most generous profile since the latest election counts. Room is kept only for who waits, and nobody leaves for a job
-    that does not."""
+    that does not. A new job fits into its tenant's quota of jobs, as that is at its commit."""
 
     id = "E8"
     title = "nothing is given away twice, nobody gets more than its share"
+    notes = ("/arrays/",)
+
+    def note(self, name: Any, before: Array | None, after: Array | None) -> None:
+        if before is None and after is not None:
+            self._within_quota(name, after.tenant)
 
     def step(self, step: Step) -> None:
         after = step.after
         if after is None or not step.wrote:
             return
+        if step.before is None and after.array is None:
+            self._within_quota(step.job, after.tenant)
         if step.added:
             self.tested += 1
             for place in {(one.node, one.incarnation): one for one in step.added}.values():
@@ -41,6 +49,25 @@ class Quota(Rule):
                 self.tested += 1
                 if not any(one.phase == "PENDING" and step.job in one.evicting for one in self.books.states.values()):
                     self.blame(step.job, "leaves its place, and nobody waits for it")
+
+    # ---- quotas
+
+    def _within_quota(self, job: str, tenant: str) -> None:
+        """A new job or array fits into what its tenant may have, tasks that do not exist yet included."""
+        quota = self.books.quotas.get(tenant)
+        limit = None if quota is None else quota.quota.own.amounts.get("jobs")
+        if quota is None or limit is None or limit.hard is None:
+            return
+        self.tested += 1
+        mine = [state for state in self.books.states.values() if state.tenant == tenant]
+        created: defaultdict[str | None, int] = defaultdict(int)
+        for state in mine:
+            created[state.array] += 1
+        arrays = (one for one in self.books.arrays.values() if one.tenant == tenant and not one.expanded)
+        used = sum(state.phase not in ENDED for state in mine) + sum(one.tasks - created[one.id] for one in arrays)
+        whole = quota.quota.threshold >= 1
+        if used > limit.hard if whole else used >= limit.hard * quota.quota.threshold:
+            self.blame(job, f"{tenant} has {used} jobs with it, its quota is {limit.hard:g}")
 
     # ---- machines
 
