@@ -29,6 +29,7 @@ _UNKNOWN_TRIES = 5
 _UNKNOWN_PAUSE_S = 0.1
 # No try begins later than this: the caller is to be told before it stops waiting, and decides itself when to repeat.
 _UNKNOWN_FOR_S = 4.0
+_ALERT_S = 0.25
 
 
 class Submit:
@@ -53,6 +54,7 @@ class Submit:
         self._expanding = expanding
         self._admissions = admissions
         self._alerts = alerts
+        self._raising: set[asyncio.Task[None]] = set()
         self._clock = clock
         self._telemetry = telemetry
 
@@ -110,12 +112,19 @@ class Submit:
         for draft in drafts:
             for said in draft.judged.alerts:
                 text = f"job {draft.job} of {who.tenant}: {said.message} ({said.by_values})"
-                await self._alerts.raise_("policy", said.tenant, said.policy, text)
+                await self._raise("policy", said.tenant, said.policy, text)
 
     async def _tell_soft(self, who: Principal, outcomes: Iterable[Submitted | Rejected]) -> None:
         passed = {text for one in outcomes if isinstance(one, Submitted) for text in one.soft_limits}
         if passed:
-            await self._alerts.raise_("quota-soft", who.tenant, who.tenant, min(passed))
+            await self._raise("quota-soft", who.tenant, who.tenant, min(passed))
+
+    async def _raise(self, kind: str, tenant: str, subject: str, text: str) -> None:
+        """The job is there already: whoever submitted it does not wait for a store that has become slow since."""
+        task = asyncio.create_task(self._alerts.raise_(kind, tenant, subject, text), name="alert")
+        self._raising.add(task)
+        task.add_done_callback(self._raising.discard)
+        await asyncio.wait({task}, timeout=_ALERT_S)
 
     async def _unless_seen(self, draft: Draft, no: Rejected) -> Submitted | Rejected:
         """What was taken in before is still known when nothing new would be."""

@@ -186,3 +186,14 @@ async def test_an_unsaved_policy_is_tried_on_jobs_of_one_tenant_or_of_all() -> N
         refused = await world.one.policies.try_out(OWNER, every, platform=True)
         assert isinstance(refused, PolicyRefused)
         assert refused.code == "forbidden"
+
+
+async def test_a_job_is_acknowledged_though_its_alert_cannot_be_written_yet() -> None:
+    async with World() as world:
+        rule = Policy(name="any", when="true", action="alert", message="a job")
+        await world.one.policies.save(OWNER, rule)
+        # The job's own transaction goes through; the next one, the alert's, is not answered for a minute.
+        world.faults(None, Fault("delayed", 60.0))
+        assert isinstance(await outcome(world), Submitted)
+        assert world.one.view.kept.alerts == {}
+        await world.until(lambda: world.one.view.kept.alerts, within_s=120.0)
