@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,7 +105,7 @@ async def _set_up(ares: Platform, tenants: int, *, everything: bool) -> list[str
 
 
 @contextlib.contextmanager
-def _platforms(folder: Path) -> Iterator[tuple[Platform, Platform]]:
+def _platforms(folder: Path) -> Generator[tuple[Platform, Platform]]:
     for name in ("on", "off"):
         (folder / name).mkdir()
     with (

@@ -8,7 +8,7 @@ import random
 import string
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 ODD_TEXTS = (
@@ -308,17 +308,19 @@ class Hostile:
     def _bend(self, value: Any) -> Any:
         """The same value, wrong in one place."""
         if isinstance(value, dict) and value and self._rng.random() < 0.85:
-            key = self._rng.choice(sorted(value))
+            fields = cast("dict[str, Any]", value)
+            key = self._rng.choice(sorted(fields))
             what = self._rng.random()
             if what < 0.1:
-                return {k: v for k, v in value.items() if k != key}
+                return {k: v for k, v in fields.items() if k != key}
             if what < 0.2:
-                return {**value, self._odd_text(): self._odd()}
-            return {**value, key: self._bend(value[key])}
+                return {**fields, self._odd_text(): self._odd()}
+            return {**fields, key: self._bend(fields[key])}
         if isinstance(value, list) and value and self._rng.random() < 0.7:
-            at = self._rng.randrange(len(value))
-            many = self._rng.choice((1, 1, 1, 30)) if len(value) < 10 else 1
-            return [*value[:at], self._bend(value[at]), *value[at + 1 :]] * many
+            items = cast("list[Any]", value)
+            at = self._rng.randrange(len(items))
+            many = self._rng.choice((1, 1, 1, 30)) if len(items) < 10 else 1
+            return [*items[:at], self._bend(items[at]), *items[at + 1 :]] * many
         return self._odd()
 
     def _sample(self, schema: dict[str, Any], depth: int) -> Any:
@@ -339,7 +341,8 @@ class Hostile:
             }
             more = schema.get("additionalProperties")
             if isinstance(more, dict) and depth < 5:
-                chosen |= {self._word(): self._sample(more, depth + 1) for _ in range(self._rng.randrange(3))}
+                inner = cast("dict[str, Any]", more)
+                chosen |= {self._word(): self._sample(inner, depth + 1) for _ in range(self._rng.randrange(3))}
             return chosen
         if kind == "array":
             return [

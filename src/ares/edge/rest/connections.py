@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import resource
 from collections import Counter
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from ares.edge.rest.peers import MACHINE, machine_of
@@ -183,7 +183,9 @@ class _Http(HttpToolsProtocol):
         """Says why, unless something else is being said, and closes."""
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+        # The library's own type leaves out that there is none before the first request.
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete or not cycle.response_started:
             body = problem.body()
             fields = {
                 "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close",
