@@ -34,6 +34,9 @@ _CHECKED_S = 2 * _DAY_S
 _JUMP_S = 3600.0
 # Of a key's digest: enough to know a key by its id alone.
 _KEY_CHARS = 32
+# How long the answer to whether all chains hold is good enough for many, and how much longer than it took.
+_STALE_S = 10.0
+_REST = 20.0
 # Heads deleted with one that is written.
 _DROPS_MAX = 20
 
@@ -62,6 +65,8 @@ class AuditHeads:
         self.key = key_id(self._signer.public)
         self._last: AuditHead | None = None
         self._verifying: asyncio.Task[tuple[ChainReport, ...]] | None = None
+        # Until when the last answer is good enough for many.
+        self._stale_at = 0.0
         self._signed_at = clock.monotonic()
         self._looked = (clock.wall(), clock.monotonic())
 
@@ -185,14 +190,21 @@ class AuditHeads:
 
     # ---- verification
 
-    async def verify_all(self) -> tuple[ChainReport, ...]:
-        """All chains on this disk. Whoever asks while it is under way gets the same answer."""
-        if self._verifying is None or self._verifying.done():
+    async def verify_all(self, *, fresh: bool = True) -> tuple[ChainReport, ...]:
+        """All chains on this disk. Whoever asks while it is under way gets the same answer; if it need not be `fresh`,
+        also those who ask soon after, the longer it takes the longer."""
+        under_way = self._verifying is not None and not self._verifying.done()
+        good = not fresh and self._clock.monotonic() < self._stale_at
+        if self._verifying is None or not (under_way or good):
             self._verifying = asyncio.create_task(self._verify_all(), name="audit verify")
         return await asyncio.shield(self._verifying)
 
     async def _verify_all(self) -> tuple[ChainReport, ...]:
-        return tuple([await self.verify(chain) for chain in self._log.chains()])
+        began = self._clock.monotonic()
+        reports = tuple([await self.verify(chain) for chain in self._log.chains()])
+        took_s = self._clock.monotonic() - began
+        self._stale_at = began + took_s + max(_STALE_S, _REST * took_s)
+        return reports
 
     async def verify(self, chain: str, *, since: float = 0.0) -> ChainReport:
         """Walks a chain that is on this disk, or only its segments of some time."""

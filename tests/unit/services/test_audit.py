@@ -13,7 +13,7 @@ from ares.adapters.telemetry.null import NullTelemetry
 from ares.core.audit.chain import entry_of
 from ares.core.audit.crowd import ANONYMOUS_EACH, KINDS_MAX, KNOWN_EACH, WINDOW_S, Crowd
 from ares.core.audit.heads import RECENT, superfluous
-from ares.model.audit import AuditDraft, AuditEntry, AuditHead
+from ares.model.audit import AuditDraft, AuditEntry, AuditHead, AuditStub
 from ares.ports.audit import AuditPorts, AuditUnavailable
 from ares.services.alerts import Alerts
 from ares.services.audit import Audit
@@ -271,3 +271,25 @@ def test_of_old_heads_one_a_day_is_kept() -> None:
     assert len(days) == len(set(days))
     assert min(days) == int((now - 30 * DAY_S) // DAY_S)
     assert superfluous(heads[:1], now + 10_000 * DAY_S, DAY_S) == []
+
+
+async def test_many_who_ask_whether_all_holds_cause_one_walk() -> None:
+    class Counting(MemoryAudit):
+        walks = 0
+
+        def stub(self, chain: str) -> AuditStub | None:
+            self.walks += 1
+            return super().stub(chain)
+
+    chain, clock = Counting("r1"), ManualClock()
+    async with signing(chain, clock) as (audit, heads, _, _):
+        await audit.note(DONE)
+        chain.walks = 0
+        await asyncio.gather(*(heads.verify_all() for _ in range(5)))
+        for _ in range(5):
+            await heads.verify_all(fresh=False)
+        assert chain.walks == 1
+        await heads.verify_all()
+        await clock.advance(60.0)
+        await heads.verify_all(fresh=False)
+        assert chain.walks == 3
