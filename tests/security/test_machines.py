@@ -114,9 +114,9 @@ async def test_no_certificate_no_handshake(
     assert await asyncio.to_thread(knock, plane.port, good), "the port answers nobody: the test would prove nothing"
     key = REQUESTS.new_key()
     now = int(time.time())
-    foreign = new_authority().sign(REQUESTS.request(key), "node", "n1", now, now + 3600)
+    foreign = new_authority().sign(REQUESTS.request(key), "node", "n1", 0, (now, now + 3600))
     servers_own = planes.authority.serving(now, now + 3600)
-    over = planes.authority.sign(REQUESTS.request(key), "node", "n1", now - 7200, now - 3600)
+    over = planes.authority.sign(REQUESTS.request(key), "node", "n1", 0, (now - 7200, now - 3600))
     for proof in (
         None,
         Proof("", foreign.certificate, key),

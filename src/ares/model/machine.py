@@ -11,6 +11,8 @@ class Certificate(Record, frozen=True):
     """One that was signed. Times are whole seconds, as certificates have them."""
 
     serial: str
+    # Under which it was issued, see `MachineRecord`. The serial begins with it.
+    generation: int
     # Of its public key.
     key_sha256: str
     issued_at: int
@@ -20,12 +22,13 @@ class Certificate(Record, frozen=True):
 
 
 class MachineRecord(Record, frozen=True):
-    """The certificates of one node or cluster. Those issued at `revoked_at` or before are good for nothing."""
+    """The certificates of one node or cluster. Those of an earlier generation are good for nothing."""
 
     role: MachineRole
     name: str
     certificates: tuple[Certificate, ...] = ()
-    revoked_at: int = 0
+    # Grows each time all of them are taken back, to the time of that or beyond.
+    generation: int = 0
     revoked_by: str = ""
 
 
@@ -42,5 +45,6 @@ class Presented(Record, frozen=True):
     role: MachineRole
     name: str
     serial: str
+    generation: int
     issued_at: int
     ends_at: int

@@ -27,8 +27,8 @@ class Issuer(Protocol):
         """The digest of the public key that a request for a certificate is about; None when it is no such request."""
         ...
 
-    def sign(self, request: str, role: MachineRole, name: str, issued_at: int, ends_at: int) -> Signed:
-        """For the key of the request; what else the request says does not matter."""
+    def sign(self, request: str, role: MachineRole, name: str, generation: int, life: tuple[int, int]) -> Signed:
+        """For the key of the request; what else the request says does not matter. `life`: issued and ends at."""
         ...
 
     def read(self, certificate: bytes) -> Presented | None:

@@ -145,7 +145,7 @@ class Authority:
                 # One identity, one machine: what an earlier one of this name has is over.
                 machine = rules.taken_back(machine, "a later join", self._now())
             fresh, signed = self._sign(issuer, request, machine, key, token.id)
-            spent = replace(token, revoked=True, node=name if role == "node" else None)
+            spent = self._ended(replace(token, node=name if role == "node" else None))
             changed = rules.with_certificate(machine, fresh, "", self._now())
             if await self._write(
                 [_unchanged(kv.key, kv), _unchanged(keys.machine(role, name), machine_kv)],
@@ -176,10 +176,13 @@ class Authority:
     def _sign(
         self, issuer: Issuer, request: str, machine: MachineRecord, key: str, token: str
     ) -> tuple[Certificate, Signed]:
-        issued_at = rules.issue_time(machine, self._now())
+        issued_at = int(self._now())
         ends_at = issued_at + self._life_s
-        signed = issuer.sign(request, machine.role, machine.name, issued_at, ends_at)
-        fresh = Certificate(serial=signed.serial, key_sha256=key, issued_at=issued_at, ends_at=ends_at, token=token)
+        signed = issuer.sign(request, machine.role, machine.name, machine.generation, (issued_at, ends_at))
+        fresh = Certificate(
+            serial=signed.serial, generation=machine.generation, key_sha256=key, issued_at=issued_at, ends_at=ends_at,
+            token=token,
+        )  # fmt: skip
         return fresh, signed
 
     def _admitted(self, issuer: Issuer, machine: MachineRecord, fresh: Certificate, signed: Signed) -> Admitted:
@@ -227,7 +230,7 @@ class Authority:
                     _unchanged(where, kv),
                     *(Compare(key, "mod_revision", self._view.kept.revisions[key]) for key, _ in tokens),
                 ],
-                [_put(where, changed), *(_put(key, replace(found, revoked=True)) for key, found in tokens)],
+                [_put(where, changed), *(_put(key, self._ended(found)) for key, found in tokens)],
             )
             if isinstance(written, Committed) and written.succeeded:
                 await self._view.reach(written.revision)
@@ -260,6 +263,9 @@ class Authority:
             raise StoreUnavailable("the store did not confirm it; try again")
         return written.succeeded
 
+    def _ended(self, token: TokenRecord) -> TokenRecord:
+        return replace(token, revoked=True, revoked_at=self._now())
+
     def _now(self) -> float:
         """The wall clock, but never less than it began with and time has added: set back, it revives nothing."""
         return max(self._clock.wall(), self._ahead_s + self._clock.monotonic())
@@ -270,7 +276,7 @@ def _denied(why: str) -> Denied:
 
 
 def _back(machine: MachineRecord, one: Certificate) -> bool:
-    return one.issued_at <= machine.revoked_at
+    return one.generation < machine.generation
 
 
 def _state(machine: MachineRecord, one: Certificate, now: float) -> State:

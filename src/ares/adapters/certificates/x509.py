@@ -1,6 +1,7 @@
 """X.509 with elliptic-curve keys (P-256): the authority that signs machines' certificates, and requests for them."""
 
 import hashlib
+import secrets
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, Self
 
@@ -16,6 +17,8 @@ from ares.ports.certificates import Signed
 
 _AUTHORITY_LIFE_S: Final = 10 * 365 * 86_400
 _REQUEST_BYTES_MAX: Final = 16 * 1024
+# Of a machine's serial number; the generation is above them.
+_RANDOM_BITS: Final = 96
 _HASH: Final = hashes.SHA256()
 
 
@@ -61,12 +64,13 @@ class Authority:
         parsed = _request(request)
         return None if parsed is None else hashlib.sha256(_spki(_public(parsed))).hexdigest()
 
-    def sign(self, request: str, role: MachineRole, name: str, issued_at: int, ends_at: int) -> Signed:
+    def sign(self, request: str, role: MachineRole, name: str, generation: int, life: tuple[int, int]) -> Signed:
         parsed = _request(request)
         if parsed is None:
             raise ValueError("not a request for a certificate")
         uri = x509.UniformResourceIdentifier(identity(role, name))
-        signed = self._sign(_public(parsed), uri, ExtendedKeyUsageOID.CLIENT_AUTH, issued_at, ends_at)
+        serial = generation << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS - 1) | 1
+        signed = self._sign(_public(parsed), uri, ExtendedKeyUsageOID.CLIENT_AUTH, serial, life)
         return Signed(serial=f"{signed.serial_number:x}", certificate=_pem(signed))
 
     def read(self, certificate: bytes) -> Presented | None:
@@ -80,15 +84,18 @@ class Authority:
         if who is None:
             return None
         issued_at, ends_at = _life(parsed)
+        number = parsed.serial_number
         return Presented(
-            role=who[0], name=who[1], serial=f"{parsed.serial_number:x}", issued_at=issued_at, ends_at=ends_at
-        )
+            role=who[0], name=who[1], serial=f"{number:x}", generation=number >> _RANDOM_BITS, issued_at=issued_at,
+            ends_at=ends_at,
+        )  # fmt: skip
 
     def serving(self, issued_at: int, ends_at: int) -> Pair:
         """For a control plane's own port: by its name alone, so that it may be reached by any address."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.DNSName(CONTROL_PLANE)
-        signed = self._sign(key.public_key(), name, ExtendedKeyUsageOID.SERVER_AUTH, issued_at, ends_at)
+        serial = x509.random_serial_number()
+        signed = self._sign(key.public_key(), name, ExtendedKeyUsageOID.SERVER_AUTH, serial, (issued_at, ends_at))
         return Pair(_pem(signed), _key_pem(key))
 
     def _sign(
@@ -96,16 +103,17 @@ class Authority:
         key: ec.EllipticCurvePublicKey,
         name: x509.GeneralName,
         usage: x509.ObjectIdentifier,
-        issued_at: int,
-        ends_at: int,
+        serial: int,
+        life: tuple[int, int],
     ) -> x509.Certificate:
         """Names are in the alternative name alone: those of machines may be longer than a common name."""
+        issued_at, ends_at = life
         builder = (
             x509.CertificateBuilder()
             .subject_name(x509.Name([]))
             .issuer_name(self._own.subject)
             .public_key(key)
-            .serial_number(x509.random_serial_number())
+            .serial_number(serial)
             .not_valid_before(_date(issued_at - SKEW_S))
             .not_valid_after(_date(ends_at))
             .add_extension(x509.SubjectAlternativeName([name]), critical=True)

@@ -39,7 +39,7 @@ def parse(text: str) -> tuple[MachineRole, str] | None:
 def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Principal | Denied:
     """Who presents it. The authority's signature is the proof: the record only takes it back, so that a store
     restored from a backup locks no machine out."""
-    if machine is not None and shown.issued_at <= machine.revoked_at:
+    if machine is not None and shown.generation < machine.generation:
         return Denied(reason="revoked")
     if now >= shown.ends_at:
         return Denied(reason="expired")
@@ -54,24 +54,19 @@ def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Princ
     )
 
 
-def issue_time(machine: MachineRecord, now: float) -> int:
-    """Later than whatever was taken back, however the clocks of replicas differ."""
-    return max(int(now), machine.revoked_at + 1)
-
-
 def with_certificate(machine: MachineRecord, fresh: Certificate, presented: str, now: float) -> MachineRecord:
     """Listed beside the one that was presented, which is good until it ends, and those that were revoked."""
     kept = tuple(
         one
         for one in machine.certificates
-        if one.ends_at > now and (one.serial == presented or one.issued_at <= machine.revoked_at)
+        if one.ends_at > now and (one.serial == presented or one.generation < machine.generation)
     )
     return replace(machine, certificates=(*kept[-_LISTED_MAX:], fresh))
 
 
 def in_use(machine: MachineRecord, now: float) -> bool:
     """Whether somebody can prove to be this machine."""
-    return any(one.ends_at > now and one.issued_at > machine.revoked_at for one in machine.certificates)
+    return any(one.ends_at > now and one.generation >= machine.generation for one in machine.certificates)
 
 
 def unwelcome(token: TokenRecord, machine: MachineRecord, key_sha256: str, now: float) -> str:
@@ -91,15 +86,15 @@ def unwelcome(token: TokenRecord, machine: MachineRecord, key_sha256: str, now: 
 def _traded(machine: MachineRecord, token: str, key_sha256: str) -> bool:
     """Whether the machine has this very key certified by this very join token, and it was not taken back."""
     return any(
-        one.token == token and one.key_sha256 == key_sha256 and one.issued_at > machine.revoked_at
+        one.token == token and one.key_sha256 == key_sha256 and one.generation >= machine.generation
         for one in machine.certificates
     )
 
 
 def taken_back(machine: MachineRecord, by: str, now: float) -> MachineRecord:
-    """All that was issued so far, also by a replica whose clock is ahead."""
-    latest = max((one.issued_at for one in machine.certificates), default=0)
-    return replace(machine, revoked_at=max(int(now), latest, machine.revoked_at), revoked_by=by)
+    """All that was issued so far, whatever the clocks of replicas say. Not just one more: a record that was restored
+    from a backup may count less than certificates that were issued after it."""
+    return replace(machine, generation=max(int(now), machine.generation + 1), revoked_by=by)
 
 
 def renew_after_s(issued_at: int, ends_at: int, now: float) -> float:
