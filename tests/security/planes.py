@@ -20,7 +20,7 @@ from ares.adapters.logs.files import FileLogs
 from ares.adapters.policy.cel import CelRules
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
-from ares.adapters.store.memory.store import MemoryStore
+from ares.adapters.store.memory import Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app.authority import Serving
 from ares.core.access.tokens import Denied
@@ -111,7 +111,8 @@ class Planes:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.store = MemoryStore(SystemClock())
+        self.faults = Faults()
+        self.store = MemoryStore(SystemClock(), self.faults)
         self.authority = new_authority()
         self._stack = contextlib.AsyncExitStack()
 

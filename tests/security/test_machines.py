@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ares.adapters.certificates.x509 import Authority, NoAuthority, make_authority
+from ares.adapters.store.memory import Fault
 from ares.core.access.certificates import CONTROL_PLANE, SKEW_S
 from ares.core.access.tokens import Denied
 from ares.core.run.inputs import Bind, Start
@@ -35,6 +36,7 @@ from ares.model.link import (
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence, JobState, Placement
 from ares.ports.link import LinkBroken, LinkRefused, Proof, Session
+from ares.ports.store import StoreUnavailable
 from ares.services.agent import identity
 from ares.services.authority import Admitted, ForeignAuthority
 from ares.services.authority import Authority as Machines
@@ -211,6 +213,35 @@ async def test_a_join_whose_answer_was_lost_can_be_repeated_by_the_same_key(plan
     await session.close()
     await plane.replica.authority.revoke(ROOT, "node", "n1")
     assert await plane.try_join(token, "n1", key) == Denied(reason="join", why="revoked")
+
+
+async def test_a_join_that_the_store_did_not_confirm_is_repeated(planes: Planes, plane: Plane) -> None:
+    """N32: nobody knows whether the token was spent; the agent, which kept its key, need not."""
+    for lost in ("reply_lost", "request_lost"):
+        key, token = REQUESTS.new_key(), await plane.token(node="n1")
+        planes.faults.next(Fault(lost))
+        with pytest.raises(StoreUnavailable):
+            await plane.try_join(token, "n1", key)
+        assert isinstance(await plane.try_join(token, "n1", key), Admitted)
+        assert await plane.try_join(token, "n1", REQUESTS.new_key()) == Denied(reason="join", why="revoked")
+
+
+def test_what_a_node_keeps_is_of_one_piece(tmp_path: Path) -> None:
+    """A killed join goes on with its key; a file that is not whole is said to be damaged."""
+    key = identity.join_key(tmp_path, REQUESTS)
+    assert identity.join_key(tmp_path, REQUESTS) == key
+    assert (tmp_path / "join.key").stat().st_mode & 0o777 == 0o600
+    made = make_authority("test", int(time.time()))
+    proof = Proof(made.certificate, made.certificate, key)
+    assert identity.load_proof(tmp_path) is None
+    identity.save_proof(proof, tmp_path)
+    assert identity.load_proof(tmp_path) == proof
+    assert identity.join_key(tmp_path, REQUESTS) != key, "the next join has a key of its own"
+    file = tmp_path / identity.PROOF_FILE
+    for damaged in (b"", file.read_bytes()[:200], b"\xff" + file.read_bytes(), made.certificate.encode()):
+        file.write_bytes(damaged)
+        with pytest.raises(identity.DamagedCredential):
+            identity.load_proof(tmp_path)
 
 
 async def test_a_token_for_any_name_admits_no_second_machine_of_a_name(plane: Plane) -> None:
