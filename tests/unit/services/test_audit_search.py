@@ -9,6 +9,8 @@ import pytest
 from ares.adapters.audit.files import FileAudit
 from ares.core.audit.chain import Writer
 from ares.core.audit.match import AuditQuery
+from ares.core.audit.summary import RULES
+from ares.edge.rest.routes import OPERATIONS
 from ares.model.access import Principal
 from ares.model.audit import AuditDraft, AuditHead
 from ares.services import audit_search
@@ -90,6 +92,14 @@ async def test_a_line_that_was_changed_is_not_shown(search: AuditSearch, tmp_pat
     first.write_bytes(first.read_bytes().replace(b"tenant-1", b"tenant-9") + b'{"seq":"x"}\n\xff\n')
     assert await everything(search, AuditQuery(tenant="tenant-9"), 100) == []
     assert len(await everything(search, AuditQuery(tenant="tenant-2"), 100)) == 25
+
+
+def test_what_changes_rules_is_known_by_the_paths_there_are() -> None:
+    changing = {operation.path.split("/")[1] for operation in OPERATIONS if operation.method != "GET"}
+    assert changing >= RULES
+    # Whoever adds a route that changes something says which of the two it is.
+    others = {"alerts", "consolidations", "decisions", "jobs", "nodes", "plan", "predictions", "reservations"}
+    assert changing - RULES == others
 
 
 def test_months_are_whole_and_meet() -> None:

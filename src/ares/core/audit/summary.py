@@ -1,15 +1,14 @@
 """A month of a tenant, counted: what was done, what was denied and why, and who changed the rules."""
 
 from collections import Counter
-from collections.abc import Iterable
 
 from ares.model.audit import AuditEntry
 from ares.model.base import Record
 
 # By the first step of the path: what decides who may do what, and how much.
 RULES = frozenset(
-    {"tenants", "users", "roles", "tokens", "join-tokens", "quotas", "policies", "secrets", "channels", "profile",
-     "machines", "limits"}
+    {"tenants", "users", "tokens", "me", "join-tokens", "join", "clusters", "policies", "secrets", "secret-keys",
+     "channels", "profile", "profiles"}
 )  # fmt: skip
 _QUOTA = frozenset({"quota", "budget", "priority", "queue_full"})
 # Of each list.
@@ -61,7 +60,7 @@ class Tally:
             self._denials[entry.reason or "unknown"] += entry.count
         if entry.outcome == "ALLOW" and entry.glass:
             self._list(self._glass, entry, entry.glass)
-        elif entry.outcome == "ALLOW" and entry.path.split("/", 2)[1:2] and entry.path.split("/")[1] in RULES:
+        elif entry.outcome == "ALLOW" and entry.path.removeprefix("/").partition("/")[0] in RULES:
             self._list(self._changes, entry, entry.reason)
 
     def _list(self, into: list[Happened], entry: AuditEntry, reason: str) -> None:
@@ -89,10 +88,3 @@ class Tally:
 
 def _sum(denials: Counter[str], word: str) -> int:
     return sum(count for reason, count in denials.items() if reason == word or reason.startswith(f"{word}:"))
-
-
-def tallied(entries: Iterable[AuditEntry], tenant: str, month: str) -> AuditSummary:
-    tally = Tally()
-    for entry in entries:
-        tally.add(entry)
-    return tally.result(tenant, month)

@@ -112,7 +112,7 @@ OPERATOR_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "predictJob", "POST", "/predictions", "jobs:read",
         "How long a job would run and when it would start. Changes nothing.", predictions.predict_job,
-        {200: (JSON, JobPrediction)}, NoQuery, Body(SubmitBody), ("tenant-mismatch",), tag="predictions",
+        {200: (JSON, JobPrediction)}, NoQuery, Body(SubmitBody), ("tenant-mismatch",), tag="predictions", reads=True,
     ),
     Operation(
         "putPredictionModel", "PUT", "/predictions/model", "profile:admin", "Install a trained model of run times.",

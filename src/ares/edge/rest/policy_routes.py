@@ -38,12 +38,12 @@ POLICY_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "checkPolicy", "POST", "/policies/check", "policies:read",
         "What is wrong with a policy, and where. Changes nothing.", policies.check_policy,
-        {200: (JSON, CheckAnswer)}, NoQuery, Body(DraftBody), tag="policies",
+        {200: (JSON, CheckAnswer)}, NoQuery, Body(DraftBody), tag="policies", reads=True,
     ),
     Operation(
         "tryPolicy", "POST", "/policies/dry-run", "policies:admin",
         "What a policy would have made of recent jobs. Changes nothing.", policies.try_policy,
-        {200: (JSON, Tried)}, TrialQuery, Body(DraftBody), ("policy-invalid",), tag="policies",
+        {200: (JSON, Tried)}, TrialQuery, Body(DraftBody), ("policy-invalid",), tag="policies", reads=True,
     ),
     Operation(
         "getPolicy", "GET", "/policies/{name}", "policies:read", "One policy.", policies.get_policy,
