@@ -7,10 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from ares.adapters.store.memory import Fault
+from ares.core import keys
 from ares.core.quota.counts import TENANT
 from ares.core.run.inputs import Cancel
 from ares.model.access import Principal
 from ares.model.quota import Limit, Limits, Quota
+from ares.ports.store import Page
 from ares.services.submit import Rejected, SubmitRequest, Submitted
 from ares.services.transitions import Change
 from tests.quotas import Ceiling, admitted, ask, give, limits, quota, refused
@@ -305,3 +307,39 @@ async def test_of_transactions_that_follow_each_other_any_may_be_lost(kind: Any,
         assert len(jobs | more) == 150
         assert jobs | more == set(world.audit.states)
         assert ceiling.most == 150
+
+
+async def test_a_limit_that_was_lowered_a_moment_ago_holds_for_who_has_not_seen_it() -> None:
+    async with World(replicas=2, scheduling=False) as world:
+        await give(world, quota(cpu=5))
+        world.two.wire.hold_watch()
+        await give(world, quota(cpu=1))
+        call = asyncio.create_task(world.two.submit.submit(ALICE, [SubmitRequest(spec=spec())] * 3))
+        await world.settle()
+        world.two.wire.release_watch()
+        assert admitted(await call) == 1
+        assert len(world.audit.states) == 1
+
+
+async def test_an_admission_that_a_listing_knows_of_and_whose_job_it_does_not_is_waited_for() -> None:
+    """The kinds of keys are listed one after the other: what comes in between is in some of the pages only."""
+    async with World(replicas=2, scheduling=False) as world:
+        await give(world, quota(cpu=1))
+        wire, listed = world.two.wire, world.two.wire.range
+
+        async def list_late(prefix: str, **options: Any) -> Page:
+            if prefix == keys.ADMISSIONS:
+                assert admitted(await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec())])) == 1
+                wire.hold_watch()
+            return await listed(prefix, **options)
+
+        wire.range = list_late  # type: ignore[method-assign]
+        wire.break_watch()
+        await world.submit(who=BOB)
+        await world.until(lambda: keys.admission("alpha") in world.two.view.kept.revisions)
+        assert not world.two.view.live.get("alpha")
+        call = asyncio.create_task(world.two.submit.submit(ALICE, [SubmitRequest(spec=spec())]))
+        await world.settle()
+        assert not call.done()
+        wire.release_watch()
+        assert admitted(await call) == 0
