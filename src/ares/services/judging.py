@@ -1,10 +1,10 @@
 """Policies applied to jobs: compiled once, run for every submission."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ares.core import keys
-from ares.core.policy.facts import facts, ways
+from ares.core.policy.facts import Job, facts, ways
 from ares.core.policy.setting import Unfit, put, type_of
 from ares.core.policy.verdict import Judged, Said, said, unanswered
 from ares.model.access import Principal
@@ -62,16 +62,13 @@ class _InForce(NamedTuple):
 class _Facts:
     """A job's facts, and what rules are run on, for each way it could run."""
 
-    def __init__(self, rules: Rules, reads: Iterable[str], given: Submission, spec: JobSpec) -> None:
+    def __init__(self, rules: Rules, reads: frozenset[str], given: Submission, spec: JobSpec) -> None:
+        numbers = given.tenant() if given.tenant and any(name.startswith("tenant.") for name in reads) else {}
+        cost = given.cost() * given.tasks if given.cost and "job.cost" in reads else 0.0
         self.ways: list[tuple[Mapping[str, object], object]] = []
-        wanted = frozenset(reads)
-        numbers = given.tenant() if given.tenant and any(name.startswith("tenant.") for name in wanted) else None
-        cost = given.cost() * given.tasks if given.cost and "job.cost" in wanted else 0.0
         for way in ways(spec):
-            known = facts(
-                given.who, way, given.at, tasks=given.tasks, cost=cost, is_retry=given.is_retry, tenant=numbers
-            )
-            self.ways.append((known, rules.values({name: known[name] for name in wanted})))
+            known = facts(Job(given.who, way, given.at, given.tasks, cost, given.is_retry, numbers), reads)
+            self.ways.append((known, rules.values(known)))
 
     def find(self, rule: Rule) -> tuple[bool | Failed, Mapping[str, object]]:
         """Whether it is true of any way, and the facts of that way."""

@@ -3,7 +3,7 @@
 import asyncio
 
 from ares.adapters.store.memory import Fault
-from ares.core.policy.facts import facts
+from ares.core.policy.facts import Job, facts
 from ares.model.access import Principal
 from ares.model.policy import Policy, PolicyRecord
 from ares.services.judging import Judging, Submission
@@ -152,7 +152,7 @@ async def test_values_that_may_be_secret_are_not_shown() -> None:
 
 
 def test_facts_tell_no_values_of_the_environment() -> None:
-    told = facts(ALICE, spec(env={"KEY": "canary"}), 0.0)
+    told = facts(Job(ALICE, spec(env={"KEY": "canary"})))
     assert "canary" not in repr(told)
 
 
