@@ -39,6 +39,15 @@ def test_a_server_does_not_start_in_the_open(tmp_path: Path) -> None:
     assert not home.exists()
 
 
+def refusal(home: Path, flags: dict[str, str]) -> str:
+    """Why a server with these settings does not start; empty when it does."""
+    try:
+        require_safe(load(None, flags, {"ARES_HOME": str(home)}))
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize(
     ("flags", "names"),
     [
@@ -51,8 +60,7 @@ def test_a_server_does_not_start_in_the_open(tmp_path: Path) -> None:
 )
 def test_what_others_reach_has_tls(tmp_path: Path, flags: dict[str, str], names: str) -> None:
     """N4, N35"""
-    with pytest.raises(ConfigError, match=names):
-        require_safe(load(None, flags, {"ARES_HOME": str(tmp_path)}))
+    assert names in refusal(tmp_path, flags)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +74,7 @@ def test_what_others_reach_has_tls(tmp_path: Path, flags: dict[str, str], names:
     ],
 )
 def test_what_is_safe_starts(tmp_path: Path, flags: dict[str, str]) -> None:
-    require_safe(load(None, flags, {"ARES_HOME": str(tmp_path)}))
+    assert refusal(tmp_path, flags) == ""
 
 
 # ---- a node over HTTPS
