@@ -1,6 +1,6 @@
 """Looking into the audit log: pages, exports, a month in numbers, and whether the chains hold."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import UNSET, Meta, UnsetType
@@ -102,7 +102,7 @@ async def verify_audit(call: Call[Record, None]) -> ASGIApp:
     return answer(AuditVerified(whole=whole, verified=reports, chains=services.audit_search.chains()))
 
 
-def _query(call: Call[Record, None], filters: AuditFilters) -> AuditQuery:
+def _query(call: Call[Any, None], filters: AuditFilters) -> AuditQuery:
     """Whoever sees one tenant only and asks for another is told that they may not."""
     only = call.edge.services.audit_search.only(call.who)
     if only and filters.tenant not in ("", only):

@@ -7,7 +7,7 @@ from ares.edge.client.audit import AuditChain, AuditMonth, AuditSummary, Happene
 
 
 def state(**changes: Any) -> dict[str, Any]:
-    whole = {
+    whole: dict[str, Any] = {
         "chain": "r1", "begins": 1, "ends": 9, "endsAt": 1.0, "signed": 9, "heads": 1, "broken": 0, "why": "",
         "missing": 0, "unsigned": [], "keys": [], "torn": 0,
     }  # fmt: skip
