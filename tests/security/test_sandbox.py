@@ -107,7 +107,7 @@ async def test_neither_the_agent_nor_other_jobs_can_be_read(box: Box, tmp_path: 
         f"/proc/{os.getpid()}/environ", "/proc/1/environ", "/proc/1/mem", str(box.state / "credential"),
         str(box.other / "result.json"), str(beside), "/etc/shadow",
         # From where it starts, and from where the machine is seen by those it has for parents.
-        "../other/result.json", "/proc/1/cwd/etc/shadow", "/proc/1/root/etc/shadow",
+        "../other/result.json", *(f"/proc/1/{name}/etc/shadow" for name in ("cwd", "root")),
     ]  # fmt: skip
     missing, denied = "No such file or directory", "Permission denied"
     assert (await box.says(READ, *paths)).splitlines() == [
