@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ares.core import keys
-from ares.core.policy.facts import Job, facts, ways
+from ares.core.policy.facts import NUMBERS, Job, facts, ways
 from ares.core.policy.setting import Unfit, put, type_of
 from ares.core.policy.verdict import Judged, Said, said, unanswered
 from ares.model.access import Principal
@@ -63,7 +63,7 @@ class _Facts:
     """A job's facts, and what rules are run on, for each way it could run."""
 
     def __init__(self, rules: Rules, reads: frozenset[str], given: Submission, spec: JobSpec) -> None:
-        numbers: Numbers = given.tenant() if given.tenant and any(name.startswith("tenant.") for name in reads) else {}
+        numbers: Numbers = given.tenant() if given.tenant and not reads.isdisjoint(NUMBERS) else {}
         cost = given.cost() * given.tasks if given.cost and "job.cost" in reads else 0.0
         self.ways: list[tuple[Mapping[str, object], object]] = []
         for way in ways(spec):

@@ -23,7 +23,7 @@ UNTOLD: Final[Mapping[str, str]] = {
 }
 _UNLIMITED: Final = float("inf")
 # Numbers of a tenant nobody counted: nothing used, nothing limited.
-_TENANT: Final[dict[str, float]] = {
+NUMBERS: Final[dict[str, float]] = {
     name: _UNLIMITED if name.endswith(("_quota", ".budget")) else 0.0
     for name, (kind, _) in NAMES.items()
     if name.startswith("tenant.") and kind == "double"
@@ -114,7 +114,7 @@ def _number(name: str, default: float) -> Read:
 _READ: Final[dict[str, Read]] = {
     **{f"job.{name}": read for name, read in _JOB.items()},
     **_OTHERS,
-    **{name: _number(name, default) for name, default in _TENANT.items()},
+    **{name: _number(name, default) for name, default in NUMBERS.items()},
 }
 
 
