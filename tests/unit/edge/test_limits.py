@@ -37,12 +37,12 @@ async def test_a_turn_that_comes_to_one_who_just_gave_up_goes_to_the_next() -> N
         if moment == "before":
             gone.cancel()
             await settle()
-            lane.end()
+            lane.end(caller("first"))
         elif moment == "same":
             gone.cancel()
-            lane.end()
+            lane.end(caller("first"))
         else:
-            lane.end()
+            lane.end(caller("first"))
             gone.cancel()
         await settle()
         assert gone.cancelled()
@@ -51,9 +51,9 @@ async def test_a_turn_that_comes_to_one_who_just_gave_up_goes_to_the_next() -> N
         follows = asyncio.create_task(lane.begin(caller("follows")))
         await settle()
         assert not follows.done()
-        lane.end()
+        lane.end(caller("stays"))
         await follows
-        lane.end()
+        lane.end(caller("follows"))
         await lane.begin(caller("alone"))
 
 

@@ -1,31 +1,46 @@
 """Who is served next: a bounded number at a time, those who wait in one queue per tenant, the tenants in turn."""
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
 from typing import Generic, Literal, TypeVar
 
 T = TypeVar("T")
 
 Full = Literal["tenant", "server"]
 
+# Of all places, what one tenant may have while others are there too.
+SHARE = 4
+# How long somebody counts as being there.
+_THERE_S = 1.0
+
 
 class Turns(Generic[T]):
-    """A tenant that floods lengthens its own queue only: in each round one of every tenant that waits is served."""
+    """A tenant that floods lengthens its own queue only: in each round one of every tenant that waits is served.
+    Alone it may have all places; beside others a part of them, so that who comes finds some free."""
 
     def __init__(self, at_once: int, waiting_max: int, waiting_per_tenant_max: int) -> None:
         self._at_once = at_once
+        self._share = max(1, at_once // SHARE)
         self._waiting_max = waiting_max
         self._per_tenant_max = waiting_per_tenant_max
         # In the order of their turns: who is first is served next, and goes to the end with the rest of its queue.
         self._queues: dict[str, deque[T]] = {}
+        self._held: Counter[str] = Counter()
+        # Who came last, and when somebody came after somebody else.
+        self._last = ""
+        self._shared_at = float("-inf")
         self.served = 0
         self.waiting = 0
 
-    def enter(self) -> bool:
-        """A turn at once, when there is room. Nobody waits while there is."""
-        if self.served < self._at_once:
-            self.served += 1
-            return True
-        return False
+    def enter(self, tenant: str, now: float) -> bool:
+        """A turn at once, when there is room and none of the tenant waits."""
+        if tenant != self._last:
+            self._shared_at = now if self._last else self._shared_at
+            self._last = tenant
+        if tenant in self._queues or not self._may(tenant, now):
+            return False
+        self._begin(tenant)
+        return True
 
     def full(self, tenant: str) -> Full | None:
         """Whose queue has no room for one more."""
@@ -38,17 +53,15 @@ class Turns(Generic[T]):
         self._queues.setdefault(tenant, deque()).append(who)
         self.waiting += 1
 
-    def leave(self) -> T | None:
-        """Ends a turn. Who is returned has it now."""
-        if not self._queues:
-            self.served -= 1
-            return None
-        tenant, queue = next(iter(self._queues.items()))
-        del self._queues[tenant]
-        following = queue.popleft()
-        self.waiting -= 1
-        if queue:
-            self._queues[tenant] = queue
+    def leave(self, tenant: str, now: float) -> Sequence[tuple[str, T]]:
+        """Ends a turn. Those returned have one now."""
+        self.served -= 1
+        self._held[tenant] -= 1
+        if not self._held[tenant]:
+            del self._held[tenant]
+        following: list[tuple[str, T]] = []
+        while self._queues and (found := self._next(now)) is not None:
+            following.append(found)
         return following
 
     def forget(self, tenant: str, who: T) -> None:
@@ -60,3 +73,24 @@ class Turns(Generic[T]):
         self.waiting -= 1
         if not queue:
             del self._queues[tenant]
+
+    def _may(self, tenant: str, now: float) -> bool:
+        most = self._share if now - self._shared_at < _THERE_S else self._at_once
+        return self.served < self._at_once and self._held[tenant] < most
+
+    def _begin(self, tenant: str) -> None:
+        self.served += 1
+        self._held[tenant] += 1
+
+    def _next(self, now: float) -> tuple[str, T] | None:
+        # Only who has a whole share is passed by: these are few.
+        tenant = next((name for name in self._queues if self._may(name, now)), None)
+        if tenant is None:
+            return None
+        queue = self._queues.pop(tenant)
+        who = queue.popleft()
+        self.waiting -= 1
+        if queue:
+            self._queues[tenant] = queue
+        self._begin(tenant)
+        return tenant, who

@@ -103,7 +103,7 @@ def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
                 value, plain = (None, None) if body is None else body.decode(scope, raw)
                 return await operation.handler(Call(edge, who, token, path, asked, value, plain, raw, scope))
             finally:
-                lane.end()
+                lane.end(who)
         finally:
             if kept:
                 meter.free(who, kept)

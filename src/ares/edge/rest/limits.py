@@ -41,7 +41,7 @@ class Meter:
         self._failures = Buckets[str](limits.failures_per_s, limits.failures_burst)
         self._refusals = Buckets[str](limits.refusals_per_s, limits.refusals_burst)
         # Apart, so that a store that does not answer stops what is written but not what is read from memory.
-        self._lanes = {kind: Lane(limits, telemetry) for kind in get_args(Kind)}
+        self._lanes = {kind: Lane(limits, clock, telemetry) for kind in get_args(Kind)}
         self._bytes: Counter[str] = Counter()
 
     # ---- rates
@@ -134,8 +134,9 @@ class Meter:
 class Lane:
     """Requests of one kind: a bounded number is served at a time, the tenants in turn."""
 
-    def __init__(self, limits: Limits, telemetry: Telemetry) -> None:
+    def __init__(self, limits: Limits, clock: Clock, telemetry: Telemetry) -> None:
         self._limits = limits
+        self._clock = clock
         self._telemetry = telemetry
         self._turns: Turns[asyncio.Future[None]] = Turns(
             limits.served_at_once, limits.waiting_max, limits.waiting_per_tenant_max
@@ -147,15 +148,22 @@ class Lane:
 
     async def begin(self, who: Principal) -> None:
         """Takes a place among those served, waiting for it if it must. `end` gives it back."""
-        if not self._turns.enter():
-            await self._wait(payer(who))
+        tenant = payer(who)
+        if not self._turns.enter(tenant, self._clock.monotonic()):
+            await self._wait(tenant)
 
-    def end(self) -> None:
+    def end(self, who: Principal) -> None:
         """The place goes to the next that still waits for it."""
-        while (following := self._turns.leave()) is not None and following.done():
-            pass
-        if following is not None:
-            following.set_result(None)
+        self._pass_on(payer(who))
+
+    def _pass_on(self, tenant: str) -> None:
+        gone = [tenant]
+        while gone:
+            for other, following in self._turns.leave(gone.pop(), self._clock.monotonic()):
+                if following.done():
+                    gone.append(other)
+                else:
+                    following.set_result(None)
 
     def check(self, tenant: str) -> None:
         """That there is room to wait."""
@@ -174,7 +182,7 @@ class Lane:
                 self._turns.forget(tenant, place)
             else:
                 # The turn came in the same moment: it goes to the next one.
-                self.end()
+                self._pass_on(tenant)
             if isinstance(error, TimeoutError):
                 raise self._crowded("server") from None
             raise
