@@ -359,3 +359,12 @@ async def test_a_job_is_counted_for_its_users_team(world: World) -> None:
         batch = await client.post("/v1/jobs/batch", json={"jobs": [{"spec": {**JOB, "team": "ops"}}, {"spec": JOB}]})
         first, second = batch.json()["results"]
         assert (first["error"]["status"], second["error"]) == (403, None)
+
+
+async def test_only_a_tenant_that_there_is_can_be_acted_in(world: World) -> None:
+    """N17, N18: a header does not become part of a key or a path."""
+    async with world.client("admin") as admin:
+        for name in ("typo", "../acme", "acme/", "ACME", "*", "x" * 500):
+            for method, path, body in (("POST", "/v1/jobs", {"spec": JOB}), ("GET", "/v1/jobs", None)):
+                answer = await admin.request(method, path, json=body, headers={"x-ares-tenant": name})
+                assert (answer.status_code, answer.json()["code"]) == (422, "no-such-tenant"), name

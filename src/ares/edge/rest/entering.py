@@ -22,6 +22,9 @@ def enter(who: Principal, permission: Permission, asked: "Asked", view: View) ->
             raise Problem("tenant-mismatch", reason="tenant_mismatch")
         return who
     tenant = asked.tenant or asked.owner(view) or who.tenant
+    if asked.tenant not in ("", who.tenant) and asked.tenant not in view.kept.tenants:
+        # A header is text: only one that names a tenant may become part of keys and paths.
+        raise Problem("no-such-tenant", detail=f"there is no tenant {asked.tenant[:63]!r}", reason="no_such_tenant")
     if scope == "glass" and not _at_home(who, tenant):
         _need_reason(who, permission, asked.glass)
     return who if tenant == who.tenant else replace(who, tenant=tenant, home=who.tenant)
