@@ -135,7 +135,7 @@ class Planes:
         await replica.view.catch_up()
         await replica.open_audit()
         await replica.authority.open()
-        server = AgentServer(replica.sessions, replica.tokens, replica.authority, replica.audit, telemetry)
+        server = AgentServer(replica.sessions, replica.tokens, replica.authority, replica.audit, telemetry, 0.1)
         services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=SystemRng())
         http = HttpServer(build_app(services, ApiSettings()), ApiSettings())
         plane = Plane(replica, telemetry, chain, logs, http)

@@ -13,10 +13,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ares.adapters.certificates.x509 import Authority, NoAuthority, make_authority
+from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.store.memory import Fault
 from ares.core.access.certificates import CONTROL_PLANE, SKEW_S
 from ares.core.access.tokens import Denied
 from ares.core.run.inputs import Bind, Start
+from ares.edge.grpc.agents import AgentServer
 from ares.model.job import JobSpec
 from ares.model.link import (
     AgentFrame,
@@ -26,6 +28,7 @@ from ares.model.link import (
     Exited,
     Fenced,
     Hello,
+    JoinRequest,
     LogChunk,
     OutputChunk,
     Progress,
@@ -442,6 +445,30 @@ async def test_revocation_reaches_streams_at_other_replicas(planes: Planes, plan
     await back.close()
 
 
+async def test_a_nodes_token_that_is_revoked_ends_its_stream(plane: Plane) -> None:
+    """N7 on the control plane's own machine, where agents have tokens: `ares node revoke` ends these too."""
+    replica = plane.replica
+    server = AgentServer(replica.sessions, replica.tokens, replica.authority, replica.audit, plane.telemetry, 0.1)
+    port = await server.start("127.0.0.1", 0)
+    try:
+        link = GrpcLink([f"127.0.0.1:{port}"])
+        credential = (await link.join(JoinRequest(token=await plane.token(node="n1"), node="n1"))).credential
+        await replica.view.catch_up()
+        session = await link.connect(credential)
+        await session.send(AgentFrame(messages=(hello("n1"),)))
+        await anext(session.frames())
+        revoked = await replica.authority.revoke(ROOT, "node", "n1")
+        assert revoked is not None
+        assert revoked.tokens == 1
+        async with asyncio.timeout(WITHIN_S):
+            with pytest.raises(LinkRefused, match="revoked"):
+                async for _ in session.frames():
+                    pass
+        await session.close()
+    finally:
+        await server.stop(0.0)
+
+
 async def test_revocation_counts_whatever_the_clocks_of_replicas_say(planes: Planes) -> None:
     """A certificate signed by a replica whose clock is ahead is revoked by one whose clock is late, and what is
     issued after that by the late one is good."""
@@ -465,12 +492,12 @@ async def test_a_certificate_is_renewed_with_a_new_key_and_the_old_one_ends_by_i
     planes: Planes, tmp_path: Path
 ) -> None:
     """The agent's own loop: it renews in time, keeps what it got whole, and connects with it."""
-    plane = await planes.start(certificate_s=5)
+    plane = await planes.start(certificate_s=4)
     proof = await plane.proof("n1")
     link = plane.link(proof)
     identity.save_proof(proof, tmp_path)
     session, _ = await welcomed(plane, proof, "n1")
-    clock = Skewed(+3.5)
+    clock = Skewed(+2.5)
     renewing = asyncio.create_task(identity.keep_certified(link, REQUESTS, clock, tmp_path, proof))
     async with asyncio.timeout(WITHIN_S):
         while (kept := identity.load_proof(tmp_path)) in (None, proof):
@@ -478,6 +505,8 @@ async def test_a_certificate_is_renewed_with_a_new_key_and_the_old_one_ends_by_i
     renewing.cancel()
     assert kept is not None
     assert kept.key != proof.key
+    renewals = [entry for entry in await plane.entries() if entry.operation == "renewCertificate"]
+    assert [(entry.outcome, entry.object, entry.proof) for entry in renewals] == [("ALLOW", "nodes/n1", "certificate")]
     assert (tmp_path / identity.PROOF_FILE).stat().st_mode & 0o777 == 0o600
     # The stream of the old one is ended with it, so that the agent comes with the new one: it was no refusal.
     async with asyncio.timeout(WITHIN_S):

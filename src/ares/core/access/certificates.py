@@ -49,6 +49,7 @@ def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Princ
         role=shown.role,
         name=shown.name,
         proof="certificate",
+        expires_at=float(shown.ends_at),
         node=shown.name if shown.role == "node" else None,
         cluster=shown.name if shown.role == "cluster" else None,
     )

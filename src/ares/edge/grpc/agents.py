@@ -18,7 +18,7 @@ import structlog
 from ares.core.access.addresses import is_loopback
 from ares.core.access.tokens import Denied
 from ares.core.audit.chain import clean
-from ares.model.access import Principal
+from ares.model.access import Principal, Proof
 from ares.model.audit import AuditDraft
 from ares.model.link import (
     AgentFrame,
@@ -28,7 +28,7 @@ from ares.model.link import (
     JoinRequest,
     ServerFrame,
 )
-from ares.model.machine import Presented
+from ares.model.machine import MachineRole, Presented
 from ares.model.secret import encode_secret
 from ares.ports.audit import AuditUnavailable
 from ares.ports.store import StoreError
@@ -107,13 +107,20 @@ class AgentServer:
     """The gRPC server for agents of one replica."""
 
     def __init__(
-        self, sessions: Sessions, tokens: Tokens, machines: Machines, audit: Audit, telemetry: Telemetry
+        self,
+        sessions: Sessions,
+        tokens: Tokens,
+        machines: Machines,
+        audit: Audit,
+        telemetry: Telemetry,
+        recheck_s: float = _RECHECK_S,
     ) -> None:
         self._sessions = sessions
         self._tokens = tokens
         self._machines = machines
         self._audit = audit
         self._telemetry = telemetry
+        self._recheck_s = recheck_s
         self._server: grpc.aio.Server | None = None
 
     async def start(self, host: str, port: int, tls: TlsSource | None = None) -> int:
@@ -182,6 +189,7 @@ class AgentServer:
         # The token is spent: if the disk failed just now, the node gets its credential, and the entry comes later.
         with contextlib.suppress(AuditUnavailable):
             await self._audit.note(joined)
+        self._audit.tell(_allowed("joinMachine", "token", "node", reply.node))
         return reply
 
     async def _certify(self, request: CertifyRequest, context: Context) -> CertifyReply:
@@ -194,6 +202,7 @@ class AgentServer:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         if isinstance(renewed, Denied):
             await self._denied(context, renewed, _about(shown))
+        self._audit.tell(_allowed("renewCertificate", "certificate", shown.role, shown.name, shown.serial))
         return CertifyReply(certificate=renewed.certificate, authority=renewed.authority)
 
     async def _session(self, frames: AsyncIterator[AgentFrame], context: Context) -> None:
@@ -251,7 +260,7 @@ class AgentServer:
 
     async def _until_denied(self, shown: _Shown) -> Denied:
         while True:
-            await asyncio.sleep(_RECHECK_S)
+            await asyncio.sleep(self._recheck_s)
             try:
                 who = await self._authenticate(shown)
             except StoreError:
@@ -298,6 +307,12 @@ def _bind(server: grpc.aio.Server, address: str, tls: TlsSource | None) -> int:
 
     credentials = grpc.dynamic_ssl_server_credentials(fetch(), fetch, require_client_authentication=True)
     return server.add_secure_port(address, credentials)
+
+
+def _allowed(what: str, proof: Proof, role: MachineRole, name: str, credential: str = "") -> AuditDraft:
+    return AuditDraft(
+        operation=what, outcome="ALLOW", user=name, role=role, proof=proof, token=credential, object=f"{role}s/{name}"
+    )
 
 
 def _about(shown: Presented | None) -> str:
