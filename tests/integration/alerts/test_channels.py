@@ -6,13 +6,20 @@ import hashlib
 import hmac
 import json
 import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from email import message_from_string, policy
 from email.message import EmailMessage
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from ares.adapters.alerts.email import Email, Smtp
 from ares.adapters.alerts.notifier import ChannelNotifier
@@ -306,3 +313,61 @@ async def test_a_policy_raises_an_alert_that_somebody_sees_to(world: World) -> N
 async def world(tmp_path: Any) -> AsyncIterator[World]:
     async with open_world(tmp_path) as made:
         yield made
+
+
+def certificate(folder: Path, *names: str) -> Path:
+    """A certificate that signs itself, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path = folder / "both.pem"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
+    return path
+
+
+async def test_by_https_the_receiver_must_be_who_its_name_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that was judged is not enough: whoever sits there must have the name's certificate."""
+    both = certificate(tmp_path, "localhost")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(both)
+    receiver = Receiver()
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+
+    def at(host: str) -> ChannelRecord:
+        return ChannelRecord(name="ops", kind="webhook", tenant="acme", url=f"https://{host}:{port}/", secret="x" * 16)
+
+    sender = webhook("localhost", "127.0.0.0/8", "::1/128")
+    try:
+        unknown = await failure(sender, at("localhost"))
+        assert "certificate" in str(unknown).lower()
+        assert not unknown.final
+        monkeypatch.setenv("SSL_CERT_FILE", str(both))
+        other = await failure(sender, at("127.0.0.1"))
+        assert "certificate" in str(other).lower()
+        assert receiver.requests == []
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", _here)
+        await sender.send(at("localhost"), NOTICE)
+        assert receiver.requests[0][0]["host"] == f"localhost:{port}"
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def _here(host: str, port: int, **options: Any) -> Any:
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]

@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ares.core.alerts.due import slack
-from ares.core.net.addresses import Target, choose, target_of
+from ares.core.net.addresses import Target, judged, target_of
 from ares.model.alert import PLATFORM, ChannelRecord, Notice
 from ares.ports.notify import NotDelivered
 
 TIMEOUT_S = 10.0
 _STATUS_LINE_MAX = 1024
+_ADDRESSES_MAX = 4
 # Anything else that is wrong with a request stays wrong.
 _WORTH_REPEATING = frozenset({408, 409, 425, 429})
 
@@ -46,8 +47,8 @@ class Webhook:
             raise NotDelivered(self.unusable(channel) or "the URL cannot be used", final=True)
         try:
             async with asyncio.timeout(self._timeout_s):
-                address = await self._resolve(channel, target)
-                status = await self._post(address, target, self._request(channel, target, notice))
+                addresses = await self._resolve(channel, target)
+                status = await self._post(addresses, target, self._request(channel, target, notice))
         except TimeoutError:
             raise NotDelivered(f"{target.host} did not answer within {self._timeout_s:g} s") from None
         except (OSError, EOFError, ValueError) as error:
@@ -56,13 +57,13 @@ class Webhook:
             final = status < 500 and status not in _WORTH_REPEATING
             raise NotDelivered(f"{target.host} answered {status}", final=final)
 
-    async def _resolve(self, channel: ChannelRecord, target: Target) -> str:
+    async def _resolve(self, channel: ChannelRecord, target: Target) -> Sequence[str]:
         found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
         if channel.tenant == PLATFORM:
-            return addresses[0]
+            return addresses
         try:
-            return choose(target.host, addresses, self._allow)
+            return judged(target.host, addresses, self._allow)
         except ValueError as error:
             raise NotDelivered(f"the webhook is not called: {error}", final=True) from None
 
@@ -81,12 +82,9 @@ class Webhook:
         lines = [f"POST {target.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         return "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + body
 
-    async def _post(self, address: str, target: Target, request: bytes) -> int:
+    async def _post(self, addresses: Sequence[str], target: Target, request: bytes) -> int:
         """The status of the answer."""
-        secure = ssl.create_default_context() if target.scheme == "https" else None
-        reader, writer = await asyncio.open_connection(
-            address, target.port, ssl=secure, server_hostname=target.host if secure else None, limit=_STATUS_LINE_MAX
-        )
+        reader, writer = await _connected(addresses, target)
         try:
             writer.write(request)
             await writer.drain()
@@ -96,6 +94,21 @@ class Webhook:
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
             raise OSError("the answer is not HTTP")
         return int(words[1])
+
+
+async def _connected(addresses: Sequence[str], target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """To the first that takes the connection: a machine may have no way to the others."""
+    secure = ssl.create_default_context() if target.scheme == "https" else None
+    name = target.host if secure else None
+    last: OSError = OSError("it has no address")
+    for address in addresses[:_ADDRESSES_MAX]:
+        try:
+            return await asyncio.open_connection(
+                address, target.port, ssl=secure, server_hostname=name, limit=_STATUS_LINE_MAX
+            )
+        except OSError as error:
+            last = error
+    raise last
 
 
 def signature(secret: str, at: int, body: bytes) -> str:

@@ -87,12 +87,13 @@ def allowed(host: str, address: str, allow: Iterable[str]) -> bool:
     return False
 
 
-def choose(host: str, addresses: Sequence[str], allow: Sequence[str]) -> str:
-    """The address to connect to. Raises ValueError when any is refused: one good answer does not clear the others."""
+def judged(host: str, addresses: Sequence[str], allow: Sequence[str]) -> Sequence[str]:
+    """The addresses, all of which may be connected to. Raises ValueError when any is refused: one good answer does
+    not clear the others."""
     if not addresses:
         raise ValueError(f"{host} has no address")
     for address in addresses:
         why = refused(address)
         if why is not None and not allowed(host, address, allow):
             raise ValueError(f"{host}: {why}")
-    return addresses[0]
+    return addresses
