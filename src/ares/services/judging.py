@@ -93,11 +93,13 @@ class Judging:
         self._in_force: dict[str, _InForce | None] = {}
         # By tenant: seconds its own policies may still take, and when that was so.
         self._left: dict[str, tuple[float, float]] = {}
+        self._joined: dict[tuple[str, ...], Rule | None] = {}
         view.subscribe(self._on_delta)
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted or keys.POLICIES in delta.kept:
             self._in_force.clear()
+            self._joined.clear()
 
     # ---- compiling
 
@@ -135,7 +137,11 @@ class Judging:
         good = [rule for rule in rules if not isinstance(rule, Mistake)]
         if self._rules is None or len(good) < len(rules) or len(rules) < 2:
             return in_force
-        return in_force._replace(any=self._rules.any_of(good))
+        # Most tenants have the platform's rules and none of their own: they share what is compiled.
+        joined = tuple(rule.expression for rule in good)
+        if joined not in self._joined:
+            self._joined[joined] = self._rules.any_of(good)
+        return in_force._replace(any=self._joined[joined])
 
     # ---- judging
 
