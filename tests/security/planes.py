@@ -117,6 +117,7 @@ class Planes:
         self._stack = contextlib.AsyncExitStack()
 
     async def start(self, name: str = "r1", clock: Clock | None = None, certificate_s: int = 86_400) -> Plane:
+        """Under the authority that `authority` is now."""
         return await self._stack.enter_async_context(self._plane(name, clock or SystemClock(), certificate_s))
 
     @contextlib.asynccontextmanager

@@ -92,8 +92,9 @@ class Installation:
         self.server = Process(
             "server",
             [
-                *ares("server"), "--listen", f"127.0.0.1:{http}", "--agents", self.agents,
-                "--tls-cert", str(self.files.cert), "--tls-key", str(self.files.key), "--set=agents.tls=on",
+                # Where others reach it there is no other way than by certificates.
+                *ares("server"), "--listen", f"127.0.0.1:{http}", "--agents", f"0.0.0.0:{agents}",
+                "--tls-cert", str(self.files.cert), "--tls-key", str(self.files.key),
             ],
             folder / "server.log",
             {**environment(self.home), "ARES_TIMING__DEAD_AFTER_S": "3", "ARES_TIMING__SELF_FENCE_S": "1.9",

@@ -533,6 +533,30 @@ async def test_a_replica_of_another_authority_does_not_start_and_one_that_replac
         await Machines(planes.store, view, clock, planes.authority).open()
 
 
+async def test_an_authority_is_replaced_under_nodes_that_stay(planes: Planes) -> None:
+    """The three steps of docs/concepts/machines.md. A node that renews between them is always let in."""
+    old, new = (make_authority(name, int(time.time())) for name in ("old", "new"))
+    planes.authority = Authority.of(*old)
+    before = await (await planes.start("before")).proof("n1")
+
+    async def renewed(step: str, certificates: str, key: str, proof: Proof) -> tuple[Plane, Proof]:
+        planes.authority = Authority.of(certificates, key)
+        plane = await planes.start(step)
+        session, _ = await welcomed(plane, proof, "n1")
+        await session.close()
+        asked = CertifyRequest(request=REQUESTS.request(fresh := REQUESTS.new_key()))
+        reply = await plane.link(proof).certify(asked)
+        return plane, Proof(reply.authority, reply.certificate, fresh)
+
+    _, both = await renewed("trusted", old.certificate + new.certificate, old.key, before)
+    signing, after = await renewed("signing", new.certificate + old.certificate, new.key, both)
+    with pytest.raises(LinkBroken):
+        await signing.link(before).connect("")
+    alone, _ = await renewed("alone", new.certificate, new.key, after)
+    with pytest.raises(LinkBroken):
+        await alone.link(both).connect("")
+
+
 def test_a_key_that_is_not_the_authoritys_is_no_authority() -> None:
     one, other = (make_authority("a", int(time.time())) for _ in range(2))
     leaf = Authority.of(*one).serving(int(time.time()), int(time.time()) + 60)
