@@ -38,9 +38,9 @@ _UNHELD = "the room kept for it cannot be had any more; it waits for any"
 # Where the ranks of gangs meet: the first of these that no other attempt on the node has.
 _MASTER_PORTS = range(29_400, 30_400)
 
-# A cycle keeps everything else waiting, so after one that took long there is a rest of this many times as long. Where
-# many wait and there is no room, each submission would otherwise be followed by a look at all of them.
-_REST = 3.0
+# A cycle keeps everything else waiting, so after one that took long there is a rest of this many times as long: longer
+# after one in vain. Where many wait and there is no room, each submission would otherwise be followed by a look at all.
+_REST, _REST_IN_VAIN = 3.0, 9.0
 _REST_MIN_S = 0.005
 
 
@@ -120,7 +120,7 @@ class Schedule:
         # Whoever was left out by a gentle cycle gets another look as soon as room may be made.
         self._look_s = _EVICT_EVERY_S if gentle and plan.left else _IDLE_LOOK_S
         ended = self._clock.monotonic()
-        self._rested_at = ended + _REST * (ended - began)
+        self._rested_at = ended + (_REST if plan.placed else _REST_IN_VAIN) * (ended - began)
         self._telemetry.observe("ares_cycle_seconds", ended - began)
         settled = True
         if plan.placed:
