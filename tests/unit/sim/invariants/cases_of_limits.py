@@ -160,6 +160,30 @@ def somebody_leaves_for_nobody(forge: Forge, wrong: bool) -> None:
     preempted(forge, "j1", "priority")
 
 
+@case("E8", quiet=False)
+def a_job_beyond_the_quota(forge: Forge, wrong: bool) -> None:
+    forge.quota(jobs=3 if wrong else 4, threshold=1.0)
+    forge.submit("j1")
+    # All tasks count from the moment the array is there.
+    forge.array("a1", 2)
+    forge.submit("j2")
+
+
+@case("E8", quiet=False)
+def an_array_that_reaches_the_threshold(forge: Forge, wrong: bool) -> None:
+    forge.quota(jobs=10)
+    forge.array("a1", 9 if wrong else 8)
+
+
+@case("E8", quiet=False)
+def what_has_ended_counts_no_more(forge: Forge, wrong: bool) -> None:
+    forge.quota(jobs=1, threshold=1.0)
+    forge.submit("j1")
+    if not wrong:
+        forge.cancel("j1")
+    forge.submit("j2")
+
+
 # ---- E9
 
 

@@ -82,6 +82,11 @@ class Forge:
     def profile(self, version: int, **profile: Any) -> None:
         self.commit((f"/profiles/{version:010d}", {"version": version, "profile": profile}))
 
+    def quota(self, *, threshold: float = 0.9, **hard: float) -> None:
+        amounts = {name: {"hard": most} for name, most in hard.items()}
+        quota: Record = {"own": {"amounts": amounts}, "threshold": threshold}
+        self.commit(("/quotas/alpha", {"tenant": "alpha", "quota": quota}))
+
     def moment(self) -> tuple[int, dict[str, Record], dict[str, int]]:
         """To be restored to."""
         return self.revision, dict(self.states), dict(self._versions)
