@@ -209,7 +209,9 @@ class Audit:
                 written.set_exception(error)
         if (lost := len(owed) - _OWED_MAX) > 0:
             self._telemetry.count("ares_audit_lost_total", lost)
-        self._waiting = owed[-_OWED_MAX:]
+            # Denials make room first: nobody may knock until what was done is forgotten.
+            owed.sort(key=lambda waiting: waiting.draft.outcome == "DENY")
+        self._waiting = owed[:_OWED_MAX]
 
 
 def _end_of(chain: AuditLog) -> tuple[int, str, float]:

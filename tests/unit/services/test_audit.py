@@ -93,6 +93,26 @@ async def test_a_failing_disk_is_told_to_those_who_wait_and_what_was_done_is_rec
     running.cancel()
 
 
+async def test_whoever_knocks_while_the_disk_is_away_pushes_out_nothing_that_was_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ares.services.audit._OWED_MAX", 5)
+    chain, clock = MemoryAudit("r1"), ManualClock()
+    audit = await opened(chain, clock)
+    chain.failing = AuditUnavailable("no space")
+    for _ in range(2):
+        with pytest.raises(AuditUnavailable):
+            await audit.note(DONE)
+    for number in range(50):
+        audit.tell(denied(remote=f"host-{number}"))
+    running = asyncio.create_task(audit.run())
+    await clock.advance(2.0)
+    chain.failing = None
+    await clock.advance(2.0)
+    assert [entry.operation for entry in entries(chain)] == ["submitJob"] * 2 + ["getJob"] * 3
+    running.cancel()
+
+
 async def test_where_records_are_not_required_nothing_is_refused() -> None:
     chain, clock = MemoryAudit("r1"), ManualClock()
     audit = await opened(chain, clock, required=False)
