@@ -97,8 +97,8 @@ POLICY_OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "putChannel", "PUT", "/channels/{name}", "alerts:admin", "Make or change a channel.", alerts.put_channel,
-        {200: (JSON, SavedChannel)}, PlatformQuery, Body(ChannelBody), ("channel-invalid", "channels-full", "secrets-key"),
-        tag="alerts",
+        {200: (JSON, SavedChannel)}, PlatformQuery, Body(ChannelBody),
+        ("channel-invalid", "channels-full", "secrets-key"), tag="alerts",
     ),
     Operation(
         "deleteChannel", "DELETE", "/channels/{name}", "alerts:admin", "Send nothing there any more.",
