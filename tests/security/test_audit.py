@@ -12,8 +12,6 @@ import httpx2
 import msgspec
 import pytest
 
-from ares.edge.client.aio import AsyncClient
-from ares.edge.client.sync import Client
 from ares.model.audit import AuditEntry
 from ares.ports.audit import AuditUnavailable
 from tests.integration.api.world import JOB, MISSING, World
@@ -383,22 +381,3 @@ async def test_a_month_is_summed_up(world: World) -> None:
     assert found["denials"] == {"role": 1, "request_conflict": 1}
     assert [change["operation"] for change in found["changes"]] == ["createToken"]
     assert found["tenant"] == "acme"
-
-
-async def test_the_python_client_reads_it(world: World) -> None:
-    await _filled(world)
-    token = await world.token("auditor", "platform")
-    async with AsyncClient(world.server.url, token) as client:
-        seen = [entry async for entry in client.audit(page=2, tenant="other")]
-        assert [entry.operation for entry in seen] == ["submitJob"] * 3
-        exported = b"".join([piece async for piece in client.audit_export("jsonl", tenant="acme")])
-        assert exported.count(b"\n") == 3
-        assert (await client.audit_verify()).whole
-        month = await client.audit_summary(_month(seen[0]), "other")
-        assert month.summary.operations == {"submitJob": {"ALLOW": 3}}
-        assert [chain.chain for chain in (await client.audit_heads()).chains] == ["r1"]
-    with Client(world.server.url, token) as blocking:
-        found = await asyncio.to_thread(lambda: list(blocking.audit(operation="submitJob")))
-        assert len(found) == 6
-        pieces = await asyncio.to_thread(lambda: b"".join(blocking.audit_export("csv")))
-        assert pieces.count(b"\r\n") == 7
