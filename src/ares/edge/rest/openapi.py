@@ -195,7 +195,10 @@ def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _codes(operation: Operation) -> list[str]:
-    codes = ["bad-request", "bad-origin", "wrong-host", "invalid", "unknown-field", "internal", *operation.problems]
+    codes = [
+        "bad-request", "bad-origin", "wrong-host", "head-too-large", "invalid", "unknown-field", "internal",
+        *operation.problems,
+    ]  # fmt: skip
     if operation.access != PUBLIC:
         codes += ["unauthenticated", "forbidden", "rate-limited", "overloaded", "store-unavailable", "store-full"]
     if operation.method != "GET" and not operation.reads:
