@@ -258,11 +258,11 @@ class Replica:
         return {
             "progress": self.progress.run(),
             "predictions": self.predictions.run(),
-            "recount": self.recount.run(),
-            "meters": self.meters.run(),
             "leftovers": self.leftovers.run(),
             "alerts": self.alerts.run(),
             "leader": self.leader.run(reign or self.reign),
+            "recount": self.recount.run(),
+            "meters": self.meters.run(),
             **({} if self.audit_heads is None else {"audit": self.audit.run(), "heads": self.audit_heads.run()}),
         }
 
