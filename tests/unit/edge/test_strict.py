@@ -23,6 +23,8 @@ class Outer(Record, frozen=True):
     maybe: Inner | None = None
     many: tuple[Inner, ...] = ()
     bounded: Annotated[list[Inner], msgspec.Meta(max_length=5)] = []
+    named: dict[str, Inner | None] = {}
+    sparse: tuple[Inner | None, ...] = ()
     free: dict[str, str] = {}
     plain: str | int | None = None
 
@@ -37,6 +39,8 @@ outer = st.fixed_dictionaries(
         "maybe": st.none() | inner,
         "many": st.lists(inner, max_size=3),
         "bounded": st.lists(inner, max_size=3),
+        "named": st.dictionaries(st.text(max_size=5), st.none() | inner, max_size=3),
+        "sparse": st.lists(st.none() | inner, max_size=3),
         "free": st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
         "plain": st.none() | st.text(max_size=5) | st.integers(),
     },
@@ -143,3 +147,9 @@ def test_a_request_that_chooses_between_structs_is_a_mistake_of_ours() -> None:
 
     with pytest.raises(AssertionError, match="choose"):
         StrictDecoder(Bad)
+
+
+def test_text_that_is_no_utf8_is_found_where_the_types_do_not_look() -> None:
+    with pytest.raises(Problem) as refused:
+        DECODER.decode(b'{"unknown\xd5":1}')
+    assert refused.value.code == "malformed-json"

@@ -101,12 +101,15 @@ def _count_known(fields: dict[str, Any], shape: dict[str, "Shape"], path: str) -
         if kind is dict:
             inner = shape[key]
             if isinstance(inner, _Each):
-                count += sum(_count_known(item, inner.shape, f"{path}.{key}.{name}") for name, item in below.items())
+                # A value may also be null, where the type says so.
+                structs = ((name, item) for name, item in below.items() if item.__class__ is dict)
+                count += sum(_count_known(item, inner.shape, f"{path}.{key}.{name}") for name, item in structs)
             count += _count_known(below, inner, f"{path}.{key}") if isinstance(inner, dict) else len(below)
         elif kind is list:
             inner = shape[key]
             if isinstance(inner, _Each):
-                count += sum(_count_known(item, inner.shape, f"{path}.{key}[{n}]") for n, item in enumerate(below))
+                structs = ((n, item) for n, item in enumerate(below) if item.__class__ is dict)
+                count += sum(_count_known(item, inner.shape, f"{path}.{key}[{n}]") for n, item in structs)
     return count
 
 
