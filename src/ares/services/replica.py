@@ -146,21 +146,16 @@ class Replica:
     """Pure assembly: nothing runs before `loops` and `reign` are."""
 
     def __init__(self, ports: Ports, terms: Terms) -> None:
-        store, clock, rng, telemetry, logs = ports.store, ports.clock, ports.rng, ports.telemetry, ports.logs
+        store, clock, rng, telemetry = ports.store, ports.clock, ports.rng, ports.telemetry
         self.name = terms.replica
         self.view = view = View(store, clock)
         self._telling(ports)
         self._audit(ports, terms)
-        self.tenants = Tenants(store, view, clock)
-        self.users = Users(store, view, clock, rng)
-        standing = Standing(store, view)
-        self.logins = Logins(self.users, standing, terms.providers, ports.provider_keys)
-        self.tokens = Tokens(store, view, clock, rng, standing, self.logins)
-        self.authority = Authority(store, view, clock, ports.issuer, terms.certificate_s)
+        self._identities(ports, terms)
         self.planner = planner = Planner(view, clock)
         self.predictions = Predictions(store, view, planner, clock, telemetry)
         self.decisions = Decisions(clock, rng, ports.decisions)
-        self.transitions = transitions = Transitions(store, view, clock, rng, telemetry, terms.epoch)
+        self.transitions = Transitions(store, view, clock, rng, telemetry, terms.epoch)
         self.deadlines = Deadlines(view, planner, clock)
         self.submit = self._submission(ports, terms)
         self.progress = ProgressBoard(store, view, clock)
@@ -168,43 +163,65 @@ class Replica:
             store, view, clock,
             cluster=terms.cluster, replica=terms.replica, exclusive=terms.exclusive, timing=terms.timing,
         )  # fmt: skip
-        self.jobs = Jobs(store, view, transitions, self.submit, planner, self.deadlines, self._cursors, clock)
+        self.nodes = Nodes(store, view, clock)
+        self._reading(ports, terms)
+        self.sessions = self._agents(ports, terms)
+        self._scheduling(ports, terms)
+        self.arrays = Arrays(view, self.submit, clock)
+        self.retention = Retention(store, view, ports.logs, ports.blobs, clock, terms.keep_s)
+
+    def _identities(self, ports: Ports, terms: Terms) -> None:
+        store, view, clock = ports.store, self.view, ports.clock
+        self.tenants = Tenants(store, view, clock)
+        self.users = Users(store, view, clock, ports.rng)
+        standing = Standing(store, view)
+        self.logins = Logins(self.users, standing, terms.providers, ports.provider_keys)
+        self.tokens = Tokens(store, view, clock, ports.rng, standing, self.logins)
+        self.authority = Authority(store, view, clock, ports.issuer, terms.certificate_s)
+
+    def _reading(self, ports: Ports, terms: Terms) -> None:
+        store, view, clock, planner = ports.store, self.view, ports.clock, self.planner
+        self.jobs = Jobs(store, view, self.transitions, self.submit, planner, self.deadlines, self._cursors, clock)
         self.events = EventStream(store, view)
-        self.logs = LogReader(view, logs, clock)
+        self.logs = LogReader(view, ports.logs, clock)
         self.outputs = OutputReader(store, view, ports.blobs)
+        self.pools = Pools(view, self.nodes, planner, clock)
+        self.health = Health(view, self.leader, clock, terms.plugins.refused)
+        self.explain = Explain(store, view, planner, self.decisions, clock)
+        self.spending = Spending(view, clock)
+        self.plugins = Plugins(view, terms.plugins)
+
+    def _agents(self, ports: Ports, terms: Terms) -> Sessions:
+        store, view, clock, telemetry, logs = ports.store, self.view, ports.clock, ports.telemetry, ports.logs
+        self.secrets = Secrets(store, view, clock, ports.vault)
         self.leftovers = Leftovers(store, view, ports.blobs, clock)
         rights = Rights(view, self.audit, self.alerts, telemetry)
         uploads = Uploads(
             rights=rights, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
             bytes_max=terms.output_bytes_max,
         )  # fmt: skip
-        self.nodes = Nodes(store, view, clock)
-        self.pools = Pools(view, self.nodes, planner, clock)
-        self.health = Health(view, self.leader, clock, terms.plugins.refused)
-        self.secrets = Secrets(store, view, clock, ports.vault)
-        self.sessions = Sessions(
+        return Sessions(
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
-            reports=Reports(transitions, telemetry), rights=rights, timing=terms.timing,
+            reports=Reports(self.transitions, telemetry), rights=rights, timing=terms.timing,
             progress=self.progress, tokens=self.tokens, logs=logs, uploads=uploads, secrets=self.secrets, clock=clock,
             telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s,
         )  # fmt: skip
+
+    def _scheduling(self, ports: Ports, terms: Terms) -> None:
+        store, view, clock, telemetry = ports.store, self.view, ports.clock, ports.telemetry
+        planner, transitions = self.planner, self.transitions
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
         self.requeue = Requeue(view, transitions, clock)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
         self.schedule = Schedule(view, planner, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s)
         self.profiles = Profiles(store, view, clock, telemetry)
-        self.plugins = Plugins(view, terms.plugins)
         self.drain = Drain(view, planner, transitions, clock, telemetry)
         self.consolidate = Consolidate(view, planner, transitions, clock, telemetry)
         self.book = Book(store, view)
         self.windows = Windows(store, self.book, view, planner, transitions, clock, telemetry, terms.keep_s)
         self.gaps = Gaps(view, planner, transitions, clock, telemetry)
-        self.reservations = Reservations(self.book, view, planner, self.windows, clock, rng, telemetry)
+        self.reservations = Reservations(self.book, view, planner, self.windows, clock, ports.rng, telemetry)
         self.tally = Tally(planner, clock, telemetry)
-        self.explain = Explain(store, view, planner, self.decisions, clock)
-        self.spending = Spending(view, clock)
-        self.arrays = Arrays(view, self.submit, clock)
-        self.retention = Retention(store, view, logs, ports.blobs, clock, terms.keep_s)
 
     def _telling(self, ports: Ports) -> None:
         store, clock, telemetry = ports.store, ports.clock, ports.telemetry

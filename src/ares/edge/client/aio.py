@@ -48,7 +48,8 @@ class AsyncClient(
     AsyncIdentityMethods,
     AsyncMachineMethods,
     AsyncPolicyMethods,
-    AsyncQuotaMethods, AsyncSecretMethods,
+    AsyncQuotaMethods,
+    AsyncSecretMethods,
 ):
     """Talks to Ares, by whichever of its replicas answers, from one event loop. Close it, or use `async with`."""
 

@@ -47,7 +47,7 @@ _EXAMPLES: dict[str, Any] = {
     "UserBody": {"name": "ada", "role": "submitter", "team": "vision", "identity": "https://login.example.com 4711"},
     "UserChange": {"role": "tenant-admin", "team": None},
     "JoinTokenBody": {"node": "gpu-07"},
-    "JoinBody": {"name": "gpu-07", "request": "-----BEGIN CERTIFICATE REQUEST-----\n...\n-----END CERTIFICATE REQUEST-----\n"},
+    "JoinBody": {"name": "gpu-07", "request": "-----BEGIN CERTIFICATE REQUEST-----\n..."},
     "PolicyBody": {"when": "job.gpus > 8", "action": "reject", "message": "ask the operators first"},
     "DraftBody": {"when": "job.time_limit_s == 0.0", "action": "set", "set": {"timeLimitS": "86400.0"}},
     "RevertBody": {"version": 3, "note": "too strict"},

@@ -61,7 +61,7 @@ KINDS: dict[str, Kind] = {
     "no-authority": Kind(
         409,
         "This server signs no machines' certificates",
-        "Set agents.tls to \"on\", or start the agent on the server's own machine.",
+        'Set agents.tls to "on", or start the agent on the server\'s own machine.',
     ),
     "node-in-use": Kind(409, "The node is in use", "Stop its agent, and wait until nothing is held on it."),
     "tenant-exists": Kind(409, "There is such a tenant already", "Choose another name."),

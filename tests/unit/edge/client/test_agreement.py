@@ -87,7 +87,7 @@ def test_every_field_read_is_a_field_written(ours: Any, theirs: Any) -> None:
     ("kind", "fields"),
     [
         (server_identity.TokenBody, {"role", "name", "tenant", "ttlS", "user", "permissions"}),
-    (server_identity.OwnTokenBody, {"role", "name", "ttlS", "permissions"}),
+        (server_identity.OwnTokenBody, {"role", "name", "ttlS", "permissions"}),
         (bodies.JoinTokenBody, {"node", "ttlS"}),
         (bodies.SubmitBody, {"spec", "requestId"}),
         (bodies.JobsQuery, {"phase", "name", "label", "array", "node", "arrays", "sort", "limit", "cursor"}),
