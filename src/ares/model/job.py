@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ares.model.base import LabelKey, LabelValue, Name, Record, Slug
-from ares.model.secret import SECRETS_PER_JOB_MAX, SecretRef
 from ares.model.isolation import Isolation, Network
+from ares.model.secret import SECRETS_PER_JOB_MAX, SecretRef
 
 Priority = Literal["CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT"]
 PRIORITIES: tuple[Priority, ...] = ("CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT")
