@@ -103,7 +103,8 @@ async def _answer(reader: asyncio.StreamReader, sent: Attack, hostile: Hostile, 
     if status >= 500 and not any(code in body for code in _ALLOWED):
         found.broken.append(f"{status}: {sent.name} {sent.data[:1500]!r} -> {body[:600]!r}")
     for known, pattern in ((hostile.known.ids, _IDS), (hostile.known.names, _NAMES)):
-        if match := pattern.search(body):
+        # Not its own tenant, which it would shut itself out of.
+        if (match := pattern.search(body)) and match[1] != b"default":
             known.append(match[1].decode())
             del known[:-400]
 

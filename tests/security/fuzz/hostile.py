@@ -94,7 +94,7 @@ class Known:
     """What answers taught about the server."""
 
     ids: list[str] = field(default_factory=lambda: ["0000000000000000"])
-    names: list[str] = field(default_factory=lambda: ["train", "default"])
+    names: list[str] = field(default_factory=lambda: ["train", "nobody"])
 
 
 class Hostile:
@@ -305,8 +305,8 @@ class Hostile:
             value = [value] if self._rng.random() < 0.5 else {"a": value}
         return value
 
-    def _bend(self, value: Any) -> Any:
-        """The same value, wrong in one place."""
+    def _bend(self, value: Any, *, grow: bool = True) -> Any:
+        """The same value, wrong in one place. Only the outermost list may grow, or it would without bound."""
         if isinstance(value, dict) and value and self._rng.random() < 0.85:
             fields = cast("dict[str, Any]", value)
             key = self._rng.choice(sorted(fields))
@@ -315,12 +315,12 @@ class Hostile:
                 return {k: v for k, v in fields.items() if k != key}
             if what < 0.2:
                 return {**fields, self._odd_text(): self._odd()}
-            return {**fields, key: self._bend(fields[key])}
+            return {**fields, key: self._bend(fields[key], grow=grow)}
         if isinstance(value, list) and value and self._rng.random() < 0.7:
             items = cast("list[Any]", value)
             at = self._rng.randrange(len(items))
-            many = self._rng.choice((1, 1, 1, 30)) if len(items) < 10 else 1
-            return [*items[:at], self._bend(items[at]), *items[at + 1 :]] * many
+            many = self._rng.choice((1, 1, 1, 30)) if grow and len(items) < 10 else 1
+            return [*items[:at], self._bend(items[at], grow=False), *items[at + 1 :]] * many
         return self._odd()
 
     def _sample(self, schema: dict[str, Any], depth: int) -> Any:
@@ -330,14 +330,14 @@ class Hostile:
         if "enum" in schema:
             return self._rng.choice(schema["enum"])
         if "anyOf" in schema:
-            return self._sample(self._rng.choice(schema["anyOf"]), depth + 1)
+            return None if depth > 9 else self._sample(self._rng.choice(schema["anyOf"]), depth + 1)
         kind = schema.get("type")
         if kind == "object":
             wanted = set(schema.get("required", ()))
             chosen = {
                 name: self._sample(inner, depth + 1)
                 for name, inner in schema.get("properties", {}).items()
-                if name in wanted or (depth < 4 and self._rng.random() < 0.25)
+                if (name in wanted and depth < 9) or (depth < 4 and self._rng.random() < 0.25)
             }
             more = schema.get("additionalProperties")
             if isinstance(more, dict) and depth < 5:
@@ -345,9 +345,9 @@ class Hostile:
                 chosen |= {self._word(): self._sample(inner, depth + 1) for _ in range(self._rng.randrange(3))}
             return chosen
         if kind == "array":
-            return [
-                self._sample(schema.get("items", {}), depth + 1) for _ in range(self._rng.randint(0, 2) + (depth < 3))
-            ]
+            # Types may hold themselves.
+            many = 0 if depth > 6 else self._rng.randint(0, 2) + (depth < 3)
+            return [self._sample(schema.get("items", {}), depth + 1) for _ in range(many)]
         if kind in ("integer", "number"):
             low, high = schema.get("minimum", 0), schema.get("maximum", 10_000)
             return self._rng.choice((low, high, self._rng.randint(int(low), max(int(low), min(int(high), 10**6)))))
