@@ -14,6 +14,7 @@ from ares.sim.world.stage import (
     Case,
     ask_only,
     at_once,
+    cordon,
     cut_off,
     ends,
     hold_back,
@@ -338,6 +339,8 @@ async def _blind_leader(world: World) -> None:
     job = await submit(world, 25.0)
     await until(world, lambda: phase(world, job) == "RUNNING")
     node = node_of(world, job)
+    # Whoever takes it away has to start it elsewhere.
+    await cordon(world, node, leader)
     served = stream_of(world, node).up.far
     renewed = at_once(world, writes(f"{keys.LEASES}{node.name}"), lambda: None)
     await until(world, lambda: bool(renewed))

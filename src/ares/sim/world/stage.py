@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ares.core import keys
+from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources, RetryPolicy
 from ares.model.link import AgentFrame, ServerFrame, Start
 from ares.ports.store import Op, Put
@@ -160,6 +161,12 @@ async def submit_past(world: World, not_this: Plane) -> str:
     """Submits a short job through another replica."""
     ask_only(world, [plane for plane in world.planes if plane is not not_this])
     return await submit(world, 1.0)
+
+
+async def cordon(world: World, node: Node, not_by: Plane) -> None:
+    """From now on nothing new goes to the node, says another replica."""
+    other = next(plane.replica for plane in world.planes if plane is not not_by and plane.replica is not None)
+    await other.nodes.cordon(Principal(token_id="operator", tenant="alpha", role="admin"), node.name, True)
 
 
 def ask_only(world: World, planes: list[Plane]) -> None:
