@@ -56,6 +56,8 @@ class Planner:
         self._supplies: tuple[float, Supplies] | None = None
         self.cluster = Cluster(self._profile(), self.predictor)
         self.changed = asyncio.Event()
+        # Something other than that jobs were submitted: there may be room where there was none.
+        self.roomier = asyncio.Event()
         # Counts changes: who waits can see whether more keep coming.
         self.news = 0
         self._looked_at = float("-inf")
@@ -161,9 +163,12 @@ class Planner:
         if delta.profile and not delta.relisted:
             # After the states: use is counted anew from what the view holds, which is as of the end of the batch.
             self._configure()
-        if delta.states or delta.nodes or readied or delta.relisted or delta.profile or delta.reservations:
+        else_than_jobs = bool(delta.nodes or readied or delta.relisted or delta.profile or delta.reservations)
+        if delta.states or else_than_jobs:
             self.news += 1 + len(delta.states)
             self.changed.set()
+        if else_than_jobs or any(before is not None for before, _ in delta.states):
+            self.roomier.set()
 
     def _profile(self) -> Profile:
         """What is in force, as far as this process can go by it."""

@@ -38,10 +38,9 @@ _UNHELD = "the room kept for it cannot be had any more; it waits for any"
 # Where the ranks of gangs meet: the first of these that no other attempt on the node has.
 _MASTER_PORTS = range(29_400, 30_400)
 
-# A cycle keeps everything else waiting, so after one that took long there is a rest of this many times as long: longer
-# after one in vain. Where many wait and there is no room, each submission would otherwise be followed by a look at all.
-_REST, _REST_IN_VAIN = 3.0, 9.0
-_REST_MIN_S = 0.005
+# A cycle keeps everything else waiting. After one that placed nothing there is a rest of so many times as long, unless
+# there is more than new jobs: where many wait for room, each submission would otherwise be followed by a look at all.
+_REST_IN_VAIN, _REST_MAX_S = 4.0, 1.0
 
 
 class Schedule:
@@ -92,9 +91,10 @@ class Schedule:
         await happens(self._planner.changed, self._clock, self._look_s)
         if self._clock.monotonic() - self._bound_at < self._linger_s:
             await self._linger()
-        if (rest_s := self._rested_at - self._clock.monotonic()) > _REST_MIN_S:
-            await self._clock.sleep(rest_s)
+        if (rest_s := self._rested_at - self._clock.monotonic()) > 0:
+            await happens(self._planner.roomier, self._clock, rest_s)
         self._planner.changed.clear()
+        self._planner.roomier.clear()
 
     async def _linger(self) -> None:
         """Under load a round waits for company, as long as changes keep coming; after a pause it never does."""
@@ -120,7 +120,8 @@ class Schedule:
         # Whoever was left out by a gentle cycle gets another look as soon as room may be made.
         self._look_s = _EVICT_EVERY_S if gentle and plan.left else _IDLE_LOOK_S
         ended = self._clock.monotonic()
-        self._rested_at = ended + (_REST if plan.placed else _REST_IN_VAIN) * (ended - began)
+        if plan.left and not plan.placed:
+            self._rested_at = ended + min(_REST_IN_VAIN * (ended - began), _REST_MAX_S)
         self._telemetry.observe("ares_cycle_seconds", ended - began)
         settled = True
         if plan.placed:
