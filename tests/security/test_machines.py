@@ -506,7 +506,8 @@ async def test_a_certificate_is_renewed_with_a_new_key_and_the_old_one_ends_by_i
     assert kept is not None
     assert kept.key != proof.key
     renewals = [entry for entry in await plane.entries() if entry.operation == "renewCertificate"]
-    assert [(entry.outcome, entry.object, entry.proof) for entry in renewals] == [("ALLOW", "nodes/n1", "certificate")]
+    # By a clock that is ahead the next renewal is due at once.
+    assert {(entry.outcome, entry.object, entry.proof) for entry in renewals} == {("ALLOW", "nodes/n1", "certificate")}
     assert (tmp_path / identity.PROOF_FILE).stat().st_mode & 0o777 == 0o600
     # The stream of the old one is ended with it, so that the agent comes with the new one: it was no refusal.
     async with asyncio.timeout(WITHIN_S):

@@ -33,18 +33,18 @@ def look_for_garbage_less_often() -> None:
 
 
 class _Unfailing:
-    """Standard error may be a file on a disk that is full: what cannot be said is dropped, and work goes on."""
+    """Standard error may be a file on a full disk, or closed: what cannot be said is dropped, and work goes on."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
     def write(self, text: str) -> int:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             return self._file.write(text)
         return 0
 
     def flush(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             self._file.flush()
 
 

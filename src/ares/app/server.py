@@ -21,7 +21,8 @@ def main(config: Config) -> int:
         require_safe(config)
     except ConfigError as error:
         log.error("start_refused", why=str(error))
-        audit.note(config, "serverStart", outcome="DENY", reason="start_refused")
+        if config.home_path.exists():
+            audit.note(config, "serverStart", outcome="DENY", reason="start_refused")
         raise
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     require_ports(config)

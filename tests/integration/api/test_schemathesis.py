@@ -25,9 +25,15 @@ checks.negative_data_rejection.enabled = false
 ENDLESS = ("/v1/events", "/v1/jobs/{id}/logs")
 
 
+# Every operation gets its example and a few made-up requests in each run, and all that can be varied in `make chaos`.
+SOME = ("--phases", "examples,fuzzing", "--max-examples", "2")
+MANY = ("--phases", "examples,coverage,fuzzing", "--max-examples", "20")
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_the_server_keeps_its_word(world: World, tmp_path: Path) -> None:
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("much", [SOME, pytest.param(MANY, marks=pytest.mark.soak)], ids=["some", "many"])
+async def test_the_server_keeps_its_word(world: World, tmp_path: Path, much: tuple[str, ...]) -> None:
     token = await world.token("admin")
     async with world.client_with(token) as client:
         await client.post("/v1/jobs", json={"spec": JOB})
@@ -36,7 +42,7 @@ async def test_the_server_keeps_its_word(world: World, tmp_path: Path) -> None:
     command = [
         str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(config),
         "run", f"{world.server.url}/v1/openapi.json", "--header", f"Authorization: Bearer {token}",
-        "--phases", "examples,coverage,fuzzing", "--max-examples", "3", "--seed", "1", "--no-color",
+        *much, "--seed", "1", "--no-color",
         "--continue-on-failure", *(part for path in ENDLESS for part in ("--exclude-path", path)),
     ]  # fmt: skip
     process = await asyncio.create_subprocess_exec(

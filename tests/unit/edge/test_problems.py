@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import ares
-from ares.edge.rest.problems import KINDS, NOT_FOUND, Problem
+from ares.edge.rest.problems import KINDS, Problem, not_found
 
 ROOT = Path(ares.__file__).parents[2]
 ENTRY = re.compile(r"^### `([a-z0-9-]+)` \((\d{3})\)$", re.M)
@@ -43,4 +43,4 @@ def test_a_problem_is_a_whole_document() -> None:
 
 
 def test_missing_objects_are_all_the_same() -> None:
-    assert NOT_FOUND.body("/v1/jobs/a") == NOT_FOUND.body("/v1/jobs/b")
+    assert not_found().body("/v1/jobs/a") == not_found().body("/v1/jobs/b")

@@ -132,6 +132,7 @@ async def taken_over(world: World) -> tuple[str, ScriptedAgent, Start, ScriptedA
 
 
 async def test_a_zombies_upload_is_refused_and_counted() -> None:
+    """N44."""
     async with World(scheduling=False) as world:
         job, zombie, old, agent, new = await taken_over(world)
         kept = dict(world.blobs.parts)

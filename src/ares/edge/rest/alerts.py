@@ -8,7 +8,7 @@ from msgspec import Meta
 from ares.edge.rest.answers import Shown, answer, empty
 from ares.edge.rest.operation import Call
 from ares.edge.rest.policies import PlatformQuery, slug_of
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, not_found
 from ares.model.access import Principal
 from ares.model.alert import AlertKind, AlertRecord, AlertState, ChannelKind, Severity
 from ares.model.base import Note, Record
@@ -129,7 +129,7 @@ async def _settle(call: Call[PlatformQuery, AlertNote], state: AlertState) -> AS
     name, platform = call.path["name"], call.query.platform
     found = await alerts.settle(call.who, name, state, platform=platform, note=call.body.note)
     if found is None:
-        raise NOT_FOUND
+        raise not_found()
     return answer(found)
 
 

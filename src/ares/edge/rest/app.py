@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from litestar import Litestar, Request, WebSocket
@@ -20,15 +21,20 @@ from ares.edge.rest.limits import Meter, lane_of
 from ares.edge.rest.openapi import document
 from ares.edge.rest.operation import PUBLIC, Call, Edge, Operation, Socket
 from ares.edge.rest.problems import Problem
-from ares.edge.rest.routes import OPERATIONS, PATH_PARAMETERS, PREFIXES, SOCKETS
+from ares.edge.rest.routes import OPERATIONS, PATH_PARAMETERS, PREFIX, SOCKETS
 from ares.edge.rest.streaming import Streams
 from ares.model.access import Principal
 
 _PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in PATH_PARAMETERS.items()}
 _ANYONE = (Principal(token_id="", tenant="", role="viewer"), "")
 STREAMS = "ares_streams"
+
+
 # Like any other that is not there, except to the audit log.
-_NO_SUCH_PATH = Problem("not-found", reason="path")
+def _no_such_path() -> Problem:
+    return Problem("not-found", reason="path")
+
+
 METER = "ares_meter"
 
 
@@ -79,7 +85,7 @@ def _refuse_undeclared(app: Litestar) -> None:
 
 def _paths(path: str, *, root: bool) -> list[str]:
     typed = re.sub(r"\{(\w+)\}", r"{\1:str}", path).replace("{path:str}", "{path:path}")
-    return [*(prefix + typed for prefix in PREFIXES), *([typed] if root else [])]
+    return [PREFIX + typed, *([typed] if root else [])]
 
 
 def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
@@ -140,17 +146,21 @@ def _checked(path: dict[str, Any]) -> dict[str, str]:
     found = {name: str(value).removeprefix("/") for name, value in path.items()}
     for name, value in found.items():
         if not _PATTERNS[name].match(value) or value.endswith("\n"):
-            raise _NO_SUCH_PATH
+            raise _no_such_path()
     return found
 
 
 def _openapi() -> Operation:
+    # Made when somebody asks for it: a server has better things to do when it starts.
+    @cache
+    def text() -> bytes:
+        return document((*OPERATIONS, operation), PATH_PARAMETERS)
+
     async def openapi(call: Call[NoQuery, None]) -> ASGIApp:
-        return Answer(text)
+        return Answer(text())
 
     operation = Operation(
         "openapi", "GET", "/openapi.json", PUBLIC, "This document.", openapi,
         {200: ("application/json", dict[str, Any])}, NoQuery, tag="server",
     )  # fmt: skip
-    text = document((*OPERATIONS, operation), PATH_PARAMETERS)
     return operation

@@ -15,7 +15,7 @@ AUDIT_OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "exportAudit", "GET", "/audit/export", "audit:read", "All entries that match, as JSON lines or CSV.",
-        audit.export_audit, {200: ("application/jsonl", str)}, AuditExportQuery,
+        audit.export_audit, {200: ("application/jsonl, text/csv", str)}, AuditExportQuery,
         problems=("tenant-mismatch", "too-many-streams"), tag="audit",
     ),
     Operation(

@@ -8,7 +8,7 @@ from ares.core.admit.verdict import Rejected
 from ares.edge.rest.answers import Events, PrioList, answer
 from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.submitting import rejection, request_of
 from ares.services.explain import UnknownWeight
 from ares.services.submit import Rejected as NotTaken
@@ -17,7 +17,7 @@ from ares.services.submit import Rejected as NotTaken
 async def explain_job(call: Call[NoQuery, None]) -> ASGIApp:
     found = await call.edge.services.explain.job(call.who, call.path["id"])
     if found is None:
-        raise NOT_FOUND
+        raise not_found()
     return answer(found)
 
 
@@ -48,7 +48,7 @@ async def plan_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
 async def list_preemptions(call: Call[NoQuery, None]) -> ASGIApp:
     events = await call.edge.services.explain.preemptions(call.who, call.path["id"])
     if events is None:
-        raise NOT_FOUND
+        raise not_found()
     return answer(Events(events=events))
 
 
@@ -58,5 +58,5 @@ async def replay_decision(call: Call[NoQuery, ReplayBody]) -> ASGIApp:
     except UnknownWeight as error:
         raise Problem("invalid", detail=str(error), fix="Name scorers of that list.", path="$.weights") from None
     if found is None:
-        raise NOT_FOUND
+        raise not_found()
     return answer(found)

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from ares.core.access.table import MACHINES, WIDE, scope_of, sees_all
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, not_found
 from ares.model.access import Permission, Principal
 from ares.services.view import View
 
@@ -53,7 +53,7 @@ class Asked:
 def _denied(who: Principal, permission: Permission, asked: Asked, view: View) -> Problem:
     """Who may not do it to their own is told so; that somebody else's exists, nobody is told."""
     if asked.job and asked.owner(view) != who.tenant and _bound(who):
-        return NOT_FOUND
+        return not_found()
     reason = "wrong_role_cert" if who.role in MACHINES else "role"
     return Problem("forbidden", detail=f"the role {who.role!r} does not have {permission}", reason=reason)
 

@@ -21,7 +21,7 @@ from ares.edge.rest.limits import Meter, address, lane_of, payer
 from ares.edge.rest.noting import noted
 from ares.edge.rest.operation import PUBLIC, Access
 from ares.edge.rest.peers import MACHINE
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.wire import header
 from ares.model.access import Principal
 
@@ -30,7 +30,14 @@ PERMISSION = "permission"
 ROUTE = "route"
 # Where the gate leaves the verified caller for the handler.
 CALLER = "ares_caller"
-_UNAUTHENTICATED = Problem("unauthenticated", headers={"www-authenticate": "Bearer"})
+
+
+def _unauthenticated() -> Problem:
+    return Problem("unauthenticated", headers={"www-authenticate": "Bearer"})
+
+
+# Every path is also served under /api.
+_API, _OTHER_PREFIX = "/api", "/api/v1/"
 _SAFE_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 ProblemOf = Callable[[Exception], Problem]
@@ -78,7 +85,7 @@ class Gate:
                 self._meter.failed(scope)
             else:
                 self._meter.anonymous(scope)
-            raise replace(_UNAUTHENTICATED, reason="no_credential" if who is None else who.word)
+            raise replace(_unauthenticated(), reason="no_credential" if who is None else who.word)
         scope["state"][CALLER] = (who, token)
         about.who = who
         self._meter.admit(who, lane_of(scope["method"]) if scope["type"] == "http" else "read")
@@ -142,6 +149,9 @@ class Frontier:
         self._origins = frozenset(settings.allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith(_OTHER_PREFIX):
+            scope["path"] = scope["path"].removeprefix(_API)
+            scope["raw_path"] = scope["raw_path"].removeprefix(_API.encode())
         exit_ = self._socket_exit(scope, receive, send) if scope["type"] == "websocket" else self._http_exit(send)
         problem = self._foreign(scope)
         if problem is not None:
@@ -177,7 +187,7 @@ class Frontier:
             nonlocal open_
             kind: Any = message["type"]
             if kind == "websocket.close" and not open_:
-                await refuse(NOT_FOUND)(scope, receive, send)
+                await refuse(not_found())(scope, receive, send)
                 return
             open_ = open_ or kind == "websocket.accept"
             await send(message)

@@ -9,7 +9,7 @@ from ares.core.access.table import GRANTS, ROLES, TABLE, scope_of
 from ares.edge.rest.answers import NewToken, Shown, TokenList, TokenView, answer, empty
 from ares.edge.rest.bodies import YEAR_S, NoQuery, TokenName
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, not_found
 from ares.model.access import Permission, Proof, Role, Scope, TokenRecord
 from ares.model.base import Note, Record, Slug
 from ares.model.tenant import Isolation, TenantRecord, UserName, UserRecord
@@ -243,7 +243,7 @@ def _revoked(done: bool | Refused) -> ASGIApp:
     if isinstance(done, Refused):
         raise refusal(done)
     if not done:
-        raise NOT_FOUND
+        raise not_found()
     return empty()
 
 
@@ -298,11 +298,11 @@ async def list_roles(call: Call[NoQuery, None]) -> ASGIApp:
 
 def _answer(outcome: Any, status: int = 200) -> ASGIApp:
     if outcome is None:
-        raise NOT_FOUND
+        raise not_found()
     if isinstance(outcome, Refused):
         raise refusal(outcome)
     return answer(outcome, status=status)
 
 
 def refusal(no: Refused) -> Problem:
-    return NOT_FOUND if no.code == "not-found" else Problem(no.code, detail=no.message, fix=no.fix, reason=no.reason)
+    return not_found() if no.code == "not-found" else Problem(no.code, detail=no.message, fix=no.fix, reason=no.reason)

@@ -6,7 +6,7 @@ from ares.core.run.inputs import Refused
 from ares.edge.rest.answers import Events, Ids, answer
 from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery, given
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.submitting import rejection
 from ares.model.state import JobState
 from ares.services.cursors import BadCursor
@@ -19,7 +19,7 @@ _REFUSALS = {"terminal": "job-finished", "budget-exhausted": "retry-budget-exhau
 async def get_job(call: Call[NoQuery, None]) -> ASGIApp:
     detail = await call.edge.services.jobs.get(call.who, call.path["id"])
     if detail is None:
-        raise NOT_FOUND
+        raise not_found()
     return answer(detail)
 
 
@@ -64,7 +64,7 @@ async def retry_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
 async def job_events(call: Call[NoQuery, None]) -> ASGIApp:
     events = await call.edge.services.jobs.events(call.who, call.path["id"])
     if events is None:
-        raise NOT_FOUND
+        raise not_found()
     return answer(Events(events=events))
 
 
@@ -77,4 +77,4 @@ def _steered(outcome: JobState | Refused | Rejected | None) -> ASGIApp:
         case Rejected():
             raise rejection(outcome)
         case None:
-            raise NOT_FOUND
+            raise not_found()

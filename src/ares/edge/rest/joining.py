@@ -9,7 +9,7 @@ from ares.core.access.tokens import Denied
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NodeName, NoQuery
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NO_NODE, NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, no_node, not_found
 from ares.model.base import Record
 from ares.model.machine import MachineRole
 from ares.services.authority import CertificateView
@@ -53,11 +53,11 @@ async def list_certificates(call: Call[NoQuery, None]) -> ASGIApp:
 
 
 async def revoke_node(call: Call[NoQuery, None]) -> ASGIApp:
-    return await _revoke(call, "node", call.path["name"], NO_NODE)
+    return await _revoke(call, "node", call.path["name"], no_node())
 
 
 async def revoke_cluster(call: Call[NoQuery, None]) -> ASGIApp:
-    return await _revoke(call, "cluster", call.path["name"], NOT_FOUND)
+    return await _revoke(call, "cluster", call.path["name"], not_found())
 
 
 async def _revoke(call: Call[NoQuery, None], role: MachineRole, name: str, missing: Problem) -> ASGIApp:

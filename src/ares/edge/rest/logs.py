@@ -10,7 +10,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from ares.edge.rest.answers import StreamedLog
 from ares.edge.rest.bodies import LogsQuery, given
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.sockets import converse
 from ares.edge.rest.wire import until_gone
 from ares.services.logs import LogSlice
@@ -73,7 +73,7 @@ async def _open(call: Call[LogsQuery, None]) -> _Opening:
     asked = given(call.query.attempt)
     seen = await logs.read(call.who, job, attempt=asked, rank=rank, offset=offset or 0, limit=0)
     if seen is None:
-        raise NOT_FOUND
+        raise not_found()
     timed = tail is not None and tail.endswith("s")
     if tail is not None:
         lines = _TAIL_LINES if timed else int(tail)

@@ -9,7 +9,7 @@ from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery, ReasonBody
 from ares.edge.rest.operation import Call
 from ares.edge.rest.platform import node_answer
-from ares.edge.rest.problems import NO_NODE, Problem
+from ares.edge.rest.problems import Problem, no_node
 from ares.model.base import LabelKey, Record
 from ares.model.node import Taint
 from ares.services.nodes import NodeInUse
@@ -31,7 +31,7 @@ class ConsolidationBody(Record, frozen=True):
 async def drain_node(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
     services, name = call.edge.services, call.path["name"]
     if await services.nodes.drain(call.who, name, call.body.reason) is None:
-        raise NO_NODE
+        raise no_node()
     return await _status(call, name)
 
 
@@ -42,7 +42,7 @@ async def get_drain(call: Call[NoQuery, None]) -> ASGIApp:
 async def _status(call: Call[NoQuery, ReasonBody] | Call[NoQuery, None], name: str) -> ASGIApp:
     status = await call.edge.services.drain.status(call.who, name)
     if status is None:
-        raise NO_NODE
+        raise no_node()
     return answer(status)
 
 

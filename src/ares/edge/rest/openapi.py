@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from ares import __version__
+from ares.core.access.table import TABLE
 from ares.edge.rest.answers import ProblemDocument
 from ares.edge.rest.operation import PUBLIC, Operation
 from ares.edge.rest.problems import KINDS, MEDIA_TYPE
@@ -181,7 +182,8 @@ def _parameter_schema(schema: dict[str, Any]) -> dict[str, Any]:
 def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     for status, (media_type, kind) in operation.answers.items():
-        content = {media_type: {"schema": schemas[repr(kind)]}} if media_type else None
+        # One of several types, by what was asked for.
+        content = {one: {"schema": schemas[repr(kind)]} for one in media_type.split(", ") if one}
         answers[str(status)] = {"description": HTTPStatus(status).phrase, **({"content": content} if content else {})}
     by_status: dict[int, list[str]] = {}
     for code in _codes(operation):
@@ -198,6 +200,7 @@ def _codes(operation: Operation) -> list[str]:
     codes = [
         "bad-request", "bad-origin", "wrong-host", "head-too-large", "invalid", "unknown-field", "internal",
         *operation.problems,
+        *(("break-glass",) if "glass" in TABLE.get(cast("Any", operation.access), {}).values() else ()),
     ]  # fmt: skip
     if operation.access != PUBLIC:
         codes += ["unauthenticated", "forbidden", "rate-limited", "overloaded", "store-unavailable", "store-full"]

@@ -8,7 +8,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND, Problem, retry_after
+from ares.edge.rest.problems import Problem, not_found, retry_after
 from ares.edge.rest.wire import until_gone
 from ares.services.outputs import OpenOutput
 
@@ -19,7 +19,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 async def list_outputs(call: Call[NoQuery, None]) -> ASGIApp:
     found = await call.edge.services.outputs.list(call.who, call.path["id"])
     if found is None:
-        raise NOT_FOUND
+        raise not_found()
     return answer(found)
 
 
@@ -27,7 +27,7 @@ async def get_output(call: Call[NoQuery, None]) -> ASGIApp:
     call.edge.streams.check_room(call.who.token_id)
     found = await call.edge.services.outputs.open(call.who, call.path["id"], call.path["path"])
     if found is None:
-        raise NOT_FOUND
+        raise not_found()
     begin, end, partial = _asked(call.header(b"range"), found.file.size)
     too_much = call.edge.services.meters.take(call.who.tenant, end - begin)
     if too_much is not None:

@@ -15,7 +15,7 @@ from ares.edge.rest.answers import (
 from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, UsageQuery, given
 from ares.edge.rest.identity import token_view
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NO_NODE, NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, no_node, not_found
 from ares.services.nodes import NodeView
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -38,7 +38,7 @@ async def get_node(call: Call[NoQuery, None]) -> ASGIApp:
 def node_answer(node: NodeView | None) -> ASGIApp:
     """A node as it is after what was asked, if there is one of that name."""
     if node is None:
-        raise NO_NODE
+        raise no_node()
     return answer(node)
 
 
@@ -62,7 +62,7 @@ async def get_cluster(call: Call[NoQuery, None]) -> ASGIApp:
     clusters = await call.edge.services.nodes.clusters(call.who)
     found = next((cluster for cluster in clusters if cluster.id == call.path["cluster"]), None)
     if found is None:
-        raise NOT_FOUND
+        raise not_found()
     return answer(found)
 
 

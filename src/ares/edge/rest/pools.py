@@ -14,7 +14,11 @@ from ares.model.base import Record
 from ares.model.job import RANKS_MAX, GpuModel, Resources
 from ares.services.pools import PoolView
 
-_NO_POOL = Problem("not-found", detail="no pool has this name; `ares pools` lists them")
+
+def _no_pool() -> Problem:
+    return Problem("not-found", detail="no pool has this name; `ares pools` lists them")
+
+
 # With each GPU, or without any, unless it is said.
 _CPU_MILLI, _MEMORY_MIB = 1000, 1024
 
@@ -44,7 +48,7 @@ async def get_pool(call: Call[PoolsQuery, None]) -> ASGIApp:
     query = call.query
     found = await call.edge.services.pools.list(call.who, _shape(query), query.runtime_s, call.path["name"])
     if not found:
-        raise _NO_POOL
+        raise _no_pool()
     return answer(found[0])
 
 

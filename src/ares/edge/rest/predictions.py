@@ -6,7 +6,7 @@ from ares.core.predict.trees import TreeModel
 from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery, SubmitBody
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.submitting import request_of
 from ares.services.predictions import ModelRefused
 
@@ -29,5 +29,5 @@ async def put_model(call: Call[NoQuery, TreeModel]) -> ASGIApp:
 
 async def delete_model(call: Call[NoQuery, None]) -> ASGIApp:
     if not await call.edge.services.predictions.uninstall():
-        raise NOT_FOUND
+        raise not_found()
     return empty()

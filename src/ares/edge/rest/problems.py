@@ -200,9 +200,14 @@ class Problem(Exception):
         return msgspec.json.encode(self.document(instance))
 
 
-NOT_FOUND = Problem("not-found")
-# Nodes belong to no tenant, so there is nothing to hide.
-NO_NODE = Problem("not-found", detail="no node has this name; `ares nodes` lists them")
+# Made anew each time: an exception that is raised again keeps what it met before, and with it every request.
+def not_found() -> Problem:
+    return Problem("not-found")
+
+
+def no_node() -> Problem:
+    """Nodes belong to no tenant, so there is nothing to hide."""
+    return Problem("not-found", detail="no node has this name; `ares nodes` lists them")
 
 
 def retry_after(seconds: float) -> dict[str, str]:

@@ -8,7 +8,7 @@ from ares.core.access.table import reaches
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Call
-from ares.edge.rest.problems import NOT_FOUND, Problem
+from ares.edge.rest.problems import Problem, not_found
 from ares.model.base import Note, Record
 from ares.model.quota import Quota
 from ares.services.quotas import QuotaChange, QuotaRefused, QuotaView
@@ -39,7 +39,7 @@ async def list_quotas(call: Call[NoQuery, None]) -> ASGIApp:
 async def get_tenant_quota(call: Call[NoQuery, None]) -> ASGIApp:
     name = call.path["name"]
     if not reaches(call.who, "quota:read", name):
-        raise NOT_FOUND
+        raise not_found()
     return answer(await call.edge.services.quotas.show(await _known(call)))
 
 
@@ -61,7 +61,7 @@ async def delete_quota(call: Call[NoQuery, None]) -> ASGIApp:
 async def _known(call: Call[NoQuery, Any]) -> str:
     name = call.path["name"]
     if not await call.edge.services.quotas.knows(call.who, name):
-        raise NOT_FOUND
+        raise not_found()
     return name
 
 

@@ -13,7 +13,9 @@ from ares.model.base import Name, Note, Record, Slug
 from ares.model.reservation import Moment, RoomAsked
 from ares.services.reservations import ReservationRefused, ReservationView, ReservationWish
 
-_NONE = Problem("not-found", detail="no reservation of yours has this name; `ares reservations` lists them")
+
+def _none() -> Problem:
+    return Problem("not-found", detail="no reservation of yours has this name; `ares reservations` lists them")
 
 
 class ReservationBody(Record, frozen=True):
@@ -59,7 +61,7 @@ async def list_reservations(call: Call[ReservationsQuery, None]) -> ASGIApp:
 async def get_reservation(call: Call[NoQuery, None]) -> ASGIApp:
     found = await call.edge.services.reservations.get(call.who, call.path["name"])
     if found is None:
-        raise _NONE
+        raise _none()
     return answer(found)
 
 
@@ -93,5 +95,5 @@ def _answer(outcome: ReservationView | ReservationRefused, status: int = 200) ->
     if isinstance(outcome, ReservationView):
         return answer(outcome, status=status)
     if outcome.code == "not-found":
-        raise _NONE
+        raise _none()
     raise Problem(outcome.code, detail=outcome.message, fix=outcome.fix)

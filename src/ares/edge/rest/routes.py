@@ -48,7 +48,7 @@ from ares.services.listing import JobPage
 from ares.services.nodes import ClusterView, NodeView
 from ares.services.outputs import OutputList
 
-PREFIXES = ("/v1", "/api/v1")
+PREFIX = "/v1"
 # What a path parameter may look like. Anything else names nothing, so it is a 404.
 PATH_PARAMETERS = {
     "id": r"^[0-9a-z]{1,24}(_[0-9]{1,6})?$",
