@@ -90,6 +90,9 @@ def judge_what_they_saw(people: People, said: dict[str, str]) -> None:
     seen = people.run("Ann", "ares audit search -o json")
     assert "ticket 4711" in seen.stdout
     assert SECRET not in seen.stdout
+    # His job is kept with the team that it was counted for, which he had not written.
+    verified = people.run("You", "ares verify")
+    assert verified.returncode == 0, verified.stdout
     # Nobody else's corner is hers, and bob has none of her rights.
     assert people.run("Ann", "ares --tenant default jobs").returncode != 0
     assert people.run("Bob", "ARES_TOKEN=$(cat bob.token) ares user list").returncode != 0

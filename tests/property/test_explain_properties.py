@@ -25,6 +25,7 @@ from tests.unit.core.schedule.filters.codes import CODES
 
 # What stands behind each code, in the order in which nodes are asked; a gang comes last.
 STAGES: dict[str, set[ReasonCode]] = {
+    "isolation": {"ISOLATION_UNMET"},
     **CODES,
     "devices": {"INSUFFICIENT_DEVICE"},
     "": {"INSUFFICIENT_GANG", "INFEASIBLE_GANG", "INSUFFICIENT_TOPOLOGY", "INFEASIBLE_TOPOLOGY"},

@@ -198,10 +198,10 @@ def test_two_servers_on_one_store_admit_together_what_fits(tmp_path: Path) -> No
         platform.server(0)
         platform.server(1)
         urls = [platform.servers[number].url for number in (0, 1)]
-        asyncio.run(_through_both(urls, platform.admin_token))
+        asyncio.run(judge_through_both(urls, platform.admin_token))
 
 
-async def _through_both(urls: list[str], token: str) -> None:
+async def judge_through_both(urls: list[str], token: str) -> None:
     async with httpx2.AsyncClient(
         trust_env=False, headers={"authorization": f"Bearer {token}"}, timeout=30.0, verify=False
     ) as client:

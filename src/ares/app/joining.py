@@ -1,6 +1,7 @@
 """How an agent comes by its identity: by what it kept, or by trading a join token."""
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -41,6 +42,9 @@ class Joining:
         self._state_dir = state_dir
         self._token = token
         self._auto_join = auto_join
+        # Kept between tries: each goes to the next address.
+        self._link = GrpcLink(config.node.servers)
+        self._hosts = itertools.cycle(server.rpartition(":")[0] for server in config.node.servers)
         hosts = (server.rpartition(":")[0].strip("[]") for server in config.node.servers)
         self._certified = config.agents.tls == "on" or not all(map(is_loopback, hosts))
 
@@ -76,8 +80,7 @@ class Joining:
         return None
 
     async def _trade(self, token: str) -> Joined:
-        link = GrpcLink(self._config.node.servers)
-        return Joined(await identity.join(link, token=token, node=self._name, state_dir=self._state_dir))
+        return Joined(await identity.join(self._link, token=token, node=self._name, state_dir=self._state_dir))
 
     async def _certify(self, token: str) -> Joined:
         requests = X509Requests()
@@ -95,8 +98,7 @@ class Joining:
         known = handover.connection(self._config.home_path) if self._auto_join else None
         if known is not None:
             return known[0]
-        host = self._config.node.servers[0].rpartition(":")[0]
-        return f"https://{host}:{_API_PORT}"
+        return f"https://{next(self._hosts)}:{_API_PORT}"
 
     async def _ask_token(self) -> str:
         """On the server's own machine the administrator's token is at hand."""

@@ -196,6 +196,8 @@ class RequestRecord(Record, frozen=True):
 
     job: str
     payload_sha256: str
+    # Of the job as it is kept, where policies or the submitter's team made another of it.
+    kept_sha256: str = ""
 
 
 class RetryBudget(Record, frozen=True):

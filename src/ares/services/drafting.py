@@ -177,7 +177,7 @@ class Drafting:
         if len(spec_op.value) > VALUE_BYTES_MAX:
             message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
             return Rejected(code="spec-too-large", message=message, fix="put long input into a file")
-        compares, request_ops = self._claim(who, request, digest, new_id)
+        compares, request_ops = self._claim(who, request, digest, new_id, judged.spec)
         estimated = self._estimates.of(who, spec)
         trace = self._telemetry.new_trace(request.trace)
         if admitted.indices is not None:
@@ -260,12 +260,13 @@ class Drafting:
         return refusal(one, spec, Submitter(who.tenant, who.subject, who.name), self._clock.wall())
 
     def _claim(
-        self, who: Principal, request: SubmitRequest, digest: str, new_id: str
+        self, who: Principal, request: SubmitRequest, digest: str, new_id: str, judged: JobSpec
     ) -> tuple[tuple[Compare, ...], tuple[Op, ...]]:
         """The part of the transaction that makes a request id take effect once."""
         if request.request_id is None:
             # The fresh id stands in: after an unknown outcome the same bytes can be sent again safely.
             return (Compare(keys.job(who.tenant, new_id), "mod_revision", 0),), ()
         key = keys.request(who.tenant, request.request_id)
-        record = RequestRecord(job=new_id, payload_sha256=digest)
+        kept = "" if judged == request.spec else payload_sha256(judged)
+        record = RequestRecord(job=new_id, payload_sha256=digest, kept_sha256=kept)
         return (Compare(key, "mod_revision", 0),), (Put(key, self._encode(record)),)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ares.adapters.store.memory import MemoryStore
-from ares.app import server, wiring
+from ares.app import handover, server, wiring
 from ares.app.config import AgentsConfig, Config, HttpConfig, StoreConfig
 from ares.ports.clock import Clock
 from ares.ports.store import Changes, Compacted, Store, StoreBroken
@@ -23,9 +23,15 @@ class Breaks(MemoryStore):
         self.breaks = asyncio.Event()
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes | Compacted]:
-        await self.breaks.wait()
+        stream = aiter(super().watch(prefix, from_revision))
+        broken = asyncio.create_task(self.breaks.wait())
+        while not broken.done():
+            coming = asyncio.ensure_future(anext(stream))
+            await asyncio.wait([coming, broken], return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                yield coming.result()
+            coming.cancel()
         raise StoreBroken("the store's disk failed")
-        yield Compacted(0)
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ async def test_a_server_whose_store_broke_for_good_ends_with_an_error(
     monkeypatch.setattr(wiring, "open_store", opened)
     serving = asyncio.create_task(server._serve(config, asyncio.Event()))
     async with asyncio.timeout(TIMEOUT_S):
-        while not stores:
+        while handover.connection(config.home_path) is None:
             await asyncio.sleep(0.01)
         stores[0].breaks.set()
         assert await serving == 1

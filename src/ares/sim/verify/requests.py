@@ -54,7 +54,7 @@ def payload_of(spec: JobSpec) -> str:
 
 
 def claim_of_request(tail: str, record: RequestRecord) -> Claim:
-    return Claim(tail, record.job, record.payload_sha256)
+    return Claim(tail, record.job, record.kept_sha256 or record.payload_sha256)
 
 
 class Requests:

@@ -86,3 +86,7 @@ class OneResult(Rule):
             if committed.get(path) != digest:
                 shown = f"file {path!r}" if path else "a value"
                 self.blame(job, f"a client was shown {shown} with digest {digest[:12]}, which was never committed")
+
+    def restored(self) -> None:
+        """What was asked before may be answered from before."""
+        self._asked.clear()
