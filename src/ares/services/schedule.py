@@ -111,6 +111,9 @@ class Schedule:
             return
         # A node that fell silent looks free: it must not be given what the monitor then takes away.
         self._planner.refresh_ready()
+        if not cluster.some_ready and not cluster.reserved:
+            # However many wait, there is nowhere to look: those who submit must not wait for it.
+            return
         began = self._clock.monotonic()
         gentle = began - self._evicted_at < _EVICT_EVERY_S
         if not gentle:

@@ -273,6 +273,11 @@ class Cluster(Occupancy):
         return len(self.waiting)
 
     @property
+    def some_ready(self) -> bool:
+        """Whether there is any node that something could be placed on."""
+        return bool(self._ready)
+
+    @property
     def may_grow(self) -> bool:
         """Some running gang would take more ranks."""
         return any(
