@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
@@ -329,8 +330,10 @@ for which in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_COR
 @pytest.fixture
 def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """Not below a /tmp, which sandboxes have one of their own of."""
-    folder = request.config.cache.mkdir("sandbox") / tmp_path.name
-    folder.mkdir()
+    cache = request.config.cache.mkdir("sandbox")
+    # A checkout may itself lie below one.
+    base = Path("/opt") if Path("/tmp") in cache.resolve().parents else cache
+    folder = Path(tempfile.mkdtemp(dir=base))
     yield folder
     shutil.rmtree(folder)
 
