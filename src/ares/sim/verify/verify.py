@@ -18,6 +18,7 @@ from ares.sim.verify.requests import Claim, Requests, claim_of_job, claim_of_req
 
 _TICK_EVERY = 1000
 _NODE_ROLE = "node"
+_CLUSTER_ROLE = "cluster"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -231,7 +232,8 @@ class _Run:
             self._findings.looked("tokens")
             if not _SHA256.fullmatch(token.sha256):
                 self._findings.wrong("tokens", f"token {token.id}: its digest is not one")
-            if (token.node is not None or token.single_use) and token.role != _NODE_ROLE:
+            role = _CLUSTER_ROLE if token.cluster is not None else _NODE_ROLE
+            if (token.node is not None or token.cluster is not None or token.single_use) and token.role != role:
                 self._findings.wrong("tokens", f"token {token.id} admits a machine, with the role {token.role}")
         for _, kept in self._reader.all(kinds.FORMAT):
             if kept.record.format > kinds.KNOWN_FORMAT:
