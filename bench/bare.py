@@ -2,6 +2,7 @@
 
 import sys
 from typing import Any
+from unittest.mock import patch
 
 from ares.app import audit
 from ares.edge.cli.main import main
@@ -17,6 +18,5 @@ def _unwatched(inner: Any, services: Any) -> Any:
 
 
 if __name__ == "__main__":
-    audit.ports_of = _no_chain  # type: ignore[assignment]
-    app.Auditor = _unwatched  # type: ignore[assignment, misc]
-    sys.exit(main())
+    with patch.object(audit, "ports_of", _no_chain), patch.object(app, "Auditor", _unwatched):
+        sys.exit(main())

@@ -101,14 +101,14 @@ class SecretGiven(Record, frozen=True):
 
 
 def encode_secret(value: Any) -> bytes:
-    """For the one encoder that may: msgspec's hook."""
+    """For the one encoder that may. To msgspec, which calls it, NotImplementedError means: no such type."""
     if isinstance(value, Secret):
         return value.reveal()
     raise NotImplementedError(f"{type(value).__name__} cannot be encoded")
 
 
 def decode_secret(wanted: type, value: Any) -> Any:
-    """The other end of `encode_secret`."""
+    """The other end of `encode_secret`, by the same convention."""
     if wanted is Secret and isinstance(value, bytes):
         return Secret(value)
     raise NotImplementedError(f"{wanted.__name__} cannot be decoded")

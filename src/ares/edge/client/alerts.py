@@ -1,17 +1,14 @@
 """Requests about alerts and channels, as values like those in `calls`, and what they are answered."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any
 
 import msgspec
 
-from ares.edge.client.calls import Call, Request
+from ares.edge.client.calls import JSON, Call, Request, part
+from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.alert import AlertRecord
 from ares.model.base import Record
-
-T = TypeVar("T")
-_JSON = (("content-type", "application/json"),)
 
 
 class ChannelView(Record, frozen=True):
@@ -52,11 +49,11 @@ def alerts(*, platform: bool = False, every: bool = False) -> Call[tuple[AlertRe
 
 
 def acknowledge_alert(alert: str, *, platform: bool = False, note: str = "") -> Call[AlertRecord]:
-    return _send("POST", f"/v1/alerts/{_part(alert)}/acknowledge", AlertRecord, {"note": note}, platform)
+    return _send("POST", f"/v1/alerts/{part(alert)}/acknowledge", AlertRecord, {"note": note}, platform)
 
 
 def resolve_alert(alert: str, *, platform: bool = False, note: str = "") -> Call[AlertRecord]:
-    return _send("POST", f"/v1/alerts/{_part(alert)}/resolve", AlertRecord, {"note": note}, platform)
+    return _send("POST", f"/v1/alerts/{part(alert)}/resolve", AlertRecord, {"note": note}, platform)
 
 
 def channels(*, platform: bool = False) -> Call[tuple[ChannelView, ...]]:
@@ -64,35 +61,28 @@ def channels(*, platform: bool = False) -> Call[tuple[ChannelView, ...]]:
 
 
 def put_channel(name: str, body: Mapping[str, Any], *, platform: bool = False) -> Call[SavedChannel]:
-    return _send("PUT", f"/v1/channels/{_part(name)}", SavedChannel, body, platform)
+    return _send("PUT", f"/v1/channels/{part(name)}", SavedChannel, body, platform)
 
 
 def delete_channel(name: str, *, platform: bool = False) -> Call[None]:
-    return Call(Request("DELETE", f"/v1/channels/{_part(name)}", _whose(platform), repeatable=False), None)
+    return Call(Request("DELETE", f"/v1/channels/{part(name)}", _whose(platform), repeatable=False), None)
 
 
 def test_channel(name: str, *, platform: bool = False) -> Call[TestAnswer]:
-    path = f"/v1/channels/{_part(name)}/test"
+    path = f"/v1/channels/{part(name)}/test"
     return Call(Request("POST", path, _whose(platform), repeatable=False), TestAnswer)
 
 
 def _send(method: str, path: str, kind: Any, body: Mapping[str, Any], platform: bool) -> Call[Any]:
-    return Call(Request(method, path, _whose(platform), msgspec.json.encode(body), _JSON), kind)
+    return Call(Request(method, path, _whose(platform), msgspec.json.encode(body), JSON), kind)
 
 
 def _whose(platform: bool) -> tuple[tuple[str, str], ...]:
     return (("platform", "true"),) if platform else ()
 
 
-def _part(text: str) -> str:
-    return quote(text, safe="")
-
-
-class AlertMethods:
+class AlertMethods(Sends):
     """Of the blocking client. `platform`: the platform's own, for those who run it."""
-
-    def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     def alerts(self, *, platform: bool = False, every: bool = False) -> tuple[AlertRecord, ...]:
         """Alerts, the newest first; with `every` also those that are over."""
@@ -111,11 +101,8 @@ class AlertMethods:
         return self.send(channels(platform=platform))
 
 
-class AsyncAlertMethods:
+class AsyncAlertMethods(AsyncSends):
     """Of the asynchronous client."""
-
-    async def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     async def alerts(self, *, platform: bool = False, every: bool = False) -> tuple[AlertRecord, ...]:
         """Alerts, the newest first; with `every` also those that are over."""

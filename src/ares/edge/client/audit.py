@@ -1,16 +1,15 @@
 """Requests about the audit log, as values like those in `calls`, and what they are answered."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, Unpack
 
 from ares.edge.client.addresses import Tour
 from ares.edge.client.calls import Call, Reply, Request, read_problem
 from ares.edge.client.flows import SILENCE_S, Flows
+from ares.edge.client.sending import AsyncSends, Sends
 from ares.edge.client.steps import Broken, Emit, Flow, Open, Read
 from ares.model.audit import AuditEntry, AuditHead
 from ares.model.base import Record
-
-T = TypeVar("T")
 
 
 class AuditChain(Record, frozen=True):
@@ -143,16 +142,8 @@ def _params(params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((key, str(value)) for key, value in params.items() if value not in (None, "", 0.0))
 
 
-class AuditMethods:
+class AuditMethods(Sends):
     """Of the blocking client."""
-
-    _flows: Flows
-
-    def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
-
-    def _iterate(self, flow: Flow[None]) -> Iterator[Any]:
-        raise NotImplementedError
 
     def audit(self, *, page: int = 100, **filters: Unpack[Filters]) -> Iterator[AuditEntry]:
         """Entries on the disk of the replica that answers, the newest first, page by page as you go on."""
@@ -181,16 +172,8 @@ class AuditMethods:
         return self.send(month(month_, tenant))
 
 
-class AsyncAuditMethods:
+class AsyncAuditMethods(AsyncSends):
     """Of the asynchronous client."""
-
-    _flows: Flows
-
-    async def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
-
-    def _iterate(self, flow: Flow[None]) -> AsyncIterator[Any]:
-        raise NotImplementedError
 
     async def audit(self, *, page: int = 100, **filters: Unpack[Filters]) -> AsyncIterator[AuditEntry]:
         """Entries on the disk of the replica that answers, the newest first, page by page as you go on."""

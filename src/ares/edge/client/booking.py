@@ -5,18 +5,16 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
-from urllib.parse import quote
 
 import msgspec
 
 from ares.edge.client import units
-from ares.edge.client.calls import Call, Request
+from ares.edge.client.calls import JSON, Call, Request, part
 from ares.edge.client.errors import InvalidBooking, InvalidSpec
 from ares.model.base import Record
 from ares.model.reservation import ReservationState, RoomAsked, Turn
 from ares.model.state import Placement
 
-_JSON = (("content-type", "application/json"),)
 _MOMENT_FORMS = "write it like now, +2h, or 2026-12-01T18:00 (local unless it says otherwise)"
 
 
@@ -152,7 +150,7 @@ def _of_bookings() -> Generator[None]:
 
 def _post(path: str, body: dict[str, Any]) -> Call[ReservationView]:
     # Sent twice it would book twice, or last twice as long.
-    return Call(Request("POST", path, (), msgspec.json.encode(body), _JSON, repeatable=False), ReservationView)
+    return Call(Request("POST", path, (), msgspec.json.encode(body), JSON, repeatable=False), ReservationView)
 
 
 def _given(fields: dict[str, object]) -> dict[str, object]:
@@ -160,4 +158,4 @@ def _given(fields: dict[str, object]) -> dict[str, object]:
 
 
 def _path(name: str) -> str:
-    return f"/v1/reservations/{quote(name, safe='')}"
+    return f"/v1/reservations/{part(name)}"

@@ -20,6 +20,9 @@ Params = Mapping[str, object]
 BATCH_JOBS = 1000
 BATCH_BYTES = 8 * 1024 * 1024
 
+# The header of a body.
+JSON = (("content-type", "application/json"),)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -302,8 +305,7 @@ def _get(path: str, kind: Any, params: Params = {}, *, field: str = "") -> Call[
 
 
 def _post(path: str, kind: Any, body: object, *, field: str = "", repeatable: bool = False) -> Call[Any]:
-    headers = (("content-type", "application/json"),)
-    return Call(Request("POST", path, (), msgspec.json.encode(body), headers, repeatable), kind, field)
+    return Call(Request("POST", path, (), msgspec.json.encode(body), JSON, repeatable), kind, field)
 
 
 def _given(params: Params) -> dict[str, object]:

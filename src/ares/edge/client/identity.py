@@ -1,19 +1,18 @@
 """Requests about tenants, users, roles and tokens, as values like those in `calls`, and what they are answered."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from ares.edge.client import calls
 from ares.edge.client.answers import NewToken, TokenView, WhoAmI
-from ares.edge.client.calls import Call, Request, part
+from ares.edge.client.calls import JSON, Call, Request, part
+from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.access import Role
 from ares.model.base import Record
 
-T = TypeVar("T")
 Isolation = Literal["any", "process", "sandbox"]
-_JSON = (("content-type", "application/json"),)
 
 
 class TenantView(Record, frozen=True):
@@ -112,7 +111,7 @@ def revoke_own_token(token_id: str) -> Call[None]:
 
 
 def _send(method: str, path: str, kind: Any, body: Mapping[str, Any], *, repeatable: bool = False) -> Call[Any]:
-    return Call(Request(method, path, (), msgspec.json.encode(body), _JSON, repeatable), kind)
+    return Call(Request(method, path, (), msgspec.json.encode(body), JSON, repeatable), kind)
 
 
 def _wish(
@@ -131,11 +130,8 @@ def _invitation(node: str | None, ttl_s: float | None, cluster: str | None, any_
     return {"node": node, "ttlS": ttl_s, "cluster": cluster, "anyName": True if any_name else None}
 
 
-class IdentityMethods:
+class IdentityMethods(Sends):
     """Of the blocking client."""
-
-    def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     def whoami(self) -> WhoAmI:
         """Who the server takes this client for, and what it may do."""
@@ -217,11 +213,8 @@ class IdentityMethods:
         self.send(calls.revoke_token(token_id))
 
 
-class AsyncIdentityMethods:
+class AsyncIdentityMethods(AsyncSends):
     """Of the asynchronous client."""
-
-    async def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     async def whoami(self) -> WhoAmI:
         """Who the server takes this client for, and what it may do."""

@@ -1,12 +1,8 @@
 """Requests about machines' identities, as values like those in `calls`, and what they are answered."""
 
-from typing import TypeVar
-from urllib.parse import quote
-
-from ares.edge.client.calls import Call, Request
+from ares.edge.client.calls import Call, Request, part
+from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.base import Record
-
-T = TypeVar("T")
 
 
 class CertificateView(Record, frozen=True):
@@ -35,22 +31,15 @@ def certificates() -> Call[tuple[CertificateView, ...]]:
 
 
 def revoke_node(name: str) -> Call[Revoked]:
-    return Call(Request("POST", f"/v1/nodes/{_part(name)}/revoke"), Revoked)
+    return Call(Request("POST", f"/v1/nodes/{part(name)}/revoke"), Revoked)
 
 
 def revoke_cluster(name: str) -> Call[Revoked]:
-    return Call(Request("POST", f"/v1/clusters/{_part(name)}/revoke"), Revoked)
+    return Call(Request("POST", f"/v1/clusters/{part(name)}/revoke"), Revoked)
 
 
-def _part(text: str) -> str:
-    return quote(text, safe="")
-
-
-class MachineMethods:
+class MachineMethods(Sends):
     """Of the synchronous client."""
-
-    def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     def certificates(self) -> tuple[CertificateView, ...]:
         """Machines' certificates, by machine."""
@@ -65,11 +54,8 @@ class MachineMethods:
         return self.send(revoke_cluster(name))
 
 
-class AsyncMachineMethods:
+class AsyncMachineMethods(AsyncSends):
     """The same of the asynchronous one."""
-
-    async def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     async def certificates(self) -> tuple[CertificateView, ...]:
         """Machines' certificates, by machine."""

@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from ares.edge.client.answers import NodeView
-from ares.edge.client.calls import Call, Request
+from ares.edge.client.calls import JSON, Call, Request, part
 from ares.model.base import Record
 from ares.model.profile import ProfileRecord
 from ares.model.state import Phase
-
-_JSON = (("content-type", "application/json"),)
 
 
 class Plugin(Record, frozen=True):
@@ -114,28 +111,28 @@ def plugins() -> Call[PluginList]:
 
 
 def drain(node: str, reason: str) -> Call[DrainStatus]:
-    return _send("POST", f"/v1/nodes/{_part(node)}/drain", DrainStatus, {"reason": reason}, repeatable=True)
+    return _send("POST", f"/v1/nodes/{part(node)}/drain", DrainStatus, {"reason": reason}, repeatable=True)
 
 
 def drain_status(node: str) -> Call[DrainStatus]:
-    return Call(Request("GET", f"/v1/nodes/{_part(node)}/drain"), DrainStatus)
+    return Call(Request("GET", f"/v1/nodes/{part(node)}/drain"), DrainStatus)
 
 
 def undrain(node: str) -> Call[NodeView]:
-    return _send("POST", f"/v1/nodes/{_part(node)}/undrain", NodeView, {}, repeatable=True)
+    return _send("POST", f"/v1/nodes/{part(node)}/undrain", NodeView, {}, repeatable=True)
 
 
 def taint(node: str, key: str, value: str, effect: str) -> Call[NodeView]:
     body = {"key": key, "value": value, "effect": effect}
-    return _send("POST", f"/v1/nodes/{_part(node)}/taints", NodeView, body, repeatable=True)
+    return _send("POST", f"/v1/nodes/{part(node)}/taints", NodeView, body, repeatable=True)
 
 
 def untaint(node: str, key: str) -> Call[NodeView]:
-    return Call(Request("DELETE", f"/v1/nodes/{_part(node)}/taints", (("key", key),)), NodeView)
+    return Call(Request("DELETE", f"/v1/nodes/{part(node)}/taints", (("key", key),)), NodeView)
 
 
 def remove_node(node: str) -> Call[NodeView]:
-    return Call(Request("DELETE", f"/v1/nodes/{_part(node)}", repeatable=False), NodeView)
+    return Call(Request("DELETE", f"/v1/nodes/{part(node)}", repeatable=False), NodeView)
 
 
 def consolidate(gpus: int, nodes: int, revision: str = "") -> Call[ConsolidationView]:
@@ -146,8 +143,4 @@ def consolidate(gpus: int, nodes: int, revision: str = "") -> Call[Consolidation
 
 def _send(method: str, path: str, kind: Any, body: Mapping[str, Any], *, repeatable: bool = False) -> Call[Any]:
     given = {key: value for key, value in body.items() if value is not None}
-    return Call(Request(method, path, (), msgspec.json.encode(given), _JSON, repeatable), kind)
-
-
-def _part(text: str) -> str:
-    return quote(text, safe="")
+    return Call(Request(method, path, (), msgspec.json.encode(given), JSON, repeatable), kind)

@@ -1,17 +1,14 @@
 """Requests about policies, as values like those in `calls`, and what they are answered."""
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, TypeVar, Unpack
-from urllib.parse import quote
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from ares.edge.client.calls import Call, Request
+from ares.edge.client.calls import JSON, Call, Request, part
+from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.base import Record
 from ares.model.policy import PolicyRecord
-
-T = TypeVar("T")
-_JSON = (("content-type", "application/json"),)
 
 
 class Located(Record, frozen=True):
@@ -115,7 +112,7 @@ def _send(
 ) -> Call[Any]:  # fmt: skip
     given = {key: value for key, value in body.items() if value is not None}
     data = msgspec.json.encode(given)
-    return Call(Request(method, path, (*_whose(platform), *params), data, _JSON, repeatable), kind)
+    return Call(Request(method, path, (*_whose(platform), *params), data, JSON, repeatable), kind)
 
 
 def _whose(platform: bool) -> tuple[tuple[str, str], ...]:
@@ -123,14 +120,11 @@ def _whose(platform: bool) -> tuple[tuple[str, str], ...]:
 
 
 def _path(name: str) -> str:
-    return f"/v1/policies/{quote(name, safe='')}"
+    return f"/v1/policies/{part(name)}"
 
 
-class PolicyMethods:
+class PolicyMethods(Sends):
     """Of the blocking client. `platform`: what is for every tenant, for those who run it."""
-
-    def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     def policies(self) -> tuple[PolicyRecord, ...]:
         """Policies that apply to the tenant's jobs, in the order they do."""
@@ -162,11 +156,8 @@ class PolicyMethods:
         self.send(delete_policy(name, platform=platform))
 
 
-class AsyncPolicyMethods:
+class AsyncPolicyMethods(AsyncSends):
     """Of the asynchronous client."""
-
-    async def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     async def policies(self) -> tuple[PolicyRecord, ...]:
         """Policies that apply to the tenant's jobs, in the order they do."""

@@ -2,13 +2,12 @@
 
 import msgspec
 
-from ares.edge.client.calls import Call, Request
+from ares.edge.client.calls import JSON, Call, Request
 from ares.edge.client.decisions import Eta
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy
 
-_JSON = (("content-type", "application/json"),)
 _PATH = "/v1/predictions"
 
 
@@ -89,12 +88,12 @@ def report() -> Call[PredictionReport]:
 
 
 def job(spec: JobSpec) -> Call[JobPrediction]:
-    return Call(Request("POST", _PATH, (), msgspec.json.encode({"spec": spec}), _JSON), JobPrediction)
+    return Call(Request("POST", _PATH, (), msgspec.json.encode({"spec": spec}), JSON), JobPrediction)
 
 
 def install(model: bytes) -> Call[ModelView]:
     """`model` is what `ares predict train` wrote."""
-    return Call(Request("PUT", f"{_PATH}/model", (), model, _JSON), ModelView)
+    return Call(Request("PUT", f"{_PATH}/model", (), model, JSON), ModelView)
 
 
 def remove() -> Call[None]:

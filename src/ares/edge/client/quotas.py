@@ -1,20 +1,18 @@
 """Requests about quotas, as values like those in `calls`, and what they are answered."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any
 
 import msgspec
 
-from ares.edge.client.calls import Call, Request
+from ares.edge.client.calls import JSON, Call, Request, part
 from ares.edge.client.errors import InvalidQuota, InvalidSpec
+from ares.edge.client.sending import AsyncSends, Sends
 from ares.edge.client.units import cpu_milli, memory_mib
 from ares.model.base import Record
 from ares.model.job import PRIORITIES
 from ares.model.quota import Quota
 
-T = TypeVar("T")
-_JSON = (("content-type", "application/json"),)
 _GIB = frozenset({"memory", "storage", "egress"})
 _SOFT = "soft."
 
@@ -56,7 +54,7 @@ def quotas() -> Call[tuple[QuotaView, ...]]:
 
 def set_quota(tenant: str, settings: Mapping[str, str | float], level: str, name: str, note: str) -> Call[QuotaView]:
     body = {**_change(settings), "level": level, "note": note, **({"name": name} if name else {})}
-    return Call(Request("PATCH", _path(tenant), (), msgspec.json.encode(body), _JSON), QuotaView)
+    return Call(Request("PATCH", _path(tenant), (), msgspec.json.encode(body), JSON), QuotaView)
 
 
 def unset_quota(tenant: str, names: Sequence[str], level: str, name: str) -> Call[QuotaView]:
@@ -67,7 +65,7 @@ def unset_quota(tenant: str, names: Sequence[str], level: str, name: str) -> Cal
     if "priority" in names:
         body["priority"] = None
     body |= {"name": name} if name else {}
-    return Call(Request("PATCH", _path(tenant), (), msgspec.json.encode(body), _JSON), QuotaView)
+    return Call(Request("PATCH", _path(tenant), (), msgspec.json.encode(body), JSON), QuotaView)
 
 
 def _change(settings: Mapping[str, str | float]) -> dict[str, Any]:
@@ -110,14 +108,11 @@ def _number(key: str, value: str | float) -> float:
 
 
 def _path(tenant: str) -> str:
-    return f"/v1/tenants/{quote(tenant, safe='')}/quota"
+    return f"/v1/tenants/{part(tenant)}/quota"
 
 
-class QuotaMethods:
+class QuotaMethods(Sends):
     """Of the blocking client."""
-
-    def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     def quota(self, tenant: str | None = None) -> QuotaView:
         """A tenant's limits and what is used of them; without a name, of one's own tenant."""
@@ -140,11 +135,8 @@ class QuotaMethods:
         return self.send(unset_quota(tenant, names, level, name))
 
 
-class AsyncQuotaMethods:
+class AsyncQuotaMethods(AsyncSends):
     """Of the asynchronous client."""
-
-    async def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     async def quota(self, tenant: str | None = None) -> QuotaView:
         """A tenant's limits and what is used of them; without a name, of one's own tenant."""

@@ -1,17 +1,13 @@
 """Requests about secrets, as values like those in `calls`; values go out, and never come back."""
 
 import base64
-from typing import TypeVar
-from urllib.parse import quote
 
 import msgspec
 
-from ares.edge.client.calls import Call, Request
+from ares.edge.client.calls import JSON, Call, Request, part
+from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.base import Record
 from ares.model.secret import Secret
-
-T = TypeVar("T")
-_JSON = (("content-type", "application/json"),)
 
 
 class SecretView(Record, frozen=True):
@@ -47,7 +43,7 @@ def set_secret(name: str, value: str | bytes | Secret, expected_version: int | N
     body: dict[str, object] = {"base64": base64.b64encode(plain).decode()}
     if expected_version is not None:
         body["expectedVersion"] = expected_version
-    return Call(Request("PUT", _path(name), (), msgspec.json.encode(body), _JSON), SecretView)
+    return Call(Request("PUT", _path(name), (), msgspec.json.encode(body), JSON), SecretView)
 
 
 def delete_secret(name: str) -> Call[None]:
@@ -60,14 +56,11 @@ def rotate_key() -> Call[KeyRotation]:
 
 
 def _path(name: str) -> str:
-    return f"/v1/secrets/{quote(name, safe='')}"
+    return f"/v1/secrets/{part(name)}"
 
 
-class SecretMethods:
+class SecretMethods(Sends):
     """Of the blocking client."""
-
-    def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     def secrets(self) -> tuple[SecretView, ...]:
         """The tenant's secrets, by name; never their values."""
@@ -82,11 +75,8 @@ class SecretMethods:
         self.send(delete_secret(name))
 
 
-class AsyncSecretMethods:
+class AsyncSecretMethods(AsyncSends):
     """Of the asynchronous client."""
-
-    async def send(self, call: Call[T]) -> T:
-        raise NotImplementedError
 
     async def secrets(self) -> tuple[SecretView, ...]:
         """The tenant's secrets, by name; never their values."""

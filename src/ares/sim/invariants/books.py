@@ -181,7 +181,7 @@ class Books:
             step.after = None
             self.states.pop(job, None)
             return
-        step.after = self.states[job] = DECODERS["/state/"](write.value)  # type: ignore[assignment]
+        step.after = self.states[job] = DECODERS["/state/"](write.value)
         self.created[job] = tenant_of(write.key)
 
     def _take_entry(self, change: Change, write: Write) -> None:
@@ -191,7 +191,7 @@ class Books:
             known.discard(seq)
             change.others.append(("/events/", job, seq, None))
             return
-        entry: Entry = DECODERS["/events/"](write.value)  # type: ignore[assignment]
+        entry: Entry = DECODERS["/events/"](write.value)
         if seq in known or write.version > 1:
             self._note_odd(job, f"ledger entry {seq} was overwritten")
         if (entry.job, entry.seq) != (job, seq):
@@ -206,7 +206,7 @@ class Books:
         before = self.results.pop(job, None)
         after: Result | None = None
         if write.value is not None:
-            after = self.results[job] = DECODERS["/results/"](write.value)  # type: ignore[assignment]
+            after = self.results[job] = DECODERS["/results/"](write.value)
             self._step(change, job).result = after
         change.others.append(("/results/", job, before, after))
 
@@ -261,7 +261,7 @@ class Books:
 
     def _take_epoch(self, change: Change, write: Write) -> None:
         before = self.epoch
-        found: Epoch | None = None if write.value is None else DECODERS["/epoch"](write.value)  # type: ignore[assignment]
+        found: Epoch | None = None if write.value is None else DECODERS["/epoch"](write.value)
         self.epoch = 0 if found is None else found.epoch
         change.others.append(("/epoch", write.key, before, self.epoch))
 

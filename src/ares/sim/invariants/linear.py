@@ -56,11 +56,11 @@ def _take(calls: "Calls", commit: Commit) -> None:
     for write in commit.writes:
         kind = kind_of(write.key)
         if kind == "/state/":
-            state: State | None = None if write.value is None else DECODERS[kind](write.value)  # type: ignore[assignment]
+            state: State | None = None if write.value is None else DECODERS[kind](write.value)
             calls.move(commit.revision, job_of(write.key), state)
         elif kind == "/requests/" and write.value is not None:
             _, _, tenant, request = write.key.split("/", 3)
-            noted: Request = DECODERS[kind](write.value)  # type: ignore[assignment]
+            noted: Request = DECODERS[kind](write.value)
             calls.note(tenant, request, noted.job)
         elif kind == "/arrays/":
             calls.leave_out(job_of(write.key))

@@ -4,6 +4,7 @@ Written apart from `ares.core.keys` and `ares.model`, so that a mistake there is
 records of other versions can be read: unknown fields are skipped, missing ones have the value they always had.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -254,7 +255,10 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "/epoch": Epoch, "/checkpoints/": Checkpoint, "/leases/": Lease,
     "/quotas/": TenantQuota,
 }  # fmt: skip
-DECODERS = {kind: msgspec.json.Decoder(record).decode for kind, record in KINDS.items()}
+# By kind; what each gives is the record of that kind.
+DECODERS: dict[str, Callable[[str], Any]] = {
+    kind: msgspec.json.Decoder(record).decode for kind, record in KINDS.items()
+}
 
 
 def kind_of(key: str) -> str:
