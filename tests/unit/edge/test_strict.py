@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.edge.rest.problems import Problem
-from ares.edge.rest.strict import DEPTH_MAX, StrictDecoder, check_depth
+from ares.edge.rest.strict import DEPTH_MAX, StrictDecoder, check_depth, invalid
 from ares.model.base import Record
+from ares.model.quota import Limits
+from ares.model.tenant import TenantRecord
 
 
 class Inner(Record, frozen=True):
@@ -153,3 +155,15 @@ def test_text_that_is_no_utf8_is_found_where_the_types_do_not_look() -> None:
     with pytest.raises(Problem) as refused:
         DECODER.decode(b'{"unknown\xd5":1}')
     assert refused.value.code == "malformed-json"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [(TenantRecord, {"name": "Bad Name"}, "such as vision-lab"), (Limits, {"amounts": {"gpux": {}}}, "jobs-queued")],
+)
+def test_what_was_expected_is_said_in_words(kind: type[msgspec.Struct], value: object, words: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match="regex") as failed:
+        msgspec.convert(value, kind)
+    said = invalid(failed.value).detail
+    assert words in said
+    assert "regex" not in said

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ares.edge.cli.main import report
+from ares.edge.cli.options import read_seconds
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.program import simulator
 from ares.edge.cli.text import printable
@@ -15,17 +16,6 @@ from ares.edge.cli.traceflags import read_output
 
 _CANNOT_RUN = 2
 _SEEDS = 1_000_000
-
-
-def read_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """A duration as people write it."""
-    from ares.edge.client.errors import InvalidSpec
-    from ares.edge.client.units import seconds
-
-    try:
-        return seconds(value)
-    except InvalidSpec as error:
-        raise click.BadParameter(f"{error.detail}; {error.fix}", ctx, param) from None
 
 
 @click.command()

@@ -8,6 +8,17 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def read_seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A duration as people write it: 90s, 2h, 1d12h."""
+    from ares.edge.client.errors import InvalidSpec
+    from ares.edge.client.units import seconds
+
+    try:
+        return None if value is None else seconds(value)
+    except InvalidSpec as error:
+        raise click.BadParameter(f"{error.detail}; {error.fix}", ctx, param) from None
+
+
 def read_pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """key=value arguments as a mapping; the last of two equal keys wins."""
     found: dict[str, str] = {}

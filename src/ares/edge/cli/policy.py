@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.options import read_pairs
+from ares.edge.cli.options import read_pairs, read_seconds
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.text import duration, printable
 
@@ -141,17 +141,16 @@ def check(ctx: click.Context, output: str, **flags: Any) -> None:
 
 @policy.command("try")
 @_rule
-@click.option("--since", metavar="TIME", help="Only jobs submitted within: 7d.")
+@click.option("--since", metavar="TIME", callback=read_seconds, help="Only jobs submitted within: 7d.")
 @click.option("--limit", type=click.IntRange(1, 2000), metavar="N", help="Of the newest jobs.  [default: 500]")
 @_platform
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def try_(ctx: click.Context, since: str | None, limit: int | None, platform: bool, output: str, **flags: Any) -> None:
+def try_(ctx: click.Context, since: float | None, limit: int | None, platform: bool, output: str, **flags: Any) -> None:
     """Says what a policy would have made of recent jobs."""
-    from ares.edge.client import policies, units
+    from ares.edge.client import policies
 
-    since_s = None if since is None else units.seconds(since)
-    call = policies.try_policy(_draft(flags), platform=platform, since_s=since_s, limit=limit)
+    call = policies.try_policy(_draft(flags), platform=platform, since_s=since, limit=limit)
     raw: Any = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda answer: [*answer["jobs"], *answer["failedJobs"]]):
         found = call.read(raw)

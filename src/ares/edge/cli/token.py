@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ares.edge.cli.connect import connect
+from ares.edge.cli.options import read_seconds
 from ares.edge.cli.output import note, output_option, print_objects
 from ares.edge.cli.text import duration
 
@@ -29,12 +30,12 @@ def token() -> None:
 @click.option("--tenant", help="Whose jobs it acts on.  [default: yours]")
 @click.option("--user", help="Whose it is: it has at most their role, and ends with them.")
 @click.option("--me", is_flag=True, help="For yourself: every user may.")
-@click.option("--ttl", metavar="TIME", help="Expires after this long: 12h, 90d.  [default: never]")
+@click.option("--ttl", metavar="TIME", callback=read_seconds, help="Ends after this: 12h, 90d.  [default: never]")
 @click.option("--permission", "permissions", multiple=True, metavar="NAME", help="Only this of its role; repeatable.")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def create(
-    ctx: click.Context, role: str | None, name: str, ttl: str | None, permissions: tuple[str, ...], output: str,
+    ctx: click.Context, role: str | None, name: str, ttl: float | None, permissions: tuple[str, ...], output: str,
     tenant: str | None, user: str | None, me: bool,
 ) -> None:  # fmt: skip
     """Makes an API token and prints it, this once.
@@ -44,9 +45,8 @@ def create(
       ares token create --me --permission jobs:read --permission logs:read
     """
     from ares.edge.client import calls, identity
-    from ares.edge.client.units import seconds
 
-    wish = {"name": name, "ttlS": None if ttl is None else seconds(ttl), "permissions": list(permissions) or None}
+    wish = {"name": name, "ttlS": ttl, "permissions": list(permissions) or None}
     if me and (tenant or user):
         raise click.UsageError("--me is for yourself: leave --tenant and --user out", ctx)
     if me:
@@ -60,11 +60,11 @@ def create(
 @click.option("--node", metavar="NAME", help="For the machine of this name.")
 @click.option("--cluster", metavar="NAME", help="For the cluster of this name.")
 @click.option("--any-name", is_flag=True, help="For a machine of any name that is free.")
-@click.option("--ttl", metavar="TIME", help="Expires after this long.  [default: 15m]")
+@click.option("--ttl", metavar="TIME", callback=read_seconds, help="Expires after this long.  [default: 15m]")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def join(
-    ctx: click.Context, node: str | None, cluster: str | None, any_name: bool, ttl: str | None, output: str
+    ctx: click.Context, node: str | None, cluster: str | None, any_name: bool, ttl: float | None, output: str
 ) -> None:
     """Makes a token that admits one machine.
 
@@ -73,10 +73,9 @@ def join(
     if (node is not None) + (cluster is not None) + any_name != 1:
         raise click.UsageError("say whom it admits: --node NAME, --cluster NAME or --any-name", ctx)
     from ares.edge.client import calls
-    from ares.edge.client.units import seconds
 
     body = {"node": node, "cluster": cluster, "anyName": True if any_name else None}
-    _print_new(ctx, calls.create_join_token({**body, "ttlS": None if ttl is None else seconds(ttl)}), output)
+    _print_new(ctx, calls.create_join_token({**body, "ttlS": ttl}), output)
 
 
 @token.command("list")

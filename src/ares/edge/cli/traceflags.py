@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ares.edge.cli.options import read_seconds
 from ares.edge.cli.program import simulator
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,19 +41,6 @@ class BadInput(Exception):
 
 
 # ---- values of options
-
-
-def read_time(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """2d, 12h, 90m; seconds."""
-    if value is None:
-        return None
-    from ares.edge.client.errors import InvalidSpec
-    from ares.edge.client.units import seconds
-
-    try:
-        return seconds(value)
-    except InvalidSpec as error:
-        raise click.BadParameter(f"{error}; {error.fix}", ctx, param) from None
 
 
 def read_percent(ctx: click.Context, param: click.Parameter, value: str | None) -> float:
@@ -105,8 +93,8 @@ def trace_options(command: F) -> F:
         click.argument("trace", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
         _option("--format", "format_", metavar="NAME", help=_FORMAT),
         _option("--nodes", metavar="KINDS|FILE", help=_NODES),
-        _option("--from", "since_s", metavar="TIME", callback=read_time, help=_FROM),
-        _option("--until", "until_s", metavar="TIME", callback=read_time, help=_UNTIL),
+        _option("--from", "since_s", metavar="TIME", callback=read_seconds, help=_FROM),
+        _option("--until", "until_s", metavar="TIME", callback=read_seconds, help=_UNTIL),
         _option("--first", type=click.IntRange(1), metavar="N", help="Only the first N jobs of what is left."),
         _option("--estimates", type=click.Choice(["user", "exact", "predicted"]), help=_ESTIMATES),
         _option("--failures", metavar="FILE|TIME[/TIME]", help=_FAILURES),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ares.edge.cli.connect import connect
+from ares.edge.cli.options import read_seconds
 from ares.edge.cli.output import note, output_option, print_objects
 from ares.edge.cli.text import duration
 
@@ -18,7 +19,10 @@ HEADER = ("JOBS", "GPU-HOURS", "CPU-HOURS", "KWH", "COST", "WASTED GPU-HOURS", "
 @click.command()
 @click.option("--by", type=click.Choice(GROUPS), default="tenant", show_default=True, help="What each line sums up.")
 @click.option(
-    "--since", metavar="DURATION", help="Jobs that ended within it, or have not ended: 7d, 12h.  [default: all known]"
+    "--since",
+    metavar="DURATION",
+    callback=read_seconds,
+    help="Jobs that ended within it, or have not ended: 7d, 12h.  [default: all known]",
 )
 @click.option(
     "--limit",
@@ -31,7 +35,7 @@ HEADER = ("JOBS", "GPU-HOURS", "CPU-HOURS", "KWH", "COST", "WASTED GPU-HOURS", "
 )
 @output_option("table", "json", "yaml", "csv", "name")
 @click.pass_context
-def usage(ctx: click.Context, by: "By", since: str | None, limit: int, output: str) -> None:
+def usage(ctx: click.Context, by: "By", since: float | None, limit: int, output: str) -> None:
     """Sums up what jobs used, the dearest first.
 
     Energy is an estimate from above: what was held, at full load. WASTED is what attempts used that
@@ -40,7 +44,7 @@ def usage(ctx: click.Context, by: "By", since: str | None, limit: int, output: s
     """
     from ares.edge.client import calls
 
-    call = calls.usage(by, None if since is None else _seconds(since), limit)
+    call = calls.usage(by, since, limit)
     raw: Any = connect(ctx).send(call.raw())
     if output == "csv":
         click.echo(csv_of(call.read(raw)), nl=False)
@@ -52,16 +56,6 @@ def usage(ctx: click.Context, by: "By", since: str | None, limit: int, output: s
         print_table((by.upper(), *HEADER), (cells(row) for row in shown), of="jobs that used anything")
         for line in remarks(report):
             note(line)
-
-
-def _seconds(text: str) -> float:
-    from ares.edge.client.errors import InvalidSpec
-    from ares.edge.client.units import seconds
-
-    try:
-        return seconds(text)
-    except InvalidSpec as error:
-        raise click.BadParameter(f"{error.detail}; {error.fix}", param_hint="--since") from None
 
 
 def cells(row: "UsageRow") -> tuple[str, ...]:

@@ -183,13 +183,12 @@ class AgentServer:
                 f"the join token is {reply.reason}; make a new one with `ares token join`",
             )
         joined = AuditDraft(
-            operation="joinNode", outcome="ALLOW", role="node", remote=_address(context),
+            operation="joinMachine", outcome="ALLOW", role="node", proof="token", remote=_address(context),
             made=(clean(f"nodes/{reply.node}"),),
         )  # fmt: skip
         # The token is spent: if the disk failed just now, the node gets its credential, and the entry comes later.
         with contextlib.suppress(AuditUnavailable):
             await self._audit.note(joined)
-        self._audit.tell(_allowed("joinMachine", "token", "node", reply.node))
         return reply
 
     async def _certify(self, request: CertifyRequest, context: Context) -> CertifyReply:

@@ -13,6 +13,9 @@ from typing import Annotated, Any, Generic, TypeAlias, TypeVar, Union, get_args,
 import msgspec
 
 from ares.edge.rest.problems import Problem
+from ares.model.base import Slug
+from ares.model.quota import Measure
+from ares.model.tenant import UserName
 
 DEPTH_MAX = 32
 
@@ -78,9 +81,27 @@ def check_depth(raw: bytes) -> None:
         raise Problem("too-deep", detail=f"more than {DEPTH_MAX} levels")
 
 
+# What the patterns that people meet most mean; the others are shown as they are.
+_MEANINGS = {
+    get_args(Slug)[1].pattern: "lower-case letters, digits and dashes, such as vision-lab",
+    get_args(UserName)[1].pattern: "letters, digits and . _ @ + -, such as ann or ann@example.org",
+    get_args(Measure)[
+        1
+    ].pattern: "cpu, memory, gpus, gpus.MODEL, gpu-hours, jobs, jobs-queued, storage, egress or budget",
+}
+_MATCHING = "Expected `str` matching regex "
+
+
+def in_words(text: str) -> str:
+    """What was expected, said to a person instead of in a regular expression."""
+    for pattern, meaning in _MEANINGS.items():
+        text = text.replace(f"{_MATCHING}{pattern!r}", f"Expected {meaning}")
+    return text
+
+
 def invalid(error: msgspec.ValidationError, root: str = "$") -> Problem:
     """msgspec's own words, with the path moved to its own field."""
-    text = str(error)
+    text = in_words(str(error))
     found = _PATH.match(text)
     if found is None:
         return Problem("invalid", detail=text, path=root)
