@@ -8,10 +8,11 @@ from ares.ports.store import TXN_OPS_MAX
 from bench import latency, machine, noops, work
 from bench.peers.install import apt, find
 from bench.platform import platform
-from bench.processes import free_port, listening, running, wait_until
+from bench.processes import listening, running, wait_until
 from bench.report import Row, judged, rate
 from bench.scale import Scale
 from bench.submissions import batch_rate, store_rate
+from tests.ports import free_ports
 
 BATCH_TARGET_PER_S = 1000.0
 START_S = 20.0
@@ -22,7 +23,7 @@ NAME = "bench"
 def etcd(folder: Path) -> Iterator[str]:
     """The URL of a fresh single-node etcd."""
     apt(["etcd"], ["etcd-server"])
-    client, peer = free_port(), free_port()
+    client, peer = free_ports(2)
     urls = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
     command = [
         find("etcd") or "etcd", "--name", NAME, "--data-dir", str(folder / "etcd"), "--logger=zap", "--log-level=warn",

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 
 from bench.http import Connection
-from bench.processes import NotMeasured, free_port, last_lines, running, wait_until
+from bench.processes import NotMeasured, last_lines, running, wait_until
+from tests.ports import free_ports
 
 START_S = 30.0
 
@@ -69,7 +70,7 @@ def platform(
     """Runs for the length of the block. Without a URL the store is SQLite in the home directory."""
     home = folder / "ares"
     home.mkdir(mode=0o700)
-    http, agents = free_port(), free_port()
+    http, agents = free_ports(2)
     env = {name: value for name, value in os.environ.items() if not name.startswith("ARES_")} | {"ARES_HOME": str(home)}
     ares = [sys.executable, *program]
     addresses = ["--listen", f"127.0.0.1:{http}", "--agents", f"127.0.0.1:{agents}"]

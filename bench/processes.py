@@ -15,12 +15,6 @@ class NotMeasured(Exception):
     """Something a benchmark needs is missing or did not start; the message says why."""
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def wait_until(ready: Callable[[], bool], what: str, timeout_s: float, pause_s: float = 0.02) -> None:
     deadline = time.monotonic() + timeout_s
     while not ready():

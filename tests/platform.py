@@ -23,7 +23,8 @@ from ares.edge.client.errors import AresError
 from ares.edge.client.retry import Retry
 from ares.edge.client.sync import Client
 from ares.model.node import NodeLease
-from tests.servers import EtcdServer, die_with_parent, free_ports
+from tests.ports import free_ports
+from tests.servers import EtcdServer, die_with_parent
 
 T = TypeVar("T")
 StoreKind = Literal["sqlite", "etcd"]

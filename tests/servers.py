@@ -4,7 +4,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -14,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from tests.ports import free_ports
 
 _READY_S = 30.0
 _POLL_S = 0.02
@@ -30,19 +31,6 @@ def die_with_parent() -> None:
     ends, so it is left out where that is not the main one."""
     if threading.current_thread() is threading.main_thread():
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now. All are held until all are found, so that no two are the same."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for held in sockets:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.bind(("127.0.0.1", 0))
-        return [held.getsockname()[1] for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()
 
 
 class EtcdServer:

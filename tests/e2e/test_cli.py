@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.platform import Platform, Run, eventually, run_cli
-from tests.servers import free_ports
+from tests.ports import free_ports
 
 SAMPLE_YAML = """\
 name: from-file

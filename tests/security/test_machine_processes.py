@@ -22,8 +22,9 @@ from ares.app.listening import require_safe
 from ares.ports.link import LinkRefused
 from ares.ports.store import Changes, Committed, Compare, Put, Store, StoreUnavailable
 from tests.platform import READY_S, Process, ares, environment, eventually, run_cli
+from tests.ports import free_ports
 from tests.security.pki import Files, on_loopback
-from tests.servers import die_with_parent, free_ports
+from tests.servers import die_with_parent
 
 # ---- listening
 

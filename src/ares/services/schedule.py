@@ -4,6 +4,8 @@ Leader only. It proposes; everything is written by compare-and-swap together wit
 fence, and what was refused is simply seen again in the next cycle.
 """
 
+from zlib import crc32
+
 import structlog
 
 from ares.core import keys
@@ -159,7 +161,7 @@ class Schedule:
 
     def _binding(self, item: Placed, state: JobState, decision: str, ports: dict[str, set[int]]) -> Bind:
         spec = self._view.spec(state)
-        port = self._free_port(item.placements[0].node, ports) if len(item.placements) > 1 else 0
+        port = self._free_port(item.placements[0].node, state, ports) if len(item.placements) > 1 else 0
         rates = rates_of(self._view.nodes, self._planner.cluster.profile, item.placements)
         return Bind(
             placements=item.placements,
@@ -171,12 +173,16 @@ class Schedule:
             leaves_at=item.leaves_at,
         )
 
-    def _free_port(self, node: str, ports: dict[str, set[int]]) -> int:
+    def _free_port(self, node: str, state: JobState, ports: dict[str, set[int]]) -> int:
+        """Each attempt begins its search elsewhere: a port taken by a stranger fails one attempt, not all,
+        and two clusters that share a machine do not meet at the first port."""
         taken = ports.get(node)
         if taken is None:
             jobs = self._view.by_node.get(node, ())
             taken = ports[node] = {self._view.entries[job].state.master_port for job in jobs}
-        port = next((port for port in _MASTER_PORTS if port not in taken), _MASTER_PORTS[0])
+        first = crc32(f"{state.id}/{state.attempt}".encode()) % len(_MASTER_PORTS)
+        turned = (*_MASTER_PORTS[first:], *_MASTER_PORTS[:first])
+        port = next((port for port in turned if port not in taken), turned[0])
         taken.add(port)
         return port
 

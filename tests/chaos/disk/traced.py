@@ -17,7 +17,7 @@ from tests.chaos.disk.inject import Call, Injection, calls_of, traced_command
 from tests.chaos.load import marked
 from tests.history import Acknowledged, judge, read_store
 from tests.platform import Process, Server, ares, environment, eventually
-from tests.servers import free_ports
+from tests.ports import free_ports
 
 NODE = "n"
 # strace slows a process down, and the machine has other work.

@@ -16,7 +16,8 @@ from ares.adapters.store.open import open_store
 from ares.ports.store import Committed, Compacted, Compare, Delete, Put, Store, StoreUnavailable, StoreVersionRefused
 from tests.contract.store.conftest import SystemClock, compact
 from tests.contract.store.watching import changes_until, first_of
-from tests.servers import EtcdCluster, EtcdServer, free_ports
+from tests.ports import free_ports
+from tests.servers import EtcdCluster, EtcdServer
 
 pytestmark = [pytest.mark.etcd, pytest.mark.chaos]
 WAIT_S = 60.0

@@ -4,11 +4,14 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from ares.adapters.executors.process import Process
 from ares.model.job import Warn
 from ares.model.link import AttemptRef, Exited, Fenced, Hello, LogChunk, Progress, Renewed, Started, Stop
 from ares.model.state import Fence
@@ -160,12 +163,38 @@ async def test_memory_beyond_what_was_asked_for_depends_on_the_class(
 async def test_the_time_limit_warns_then_ends(running: Running, plane: ScriptedPlane) -> None:
     script = "trap 'echo warned' USR1; trap '' TERM; while :; do sleep 0.05; done"
     plane.say(
-        plane.start("j1", "sh", "-c", script, time_limit_s=0.8, warn=Warn(signal="SIGUSR1", before_s=0.4), grace_s=0.1)
+        plane.start("j1", "sh", "-c", script, time_limit_s=5.0, warn=Warn(signal="SIGUSR1", before_s=2.0), grace_s=0.1)
     )
     exited = await plane.first(Exited, "j1")
     assert exited.exit.failure == "time-limit"
     assert exited.exit.signal == "SIGKILL"
     assert b"warned\n" in plane.logs[(exited.ref, 0)]
+
+
+async def test_a_late_warning_leaves_the_job_all_of_its_time(
+    running: Running, plane: ScriptedPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent is held up beyond the time limit, so that warning and end are both due when it goes on."""
+    told: list[tuple[signal.Signals, float]] = []
+
+    def telling(process: Process, number: signal.Signals) -> None:
+        told.append((number, asyncio.get_running_loop().time()))
+        send(process, number)
+
+    send = Process.signal
+    monkeypatch.setattr(Process, "signal", telling)
+    script = "trap 'echo warned' USR1; trap '' TERM; echo armed; while :; do sleep 0.05; done"
+    start = plane.start(
+        "j1", "sh", "-c", script, time_limit_s=3.0, warn=Warn(signal="SIGUSR1", before_s=1.0), grace_s=0.1
+    )
+    plane.say(start)
+    await plane.until(lambda: plane.log(start.ref) == b"armed\n")
+    time.sleep(4.0)  # noqa: ASYNC251 - the agent being held up is what this is about
+    exited = await plane.first(Exited, "j1")
+    assert exited.exit.failure == "time-limit"
+    assert b"warned\n" in plane.logs[(exited.ref, 0)]
+    at = dict(reversed(told))
+    assert at[signal.SIGTERM] - at[signal.SIGUSR1] >= 1.0
 
 
 async def test_output_beyond_the_cap_is_dropped_with_a_note(running: Running, plane: ScriptedPlane) -> None:

@@ -18,8 +18,8 @@ from ares.model.node import NumaNode
 from ares.services.agent.settings import Settings
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
+from tests.ports import free_ports
 from tests.programs import ALL_REDUCE
-from tests.servers import free_ports
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 CPUS = tuple(sorted(os.sched_getaffinity(0)))

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 import structlog
 
-from ares.model.job import JobSpec
+from ares.model.job import JobSpec, Warn
 from ares.model.link import AttemptRef, Exited, Fenced, OutputAck, Resize, Start, Started, Stop
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence, OutputFile
@@ -247,12 +247,18 @@ class Attempts:
         spec = attempt.start.spec
         if spec.time_limit_s is None:
             return
-        if spec.warn is not None and attempt.running is not None:
-            warn = partial(attempt.running.signal, signal.Signals[spec.warn.signal])
-            attempt.later(spec.time_limit_s - spec.warn.before_s, warn)
-        attempt.later(spec.time_limit_s, partial(self._time_is_up, attempt))
+        if spec.warn is None:
+            attempt.later(spec.time_limit_s, partial(self._time_is_up, attempt))
+        else:
+            attempt.later(spec.time_limit_s - spec.warn.before_s, partial(self._warn, attempt, spec.warn))
 
     # ---- stopping
+
+    def _warn(self, attempt: Attempt, warn: Warn) -> None:
+        """The end is timed from here: an agent that was held up and warns late leaves the job all of its time."""
+        if attempt.running is not None:
+            attempt.running.signal(signal.Signals[warn.signal])
+        attempt.later(warn.before_s, partial(self._time_is_up, attempt))
 
     @staticmethod
     def _time_is_up(attempt: Attempt) -> None:
