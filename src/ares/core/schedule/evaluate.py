@@ -22,6 +22,8 @@ NO = -np.inf
 _ALL = slice(None)
 # Evaluations that are kept; the oldest goes first. Each takes about 20 bytes a node.
 _KEPT_MAX = 2048
+# Answers of yes or no are small: as many as distinct jobs may wait.
+_EVER_MAX = 65_536
 # Above this share of rows, computing all of them is cheaper than picking.
 _PICK_SHARE = 4
 # Up to this many rows, scoring those that do not pass costs less than leaving them out.
@@ -70,6 +72,7 @@ class Evaluations:
         self._kept: dict[Ask, Evaluation] = {}
         # Rows that could take an ask if they were empty and ready; it changes with the nodes themselves only.
         self._possible: dict[Ask, Bools] = {}
+        self._ever: dict[Ask, bool] = {}
         # Counts touches; for each row the count when it was last touched.
         self._touches = 0
         self._touched: Ints = np.zeros(table.rows, np.int64)
@@ -102,7 +105,7 @@ class Evaluations:
     def forget(self) -> None:
         """Everything changed: another profile, other facts, more rows."""
         self._kept.clear()
-        self._possible.clear()
+        self.forget_possible()
         if len(self._touched) < self.table.rows:
             self._touched = np.zeros(self.table.rows, np.int64)
 
@@ -123,6 +126,7 @@ class Evaluations:
     def forget_possible(self) -> None:
         """A node came, changed or went."""
         self._possible.clear()
+        self._ever.clear()
 
     def possible(self, ask: Ask) -> Bools:
         """Which rows could take one rank of the ask if nothing ran on them."""
@@ -132,6 +136,19 @@ class Evaluations:
                 self._possible.clear()
             rows = self.rows(ask, emptied=True)
             found = self._possible[ask] = (self.stages(rows) == len(self.rules.filters)) & rows.exists
+        return found
+
+    def ever(self, ask: Ask) -> bool:
+        """Whether all its ranks would have room if nothing ran anywhere."""
+        found = self._ever.get(ask)
+        if found is None:
+            if len(self._ever) >= _EVER_MAX:
+                self._ever.clear()
+            rows = self.possible(ask).nonzero()[0]
+            found = len(rows) > 0 and (
+                ask.ranks == 1 or int(room(self.rows(ask, rows, emptied=True)).sum()) >= ask.min_ranks
+            )
+            self._ever[ask] = found
         return found
 
     def best(self, ask: Ask) -> tuple[Evaluation, int]:

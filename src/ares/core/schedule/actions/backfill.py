@@ -4,14 +4,12 @@ A promise is a claim on the future: whoever comes after may have the room only a
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from math import inf
 from typing import Literal
 
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.bookings import claim_of
 from ares.core.schedule.claims import Claim
-from ares.core.schedule.evaluate import room
 from ares.core.schedule.openings import Opening, earliest
 from ares.core.schedule.plan import LeftOut
 from ares.core.schedule.promise import Promise
@@ -54,6 +52,8 @@ class Behind:
         self._counted = 0
         # By class: the shortest run time that found no place; whoever runs as long need not try.
         self._refused: dict[int, float] = {}
+        # By class: whether its jobs wait for room that others could give back.
+        self._ever: dict[int, bool] = {}
         # Classes of which nobody can start any more.
         self.closed: set[int] = set()
         # The most of CPU, memory and GPU that any row has, by what is hidden; until something is placed.
@@ -92,11 +92,7 @@ class Behind:
                 self._keep(job)
                 self._leave(job, one)
             elif not self._start(job, one):
-                if self._entitled(one):
-                    self._promise(job, one)
-                elif one.shortest_s >= self._refused.get(one.id, _EVER):
-                    self.closed.add(one.id)
-                self._leave(job, one)
+                self._found_none(job, one)
                 if self._strategy == "strict" and not self._has_its_own(one) and self._could_ever(one):
                     break
         # Whoever this cycle did not come to keeps what was promised.
@@ -105,12 +101,30 @@ class Behind:
                 round_.promises.setdefault(job, kept)
         round_.claims.lift()
 
+    def _found_none(self, job: str, one: JobClass) -> None:
+        if not self._could_ever(one) and job not in self._kept:
+            self.closed.add(one.id)
+        elif self._entitled(one):
+            self._promise(job, one)
+        elif one.shortest_s >= self._refused.get(one.id, _EVER):
+            self.closed.add(one.id)
+        self._leave(job, one)
+
     def _in_order(self, rest: Iterable[Candidate]) -> Iterator[Candidate]:
-        depth = self._policy.depth
-        if depth:
-            rest = islice(rest, depth)
+        rest = self._within_depth(rest) if self._policy.depth else rest
         by_rank = self._policy.order == "rank" or self._strategy in ("conservative", "strict", "greedy")
         return iter(rest) if by_rank else self._shortest_first(iter(rest))
+
+    def _within_depth(self, rest: Iterable[Candidate]) -> Iterator[Candidate]:
+        """So many that wait for room. Those that could never run, are over a limit or have room of their own are told
+        so and take nobody's turn: however many there are, the jobs behind them are looked at."""
+        seen = 0
+        for job, one in rest:
+            if self._could_ever(one) and not self._has_its_own(one):
+                if seen >= self._policy.depth:
+                    return
+                seen += 1
+            yield job, one
 
     def _shortest_first(self, rest: Iterator[Candidate]) -> Iterator[Candidate]:
         while len(self._round.promises) < self._policy.reservations:
@@ -270,15 +284,11 @@ class Behind:
 
     def _could_ever(self, one: JobClass) -> bool:
         """Whether it waits for room, and not for something that may never come."""
-        for ask in one.key.asks:
-            if self._round.gate(one.key, ask) is None:
-                rows = self._cluster.evaluations.possible(ask).nonzero()[0]
-                if ask.ranks == 1 and len(rows):
-                    return True
-                seen = self._cluster.evaluations.rows(ask, rows, emptied=True)
-                if len(rows) and int(room(seen).sum()) >= ask.min_ranks:
-                    return True
-        return False
+        found = self._ever.get(one.id)
+        if found is None:
+            asks = (ask for ask in one.key.asks if self._round.gate(one.key, ask) is None)
+            found = self._ever[one.id] = any(self._cluster.evaluations.ever(ask) for ask in asks)
+        return found
 
     # ---- conservative: what was promised stays promised
 
