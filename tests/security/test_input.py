@@ -15,6 +15,7 @@ from ares.edge.rest.strict import StrictDecoder
 from ares.model.job import RetryPolicy
 from ares.services.agent.files import read_progress, read_result
 from tests.integration.api.world import JOB, World
+from tests.security.audited import entries
 from tests.tidy.source import SRC, python_files
 from tests.world import World as Plane
 
@@ -191,3 +192,23 @@ def test_json_that_means_two_things_or_none(content: bytes, code: str) -> None:
         StrictDecoder(SubmitBody).decode(content)
     assert refused.value.code == code
     json.dumps(refused.value.document())
+
+
+# ---- N22: references
+
+
+async def test_references_that_lead_inside_are_refused_and_nobody_calls(world: World) -> None:
+    """N22: not kept, told to the audit, and nothing connects: neither then nor for one that is taken."""
+    called: list[object] = []
+    server = await asyncio.start_server(lambda _, writer: (called.append(1), writer.close()), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, world.client() as client:
+        for ref in (f"https://127.0.0.1:{port}/", f"https://2130706433:{port}/", "file:///etc/passwd", "gopher://x/"):
+            answer = await client.post("/v1/jobs", json={"spec": JOB, "inputRefs": [ref]})
+            assert (answer.status_code, answer.json()["code"]) == (422, "input-ref"), answer.text
+            inside = await client.post("/v1/jobs", json={"spec": {**JOB, "inputRefs": [ref]}})
+            assert (inside.status_code, inside.json()["code"]) == (422, "input-ref"), inside.text
+        taken = await client.post("/v1/jobs", json={"spec": JOB, "inputRefs": [f"https://rebinds.example.org:{port}/"]})
+        assert taken.status_code == 201
+    assert not called
+    assert [one.reason for one in entries(world) if one.outcome == "DENY"] == ["ssrf"] * 8

@@ -37,6 +37,10 @@ DeviceKind = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z0-9
 
 GpuModel = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9 ._-]+$(?!\n)")]
 Runtime = Annotated[float, Meta(ge=0.0, le=31_536_000.0)]
+# Data by where it is: "s3://bucket/key", "sha256:...", or the name of a dataset.
+InputRef = Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^[\x21-\x7e]+$(?!\n)")]
+# Money, in whatever unit the pools' prices have.
+Cost = Annotated[float, Meta(ge=0.0, le=1e12)]
 
 
 class Resources(Record, frozen=True):
@@ -200,3 +204,7 @@ class JobSpec(Record, frozen=True):
     # How well it must be kept apart from everything else on its node; its tenant may ask for more.
     isolation: Isolation = "any"
     network: Network = "host"
+    # What it reads, by reference: recorded, and a reason to run near it. Nothing fetches it for the job.
+    input_refs: Annotated[tuple[InputRef, ...], Meta(max_length=1000)] = ()
+    # What its submitter says it will cost: shown beside the server's own estimate, and never counted by.
+    claimed_cost: Cost | None = None

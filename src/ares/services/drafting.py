@@ -166,7 +166,7 @@ class Drafting:
     def draft(self, who: Principal, request: SubmitRequest) -> Draft | Rejected:
         admitted = decide(request.spec)
         if isinstance(admitted, NotAdmitted):
-            return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix)
+            return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix, reason=admitted.reason)
         judged = self.judged(who, request, 1 if admitted.indices is None else len(admitted.indices))
         if isinstance(judged, Rejected):
             return judged

@@ -242,7 +242,7 @@ def _seen_by(who: Principal, detail: JobDetail) -> JobDetail:
     """Those who run or audit the platform see that a job is there and what it takes, not what is in it."""
     if scope_of(who, "jobs:read") != "facts":
         return detail
-    spec = msgspec.structs.replace(detail.spec, command=(NOT_SHOWN,), env={}, workdir=None, labels={})
+    spec = msgspec.structs.replace(detail.spec, command=(NOT_SHOWN,), env={}, workdir=None, labels={}, input_refs=())
     result = None if detail.result is None else msgspec.structs.replace(detail.result, value=None, outputs=())
     state = msgspec.structs.replace(detail.state, outputs=())
     return msgspec.structs.replace(detail, spec=spec, state=state, result=result, progress=None)

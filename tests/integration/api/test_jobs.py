@@ -2,6 +2,7 @@
 
 import pytest
 
+from ares.model.job import PRIORITIES
 from tests.integration.api.world import JOB, MISSING, World
 
 
@@ -88,6 +89,34 @@ async def test_fields_beside_the_specification_fill_it(world: World) -> None:
         job = (await client.post("/v1/jobs", json={"spec": said, **beside})).json()["id"]
         spec = (await client.get(f"/v1/jobs/{job}")).json()["spec"]
         assert (spec["priority"], spec["expectedRuntimeS"], spec["resources"]["cpuMilli"]) == ("NORMAL", 5, 1000)
+
+
+async def test_the_whole_body_of_the_requirement_is_taken_recorded_and_shown(world: World) -> None:
+    """`{tenantId, spec, inputRefs, priority, estimateCores, expectedRuntime, costEstimate}`, as the design has it."""
+    refs = ["s3://datasets/imagenet/train", "imagenet@v3", f"sha256:{'a' * 64}"]
+    body = {
+        "tenantId": "acme", "spec": JOB, "inputRefs": refs, "priority": 1, "estimateCores": 4, "expectedRuntime": 1800,
+        "costEstimate": 12.5,
+    }  # fmt: skip
+    async with world.client() as client:
+        made = await client.post("/v1/jobs", json={**body, "requestId": "whole"})
+        assert made.status_code == 201, made.text
+        spec = (await client.get(f"/v1/jobs/{made.json()['id']}")).json()["spec"]
+        assert (spec["priority"], spec["expectedRuntimeS"], spec["resources"]["cpuMilli"]) == ("HIGH", 1800, 4000)
+        assert (spec["inputRefs"], spec["claimedCost"]) == (refs, 12.5)
+        # What was sent along is of the payload: another claim under the same id is another request.
+        again = await client.post("/v1/jobs", json={**body, "requestId": "whole"})
+        other = await client.post("/v1/jobs", json={**body, "requestId": "whole", "costEstimate": 0.5})
+        assert (again.status_code, other.status_code) == (200, 409)
+        batch = await client.post("/v1/jobs/batch", json={"jobs": [body, {**body, "priority": 5}]})
+        assert [one["error"] is None for one in batch.json()["results"]] == [True, False]
+        for number, name in enumerate(PRIORITIES):
+            job = (await client.post("/v1/jobs", json={"spec": JOB, "priority": number})).json()["id"]
+            assert (await client.get(f"/v1/jobs/{job}")).json()["spec"]["priority"] == name
+        foreign = await client.post("/v1/jobs", json={**body, "tenantId": "other"})
+        assert (foreign.status_code, foreign.json()["code"]) == (403, "tenant-mismatch")
+        plan = await client.post("/v1/plan", json=body)
+        assert plan.status_code == 200, plan.text
 
 
 async def test_the_callers_trace_goes_on(world: World) -> None:

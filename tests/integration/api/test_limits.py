@@ -48,6 +48,13 @@ BAD_BODIES: list[tuple[bytes, int, str, str]] = [
     (b'{"spec":{"command":["x"],"env":{"A=B":"1"}}}', 422, "invalid", "$.spec.env"),
     (b'{"spec":{"command":["x"],"priority":"ULTRA"}}', 422, "invalid", "$.spec.priority"),
     (b'{"spec":{"command":["x"]},"estimateCores":0}', 422, "invalid", "$.estimateCores"),
+    (b'{"spec":{"command":["x"]},"priority":5}', 422, "invalid", "$.priority"),
+    (b'{"spec":{"command":["x"]},"priority":-1}', 422, "invalid", "$.priority"),
+    (b'{"spec":{"command":["x"]},"priority":true}', 422, "invalid", "$.priority"),
+    (b'{"spec":{"command":["x"]},"inputRefs":"a"}', 422, "invalid", "$.inputRefs"),
+    (b'{"spec":{"command":["x"]},"inputRefs":[{"ref":"a","hostPath":"/"}]}', 422, "invalid", "$.inputRefs[0]"),
+    (b'{"spec":{"command":["x"]},"inputRefs":["a b"]}', 422, "invalid", "$.inputRefs[0]"),
+    (b'{"spec":{"command":["x"]},"inputRefs":[' + b'"a",' * 1000 + b'"a"]}', 422, "invalid", "$.inputRefs"),
     (b'{"spec":{"command":["x"]},"requestId":"a b"}', 422, "invalid", "$.requestId"),
 ]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from ares.core.admit import arrays, isolating, placing, secrets
+from ares.core.admit import arrays, isolating, placing, references, secrets
 from ares.core.admit.verdict import Admitted, Rejected
 from ares.core.reserve.words import span
 from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec
@@ -115,5 +115,6 @@ def _unsafe(spec: JobSpec) -> Rejected | None:
 
 CHECKS: tuple[Callable[[JobSpec], Rejected | None], ...] = (
     _encodable, _command, _env, _workdir, _labels, _warning, _unsafe, secrets.declared, isolating.network,
+    references.references,
     *placing.CHECKS,
 )  # fmt: skip

@@ -9,7 +9,7 @@ RejectCode = Literal[
     "command-too-large", "deadline-not-met", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
     "gang-not-elastic", "gang-spread-and-together", "gang-without-network",
     "gpu-memory-without-gpus", "gpu-model-without-gpus",
-    "gap-not-preemptible", "gpu-share-without-gpus", "job-affinity-empty", "labels-too-many", "not-utf8",
+    "gap-not-preemptible", "gpu-share-without-gpus", "input-ref", "job-affinity-empty", "labels-too-many", "not-utf8",
     "nvlink-without-gpus", "policy-rejected",
     "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",
     "reservation-unknown", "secret-target", "secret-too-large", "secret-twice", "secret-unknown",
@@ -23,6 +23,8 @@ class Rejected(Record, frozen=True):
     code: RejectCode
     message: str
     fix: str = ""
+    # The audit log's word, where the code alone says too little.
+    reason: str = ""
 
 
 class Admitted(Record, frozen=True):

@@ -19,6 +19,7 @@ UNTOLD: Final[Mapping[str, str]] = {
     "deadline_strict": "only ever refuses the job",
     "gap_min_s": "only makes it wait",
     "expected_runtimes_s": "estimates; the server makes its own of the cost",
+    "claimed_cost": "a claim; `job.cost` is the server's own",
     "job_affinity": "only of the tenant's own jobs",
 }
 _UNLIMITED: Final = float("inf")
@@ -65,6 +66,7 @@ _JOB: Final[dict[str, Read]] = {
     "tolerations": lambda job: [one.key for one in job.spec.tolerations],
     "residency": lambda job: list(job.spec.residency),
     "inputs": lambda job: [one.name for one in job.spec.inputs],
+    "input_refs": lambda job: list(job.spec.input_refs),
     "secrets": lambda job: [one.name for one in job.spec.secrets],
     "workdir": lambda job: job.spec.workdir or "",
     "priority": lambda job: job.spec.priority,

@@ -15,6 +15,7 @@ NAMES: Final[dict[str, tuple[Type, str]]] = {
     "job.tolerations": ("list(string)", "keys of the taints it puts up with"),
     "job.residency": ("list(string)", "regions it may run in; none: anywhere"),
     "job.inputs": ("list(string)", "names of its datasets"),
+    "job.input_refs": ("list(string)", "references to what it reads"),
     "job.secrets": ("list(string)", "names of the secrets it is given"),
     "job.workdir": ("string", "directory it starts in"),
     "job.priority": ("string", "CRITICAL, HIGH, NORMAL, LOW or BEST_EFFORT"),

@@ -11,6 +11,8 @@ from ares.model.isolation import LEVELS
 from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel
 
 Pairs = tuple[tuple[str, str], ...]
+# So many of a job's references count for where it goes.
+_REFS_MAX = 64
 
 
 class Near(NamedTuple):
@@ -99,7 +101,7 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         tenant if spec.job_affinity else "",
         tuple((one.key, one.value) for one in spec.tolerations) if spec.tolerations else (),
         tuple(sorted(spec.residency)) if spec.residency else (),
-        tuple(sorted((one.name, one.size_mib) for one in spec.inputs)) if spec.inputs else (),
+        _inputs(spec) if spec.inputs or spec.input_refs else (),
         runs_by_model(spec) if wants.gpus else (),
         spec.reservation or "",
         bool(why_not_preemptible(spec)),
@@ -107,6 +109,12 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         LEVELS.index(spec.isolation),
         spec.network == "none",
     )
+
+
+def _inputs(spec: JobSpec) -> tuple[tuple[str, int], ...]:
+    """Data by name with its size. A reference alone has none: it counts as the least there is."""
+    sized = {one.name: one.size_mib for one in spec.inputs}
+    return tuple(sorted((dict.fromkeys(spec.input_refs[:_REFS_MAX], 1) | sized).items()))
 
 
 def _with(first: Ask, wants: Resources, runs: Runs) -> Ask:

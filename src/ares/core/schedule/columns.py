@@ -84,6 +84,8 @@ class Columns:
     }  # fmt: skip
     REAL = ("network_gbps", "gpu_hour", "cpu_hour", "memory_gib_hour", "gpu_watts")
     BY_GPU: dict[str, int] = {"gpu_left": -1, "gpu_numa": -1, "gpu_mw": 0, "gpu_idle_mw": 0}
+    # Names of every row's datasets; None when they have to be gathered again.
+    _declared: frozenset[str] | None = None
     BY_NUMA = ("numa_cpu", "numa_memory", "numa_cpu_free", "numa_memory_free")
 
     def __init__(self) -> None:
@@ -214,6 +216,7 @@ class Columns:
         self._put_on_demand(row, None)
 
     def _put_on_demand(self, row: int, record: NodeRecord | None) -> None:
+        self._declared = None
         for columns in (self.labels, self.numbers, self.datasets, self.devices, self.refusing, self.reluctant):
             columns.put(row, record)
         for (model, memory), column in self._answers.items():
@@ -229,6 +232,17 @@ class Columns:
         return found
 
     # ---- what jobs ask about
+
+    def dataset_of(self, ref: str) -> str | None:
+        """The dataset that a reference is, or is in: the nearest one that any row declares."""
+        if self._declared is None:
+            held = (record.info.datasets for record in self.records if record is not None and record.info.datasets)
+            self._declared = frozenset(name for names in held for name in names)
+        while ref and self._declared:
+            if ref in self._declared:
+                return ref
+            ref = ref.rpartition("/")[0]
+        return None
 
     def answers(self, model: str | None, memory_mib: int) -> Bools:
         """Which GPUs answer to a wish for a model and a memory size: rows by GPU index."""

@@ -34,8 +34,19 @@ _KEYS = {
     "priority": "priority", "time": "time", "signal": "signal", "grace": "grace", "retries": "retries",
     "restart": "restart", "effects": "effects", "array": "array", "selector": "selector", "lease": "lease",
     "label": "labels", "env": "env", "secret": "secrets", "reservation": "reservation",
-    "isolation": "isolation", "network": "network",
+    "isolation": "isolation", "network": "network", "input_ref": "inputRefs", "cost_estimate": "costEstimate",
 }  # fmt: skip
+
+
+class PriorityType(click.Choice[str]):
+    """A name, or its number: 0 is the most important."""
+
+    def __init__(self) -> None:
+        super().__init__(PRIORITIES, case_sensitive=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        named = PRIORITIES[int(value)] if value in map(str, range(len(PRIORITIES))) else value
+        return super().convert(named, param, ctx)
 
 
 def read_env(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -87,10 +98,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     _texts("--tolerate", "KEY[=VALUE]", "Also on machines with this taint."),
     _texts("--region", "NAME", "Only in this region."),
     _texts("--input", "NAME=SIZE", "Data it reads, better near than far: imagenet=120G.", "input_"),
+    _texts("--input-ref", "REF", "What it reads, by reference: s3://bucket/key, sha256:..., or a dataset."),
     _text("--topology", "LEVEL[:required]", "Together in one nvlink domain, node, rack, zone or region."),
     click.option("--numa", type=click.Choice(NUMA), help="CPUs, memory and GPUs of one NUMA node.  [default: none]"),
     # When, and who gives way to whom.
-    click.option("--priority", type=click.Choice(PRIORITIES, case_sensitive=False), help="[default: NORMAL]"),
+    click.option("--priority", type=PriorityType(), help="By name or number, 0 to 4.  [default: NORMAL]"),
+    _text("--cost-estimate", "N", "What you say it costs: shown beside the server's own estimate, and never used."),
     click.option("--team", help="The team whose share it counts for."),
     click.option("--reservation", metavar="NAME", help="In the room of this reservation; see `ares reservations`."),
     _text("--deadline", "TIME", "Should have ended by then: 2h from now, 18:00, or 2026-12-01T18:00."),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FAILED: "tuple[Phase, ...]" = ("FAILED", "UNKNOWN")
 FAILURES_MAX = 5
+REFERENCES_MAX = 3
 
 
 @click.command()
@@ -111,6 +112,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Labels", pairs(spec.labels)),
         ("Selector", pairs(spec.selector)),
         ("Place", _wishes(spec)),
+        ("Reads", _references(spec)),
         ("Licences", pairs(spec.licences)),
         ("Team", state.team or ""),
         ("Service", state.sla or ""),
@@ -129,6 +131,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Decision", _decision(events)),
         ("Run time", run_time(state, now)),
         ("Planned", "" if state.planned_s is None else f"{duration(state.planned_s)}, by what was known at its start"),
+        ("Cost", _cost(detail)),
         ("Used", _used(detail.used)),
         ("Progress", "" if progress is None else f"{fraction}{progress.message}".strip()),
         ("Reason", why(state, now, detail.waiting)),
@@ -143,6 +146,19 @@ def _outputs(detail: "JobDetail") -> str:
     files = () if detail.result is None else detail.result.outputs
     total = sum(file.size for file in files)
     return f"{len(files):,} files, {total:,} bytes: ares outputs {detail.state.id}" if files else ""
+
+
+def _references(spec: "JobSpec") -> str:
+    shown, more = spec.input_refs[:REFERENCES_MAX], len(spec.input_refs) - REFERENCES_MAX
+    return ", ".join((*shown, *([f"and {more} more"] if more > 0 else [])))
+
+
+def _cost(detail: "JobDetail") -> str:
+    """What it is expected to cost. A submitter's claim is told as one: nothing is decided by it."""
+    own, claimed = detail.state.cost_estimate, detail.spec.claimed_cost
+    parts = [f"{own:,.2f} expected"] if own else []
+    parts += [f"{claimed:,.2f} claimed by its submitter"] if claimed is not None else []
+    return ", ".join(parts)
 
 
 def _used(used: "Use") -> str:

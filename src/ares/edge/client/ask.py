@@ -87,7 +87,8 @@ class Ask(TypedDict, total=False):
     preempt: bool
     env: Mapping[str, str]
     workdir: str
-    priority: Priority
+    # A name, or its number: 0 is CRITICAL, 4 is BEST_EFFORT.
+    priority: Priority | int
     effects: Effects
     restart: Restart
     retries: int
@@ -102,6 +103,10 @@ class Ask(TypedDict, total=False):
     secrets: str | Sequence[str] | Sequence[Mapping[str, Any]]
     isolation: Isolation
     network: Network
+    # "s3://bucket/key", "sha256:...", or the name of a dataset.
+    input_refs: str | Sequence[str]
+    # What it costs, by the caller: shown beside the server's own estimate, and never used.
+    cost_estimate: float
 
 
 def _same(value: object) -> object:
@@ -140,6 +145,7 @@ FRIENDLY: Mapping[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "checkpointSignal": (("preemption", "checkpointSignal"), wishes.signal),
     "checkpointWait": (("preemption", "waitS"), units.seconds),
     "preempt": (("preemption", "allowed"), _same),
+    "costEstimate": (("claimedCost",), wishes.cost),
 }
 # Friendlier keys whose texts are gathered into one list of the API's.
 GATHERED: Mapping[str, tuple[str, Callable[[str], object]]] = {
@@ -155,6 +161,8 @@ _SHORT: Mapping[str, Callable[[Any], object]] = {
     "inputs": wishes.inputs,
     "licences": wishes.counts,
     "secrets": wishes.secrets,
+    "priority": wishes.priority,
+    "inputRefs": wishes.several,
 }
 # Resources instead of those asked for first. Read last: what they do not say is as in the job.
 OR = "or"

@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 
 from ares.edge.client import units
 from ares.edge.client.errors import InvalidSpec
-from ares.model.job import TOPOLOGY_LEVELS, WarnSignal
+from ares.model.job import PRIORITIES, TOPOLOGY_LEVELS, WarnSignal
 
 _TERM = re.compile(
     r"(?P<absent>!)?\s*(?P<key>[A-Za-z0-9][A-Za-z0-9._/-]*)\s*"
@@ -46,6 +46,23 @@ def counts(value: object) -> object:
             raise InvalidSpec(f"{text!r} is not a name and a number", fix="write it like tpu-v4=2")
         found[name] = int(count or 1)
     return found
+
+
+def priority(value: object) -> object:
+    """A name, or its number: 0 is the most important."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if not 0 <= value < len(PRIORITIES):
+        raise InvalidSpec(f"priority {value} is not 0 to 4", fix=f"one of {', '.join(PRIORITIES)}, or 0 to 4")
+    return PRIORITIES[value]
+
+
+def cost(value: object) -> object:
+    """A number, or the text of one."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        raise InvalidSpec(f"cost {value!r} is no number", fix="write it like 12.50") from None
 
 
 def topology(value: object) -> object:

@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ares.core.energy.report import By
 from ares.model.base import Note, Record, RequestId, Slug
-from ares.model.job import JobSpec, Priority
+from ares.model.job import Cost, InputRef, JobSpec, Priority
 from ares.model.state import Phase
 
 T = TypeVar("T")
@@ -27,12 +27,15 @@ class SubmitBody(Record, frozen=True):
     request_id: RequestId | None = None
     # Only to be sure: must be the credential's own.
     tenant_id: Slug | None = None
-    priority: Priority | None = None
+    # A name, or its number: 0 is CRITICAL, 4 is BEST_EFFORT.
+    priority: Priority | Annotated[int, Meta(ge=0, le=4)] | None = None
+    # What the job reads: becomes the specification's `inputRefs`.
+    input_refs: Annotated[tuple[InputRef, ...], Meta(max_length=1000)] | None = None
     # Seconds.
     expected_runtime: Annotated[float, Meta(ge=0.0, le=YEAR_S)] | None = None
     estimate_cores: Annotated[float, Meta(ge=0.001, le=4096.0)] | None = None
-    # Checked and not used: what a job will cost is for the server to say.
-    cost_estimate: Annotated[float, Meta(ge=0.0, le=1e12)] | None = None
+    # Recorded as the caller's claim (`spec.claimedCost`) and shown: what a job will cost is for the server to say.
+    cost_estimate: Cost | None = None
 
 
 class BatchBody(Record, frozen=True):

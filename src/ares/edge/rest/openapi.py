@@ -28,12 +28,18 @@ _HEADERS: dict[str, tuple[Any, str]] = {
 _EXAMPLES: dict[str, Any] = {
     "SubmitBody": {
         "requestId": "nightly-2026-11-15",
+        "tenantId": "research",
         "spec": {
             "name": "train",
             "command": ["python", "train.py"],
-            "resources": {"cpuMilli": 4000, "memoryMib": 8192, "gpus": 2},
+            "resources": {"memoryMib": 8192, "gpus": 2},
             "timeLimitS": 3600,
         },
+        "inputRefs": ["s3://datasets/imagenet/train"],
+        "priority": 1,
+        "estimateCores": 4,
+        "expectedRuntime": 1800,
+        "costEstimate": 12.5,
     },
     "BatchBody": {"jobs": [{"spec": {"command": ["true"]}}, {"requestId": "two", "spec": {"command": ["true"]}}]},
     "ReasonBody": {"reason": "the input was fixed"},

@@ -15,7 +15,7 @@ from ares.edge.rest.problems import Problem, retry_after
 from ares.edge.rest.strict import StrictDecoder, invalid
 from ares.model.access import Principal
 from ares.model.base import RequestId
-from ares.model.job import JobSpec
+from ares.model.job import PRIORITIES, JobSpec
 from ares.services.deadlines import DeadlineSeen
 from ares.services.submit import Rejected, SubmitRequest, Submitted
 
@@ -162,9 +162,13 @@ def _filled(body: SubmitBody, said: dict[str, Any]) -> JobSpec:
     """The specification, with what stands beside it where it says nothing itself."""
     changes: dict[str, Any] = {}
     if body.priority is not None and "priority" not in said:
-        changes["priority"] = body.priority
+        changes["priority"] = PRIORITIES[body.priority] if isinstance(body.priority, int) else body.priority
     if body.expected_runtime is not None and "expectedRuntimeS" not in said:
         changes["expected_runtime_s"] = body.expected_runtime
+    if body.input_refs is not None and "inputRefs" not in said:
+        changes["input_refs"] = body.input_refs
+    if body.cost_estimate is not None and "claimedCost" not in said:
+        changes["claimed_cost"] = body.cost_estimate
     if body.estimate_cores is not None and "cpuMilli" not in said.get("resources", {}):
         cpu_milli = max(1, round(body.estimate_cores * 1000))
         changes["resources"] = msgspec.structs.replace(body.spec.resources, cpu_milli=cpu_milli)

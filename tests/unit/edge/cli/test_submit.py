@@ -54,6 +54,22 @@ def test_flags(taking: Stub, ares: Ares, monkeypatch: pytest.MonkeyPatch, elsewh
     }  # fmt: skip
 
 
+def test_what_it_reads_and_what_its_submitter_says_it_costs(taking: Stub, ares: Ares, elsewhere: Path) -> None:
+    done = ares(
+        "submit", "--priority", "0", "--input-ref", "s3://b/set", "--input-ref", "other", "--cost-estimate", "2.5",
+        "--", "true",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    said = {"priority": "CRITICAL", "inputRefs": ["s3://b/set", "other"], "claimedCost": 2.5}
+    assert sent(taking) == {"command": ["true"], **said}
+    (elsewhere / "job.yaml").write_text(
+        "command: ['true']\npriority: 0\ninputRefs: [s3://b/set, other]\ncostEstimate: 2.5"
+    )
+    assert ares("submit", "-f", "job.yaml").code == 0
+    assert sent(taking) == {"command": ["true"], **said}
+    assert "'7' is not one of" in ares("submit", "--priority", "7", "--", "true").err
+
+
 def test_flags_about_devices_places_and_giving_way(taking: Stub, ares: Ares, now: float) -> None:
     done = ares(
         "submit", "--gpus", "4", "--gpu-model", "H100", "--gpu-share", "0.5", "--gpu-memory", "40G", "--cpus", "8",

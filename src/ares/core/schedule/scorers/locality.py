@@ -14,9 +14,14 @@ def score(rows: Rows) -> Floats | None:
     inputs = rows.ask.inputs
     if not inputs:
         return None
-    at_hand = np.zeros(len(rows))
+    sizes: dict[str, int] = {}
     for name, size_mib in inputs:
-        at_hand += size_mib * _nearness(rows, name)
+        dataset = rows.table.dataset_of(name)
+        if dataset is not None:
+            sizes[dataset] = sizes.get(dataset, 0) + size_mib
+    at_hand = np.zeros(len(rows))
+    for dataset, size_mib in sizes.items():
+        at_hand += size_mib * _nearness(rows, dataset)
     return at_hand / sum(size_mib for _, size_mib in inputs)
 
 

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from ares.core.schedule.ask import Ask, Near
+from ares.core.schedule.ask import Ask, Near, asks_of
 from ares.core.schedule.scorers import SCORERS
-from ares.model.job import NodeTerm
+from ares.model.job import Dataset, JobSpec, NodeTerm
 from ares.model.node import Taint
 from ares.model.profile import Pool, Profile
 from tests.unit.core.schedule.nodes import Node, links, matching, node, rows
@@ -108,6 +108,17 @@ def test_data_counts_by_size_and_distance() -> None:
     mixed = scores("locality", nodes, Ask(inputs=(("big", 3), ("small", 1))))
     assert mixed == pytest.approx([0.9, 0.7, 0.4, 0.2, 0.0, 0.0])
     assert scores("locality", nodes, Ask()) is None
+
+
+def test_a_reference_into_a_dataset_is_near_where_the_dataset_is() -> None:
+    nodes = [node("holder", info={"datasets": ("s3://b/set", "s3://b/set/deep")}), node("other")]
+    spec = JobSpec(command=("x",), input_refs=("s3://b/set/part-1", "s3://b/set", "s3://b/settee", "elsewhere"))
+    (ask,) = asks_of(spec, "acme")
+    assert scores("locality", nodes, ask) == [0.5, 0.0]
+    # A size is worth more than a reference without one.
+    (ask,) = asks_of(replace(spec, inputs=(Dataset(name="elsewhere", size_mib=5),)), "acme")
+    assert scores("locality", nodes, ask) == [0.25, 0.0]
+    assert len(asks_of(replace(spec, input_refs=tuple(f"r{n}" for n in range(1000))), "acme")[0].inputs) == 64
 
 
 def test_undeclared_places_are_not_one_place() -> None:
