@@ -35,7 +35,7 @@ from ares.model.state import ExitInfo, OutputFile
 from ares.services.sessions import Sessions
 from tests.clocks import ManualClock, settle
 
-RENEW_EVERY_S = 4.5
+RENEW_EVERY_S = 2.0
 
 
 class ScriptedAgent:

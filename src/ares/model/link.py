@@ -128,7 +128,7 @@ class Welcome(Record, frozen=True, tag="welcome"):
     keep: tuple[AttemptRef, ...] = ()
     # Of one attempt's rank; 0 is what control planes say that keep no outputs.
     output_bytes_max: int = 0
-    renew_every_s: float = 4.5
+    renew_every_s: float = 2.0
     self_fence_ratio: float = 7.0 / 9.0
     # The shortest lease that any job has here.
     dead_after_s: float = 9.0

@@ -16,7 +16,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The defaults decide a loss within 10 s. `broken` says whether other values keep the promises."""
 
     # How often an agent renews its node's lease.
-    renew_every_s: _Seconds = 4.5
+    renew_every_s: _Seconds = 2.0
     # An attempt is killed on its node this long after the last acknowledged renewal was sent ...
     self_fence_s: _Seconds = 7.0
     # ... which takes at most this long ...

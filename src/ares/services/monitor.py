@@ -81,9 +81,10 @@ class Monitor:
             return
         now, dead_after_s = self._clock.monotonic(), self._timing.dead_after_s
         ages = {node: now - entry.seen_at for node, entry in self._view.leases.items()}
-        before, self._verdict = self._verdict, judge(ages, self._verdict, now, dead_after_s)
+        silences = self._silences(ages)
+        before, self._verdict = self._verdict, judge(silences, self._verdict, now, dead_after_s)
         if before.paused_since is None and self._verdict.paused_since is not None:
-            silent = overdue(ages, dead_after_s)
+            silent = overdue(silences, dead_after_s)
             log.warning("monitor.storm", silent=silent, nodes=len(ages), pause_s=dead_after_s)
         losses, staged = self._look(ages)
         changes = [self._taken(self._view.entries[job].state, found) for job, found in losses.items()]
@@ -100,6 +101,16 @@ class Monitor:
                 log.warning("gang.not_assembled", job=change.job, phase=outcome.state.phase)
 
     # ---- silence
+
+    def _silences(self, ages: dict[str, float]) -> dict[str, float]:
+        """For how long nodes have been silent, to tell a storm by. A leader that just began has heard of none: those
+        whose record is far behind the others' were dead before, and take no part. Nothing is taken away by this."""
+        leases = self._view.leases
+        newest = max((entry.lease.renewed_at for entry in leases.values()), default=0.0)
+        return {
+            node: age if (entry := leases[node]).heard else max(age, newest - entry.lease.renewed_at)
+            for node, age in ages.items()
+        }
 
     def _look(self, ages: dict[str, float]) -> tuple[dict[str, list[_Loss]], dict[str, JobState]]:
         """Losses by job, since a gang that lost several nodes at once loses them in one step; and what is staged."""

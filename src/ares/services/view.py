@@ -46,11 +46,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaseEntry(msgspec.Struct, frozen=True, gc=False):
-    """A node's lease and when this process saw it change, by the monotonic clock."""
+    """A node's lease, when this process saw it change by the monotonic clock, and whether it did or only found it."""
 
     lease: NodeLease
     mod_revision: int
     seen_at: float
+    heard: bool = False
 
 
 @dataclass(slots=True)
@@ -219,7 +220,7 @@ class View:
         for node, entry in self.leases.items():
             old = before.get(node)
             if old is not None and (old.mod_revision == entry.mod_revision or _parted(old.lease, entry.lease)):
-                self.leases[node] = LeaseEntry(entry.lease, entry.mod_revision, old.seen_at)
+                self.leases[node] = LeaseEntry(entry.lease, entry.mod_revision, old.seen_at, old.heard)
 
     async def _watch(self) -> None:
         stream = self._store.watch(keys.ROOT, self.revision + 1)
@@ -339,8 +340,8 @@ class View:
             return
         lease, known = self._decode_lease(change.kv.value), self.leases.get(node)
         parted = known is not None and _parted(known.lease, lease)
-        seen_at = known.seen_at if known is not None and parted else self._clock.monotonic()
-        self.leases[node] = LeaseEntry(lease, change.kv.mod_revision, seen_at)
+        seen_at, heard = (known.seen_at, known.heard) if known and parted else (self._clock.monotonic(), bool(known))
+        self.leases[node] = LeaseEntry(lease, change.kv.mod_revision, seen_at, heard)
 
     def _apply_node(self, change: Change, delta: Delta) -> None:
         name = change.kv.key.removeprefix(keys.NODES)

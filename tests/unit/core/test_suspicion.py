@@ -29,6 +29,16 @@ def test_a_storm_gets_one_pause_of_one_period_and_the_next_storm_another() -> No
     assert told == [paused, paused, spent, spent, Verdict(), Verdict(paused_since=502.0)]
 
 
+def test_a_node_that_has_been_dead_for_long_is_no_part_of_a_storm() -> None:
+    """One of five machines has been off for an hour; when a second one dies, its jobs must not wait for a storm."""
+    ages = {"off": 3600.0, "dies": DEAD_S, "a": 0.0, "b": 1.0, "c": 2.0}
+    assert judge(ages, Verdict(), 100.0, DEAD_S) == Verdict()
+    many = {**{f"off{n}": 100.0 + n for n in range(50)}, **_ages(10, 2)}
+    assert judge(many, Verdict(), 100.0, DEAD_S) == Verdict()
+    # Nor do the dead hide one: three of the ten that were left are silent.
+    assert judge({**many, **_ages(10, 3)}, Verdict(), 100.0, DEAD_S) == Verdict(paused_since=100.0)
+
+
 def test_who_falls_silent_together_is_seen_together() -> None:
     """They renewed at different times: when the first lease is over, the storm must be known already."""
     ages = {f"n{n}": 4.5 * n / 1000 for n in range(1000)}

@@ -5,6 +5,7 @@ import pytest
 from ares.adapters.store.memory import Fault
 from ares.core import keys
 from ares.model.job import RetryPolicy
+from ares.model.state import JobState
 from tests.agents import ScriptedAgent
 from tests.world import ADMIN, ALICE, World
 
@@ -156,6 +157,40 @@ async def test_a_storm_of_silence_pauses_evictions_once() -> None:
         await world.advance(3)
         lost = [job for job, events in world.audit.events.items() if any(e.kind == "lease-lost" for e in events)]
         assert len(lost) == 3
+
+
+async def _long_dead(world: World) -> ScriptedAgent:
+    """One of five nodes has been dead for long. Returns another one, and its job runs."""
+    agents = await _five_nodes(world)
+    await agents[0].silent()
+    await world.advance(60)
+    return agents[1]
+
+
+async def test_a_node_that_has_been_dead_for_long_does_not_make_a_storm_of_one_loss() -> None:
+    async with World() as world:
+        agent = await _long_dead(world)
+        (job,) = [job for job, state in world.audit.states.items() if _on(state, agent.info.name)]
+        await agent.silent()
+        await world.advance(9.6)
+        assert "lease-lost" in world.kinds(job)
+
+
+async def test_a_new_leader_knows_who_was_dead_before_it_began() -> None:
+    async with World() as world:
+        agent = await _long_dead(world)
+        (job,) = [job for job, state in world.audit.states.items() if _on(state, agent.info.name)]
+        await agent.silent()
+        await world.one.crash()
+        fresh = await world.add_replica()
+        await world.until(lambda: fresh.leader.leading, within_s=10)
+        seen = world.clock.monotonic() - (fresh.view.lease_age_s(agent.info.name) or 0)
+        await world.advance(seen + 9.6 - world.clock.monotonic())
+        assert "lease-lost" in world.kinds(job)
+
+
+def _on(state: JobState, node: str) -> bool:
+    return any(place.node == node for place in state.placements)
 
 
 async def test_a_new_leader_pauses_for_its_own_storm() -> None:

@@ -11,6 +11,8 @@ STORM_NODES_MIN = 5
 # Of the lease: who is quiet for longer has missed a renewal. Nodes that fall silent together reach the end of their
 # leases one after the other; the first must not be gone before there are enough of them to see what it is.
 OVERDUE_SHARE = 0.75
+# In leases: a node that is silent for longer was judged long ago. It says nothing about what happens now.
+LONG_GONE = 3.0
 
 
 class Verdict(Record, frozen=True):
@@ -21,13 +23,14 @@ class Verdict(Record, frozen=True):
 
 
 def overdue(ages_s: Mapping[str, float], dead_after_s: float) -> int:
-    """How many have missed a renewal."""
-    return sum(age >= OVERDUE_SHARE * dead_after_s for age in ages_s.values())
+    """How many have missed a renewal, of those that were there until lately."""
+    return sum(OVERDUE_SHARE <= age / dead_after_s < LONG_GONE for age in ages_s.values())
 
 
 def judge(ages_s: Mapping[str, float], before: Verdict, now: float, dead_after_s: float) -> Verdict:
     """Each storm puts evictions off once, by one lease period; after that silence counts as death again."""
-    storm = len(ages_s) >= STORM_NODES_MIN and overdue(ages_s, dead_after_s) > STORM_SHARE * len(ages_s)
+    nodes = sum(age < LONG_GONE * dead_after_s for age in ages_s.values())
+    storm = nodes >= STORM_NODES_MIN and overdue(ages_s, dead_after_s) > STORM_SHARE * nodes
     if not storm:
         return Verdict()
     if before.spent:

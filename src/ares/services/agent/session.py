@@ -32,6 +32,7 @@ _log = structlog.get_logger(__name__)
 
 _BACKOFF_BASE_S = 0.05
 _BACKOFF_MAX_S = 2.0
+_BACKOFF_LEFT_SHARE = 0.25
 _RENEW_AGAIN_S = 1.0
 # Of the time between a renewal and the end of the right to run: the rest is for trying elsewhere.
 _PATIENCE_SHARE = 0.8
@@ -91,6 +92,10 @@ class Conversation:
             self._leash.dropped()
             self._attempts.drop_held()
             ceiling = min(_BACKOFF_MAX_S, _BACKOFF_BASE_S * 2 ** min(self._failures, 10))
+            if self._attempts.processes_left():
+                # What runs must not end for want of a try: the nearer its end, the sooner the next one.
+                left_s = self._leash.deadline(0.0) - self._clock.monotonic()
+                ceiling = min(ceiling, max(_BACKOFF_BASE_S, left_s * _BACKOFF_LEFT_SHARE))
             self._failures += 1
             await self._clock.sleep(ceiling * self._rng.uniform())
 

@@ -8,6 +8,7 @@ import asyncio
 from ares.core import keys
 from ares.model.link import ServerFrame
 from ares.sim.invariants.history import Event
+from ares.sim.world.absences import killed_server, paused_agent
 from ares.sim.world.network import Stream
 from ares.sim.world.stage import (
     STEP_S,
@@ -396,4 +397,6 @@ CASES: dict[str, Case] = {
     "behind": Case("a replica whose watch stands still answers", _behind),
     "wall-jump": Case("a leader's wall clock jumps", _wall_jump),
     "blind-leader": Case("a leader whose watch stands still judges nodes", _blind_leader),
+    "paused-agent": Case("a machine with a rank of a gang stands still for 4 s", paused_agent),
+    "killed-server": Case("the only server is killed and back after 4 s", killed_server, replicas=1),
 }  # fmt: skip

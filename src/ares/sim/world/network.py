@@ -181,7 +181,9 @@ class SimLink:
         agent = f"node {self._node}"
         await asyncio.sleep(self._network.delay_s * self._chance.random())
         both = ((agent, listener.name), (listener.name, agent))
-        if any(self._network.cut(*way) for way in both) or self._loop.halted(listener.component):
+        # A process that is gone is refused for by its machine; one that stands still does not answer.
+        frozen = listener.sessions is not None and self._loop.halted(listener.component)
+        if frozen or any(self._network.cut(*way) for way in both):
             await asyncio.sleep(_CONNECT_TIMEOUT_S)
             raise LinkBroken(f"{listener.name} did not answer within {_CONNECT_TIMEOUT_S:g} s")
         if listener.sessions is None:

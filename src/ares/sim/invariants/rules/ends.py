@@ -24,6 +24,7 @@ from ares.sim.invariants.scene import Scene
 _LEASE_S = 9.0
 # More than this part of at least so many nodes silent at once: the observer first suspects itself, once.
 _STORM_SHARE, _STORM_NODES = 0.2, 5
+_LONG_GONE_S = 3 * _LEASE_S
 
 
 class Liveness(Rule):
@@ -117,7 +118,8 @@ class Recovery(Rule):
 
     def __init__(self, books: Books, scene: Scene) -> None:
         super().__init__(books, scene)
-        self._lost: set[str] = set()
+        # Since when.
+        self._lost: dict[str, float] = {}
         self._due: dict[_Due, float] = {}
 
     def note(self, name: str, before: Leader | Lease | None, after: Leader | Lease | None) -> None:
@@ -140,11 +142,11 @@ class Recovery(Rule):
     def hear(self, event: Event) -> None:
         t = event.t
         if isinstance(event, Lost):
-            self._lost.add(event.node)
+            self._lost[event.node] = t
             for job, rank in self.books.on_node.get(event.node, ()):
                 self._due.setdefault(_Due(event.node, job, rank), t)
         elif isinstance(event, Back):
-            self._lost.discard(event.node)
+            self._lost.pop(event.node, None)
             for due in [one for one in self._due if one.node == event.node]:
                 self._settle(due, t)
         elif isinstance(event, Ended):
@@ -171,8 +173,10 @@ class Recovery(Rule):
         state = self.books.states.get(job)
         spec = None if state is None else self.books.spec_of(state)
         bound = self.scene.settings.recovery_s + max(0.0, (spec.lease_s if spec else 0.0) - _LEASE_S)
-        nodes = len(self.books.nodes)
-        storm = nodes >= _STORM_NODES and len(self._lost) > _STORM_SHARE * nodes
+        # What has been dead for long is no part of a storm.
+        gone = sum(self.books.t - at >= _LONG_GONE_S for at in self._lost.values())
+        nodes, lost = len(self.books.nodes) - gone, len(self._lost) - gone
+        storm = nodes >= _STORM_NODES and lost > _STORM_SHARE * nodes
         return bound + self.scene.settings.recovery_s if storm else bound
 
 
