@@ -19,4 +19,10 @@ LabelKey = Annotated[
 ]
 LabelValue = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
 RequestId = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$(?!\n)")]
+# What a machine says is bounded in every field: columns hold 64 bits, and a time is a number of seconds, never NaN.
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Instant = Annotated[float, Meta(ge=0.0, le=1e11)]
+# A word or a line of it, and more words; shown to people only after what drives a terminal is taken out.
+Line = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
+Words = Annotated[str, Meta(max_length=65_536)]
 Note = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$(?!\n)")]

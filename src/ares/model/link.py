@@ -3,20 +3,35 @@
 Both directions carry frames of several messages. Reports are numbered by the agent and repeated
 until acknowledged; commands are derived from the store and may be repeated at any time: the agent
 starts a (job, fence) once.
+
+What an agent sends is bounded in every field, and decoding is where that is looked at: a machine may be in the hands
+of who would like to end the control plane.
 """
 
-from ares.model.base import Record
+from typing import Annotated
+
+from msgspec import Meta
+
+from ares.model.base import Instant, Line, Number, Record, Words
 from ares.model.job import JobSpec, WarnSignal
 from ares.model.node import NodeInfo
-from ares.model.secret import SecretGiven
+from ares.model.secret import SECRETS_PER_JOB_MAX, SecretGiven
 from ares.model.state import ExitInfo, Fence, OutputFile, Placement
+
+Rank = Annotated[int, Meta(ge=0, le=999_999_999)]
+# Of one frame. An agent with thousands of attempts sends output, progress and an end of each.
+MESSAGES_MAX = 20_000
+# Of one piece of output or of a file, and of a result: far beyond what agents send.
+CHUNK_BYTES_MAX = 4 * 1024 * 1024
+_Chunk = Annotated[bytes, Meta(max_length=CHUNK_BYTES_MAX)]
+_FILES_MAX = 10_000
 
 
 class AttemptRef(Record, frozen=True):
     """One attempt of one job on one node."""
 
-    job: str
-    tenant: str
+    job: Line
+    tenant: Line
     fence: Fence
 
 
@@ -27,16 +42,16 @@ class Hello(Record, frozen=True, tag="hello"):
     """First message of a session. `incarnation` 0 asks for a new one; the agent has reaped first."""
 
     info: NodeInfo
-    incarnation: int = 0
-    alive: tuple[AttemptRef, ...] = ()
+    incarnation: Number = 0
+    alive: Annotated[tuple[AttemptRef, ...], Meta(max_length=MESSAGES_MAX)] = ()
     # Grows with every start of an agent on this node: tells a late message of a dead process from news.
-    boot: int = 0
+    boot: Number = 0
 
 
 class Renew(Record, frozen=True, tag="renew"):
     """Renews the node's lease. The agent dates its right from when it sent this."""
 
-    nonce: int
+    nonce: Number
 
 
 class Leave(Record, frozen=True, tag="leave"):
@@ -44,48 +59,48 @@ class Leave(Record, frozen=True, tag="leave"):
 
 
 class Started(Record, frozen=True, tag="started"):
-    number: int
+    number: Number
     ref: AttemptRef
-    rank: int
+    rank: Rank
     # 0 when it had ended before anybody could look.
-    pid: int
-    at: float
+    pid: Number
+    at: Instant
     # The versions of the secrets it was given, by name.
-    secrets: dict[str, int] = {}
+    secrets: Annotated[dict[Line, Number], Meta(max_length=SECRETS_PER_JOB_MAX)] = {}
 
 
 class Exited(Record, frozen=True, tag="exited"):
     """All processes of the attempt's rank are gone, its log is shipped and its outputs are kept. With
     `exit.failure` "staging" it never started."""
 
-    number: int
+    number: Number
     ref: AttemptRef
-    rank: int
+    rank: Rank
     exit: ExitInfo
-    at: float
+    at: Instant
     # JSON the job wrote to ARES_RESULT_FILE, checked by the agent; empty when it wrote none.
-    value: bytes = b""
+    value: _Chunk = b""
     # What it handed over, each file acknowledged as sealed before.
-    outputs: tuple[OutputFile, ...] = ()
+    outputs: Annotated[tuple[OutputFile, ...], Meta(max_length=_FILES_MAX)] = ()
 
 
 class Fenced(Record, frozen=True, tag="fenced"):
     """The agent stopped the attempt by itself: its right to run ran out, or it was told to stop."""
 
-    number: int
+    number: Number
     ref: AttemptRef
-    rank: int
-    reason: str
+    rank: Rank
+    reason: Words
 
 
 class LogChunk(Record, frozen=True, tag="log"):
     """Output bytes at an absolute offset: repeats and overlaps are harmless."""
 
     ref: AttemptRef
-    rank: int
-    attempt: int
-    offset: int
-    data: bytes
+    rank: Rank
+    attempt: Rank
+    offset: Number
+    data: _Chunk
 
 
 class OutputChunk(Record, frozen=True, tag="output"):
@@ -94,27 +109,27 @@ class OutputChunk(Record, frozen=True, tag="output"):
     The file is named by what it will be when it is whole. An empty chunk asks how much of it is kept."""
 
     ref: AttemptRef
-    rank: int
-    sha256: str
-    size: int
-    offset: int
-    data: bytes
+    rank: Rank
+    sha256: Line
+    size: Number
+    offset: Number
+    data: _Chunk
 
 
 class Progress(Record, frozen=True, tag="progress"):
     """The latest progress the job wrote; only the newest matters."""
 
     ref: AttemptRef
-    rank: int
-    fraction: float | None = None
-    message: str = ""
+    rank: Rank
+    fraction: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
+    message: Words = ""
 
 
 AgentMessage = Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | OutputChunk | Progress
 
 
 class AgentFrame(Record, frozen=True):
-    messages: tuple[AgentMessage, ...]
+    messages: Annotated[tuple[AgentMessage, ...], Meta(max_length=MESSAGES_MAX)]
 
 
 # ---- control plane -> agent
@@ -231,8 +246,8 @@ class ServerFrame(Record, frozen=True):
 class JoinRequest(Record, frozen=True):
     """Trades a one-time join token for the node's own credential."""
 
-    token: str
-    node: str
+    token: Line
+    node: Line
 
 
 class JoinReply(Record, frozen=True):
@@ -243,7 +258,7 @@ class JoinReply(Record, frozen=True):
 class CertifyRequest(Record, frozen=True):
     """Asks for the next certificate of a machine, for the key of this request (PEM), by the one it has."""
 
-    request: str
+    request: Words
 
 
 class CertifyReply(Record, frozen=True):

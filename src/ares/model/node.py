@@ -1,22 +1,39 @@
 """Machines: what a node has, and the lease that says its agent is alive."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from ares.model.base import LabelKey, LabelValue, Note, Record
+from msgspec import Meta
+
+from ares.model.base import LabelKey, LabelValue, Line, Note, Number, Record
 from ares.model.isolation import Isolation
 
 Containment = Literal["pid-namespace", "cgroup-v2", "cgroup-v1", "none"]
 LinkKind = Literal["nvlink", "nvswitch", "xgmi", "pcie", "none"]
 
+# Wide for any machine, and narrow enough for columns of 64 bits that are multiplied and summed over a cluster.
+GPUS_MAX = 1024
+# What one node's record may take in the store.
+NODE_BYTES_MAX = 256 * 1024
+NodeName = Annotated[
+    str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$(?!\n)")
+]
+_Milli = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+_Mib = Annotated[int, Meta(ge=0, le=1 << 40)]
+_Index = Annotated[int, Meta(ge=0, le=GPUS_MAX - 1)]
+_Numa = Annotated[int, Meta(ge=-1, le=1023)]
+_Cpu = Annotated[int, Meta(ge=0, le=65_535)]
+_Place = Annotated[str, Meta(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
+_LinkWord = Annotated[str, Meta(max_length=16)]
+
 
 class Gpu(Record, frozen=True):
     """One accelerator as its driver reports it."""
 
-    index: int
-    uuid: str
-    model: str
-    memory_mib: int
-    numa_node: int = 0
+    index: _Index
+    uuid: Line
+    model: Line
+    memory_mib: _Mib
+    numa_node: _Numa = 0
     vendor: Literal["nvidia", "amd", "mock"] = "nvidia"
     # Cut into MIG slices, which are devices of their own: not to be had whole.
     mig: bool = False
@@ -25,9 +42,9 @@ class Gpu(Record, frozen=True):
 class NumaNode(Record, frozen=True):
     """One memory domain with its CPUs."""
 
-    index: int
-    cpus: tuple[int, ...]
-    memory_mib: int
+    index: _Numa
+    cpus: Annotated[tuple[_Cpu, ...], Meta(max_length=8192)]
+    memory_mib: _Mib
 
 
 class Taint(Record, frozen=True):
@@ -39,48 +56,48 @@ class Taint(Record, frozen=True):
 
 
 class NodeInfo(Record, frozen=True):
-    """What an agent reports about its machine when it registers."""
+    """What an agent reports about its machine when it registers. Every field is bounded: it is not believed."""
 
-    name: str
-    cpu_milli: int
-    memory_mib: int
-    gpus: tuple[Gpu, ...] = ()
-    numa: tuple[NumaNode, ...] = ()
-    labels: dict[str, str] = {}
-    pool: str = "default"
+    name: NodeName
+    cpu_milli: _Milli
+    memory_mib: _Mib
+    gpus: Annotated[tuple[Gpu, ...], Meta(max_length=GPUS_MAX)] = ()
+    numa: Annotated[tuple[NumaNode, ...], Meta(max_length=128)] = ()
+    labels: Annotated[dict[LabelKey, LabelValue], Meta(max_length=256)] = {}
+    pool: _Place = "default"
     # How attempts are contained, and how their limits are enforced.
-    isolation: tuple[Containment, ...] = ("none",)
+    isolation: Annotated[tuple[Containment, ...], Meta(max_length=16)] = ("none",)
     # How well it can keep a job apart that asks for it, and by what: each part was tried when the agent started.
     isolation_level: Isolation = "any"
-    sandbox: tuple[str, ...] = ()
-    agent_version: str = ""
-    hostname: str = ""
-    kernel: str = ""
+    sandbox: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
+    agent_version: Line = ""
+    hostname: Line = ""
+    kernel: Line = ""
     # Where other nodes reach this one, for gangs.
-    address: str = "127.0.0.1"
-    rack: str = ""
-    zone: str = ""
-    region: str = ""
+    address: Line = "127.0.0.1"
+    rack: _Place = ""
+    zone: _Place = ""
+    region: _Place = ""
     # Bandwidth of its network, 0 when not known.
-    network_gbps: float = 0.0
-    taints: tuple[Taint, ...] = ()
+    network_gbps: Annotated[float, Meta(ge=0.0, le=1_000_000.0)] = 0.0
+    taints: Annotated[tuple[Taint, ...], Meta(max_length=64)] = ()
     # Data that is at hand here, by name.
-    datasets: tuple[str, ...] = ()
+    datasets: Annotated[tuple[_Place, ...], Meta(max_length=4096)] = ()
     # Ids of devices that are not whole GPUs, by kind: {"tpu-v4": ("tpu0", "tpu1"), "mig-1g.10gb": ("MIG-…",)}.
-    devices: dict[str, tuple[str, ...]] = {}
+    devices: Annotated[dict[Line, Annotated[tuple[Line, ...], Meta(max_length=GPUS_MAX)]], Meta(max_length=64)] = {}
     # One row per GPU, one word per GPU in it, as `nvidia-smi topo -m` has them: "X", "NV4", "PIX", "SYS", "XGMI".
-    gpu_links: tuple[tuple[str, ...], ...] = ()
+    gpu_links: Annotated[tuple[Annotated[tuple[_LinkWord, ...], Meta(max_length=128)], ...], Meta(max_length=128)] = ()
 
 
 class NodeRecord(Record, frozen=True):
     """A registered node. `incarnation` grows each time its agent starts anew."""
 
     info: NodeInfo
-    incarnation: int
+    incarnation: Number
     registered_at: float
     cordoned: bool = False
     # Of the agent process that has this incarnation, see `link.Hello`.
-    boot: int = 0
+    boot: Number = 0
     # Set by operators, in addition to what the agent declares.
     taints: tuple[Taint, ...] = ()
     # Cordoned, and what runs on it is to be moved away: who asked, empty when nobody did.

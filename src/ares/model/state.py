@@ -1,8 +1,10 @@
 """What the control plane knows about a job: its state of record, attempts and result."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from ares.model.base import Record
+from msgspec import Meta
+
+from ares.model.base import Instant, Line, Number, Record, Words
 from ares.model.job import FailureClass, JobSpec
 
 Phase = Literal[
@@ -17,8 +19,8 @@ BOUND: frozenset[Phase] = frozenset({"STAGING", "RUNNING"})
 class Fence(Record, frozen=True, order=True):
     """Grows with every grant and every revocation of a job; the epoch grows with every restore."""
 
-    epoch: int = 1
-    counter: int = 0
+    epoch: Number = 1
+    counter: Number = 0
 
     def __str__(self) -> str:
         return f"{self.epoch}.{self.counter}"
@@ -69,20 +71,20 @@ class Spent(Record, frozen=True):
 class ExitInfo(Record, frozen=True):
     """How an attempt ended. `failure` is None for success."""
 
-    code: int | None = None
-    signal: str | None = None
+    code: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
+    signal: Line | None = None
     failure: FailureClass | None = None
-    message: str = ""
-    max_rss_mib: int | None = None
-    cpu_s: float | None = None
+    message: Words = ""
+    max_rss_mib: Number | None = None
+    cpu_s: Instant | None = None
 
 
 class OutputFile(Record, frozen=True):
     """One file that a job handed over, by its path below ARES_OUTPUT_DIR; of a gang, below `rank-N/`."""
 
-    path: str
-    size: int
-    sha256: str
+    path: Annotated[str, Meta(max_length=4096)]
+    size: Number
+    sha256: Line
 
 
 class JobState(Record, frozen=True):

@@ -7,6 +7,7 @@ import structlog
 from msgspec.structs import replace
 
 from ares.core import keys
+from ares.core.admit.node import node_flaw, salvaged_node
 from ares.model.link import Hello
 from ares.model.node import NodeLease, NodeRecord, RemovedNode
 from ares.model.timing import DEFAULT, Timing
@@ -21,7 +22,7 @@ _TRIES = 10
 class SessionRefused(Exception):
     """The agent may not open this session; the message says why and what to do."""
 
-    def __init__(self, why: str, reason: Literal["", "not_granted", "duplicate"] = "") -> None:
+    def __init__(self, why: str, reason: Literal["", "not_granted", "duplicate", "malformed"] = "") -> None:
         super().__init__(why)
         # A word for the audit log, where it is more than bad luck.
         self.reason = reason
@@ -45,6 +46,8 @@ class Enrolment:
 
     async def enrol(self, hello: Hello) -> Enrolled:
         """A process that just started gets a new incarnation; a reconnecting one keeps its own."""
+        if flaw := node_flaw(hello.info):
+            raise SessionRefused(f"node {hello.info.name} cannot be used: {flaw}", "malformed")
         for _ in range(_TRIES):
             node_kv = await self._store.get(keys.node(hello.info.name))
             lease_kv = await self._store.get(keys.lease(hello.info.name))
@@ -57,7 +60,8 @@ class Enrolment:
     async def _try(
         self, hello: Hello, node_kv: KV | None, lease_kv: KV | None, removed_kv: KV | None
     ) -> Enrolled | None:
-        record = None if node_kv is None else msgspec.json.decode(node_kv.value, type=NodeRecord)
+        name = hello.info.name
+        record = None if node_kv is None else salvaged_node(node_kv.value, name, node_kv.mod_revision)
         removed = None if removed_kv is None else msgspec.json.decode(removed_kv.value, type=RemovedNode)
         incarnation = _incarnation(hello, record, removed)
         # What operators said of the node stays said.

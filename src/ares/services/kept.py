@@ -14,7 +14,7 @@ from ares.model.machine import MachineRecord
 from ares.model.policy import PolicyRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
 from ares.model.secret import SecretRecord
-from ares.model.state import ProgressRecord
+from ares.model.state import ArrayRecord, ProgressRecord
 from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
 from ares.ports.store import Change
 
@@ -34,6 +34,7 @@ class Kept:
         self.tokens: dict[str, TokenRecord] = {}
         # By job.
         self.progress: dict[str, ProgressRecord] = {}
+        self.arrays: dict[str, ArrayRecord] = {}
         self.tenants: dict[str, TenantRecord] = {}
         # By "tenant/name".
         self.users: dict[str, UserRecord] = {}
@@ -61,6 +62,7 @@ class Kept:
         kinds = (
             _Kind(keys.TOKENS, self.tokens, TokenRecord),
             _Kind(keys.PROGRESS, self.progress, ProgressRecord, keys.job_of),
+            _Kind(keys.ARRAYS, self.arrays, ArrayRecord, keys.job_of),
             _Kind(keys.TENANTS, self.tenants, TenantRecord),
             _Kind(keys.USERS, self.users, UserRecord),
             _Kind(keys.SECRETS, self.secrets, SecretRecord),

@@ -6,18 +6,13 @@ Each rank of a gang has its own output with its own offsets, so that reading can
 
 import asyncio
 
-import structlog
-
 from ares.core.run.ranks import holds
 from ares.model.access import Principal
 from ares.model.base import Record
-from ares.model.link import AttemptRef, LogChunk
 from ares.model.state import TERMINAL, JobState
 from ares.ports.clock import Clock
 from ares.ports.logs import Logs
 from ares.services.view import View
-
-log = structlog.get_logger()
 
 _POLL_S = 0.1
 _TAIL_BLOCK = 64 * 1024
@@ -100,20 +95,6 @@ class LogReader:
     def _mine(self, who: Principal, job_id: str) -> JobState | None:
         entry = self._view.entries.get(job_id)
         return None if entry is None or entry.state.tenant != who.tenant else entry.state
-
-
-def keep(logs: Logs, chunk: LogChunk, lost: set[tuple[AttemptRef, int]]) -> int:
-    """Up to where an agent need not send it again. A log has no gaps: of one that is lost nothing more is kept."""
-    kept, key = chunk.offset + len(chunk.data), (chunk.ref, chunk.rank)
-    if key in lost:
-        return kept
-    try:
-        return logs.append(chunk.ref.tenant, chunk.ref.job, chunk.attempt, chunk.rank, chunk.offset, chunk.data)
-    except OSError as error:
-        # Output may be lost to a full disk; the job's result must not wait for it.
-        lost.add(key)
-        log.error("log.lost", job=chunk.ref.job, offset=chunk.offset, error=str(error))
-        return kept
 
 
 def _ended(state: JobState, attempt: int, rank: int) -> bool:

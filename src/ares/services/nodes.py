@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.core import keys
+from ares.core.admit.node import salvaged_node
 from ares.core.run.ranks import holds
 from ares.model.access import Principal
 from ares.model.base import Record
@@ -201,7 +202,7 @@ class Nodes:
                 return None
             if (refusal := self._in_use(name)) is not None:
                 return refusal
-            record = msgspec.json.decode(kv.value, type=NodeRecord)
+            record = salvaged_node(kv.value, name, kv.mod_revision)
             last, lease = self._node(name, record), self._view.leases.get(name)
             tombstone = RemovedNode(
                 incarnation=record.incarnation,
@@ -244,7 +245,7 @@ class Nodes:
             kv = await self._store.get(keys.node(name))
             if kv is None:
                 return None
-            record = change(msgspec.json.decode(kv.value, type=NodeRecord))
+            record = change(salvaged_node(kv.value, name, kv.mod_revision))
             written = await self._store.txn(
                 [Compare(kv.key, "mod_revision", kv.mod_revision)], [Put(kv.key, msgspec.json.encode(record))]
             )

@@ -29,6 +29,7 @@ from ares.model.isolation import Isolation
 from ares.model.profile import Profile
 from ares.model.reservation import BOOKED
 from ares.ports.clock import Clock
+from ares.services.aside import UNUSABLE
 from ares.services.monitor import ready
 from ares.services.view import Delta, View
 
@@ -216,12 +217,17 @@ class Planner:
         if record is None:
             self.cluster.drop_node(name)
             return
-        self.cluster.put_node(record)
+        try:
+            self.cluster.put_node(record)
+        except UNUSABLE as error:
+            self.cluster.drop_node(name)
+            self._view.aside.put(keys.node(name), error)
+            return
         self._set_ready(name)
 
     def _set_ready(self, name: str) -> bool:
         """Whether the scheduler may place there now and could not before, or the other way round."""
-        return name in self._view.nodes and self.cluster.set_ready(name, ready(self._view, name))
+        return name in self.cluster.rows and self.cluster.set_ready(name, ready(self._view, name))
 
     def refresh_ready(self) -> None:
         """Silence makes no change in the store: look at the clock, every now and then."""

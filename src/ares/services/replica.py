@@ -26,6 +26,7 @@ from ares.ports.telemetry import Telemetry
 from ares.services.admissions import Admissions
 from ares.services.alerts import Alerts
 from ares.services.arrays import Arrays
+from ares.services.aside_watch import AsideWatch
 from ares.services.audit import Audit
 from ares.services.audit_heads import AuditHeads
 from ares.services.audit_search import AuditSearch
@@ -51,6 +52,7 @@ from ares.services.jobs import Jobs
 from ares.services.judging import Judging
 from ares.services.leader import Leader, Reign
 from ares.services.leftovers import Leftovers
+from ares.services.log_keeping import LogKeeper
 from ares.services.logins import Logins
 from ares.services.logs import LogReader
 from ares.services.meters import Meters
@@ -200,10 +202,11 @@ class Replica:
             rights=rights, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
             bytes_max=terms.output_bytes_max,
         )  # fmt: skip
+        keeper = LogKeeper(rights=rights, logs=logs, telemetry=telemetry)
         return Sessions(
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
             reports=Reports(self.transitions, telemetry), rights=rights, timing=terms.timing,
-            progress=self.progress, tokens=self.tokens, logs=logs, uploads=uploads, secrets=self.secrets, clock=clock,
+            progress=self.progress, tokens=self.tokens, logs=keeper, uploads=uploads, secrets=self.secrets, clock=clock,
             telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s,
         )  # fmt: skip
 
@@ -226,6 +229,7 @@ class Replica:
     def _telling(self, ports: Ports) -> None:
         store, clock, telemetry = ports.store, ports.clock, ports.telemetry
         self.alerts = Alerts(store, self.view, clock, telemetry)
+        self.aside_watch = AsideWatch(self.view.aside, self.alerts, clock)
         sealing = Sealing(ports.vault)
         self.channels = Channels(store, self.view, clock, ports.rng, ports.notifier, sealing)
         self.delivery = Delivery(store, self.view, clock, telemetry, ports.notifier, sealing)
@@ -277,6 +281,7 @@ class Replica:
             "predictions": self.predictions.run(),
             "leftovers": self.leftovers.run(),
             "alerts": self.alerts.run(),
+            "aside": self.aside_watch.run(),
             "leader": self.leader.run(reign or self.reign),
             "recount": self.recount.run(),
             "meters": self.meters.run(),

@@ -68,6 +68,9 @@ class Rights:
         if refusal.reason == "duplicate":
             text = f"two agents have the identity of node {node}: {refusal}"
             await self._alerts.raise_("duplicate-agent", "", f"nodes/{node}", text)
+        if refusal.reason == "malformed":
+            text = f"the agent of node {node} was refused: {refusal}; correct it, or take its certificate back"
+            await self._alerts.raise_("agent-malformed", "", f"nodes/{node}", text)
         return refusal
 
     def _deny(self, node: str, what: str, reason: str, about: str, tenant: str) -> None:

@@ -20,7 +20,6 @@ from ares.model.link import (
     JoinReply,
     JoinRequest,
     Leave,
-    LogAck,
     LogChunk,
     OutputChunk,
     Progress,
@@ -35,12 +34,11 @@ from ares.model.link import (
 from ares.model.state import BOUND, JobState, Placement
 from ares.model.timing import DEFAULT, Timing
 from ares.ports.clock import Clock
-from ares.ports.logs import Logs
 from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
 from ares.services.commands import asks_nothing_new, attempt_of, grants, start_of, stop_of, world_of
 from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
-from ares.services.logs import keep
+from ares.services.log_keeping import LogKeeper
 from ares.services.progress import ProgressBoard
 from ares.services.reports import Report, Reports
 from ares.services.rights import Rights
@@ -74,7 +72,7 @@ class Sessions:
         rights: Rights,
         progress: ProgressBoard,
         tokens: Tokens,
-        logs: Logs,
+        logs: LogKeeper,
         uploads: Uploads,
         secrets: Secrets,
         clock: Clock,
@@ -107,7 +105,10 @@ class Sessions:
 
     async def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]:
         """One agent's stream, from its Hello until either side goes away."""
-        first = await anext(frames, None)
+        try:
+            first = await anext(frames, None)
+        except SessionRefused as refusal:
+            raise await self._rights.refused(who.node or "", refusal) from None
         hello = first.messages[0] if first is not None and first.messages else None
         if first is None or not isinstance(hello, Hello):
             raise SessionRefused("the first message of a session must be hello")
@@ -149,6 +150,8 @@ class Sessions:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._close(session)
+        if session.refusal is not None:
+            raise session.refusal
 
     @property
     def connected(self) -> tuple[str, ...]:
@@ -304,9 +307,12 @@ class Sessions:
 
     async def _read(self, session: Session, early: tuple[AgentMessage, ...], frames: AsyncIterator[AgentFrame]) -> None:
         self._take(session, early)
-        async for frame in frames:
-            self._take(session, frame.messages)
-        session.close("the agent closed the stream")
+        try:
+            async for frame in frames:
+                self._take(session, frame.messages)
+        except SessionRefused as refusal:
+            session.refusal = await self._rights.refused(session.node, refusal)
+        session.close(str(session.refusal or "the agent closed the stream"))
 
     def _take(self, session: Session, messages: tuple[AgentMessage, ...]) -> None:
         for message in messages:
@@ -318,7 +324,7 @@ class Sessions:
                     session.leaving = True
                     session.renew_ready.set()
                 case LogChunk():
-                    self._keep_log(session, message)
+                    self._logs.take(session, message)
                 case OutputChunk():
                     self._uploads.take(session, message)
                 case Progress():
@@ -330,15 +336,6 @@ class Sessions:
                     session.close("hello in the middle of a session")
                 case _:
                     session.take(Report.of(message))
-
-    def _keep_log(self, session: Session, chunk: LogChunk) -> None:
-        kept = chunk.offset + len(chunk.data)
-        if self._rights.may_report(session, chunk.ref, chunk.rank):
-            kept = keep(self._logs, chunk, session.lost_logs)
-            self._telemetry.count("ares_log_bytes_total", len(chunk.data))
-        else:
-            self._rights.note(session, "writeLog", chunk.ref, chunk.rank)
-        session.send(LogAck(ref=chunk.ref, rank=chunk.rank, offset=kept))
 
     async def _commit_reports(self, session: Session) -> None:
         """Everything that arrived while a commit was under way goes into the next one."""

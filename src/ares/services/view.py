@@ -15,16 +15,18 @@ import structlog
 
 from ares.core import keys
 from ares.core.admit.isolating import at_least
+from ares.core.admit.node import usable_node
 from ares.core.format import newer
-from ares.core.run.ranks import held, holds
+from ares.core.run.ranks import held, spec_wanted
 from ares.model.isolation import Isolation
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord
 from ares.model.profile import Profile, ProfileRecord
 from ares.model.reservation import Reservation
-from ares.model.state import TERMINAL, ArrayRecord, JobState, LeaderRecord, Placement
+from ares.model.state import TERMINAL, JobState, LeaderRecord, Placement
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreBroken, StoreError, StoreUnavailable
+from ares.services.aside import UNUSABLE, Aside
 from ares.services.kept import Kept
 from ares.services.waiting import happens
 
@@ -93,14 +95,13 @@ class View:
             keys.EVENTS: self._apply_event,
             keys.LEASES: self._apply_lease,
             keys.NODES: self._apply_node,
-            keys.ARRAYS: self._apply_array,
             keys.LEADER: self._apply_leader,
             keys.PROFILES: self._apply_profile,
             keys.RESERVATIONS: self._apply_reservation,
         }
-        self.kept = Kept()
-        self.tokens, self.progress = self.kept.tokens, self.kept.progress
-        self._appliers.update(dict.fromkeys(self.kept.kinds, self._apply_kept))
+        self.kept, self.aside = Kept(), Aside()
+        self.tokens, self.progress, self.arrays = self.kept.tokens, self.kept.progress, self.kept.arrays
+        self._appliers.update({**dict.fromkeys(self.kept.kinds, self._apply_kept), keys.ARRAYS: self._apply_array})
         self.connected = False
         # When the store was last heard of, by the monotonic clock; where nodes renew it is never quiet for long.
         self.heard_at = clock.monotonic()
@@ -109,6 +110,7 @@ class View:
     def _clear(self) -> None:
         self.revision = 0
         self.kept.clear()
+        self.aside.records.clear()
         # The revision each kind was last listed at. What the watch repeats from before would bring back
         # revoked tokens and taken leases for a moment, and pass for a sign of life.
         self._listed: dict[str, int] = {}
@@ -122,7 +124,6 @@ class View:
         self.by_array: dict[str, list[str]] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self.leases: dict[str, LeaseEntry] = {}
-        self.arrays: dict[str, ArrayRecord] = {}
         self.leader: LeaderRecord | None = None
         self.leader_revisions = (0, 0)
         # By version; the highest is in force.
@@ -250,8 +251,16 @@ class View:
         if kind == keys.FORMAT and not change.deleted and (why := newer(change.kv.value)):
             raise StoreBroken(why)
         applier = self._appliers.get(kind)
-        if applier is not None and change.kv.mod_revision > self._listed.get(kind, 0):
+        if applier is None or change.kv.mod_revision <= self._listed.get(kind, 0):
+            return
+        if self.aside.records:
+            self.aside.records.pop(change.kv.key, None)
+        try:
             applier(change, delta)
+        except UNUSABLE as error:
+            with contextlib.suppress(*UNUSABLE):
+                if (instead := self.aside.instead(kind, change, error)) is not None:
+                    applier(instead, delta)
 
     def learn(self, written: Iterable[Entry]) -> None:
         """Takes in states this process just committed, ahead of the watch that will repeat them."""
@@ -289,7 +298,7 @@ class View:
         self._index_nodes(previous, state)
         live = self.live.setdefault(state.tenant, set())
         (live.discard if state.phase in TERMINAL else live.add)(state.id)
-        if not _wanted(state) and state.array is None:
+        if not spec_wanted(state) and state.array is None:
             self.specs.pop(state.id, None)
         delta.states.append((previous, entry))
 
@@ -325,7 +334,7 @@ class View:
             self.specs.pop(job_id, None)
             return
         entry = self.entries.get(job_id)
-        if entry is None or _wanted(entry.state):
+        if entry is None or spec_wanted(entry.state):
             self.specs[job_id] = change.kv.value
 
     def _apply_event(self, change: Change, delta: Delta) -> None:
@@ -349,7 +358,7 @@ class View:
         if change.deleted:
             self.nodes.pop(name, None)
             return
-        self.nodes[name] = msgspec.json.decode(change.kv.value, type=NodeRecord)
+        self.nodes[name] = usable_node(change.kv.value)
 
     def _apply_kept(self, change: Change, delta: Delta) -> None:
         kind = keys.kind_of(change.kv.key)
@@ -357,12 +366,8 @@ class View:
         self.kept.apply(kind, change)
 
     def _apply_array(self, change: Change, delta: Delta) -> None:
-        array_id = keys.job_of(change.kv.key)
-        delta.arrays.add(array_id)
-        if change.deleted:
-            self.arrays.pop(array_id, None)
-            return
-        self.arrays[array_id] = msgspec.json.decode(change.kv.value, type=ArrayRecord)
+        delta.arrays.add(keys.job_of(change.kv.key))
+        self._apply_kept(change, delta)
 
     def _apply_leader(self, change: Change, delta: Delta) -> None:
         delta.leader = True
@@ -392,8 +397,3 @@ class View:
 def _parted(before: NodeLease, after: NodeLease) -> bool:
     """Whether the record only says that the node's stream ended, which is no sign of life."""
     return not after.replica and after.renewed_at == before.renewed_at
-
-
-def _wanted(state: JobState) -> bool:
-    """Whether decisions about the job still need its specification."""
-    return state.phase not in TERMINAL or holds(state)

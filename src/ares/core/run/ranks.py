@@ -5,12 +5,17 @@ from typing import Any
 
 from ares.core.energy.meter import Fate, spent_by
 from ares.model.job import JobSpec
-from ares.model.state import BOUND, JobState, Placement
+from ares.model.state import BOUND, TERMINAL, JobState, Placement
 
 
 def holds(state: JobState) -> bool:
     """Whether the job occupies anything: bound, or revoked and not yet confirmed dead."""
     return state.phase in BOUND or state.lingering
+
+
+def spec_wanted(state: JobState) -> bool:
+    """Whether decisions about the job still need its specification."""
+    return state.phase not in TERMINAL or holds(state)
 
 
 def held(state: JobState) -> tuple[Placement, ...]:

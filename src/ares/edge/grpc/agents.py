@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -36,8 +36,11 @@ from ares.ports.telemetry import Telemetry
 from ares.services.audit import Audit
 from ares.services.authority import Admitted
 from ares.services.enrolment import SessionRefused
+from ares.services.frames import read_frame
 
 _log = structlog.get_logger(__name__)
+
+_T = TypeVar("_T", JoinRequest, CertifyRequest)
 
 _SERVICE: Final = "ares.v1.AgentLink"
 _MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -50,6 +53,8 @@ _OPTIONS: Final = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # An agent has one stream, and while it comes again another.
+    ("grpc.max_concurrent_streams", 16),
     # Two servers on one port would share agents silently.
     ("grpc.so_reuseport", 0),
 )
@@ -151,30 +156,27 @@ class AgentServer:
             {
                 "Join": grpc.unary_unary_rpc_method_handler(
                     self._join,
-                    request_deserializer=msgspec.msgpack.Decoder(JoinRequest).decode,
                     response_serializer=encode,
                 ),
                 "Certify": grpc.unary_unary_rpc_method_handler(
                     self._certify,
-                    request_deserializer=msgspec.msgpack.Decoder(CertifyRequest).decode,
                     response_serializer=encode,
                 ),
                 "Session": grpc.stream_stream_rpc_method_handler(
                     self._session,
-                    request_deserializer=msgspec.msgpack.Decoder(AgentFrame).decode,
                     response_serializer=encode,
                 ),
             },
         )
 
-    async def _join(self, request: JoinRequest, context: Context) -> JoinReply:
+    async def _join(self, data: bytes, context: Context) -> JoinReply:
         if _is_secure(context):
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, "machines join by POST /v1/join; this port is for those that have"
             )
         if (refusing := self._audit.refusing) is not None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"nothing can be recorded now: {refusing}")
-        reply = await self._sessions.join(request)
+        reply = await self._sessions.join(await _read(data, JoinRequest, context))
         if isinstance(reply, Denied):
             await self._deny(
                 context,
@@ -191,10 +193,11 @@ class AgentServer:
             await self._audit.note(joined)
         return reply
 
-    async def _certify(self, request: CertifyRequest, context: Context) -> CertifyReply:
+    async def _certify(self, data: bytes, context: Context) -> CertifyReply:
         shown = self._shown(context).certificate
         if shown is None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "only a certificate can be renewed")
+        request = await _read(data, CertifyRequest, context)
         try:
             renewed = await self._machines.renew(shown, request.request)
         except StoreError as error:
@@ -204,7 +207,7 @@ class AgentServer:
         self._audit.tell(_allowed("renewCertificate", "certificate", shown.role, shown.name, shown.serial))
         return CertifyReply(certificate=renewed.certificate, authority=renewed.authority)
 
-    async def _session(self, frames: AsyncIterator[AgentFrame], context: Context) -> None:
+    async def _session(self, frames: AsyncIterator[bytes], context: Context) -> None:
         shown = self._shown(context)
         who = await self._authenticate(shown)
         about = _about(shown.certificate)
@@ -235,9 +238,9 @@ class AgentServer:
         if isinstance(served, Exception):
             raise served
 
-    async def _serve(self, who: Principal, frames: AsyncIterator[AgentFrame], context: Context) -> None:
+    async def _serve(self, who: Principal, frames: AsyncIterator[bytes], context: Context) -> None:
         # Written rather than yielded: a broken stream ends the session now, not when garbage is collected.
-        async with aclosing(self._sessions.serve(who, frames)) as answers:
+        async with aclosing(self._sessions.serve(who, _frames(frames))) as answers:
             async for frame in answers:
                 await context.write(frame)
 
@@ -286,8 +289,24 @@ class AgentServer:
         raise AssertionError("abort raises")
 
 
-_REFUSED: Final = {"not_granted": grpc.StatusCode.PERMISSION_DENIED}
+_REFUSED: Final = {
+    "not_granted": grpc.StatusCode.PERMISSION_DENIED,
+    "malformed": grpc.StatusCode.INVALID_ARGUMENT,
+}
 _FIX: Final = "remove the agent's identity file and join this node again with a new token of `ares token join`"
+
+
+async def _frames(sent: AsyncIterator[bytes]) -> AsyncIterator[AgentFrame]:
+    async for data in sent:
+        yield read_frame(data)
+
+
+async def _read(data: bytes, kind: type[_T], context: Context) -> _T:
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (ValueError, RecursionError) as error:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be taken: {str(error)[:300]}")
+        raise AssertionError("abort raises") from None
 
 
 def _address(context: Context) -> str:
