@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.logs.files import FileLogs
+from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.policy.cel import CelRules
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
@@ -44,6 +45,7 @@ from ares.ports.store import (
     Unknown,
 )
 from ares.services import replica as services
+from ares.services.planning.mirror import Mirror
 from ares.services.submit import Rejected, SubmitRequest, Submitted
 from ares.services.transitions import Change as JobChange
 from ares.services.transitions import Outcome, Written
@@ -153,6 +155,7 @@ class Replica(services.Replica):
         ports = services.Ports(
             store=self.wire, clock=world.clock, rng=world.rng, telemetry=self.telemetry, logs=world.logs,
             blobs=world.blobs, rules=CelRules(), notifier=world.notifier, vault=world.vault,
+            planning=InlinePlanning(lambda: Mirror(world.clock.monotonic).handle, world.clock),
         )  # fmt: skip
         terms = services.Terms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,

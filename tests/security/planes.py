@@ -17,6 +17,7 @@ from ares.adapters.certificates.x509 import Authority, X509Requests, make_author
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.logs.files import FileLogs
+from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.policy.cel import CelRules
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
@@ -35,6 +36,7 @@ from ares.ports.audit import AuditPorts
 from ares.ports.clock import Clock
 from ares.ports.link import Proof
 from ares.services.authority import Admitted
+from ares.services.planning.mirror import Mirror
 from ares.services.replica import Ports, Replica, Terms
 
 ROOT = Principal(token_id="root", tenant="acme", role="admin", name="root")
@@ -129,6 +131,7 @@ class Planes:
                 store=self.store, clock=clock, rng=SystemRng(), telemetry=telemetry, logs=logs, blobs=MemoryBlobs(),
                 audit=AuditPorts(chain, Ed25519Signer(bytes(32))), rules=CelRules(),
                 vault=EnvelopeVault(MemoryRing()), issuer=self.authority,
+                planning=InlinePlanning(lambda: Mirror(clock.monotonic).handle, clock),
             ),
             Terms(replica=name, epoch=1, store_id="test", certificate_s=certificate_s),
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.decisions.files import FileDecisions
 from ares.adapters.logs.files import FileLogs
+from ares.adapters.planning.process import ProcessPlanning
 from ares.adapters.policy.cel import CelRules
 from ares.adapters.secrets.rings import FileRing
 from ares.adapters.secrets.vault import EnvelopeVault
@@ -33,6 +35,7 @@ from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock
+from ares.ports.planning import PlannerLost
 from ares.ports.provider import ProviderKeys
 from ares.ports.store import Compare, Store, StoreBroken, StoreUnavailable
 from ares.services.ids import base32
@@ -52,6 +55,7 @@ class Assembled:
     replica: Replica
     telemetry: PrometheusTelemetry
     kept: FileDecisions
+    planning: ProcessPlanning
 
 
 def _notifier(config: Config, clock: Clock) -> ChannelNotifier:
@@ -72,9 +76,11 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
     clock, rng = SystemClock(), SystemRng()
     telemetry = PrometheusTelemetry(rng, get_tracer("ares") if config.traces else None)
     kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
+    planning = ProcessPlanning((sys.executable, "-m", "ares.app.planning"))
     ports = Ports(
         store=store, clock=clock, rng=rng, telemetry=telemetry, logs=FileLogs(config.logs_path),
         blobs=FileBlobs(config.outputs_path), decisions=kept, issuer=issuer,
+        planning=planning,
         rules=CelRules(), notifier=_notifier(config, clock),
         provider_keys=provider_keys(config, clock),
         vault=EnvelopeVault(FileRing(config.secrets_path)), audit=audit.ports_of(config, rng),
@@ -97,7 +103,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         # Before anything reads a profile: its names must be known then.
         plugins=plugins.load(),
     )
-    return Assembled(Replica(ports, terms), telemetry, kept)
+    return Assembled(Replica(ports, terms), telemetry, kept, planning)
 
 
 def provider_keys(config: Config, clock: Clock) -> ProviderKeys | None:
@@ -118,6 +124,13 @@ async def _open_patiently(url: str, clock: Clock) -> Store:
             if clock.monotonic() >= until:
                 raise
             log.warning("store.awaited", error=str(error))
+
+
+async def _started(planning: ProcessPlanning) -> None:
+    try:
+        await planning.open()
+    except PlannerLost as lost:
+        log.warning("planning.lost", why=str(lost))
 
 
 class ControlPlane:
@@ -144,6 +157,9 @@ class ControlPlane:
         self.assembled = assemble(self._config, store, epoch, decode_epoch(kv.value).id, authority)
         replica = self.assembled.replica
         self._started.callback(self.assembled.kept.close)
+        self._started.push_async_callback(self.assembled.planning.close)
+        # It takes as long to start as all the rest: whoever leads first need not wait for it.
+        self._spawn("planning", _started(self.assembled.planning))
         await replica.view.open()
         self._started.push_async_callback(self._end_loops)
         self._spawn("view", replica.view.run())

@@ -73,8 +73,10 @@ class Planner:
     def planned(self, plan: Plan) -> None:
         """Keeps what was promised, and drops what is known about classes that the latest cycle did not leave out."""
         self.cluster.promise(plan.promises, more=plan.more)
+        # The planner numbers classes on its own: who was left out is known by a job.
+        left = (self.cluster.waiting.class_of(one.first_job) for one in plan.left)
         self._reasons = {
-            one.class_id: known for one in plan.left if (known := self._reasons.get(one.class_id)) is not None
+            one.id: known for one in left if one is not None and (known := self._reasons.get(one.id)) is not None
         }
 
     def reason(self, job_id: str) -> Reason | None:

@@ -18,6 +18,7 @@ from ares.ports.clock import Clock, Rng
 from ares.ports.decisions import DecisionLog
 from ares.ports.logs import Logs
 from ares.ports.notify import Notifier
+from ares.ports.planning import Planning
 from ares.ports.policy import Rules
 from ares.ports.provider import ProviderKeys
 from ares.ports.secrets import Vault
@@ -60,6 +61,7 @@ from ares.services.monitor import Monitor
 from ares.services.nodes import Nodes
 from ares.services.outputs import OutputReader
 from ares.services.planner import Planner
+from ares.services.planning.proposer import PACE, Pace, Proposer
 from ares.services.plugins import NO_PLUGINS, Loaded, Plugins
 from ares.services.policies import Policies
 from ares.services.pools import Pools
@@ -102,6 +104,8 @@ class Ports:
     telemetry: Telemetry
     logs: Logs
     blobs: Blobs
+    # Where plans are made.
+    planning: Planning
     decisions: DecisionLog | None = None
     provider_keys: ProviderKeys | None = None
     # Signs machines' certificates; without, they have tokens.
@@ -142,6 +146,7 @@ class Terms:
     # How long a scheduling cycle and an acknowledgement wait for company.
     linger_s: float = LINGER_S
     ack_within_s: float = ACK_WITHIN_S
+    pace: Pace = PACE
 
 
 class Replica:
@@ -216,7 +221,10 @@ class Replica:
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
         self.requeue = Requeue(view, transitions, clock)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
-        self.schedule = Schedule(view, planner, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s)
+        self.proposer = Proposer(ports.planning, view, planner, self.alerts, clock, telemetry, terms.pace)
+        self.schedule = Schedule(
+            view, planner, self.proposer, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s
+        )
         self.profiles = Profiles(store, view, clock, telemetry)
         self.drain = Drain(view, planner, transitions, clock, telemetry)
         self.consolidate = Consolidate(view, planner, transitions, clock, telemetry)

@@ -1,6 +1,6 @@
-"""The scheduling loop: runs the pure cycle when something changed and writes what it proposes.
+"""The scheduling loop: has plans made when something changed and writes what holds of them.
 
-Leader only. It proposes; everything is written by compare-and-swap together with the leader's
+Leader only. The planner proposes; everything is written by compare-and-swap together with the leader's
 fence, and what was refused is simply seen again in the next cycle.
 """
 
@@ -11,16 +11,17 @@ import structlog
 from ares.core import keys
 from ares.core.energy.model import rates_of
 from ares.core.run.inputs import Bind, Input, Nominate, Preempt, Resize
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.follow import planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.record import seen_by
 from ares.model.state import JobState
 from ares.ports.clock import Clock
+from ares.ports.planning import PlannerLost
 from ares.ports.store import Compare, StoreError
 from ares.ports.telemetry import Telemetry
 from ares.services.decisions import Decisions
 from ares.services.planner import Planner
+from ares.services.planning.proposer import Proposer
 from ares.services.transitions import Change, Transitions, Unsettled, Written
 from ares.services.view import View
 from ares.services.waiting import happens
@@ -32,16 +33,16 @@ _LINGER_STEP_S = 0.003
 LINGER_S = 0.03
 _LINGER_ENOUGH = 32
 _STORE_PAUSE_S = 0.2
-# Decisions of one cycle that are kept whole.
-_DECISIONS_KEPT = 64
+# The planner was lost: a new one takes about as long to start.
+_LOST_PAUSE_S = 0.5
 # How often room is made by taking things away; in between, jobs only get what is free.
 _EVICT_EVERY_S = 0.5
 _UNHELD = "the room kept for it cannot be had any more; it waits for any"
 # Where the ranks of gangs meet: the first of these that no other attempt on the node has.
 _MASTER_PORTS = range(29_400, 30_400)
 
-# A cycle keeps everything else waiting. After one that placed nothing there is a rest of so many times as long, unless
-# there is more than new jobs: where many wait for room, each submission would otherwise be followed by a look at all.
+# A plan costs a processor's time. After one that placed nothing there is a rest of so many times as long, unless there
+# is more than new jobs: where many wait for room, each submission would otherwise be followed by a look at all.
 _REST_IN_VAIN, _REST_MAX_S = 4.0, 1.0
 
 
@@ -52,6 +53,7 @@ class Schedule:
         self,
         view: View,
         planner: Planner,
+        proposer: Proposer,
         transitions: Transitions,
         decisions: Decisions,
         clock: Clock,
@@ -60,6 +62,7 @@ class Schedule:
     ) -> None:
         self._view = view
         self._planner = planner
+        self._proposer = proposer
         self._transitions = transitions
         self._decisions = decisions
         self._clock = clock
@@ -110,6 +113,7 @@ class Schedule:
         cluster = self._planner.cluster
         self._telemetry.gauge("ares_queue_depth", cluster.pending)
         if not cluster.pending and not cluster.may_grow:
+            await self._tell()
             return
         # A node that fell silent looks free: it must not be given what the monitor then takes away.
         self._planner.refresh_ready()
@@ -120,22 +124,38 @@ class Schedule:
         gentle = began - self._evicted_at < _EVICT_EVERY_S
         if not gentle:
             self._evicted_at = began
-        plan = cycle(cluster, cluster.profile, self._clock.wall(), keep=_DECISIONS_KEPT, gentle=gentle)
+        proposal = await self._proposer.propose(gentle=gentle)
+        if proposal is None:
+            await self._clock.sleep(_LOST_PAUSE_S)
+            self._planner.changed.set()
+            return
+        plan = proposal.plan
         self._planner.planned(plan)
         # Whoever was left out by a gentle cycle gets another look as soon as room may be made.
         self._look_s = _EVICT_EVERY_S if gentle and plan.left else _IDLE_LOOK_S
-        ended = self._clock.monotonic()
         if plan.left and not plan.placed:
-            self._rested_at = ended + min(_REST_IN_VAIN * (ended - began), _REST_MAX_S)
-        self._telemetry.observe("ares_cycle_seconds", ended - began)
-        settled = True
+            self._rested_at = self._clock.monotonic() + min(_REST_IN_VAIN * proposal.took_s, _REST_MAX_S)
+        self._telemetry.observe("ares_cycle_seconds", proposal.took_s)
+        await self._write(plan, guard, settled=not proposal.dropped)
+
+    async def _write(self, plan: Plan, guard: Compare, *, settled: bool) -> None:
         if plan.placed:
             self._bound_at = self._clock.monotonic()
-            settled = await self._bind(plan, guard)
+            settled = await self._bind(plan, guard) and settled
+        elif not settled:
+            # Nothing of it held: the planner's picture is behind, for as long as it takes to tell it.
+            await self._clock.sleep(_STORE_PAUSE_S)
         if plan.evictions or plan.unheld or plan.resized:
             await self._make_room(plan, guard)
         if plan.more or not settled:
             self._planner.changed.set()
+
+    async def _tell(self) -> None:
+        """Nobody waits: there is time to see to it that the next job need not wait for a planner, or for it to hear."""
+        try:
+            await self._proposer.tell()
+        except PlannerLost as lost:
+            log.warning("planning.lost", why=str(lost))
 
     # ---- giving
 

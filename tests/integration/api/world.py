@@ -17,6 +17,7 @@ from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.oidc.keys import JwksKeys
+from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.policy.cel import CelRules
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
@@ -33,6 +34,7 @@ from ares.model.provider import Provider
 from ares.model.state import ExitInfo, JobState, Placement
 from ares.ports.audit import AuditPorts
 from ares.ports.store import Put
+from ares.services.planning.mirror import Mirror
 from ares.services.records import Refused
 from ares.services.replica import Ports, Replica, Terms
 from ares.services.schedule import Schedule
@@ -118,6 +120,7 @@ async def open_world(
             telemetry=telemetry,
             logs=logs,
             blobs=blobs,
+            planning=InlinePlanning(lambda: Mirror(clock.monotonic).handle, clock),
             audit=audited,
             rules=CelRules(),
             vault=EnvelopeVault(MemoryRing()),

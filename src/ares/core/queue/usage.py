@@ -5,6 +5,7 @@ The unit is the GPU-hour; sixteen CPU-hours count as one, about what a server ha
 
 from collections.abc import Mapping
 from math import exp, expm1, log
+from typing import NamedTuple
 
 from ares.core.queue.drf import Held
 from ares.core.queue.tree import ROOT, Tree, levels
@@ -54,6 +55,16 @@ class _Meter:
             self.at = at
 
 
+class UsageData(NamedTuple):
+    """All there is to know about use, as plain data."""
+
+    accounts: tuple[str, ...]
+    # By path: the value, the rate, and as of when.
+    meters: dict[str, tuple[float, int, float]]
+    # By job: its account, its rate, and since when.
+    running: dict[str, tuple[str, int, float]]
+
+
 class Usage:
     """Decayed use per account, kept for every level. The order in which changes arrive does not matter."""
 
@@ -69,6 +80,22 @@ class Usage:
         self._tree = Tree({})
         # The siblings' weights by parent, as of one moment: many accounts ask for the same.
         self._sums: dict[str, tuple[float, float]] = {}
+
+    @property
+    def data(self) -> UsageData:
+        meters = {path: (one.value, one.rate, one.at) for path, one in self._meters.items()}
+        return UsageData(tuple(self._paths), meters, dict(self._running))
+
+    def restore(self, data: UsageData) -> None:
+        """Goes on from what another one knew."""
+        self._meters, self._children, self._paths = {}, {}, {}
+        for account in data.accounts:
+            self._touch(account, 0.0)
+        for path, (value, rate, at) in data.meters.items():
+            meter = self._meters[path]
+            meter.value, meter.rate, meter.at = value, rate, at
+        self._running = dict(data.running)
+        self._sums.clear()
 
     def index(self, tree: Mapping[str, Share]) -> Tree:
         """The declared shares by parent, kept until another profile comes."""

@@ -1,6 +1,7 @@
 """Nodes as rows of the columns, and how much of each is taken: by attempts, and by room that is kept."""
 
 import heapq
+from collections.abc import Set
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -45,6 +46,11 @@ class Occupancy:
         (self._ready.add if ready else self._ready.discard)(name)
         self._set_healthy(name)
         return True
+
+    @property
+    def ready_nodes(self) -> Set[str]:
+        """Those whose agents are alive, also if they are not to be given anything."""
+        return self._ready
 
     def free(self, name: str) -> Free | None:
         """What is left of a node, or None when there is no such node."""

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 from ares.adapters.logs.files import FileLogs
+from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.telemetry.null import NullTelemetry
 from ares.ports.blobs import Blobs
+from ares.ports.planning import Handler
+from ares.services.planning.mirror import Mirror
 from ares.services.replica import Ports, Replica, Terms
 from ares.services.sessions import Sessions
 from ares.sim.invariants.history import Fault, Frozen, Woken
@@ -64,12 +67,15 @@ class Plane(Listener):
         self.wire.set_cut(cut)
         ports = Ports(
             store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self._logs,
-            blobs=self._blobs,
+            blobs=self._blobs, planning=InlinePlanning(self._mirror, self.clock),
         )  # fmt: skip
         self.replica = Replica(
             ports, Terms(replica=self.name, epoch=self._store.epoch, store_id="world", jobs_max=1000)
         )
         self._loop.spawn(self.component, self._live(self.replica))
+
+    def _mirror(self) -> Handler:
+        return Mirror(self.clock.monotonic).handle
 
     async def _live(self, replica: Replica) -> None:
         self._loop.spawn(self.component, replica.view.run())

@@ -1,0 +1,38 @@
+"""Where plans are made: apart from those who serve, so that serving never waits for it.
+
+What is said is bytes to this port. A planner may die, hang and come back at any time; it then knows nothing.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+# The planner's side: one answer for each frame.
+Handler = Callable[[bytes], bytes]
+
+
+class PlannerLost(Exception):
+    """There was no answer, and the planner that was asked is gone: its successor knows nothing."""
+
+    def __init__(self, why: str, plugin: str = "", late: bool = False) -> None:
+        super().__init__(why)
+        # "kind name" of the third party's code it was in, if any.
+        self.plugin = plugin
+        # It was still at work when its time was over.
+        self.late = late
+
+
+class Planning(Protocol):
+    @property
+    def life(self) -> int:
+        """Grows with each new planner: whoever asks must tell it everything anew."""
+        ...
+
+    async def open(self) -> None:
+        """Returns when there is a planner that can be asked, starting one if need be. Raises PlannerLost."""
+        ...
+
+    async def ask(self, frame: bytes, within_s: float) -> bytes:
+        """One at a time. Raises PlannerLost when there is no answer in time, and ends the planner then."""
+        ...
+
+    async def close(self) -> None: ...

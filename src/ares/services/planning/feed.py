@@ -1,0 +1,151 @@
+"""What the planner has not been told yet, gathered from the view: the latest of each record, however often it changed.
+
+A planner that is new, or that fell behind too far, is told everything: then all is news.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from ares.core import keys
+from ares.core.queue.order import account_of
+from ares.core.run.ranks import holds
+from ares.model.isolation import Isolation
+from ares.model.reservation import BOOKED, Reservation
+from ares.model.state import TERMINAL, JobState
+from ares.services.planner import Planner
+from ares.services.planning.messages import News, Rules, Told
+from ares.services.view import Delta, View
+
+# Records of one frame: few enough that whoever is served does not notice.
+_AT_ONCE = 1000
+# A planner that has not heard of so many jobs is told everything instead, when it is asked again.
+_BEHIND_MAX = 50_000
+
+
+class Feed:
+    def __init__(self, view: View, planner: Planner, wall: Callable[[], float]) -> None:
+        self._view = view
+        self._planner = planner
+        self._wall = wall
+        # Plugins that are not to be entered, with what happened.
+        self.cut: dict[str, str] = {}
+        # Counts changes to what plans go by beyond the records of jobs and nodes.
+        self.rules = 0
+        self._isolation: dict[str, Isolation] = {}
+        self.restart()
+        view.subscribe(self._on_delta)
+
+    def restart(self) -> None:
+        """The planner is told everything from now on."""
+        self._new = True
+        self._jobs: dict[str, None] = {}
+        self._nodes: dict[str, None] = {}
+        self._reservations: dict[str, None] = {}
+        # Jobs whose specification the planner has, and nodes it takes for ready.
+        self._known: set[str] = set()
+        self._ready: frozenset[str] = frozenset()
+        self._last = False
+
+    @property
+    def more(self) -> bool:
+        """Whether one frame is not enough for all that is new."""
+        return self._new or len(self._jobs) > _AT_ONCE
+
+    def rules_changed(self) -> None:
+        """What the planner goes by is different: its plans of before do not count."""
+        self.rules += 1
+        self.restart()
+
+    def _on_delta(self, delta: Delta) -> None:
+        isolation = self._isolation_now() if keys.TENANTS in delta.kept else self._isolation
+        if delta.relisted or delta.profile or isolation != self._isolation:
+            self.rules_changed()
+        if delta.reservations:
+            self.rules += 1
+        if self._new:
+            return
+        self._jobs.update(dict.fromkeys(entry.state.id for _, entry in delta.states))
+        self._jobs.update(dict.fromkeys(state.id for state in delta.removed))
+        self._nodes.update(dict.fromkeys(sorted(delta.nodes)))
+        self._reservations.update(dict.fromkeys(sorted(delta.reservations)))
+        if len(self._jobs) + len(self._nodes) > _BEHIND_MAX:
+            self.restart()
+
+    def take(self) -> News:
+        """The next part of what is new; nothing of it is news any more."""
+        rules = self._begin() if self._new else None
+        nodes, self._nodes = self._nodes, {}
+        records = [(name, self._view.nodes.get(name)) for name in nodes]
+        reservations, self._reservations = self._reservations, {}
+        booked = [(name, self._booked(name)) for name in reservations]
+        jobs = list(islice(self._jobs, _AT_ONCE))
+        for job in jobs:
+            del self._jobs[job]
+        specs: dict[str, bytes] = {}
+        told = tuple(one for job in jobs if (one := self._told(job, specs)) is not None)
+        used, promises = None, None
+        if self._last and not self._jobs:
+            self._last = False
+            used, promises = self._planner.cluster.usage.data, tuple(self._planner.cluster.promises.values())
+        return News(
+            now=self._wall(),
+            rules=rules,
+            nodes=tuple(record for _, record in records if record is not None),
+            nodes_gone=tuple(name for name, record in records if record is None),
+            ready=self._readied(),
+            specs=specs,
+            jobs=told,
+            jobs_gone=tuple(job for job in jobs if job not in self._view.entries),
+            reservations=tuple(one for _, one in booked if one is not None),
+            reservations_gone=tuple(name for name, one in booked if one is None),
+            promises=promises,
+            used=used,
+        )
+
+    def _begin(self) -> Rules:
+        view = self._view
+        self._new, self._last = False, True
+        live = {job for jobs in view.live.values() for job in jobs}
+        live.update(job for jobs in view.by_node.values() for job in jobs)
+        self._jobs = dict.fromkeys(sorted(live, key=lambda job: view.entries[job].create_revision))
+        self._nodes = dict.fromkeys(sorted(view.nodes))
+        self._reservations = dict.fromkeys(sorted(view.reservations))
+        self._isolation = self._isolation_now()
+        return Rules(view.profile.profile, self._isolation, dict(self.cut))
+
+    def _told(self, job: str, specs: dict[str, bytes]) -> Told | None:
+        entry = self._view.entries.get(job)
+        if entry is None:
+            self._known.discard(job)
+            return None
+        state, estimate = entry.state, None
+        spec = self._view.spec(state)
+        if state.phase == "PENDING" and spec is not None:
+            estimate = self._planner.predictor.met(job, spec, account_of(state))
+        if job not in self._known:
+            self._send_spec(state, specs)
+        if state.phase in TERMINAL and not holds(state):
+            self._known.discard(job)
+        return Told(state, estimate)
+
+    def _send_spec(self, state: JobState, specs: dict[str, bytes]) -> None:
+        name = state.array or state.id
+        raw = specs.get(name) or self._view.specs.get(name)
+        if raw is not None:
+            specs[name] = raw
+            self._known.add(state.id)
+
+    def _booked(self, name: str) -> Reservation | None:
+        one, _ = self._view.reservations.get(name, (None, 0))
+        return one if one is not None and one.state in BOOKED else None
+
+    def _readied(self) -> dict[str, bool]:
+        now = frozenset(self._planner.cluster.ready_nodes)
+        changed, self._ready = now ^ self._ready, now
+        return {name: name in now for name in sorted(changed)}
+
+    def _isolation_now(self) -> dict[str, Isolation]:
+        tenants: Iterable[tuple[str, Isolation]] = (
+            (name, one.isolation) for name, one in self._view.kept.tenants.items()
+        )
+        return {name: isolation for name, isolation in tenants if isolation != "any"}

@@ -1,0 +1,85 @@
+"""What is said between those who serve and the planner. Both are of one version: nothing of it is ever stored."""
+
+import msgspec
+
+from ares.core.predict.estimate import Estimate
+from ares.core.queue.usage import UsageData
+from ares.core.schedule.plan import Plan
+from ares.core.schedule.promise import Promise
+from ares.core.schedule.reasons import Reason
+from ares.model.isolation import Isolation
+from ares.model.node import NodeRecord
+from ares.model.profile import Profile
+from ares.model.reservation import Reservation
+from ares.model.state import JobState
+
+
+class _Said(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    pass
+
+
+class Told(_Said, frozen=True):
+    """A job's record, with how long it is expected to run while it waits: the planner itself learns nothing."""
+
+    state: JobState
+    estimate: Estimate | None = None
+
+
+class Rules(_Said, frozen=True):
+    """What changes seldom, all of it: the planner begins anew with it."""
+
+    profile: Profile
+    # Of tenants that ask for any.
+    isolation: dict[str, Isolation] = {}
+    # Plugins, "kind name", that are not to be entered, with what happened.
+    cut: dict[str, str] = {}
+
+
+class News(_Said, frozen=True):
+    """What changed since the planner was last told. Every part may be repeated."""
+
+    now: float
+    rules: Rules | None = None
+    nodes: tuple[NodeRecord, ...] = ()
+    nodes_gone: tuple[str, ...] = ()
+    ready: dict[str, bool] = {}
+    # By job, or by array.
+    specs: dict[str, bytes] = {}
+    jobs: tuple[Told, ...] = ()
+    jobs_gone: tuple[str, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    reservations_gone: tuple[str, ...] = ()
+    promises: tuple[Promise, ...] | None = None
+    # Everything that is known about use, instead of what the planner made of the records.
+    used: UsageData | None = None
+
+
+class Wanted(_Said, frozen=True):
+    """A plan, as of now. `budget_s` is how long it may take; so many decisions are kept whole."""
+
+    now: float
+    budget_s: float
+    keep: int = 0
+    gentle: bool = False
+
+
+class Question(_Said, frozen=True):
+    news: News
+    plan: Wanted | None = None
+
+
+class Failure(_Said, frozen=True):
+    """A third party's code raised, or answered with what is no answer."""
+
+    plugin: str
+    error: str
+
+
+class Answer(_Said, frozen=True):
+    plan: Plan | None = None
+    # Of each job that the plan names, the number of the record it was planned by.
+    seqs: dict[str, int] = {}
+    took_s: float = 0.0
+    failures: tuple[Failure, ...] = ()
+    # By job, where only the planner can say: third parties' filters.
+    reasons: dict[str, Reason] = {}

@@ -1,0 +1,150 @@
+"""What every place where plans are made must do, whichever it is."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from math import inf
+
+import msgspec
+import psutil
+import pytest
+
+from ares.adapters.clocks import SystemClock
+from ares.adapters.planning.inline import InlinePlanning
+from ares.adapters.planning.process import ProcessPlanning
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.cycle import cycle
+from ares.core.schedule.follow import follow
+from ares.model.job import JobSpec, Resources
+from ares.model.node import NodeInfo, NodeRecord
+from ares.model.profile import Profile
+from ares.model.state import JobState
+from ares.ports.planning import PlannerLost, Planning
+from ares.services.planning.messages import Answer, News, Question, Rules, Told, Wanted
+from ares.services.planning.mirror import Mirror
+
+NOW = 1_000_000.0
+LONG_S = 60.0
+SPEC = JobSpec(command=("true",), resources=Resources(cpu_milli=1000, memory_mib=256))
+NODES = tuple(
+    NodeRecord(info=NodeInfo(name=name, cpu_milli=2000, memory_mib=4096), incarnation=1, registered_at=NOW)
+    for name in ("a", "b")
+)
+JOBS = tuple(
+    JobState(id=f"job{n}", tenant="acme", name="x", submitted_by="u", queued_at=NOW - 10 + n) for n in range(6)
+)
+
+
+@dataclass
+class Place:
+    """Plans are made here, and the planner dies or hangs when it is told to."""
+
+    planning: Planning
+    die: Callable[[], None]
+    hang: Callable[[], None]
+
+
+@pytest.fixture(params=["inline", "process"])
+async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    if request.param == "process":
+        child = ProcessPlanning((sys.executable, "-m", "ares.app.planning"))
+
+        def send(number: int) -> None:
+            assert child.pid is not None
+            os.kill(child.pid, number)
+
+        yield Place(child, lambda: send(signal.SIGKILL), lambda: send(signal.SIGSTOP))
+        await child.close()
+    else:
+        moods: list[float] = []
+        clock = SystemClock()
+        inline = InlinePlanning(lambda: Mirror(clock.monotonic).handle, clock, lambda: moods.pop() if moods else 0.0)
+        yield Place(inline, lambda: moods.append(-1.0), lambda: moods.append(inf))
+
+
+def everything() -> News:
+    raw = msgspec.json.encode(SPEC)
+    return News(
+        now=NOW, rules=Rules(Profile()), nodes=NODES, ready={"a": True, "b": True},
+        specs={state.id: raw for state in JOBS}, jobs=tuple(Told(state) for state in JOBS),
+    )  # fmt: skip
+
+
+async def ask(planning: Planning, question: Question, within_s: float = LONG_S) -> Answer:
+    raw = await planning.ask(msgspec.msgpack.encode(question), within_s)
+    return msgspec.msgpack.decode(raw, type=Answer)
+
+
+async def test_a_plan_is_the_one_that_the_cycle_makes_of_the_same_records(place: Place) -> None:
+    cluster = Cluster(Profile())
+    for record in NODES:
+        cluster.put_node(record)
+        cluster.set_ready(record.info.name, True)
+    for state in JOBS:
+        follow(cluster, None, state, SPEC, NOW)
+    await place.planning.open()
+    answer = await ask(place.planning, Question(everything(), Wanted(NOW, LONG_S, keep=64)))
+    assert answer.plan is not None
+    assert answer.plan == cycle(cluster, cluster.profile, NOW, keep=64)
+    assert len(answer.plan.placed) == 4, "two nodes with two CPUs each"
+    assert answer.seqs == {one.job: 0 for one in answer.plan.placed}
+
+
+async def test_news_adds_to_what_was_told(place: Place) -> None:
+    await place.planning.open()
+    await ask(place.planning, Question(everything()))
+    gone = News(now=NOW, nodes_gone=("a",), jobs_gone=("job0",))
+    answer = await ask(place.planning, Question(gone, Wanted(NOW, LONG_S)))
+    assert answer.plan is not None
+    assert [(one.job, one.placements[0].node) for one in answer.plan.placed] == [("job1", "b"), ("job2", "b")]
+
+
+async def test_a_planner_that_died_is_lost_and_the_next_one_knows_nothing(place: Place) -> None:
+    await place.planning.open()
+    life = place.planning.life
+    await ask(place.planning, Question(everything()))
+    place.die()
+    with pytest.raises(PlannerLost) as lost:
+        await ask(place.planning, Question(News(now=NOW), Wanted(NOW, LONG_S)))
+    assert not lost.value.late
+    await place.planning.open()
+    assert place.planning.life == life + 1
+    answer = await ask(place.planning, Question(News(now=NOW), Wanted(NOW, LONG_S)))
+    assert answer.plan is not None
+    assert not answer.plan.placed
+
+
+async def test_a_planner_that_hangs_is_ended(place: Place) -> None:
+    await place.planning.open()
+    life = place.planning.life
+    place.hang()
+    with pytest.raises(PlannerLost) as lost:
+        await ask(place.planning, Question(News(now=NOW)), within_s=0.2)
+    assert lost.value.late
+    await place.planning.open()
+    assert place.planning.life == life + 1
+    assert (await ask(place.planning, Question(everything(), Wanted(NOW, LONG_S)))).plan is not None
+
+
+async def test_an_answer_that_nobody_waits_for_is_nobody_elses(place: Place) -> None:
+    await place.planning.open()
+    place.hang()
+    asking = asyncio.create_task(ask(place.planning, Question(everything(), Wanted(NOW, LONG_S))))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await place.planning.open()
+    assert (await ask(place.planning, Question(everything()))).plan is None
+
+
+async def test_the_process_ends_with_its_pipe() -> None:
+    planning = ProcessPlanning((sys.executable, "-m", "ares.app.planning"))
+    await planning.open()
+    pid = planning.pid
+    assert pid is not None
+    await planning.close()
+    assert not psutil.pid_exists(pid)
