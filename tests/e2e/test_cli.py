@@ -101,7 +101,9 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 def up(home: Path, ports: list[int]) -> Run:
-    ran = run_cli("up", "--port", str(ports[0]), "--set", f"agents.port={ports[1]}", home=home, timeout_s=90)
+    (home.parent / "given.toml").write_text(f"[agents]\nport = {ports[1]}\n[node]\nlabels = {{ from = 'a-file' }}\n")
+    given = ("--config", str(home.parent / "given.toml"), "--set", "node.zone=by-flag")
+    ran = run_cli("up", "--port", str(ports[0]), *given, home=home, timeout_s=90)
     assert ran.code == 0, ran
     return ran
 
@@ -111,6 +113,10 @@ def test_up_runs_a_sample_job_and_keeps_its_state(home: Path) -> None:
     first = up(home, ports)
     assert "its result: {'answer': 42}" in first.out
     assert (home / "client.json").stat().st_mode & 0o777 == 0o600
+    (node,) = json.loads(run_cli("nodes", "--output", "json", home=home).out)["nodes"]
+    assert (node["info"]["labels"], node["info"]["zone"]) == ({"from": "a-file"}, "by-flag")
+    other = run_cli("up", "--set", "node.zone=elsewhere", home=home)
+    assert (other.code, "node.zone is 'by-flag', not 'elsewhere'" in other.err) == (1, True), other
     again = up(home, ports)
     assert "its result" not in again.out
     assert len(jobs(home)) == 1

@@ -5,10 +5,11 @@
 
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,6 +30,8 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 # Of a rack, zone, region, dataset or device: shown to people, and compared.
 PlaceName = Annotated[str, Meta(max_length=128, pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/@+-]*)?$(?!\n)")]
 ThingName = Annotated[PlaceName, Meta(min_length=1)]
+# In place of a file: what comes by standard input.
+STDIN = "-"
 HostPath = Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$(?!\n)")]
 
 
@@ -253,15 +256,17 @@ def load(file: Path | None, flags: Mapping[str, Any], env: Mapping[str, str] = o
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        text = sys.stdin.read() if str(path) == STDIN else path.read_text()
+        # No TOML begins like this. Our own processes hand it on as JSON.
+        return msgspec.json.decode(text, type=dict[str, Any]) if text.startswith("{") else tomllib.loads(text)
+    except (OSError, tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, dict) and f"{prefix}{key}" not in _MAPS:
+        if isinstance(value, dict) and f"{prefix}{key}" not in MAPS:
             flat.update(_flatten(value, f"{prefix}{key}."))  # pyright: ignore[reportUnknownArgumentType]
         else:
             flat[f"{prefix}{key}"] = value
@@ -284,7 +289,10 @@ def _overlay(tree: dict[str, Any], origin: dict[str, str], flat: Mapping[str, An
         branch = tree
         *parents, leaf = dotted.split(".")
         for parent in parents:
-            branch = branch.setdefault(parent, {})
+            below: object = branch.setdefault(parent, {})
+            if not isinstance(below, dict):
+                raise ConfigError(f"{dotted} from {source}: {parent} is a value, and has no {leaf}")
+            branch = cast("dict[str, Any]", below)
         branch[leaf] = _from_text(dotted, value, source) if isinstance(value, str) else value
         origin[dotted] = source
 
@@ -294,14 +302,14 @@ _SANDBOX_LISTS = ("node.sandbox.hidden", "node.sandbox.writable", "node.sandbox.
 _LISTS = frozenset(
     {"http.allowed_hosts", "alerts.allow_private", "node.servers", "node.taints", "node.datasets", *_SANDBOX_LISTS}
 )
-_MAPS = frozenset({"node.labels", "node.devices", "auth.oidc"})
+MAPS = frozenset({"node.labels", "node.devices", "auth.oidc"})
 
 
 def _from_text(dotted: str, text: str, source: str) -> Any:
     items = [item.strip() for item in text.split(",") if item.strip()]
     if dotted in _LISTS or (dotted.startswith("auth.oidc.") and dotted.endswith(".algorithms")):
         return items
-    if dotted not in _MAPS:
+    if dotted not in MAPS:
         return text
     pairs = {key.strip(): value.strip() for key, equals, value in (item.partition("=") for item in items) if equals}
     if len(pairs) < len(items):

@@ -33,13 +33,18 @@ def write(home: Path, **values: str) -> None:
     wanted = {name: value for name, value in {**known, **values}.items() if value}
     if known == wanted:
         return
+    replace(path, json.dumps(wanted).encode())
+
+
+def replace(path: Path, data: bytes) -> None:
+    """All of the file or none of it, also after a power cut; only the owner may read it."""
     fresh = path.with_suffix(f".{os.getpid()}.tmp")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(wanted, file)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
-    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

@@ -18,14 +18,15 @@ from pathlib import Path
 
 import structlog
 
-from ares.app.config import Config, ConfigError
+from ares.app import carried
+from ares.app.config import STDIN, Config, ConfigError
 from ares.app.handover import connection
 from ares.app.listening import require_ports, require_safe
 from ares.app.processes import SUPERVISOR, run
 
 log = structlog.get_logger()
 
-__all__ = ["LOG_FILE", "UpError", "connection", "is_up", "start_detached", "stop", "supervise"]
+__all__ = ["LOG_FILE", "UpError", "connection", "is_up", "require_as_given", "start_detached", "stop", "supervise"]
 
 LOCK_FILE = "up.lock"
 LOG_FILE = "up.log"
@@ -33,6 +34,8 @@ _RESTART_FIRST_S = 0.2
 _RESTART_LAST_S = 5.0
 _HEALTHY_AFTER_S = 10.0
 _STOP_S = 20.0
+# Differences that are named one by one.
+_TOLD = 5
 # How the command line writes errors.
 _ERROR, _FIX = "error: ", "fix: "
 
@@ -55,7 +58,12 @@ def supervise(config: Config) -> int:
     if lock is None:
         raise UpError(f"already running for {config.home}; `ares down` stops it")
     with lock:
-        return run(lambda stop: _supervise(config, stop))
+        # Said here, by whoever reads the log first.
+        require_safe(config)
+        require_ports(config)
+        whole = carried.settled(config)
+        carried.leave(whole)
+        return run(lambda stop: _supervise(whole, stop))
 
 
 def _lock(home: Path) -> "contextlib.AbstractContextManager[object] | None":
@@ -128,25 +136,20 @@ async def _end(process: subprocess.Popen[bytes], ended: "asyncio.Task[int]") -> 
 
 
 def _spawn(config: Config, *command: str) -> subprocess.Popen[bytes]:
-    flags = [f"--set={key}={value}" for key, value in _flags(config).items()]
-    return subprocess.Popen(
-        [sys.executable, "-m", "ares", *command, *flags],
-        env={**os.environ, "ARES_HOME": config.home, SUPERVISOR: str(os.getpid())},
-        stdin=subprocess.DEVNULL,
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ares", *command, "--config", STDIN],
+        env=carried.environment(config, {SUPERVISOR: str(os.getpid())}),
+        stdin=subprocess.PIPE,
     )
+    _hand(process, config)
+    return process
 
 
-def _flags(config: Config) -> dict[str, str]:
-    return {
-        "http.host": config.http.host,
-        "http.port": str(config.http.port),
-        "agents.port": str(config.agents.port),
-        "agents.tls": config.agents.tls,
-        "store.url": config.store_url,
-        "node.name": config.node.name or "local",
-        "node.mock_gpu": config.node.mock_gpu or "auto",
-        "node.servers": f"{config.agents.host}:{config.agents.port}",
-    }
+def _hand(process: subprocess.Popen[bytes], config: Config) -> None:
+    """The whole configuration, by a way that nothing else can come by."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(carried.text(config))
 
 
 # ---- starting and stopping it from a terminal
@@ -195,19 +198,31 @@ def start_detached(config: Config) -> Started:
     require_safe(config)
     require_ports(config)
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = [f"--set={key}={value}" for key, value in _flags(config).items()]
+    whole = carried.settled(config)
     path = config.home_path / LOG_FILE
     with open(path, "ab") as output:
         offset = output.tell()
         process = subprocess.Popen(
-            [sys.executable, "-m", "ares", "up", "--foreground", *flags],
-            env={**os.environ, "ARES_HOME": config.home},
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "ares", "up", "--foreground", "--config", STDIN],
+            env=carried.environment(config),
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
+    _hand(process, whole)
     return Started(process, path, offset)
+
+
+def require_as_given(config: Config, keys: frozenset[str] | None) -> None:
+    """What runs already has these values, or it is said that it does not. None stands for all of them."""
+    other = carried.differences(config.home_path, config, keys)
+    if other:
+        more = f", and {len(other) - _TOLD} more" if len(other) > _TOLD else ""
+        raise UpError(
+            f"already running with other settings: {'; '.join(other[:_TOLD])}{more}",
+            "stop it first: `ares down`, which keeps its state",
+        )
 
 
 def stop(home: Path, timeout_s: float = 2 * _STOP_S) -> bool:

@@ -24,7 +24,7 @@ def configured(command: F) -> F:
         "file",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        help="TOML file.  [default: HOME/ares.toml]",
+        help="TOML file, - for stdin.  [default: HOME/ares.toml]",
     )
     home = click.option(
         "--home", metavar="DIR", type=click.Path(file_okay=False), help="State.  [default: ARES_HOME, then ~/.ares]"

@@ -41,7 +41,8 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
     its result. Without real GPUs there are mock ones. A second platform on one machine needs places of
     its own: `ares up --home DIR --port 8652 --set agents.port=8653`.
     """
-    config, module = load({"http.port": port, "node.mock_gpu": mock_gpu}, **where), program("up")
+    flags = {"http.port": port, "node.mock_gpu": mock_gpu}
+    config, module = load(flags, **where), program("up")
     if foreground:
         return module.supervise(config)
     started = None
@@ -49,7 +50,9 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
         started = module.start_detached(config)
         click.echo(f"starting Ares, its state in {config.home}", err=True)
     else:
-        click.echo("already running; to start it with other settings, `ares down` first", err=True)
+        given = frozenset({key for key, value in flags.items() if value is not None} | where["set"].keys())
+        module.require_as_given(config, None if where["file"] else given)
+        click.echo("already running", err=True)
     with _reach(module, config.home_path, started) as client:
         click.echo(f"Ares is up at {client.endpoint.shown}")
         if not no_sample:
