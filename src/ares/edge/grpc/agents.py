@@ -53,8 +53,11 @@ _OPTIONS: Final = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # An agent has one stream, and while it comes again another.
+    # A machine has one stream and now and then a call beside it. Its metadata is a token; a handshake takes a second.
     ("grpc.max_concurrent_streams", 16),
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.absolute_max_metadata_size", 32 * 1024),
+    ("grpc.server_handshake_timeout_ms", 10_000),
     # Two servers on one port would share agents silently.
     ("grpc.so_reuseport", 0),
 )

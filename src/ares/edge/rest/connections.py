@@ -1,14 +1,15 @@
-"""Connections of strangers: how many, how long a request may take to arrive, and how large its head may be.
+"""Connections of strangers: how many, how long what they send may take to arrive, and how large each part may be.
 
-The HTTP library bounds none of this itself. Everything here costs a request nothing but a few comparisons; the
-time limits are kept by one look at all connections every second.
+The HTTP library bounds none of this itself. All of it is measured here: the handshake of TLS, the head of a request,
+what surrounds the pieces of its body, trailers, a WebSocket's messages. It costs a request a few comparisons; the time
+limits are kept by one look at all connections every second.
 """
 
 import asyncio
 import contextlib
 import resource
 from collections import Counter
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -22,12 +23,20 @@ Part = Literal["", "head", "body"]
 _LOOK_S = 1.0
 # Requests that one connection may send ahead of their answers.
 _PIPELINED_MAX = 32
+# Pieces that one message of a WebSocket may come in.
+_FRAGMENTS_MAX = 64
 # Open files that are not connections of clients: the store, logs, agents.
 _FILES_KEPT = 256
 
 
 class _Refused(Exception):
     """Out of a callback of the parser; the connection knows why."""
+
+
+class _Watched(Protocol):
+    """A connection that is looked at every second."""
+
+    def look(self, now: float) -> None: ...
 
 
 class Connections:
@@ -39,10 +48,10 @@ class Connections:
         self.send_s = send_s
         self._max = min(limits.connections_max, max(1, _open_files_max() - _FILES_KEPT))
         self._by_address: Counter[str] = Counter()
-        self._open: set[_Http] = set()
+        self._open: set[_Watched] = set()
         self._total = 0
 
-    def protocols(self) -> "tuple[type[asyncio.Protocol], type[asyncio.Protocol]]":
+    def protocols(self) -> "tuple[type[_Http], type[_Ws]]":
         """For HTTP and for WebSockets, counted here."""
         return type("Http", (_Http,), {"all": self}), type("Ws", (_Ws,), {"all": self})
 
@@ -60,10 +69,10 @@ class Connections:
         if not self._by_address[address]:
             del self._by_address[address]
 
-    def watch(self, connection: "_Http") -> None:
+    def watch(self, connection: _Watched) -> None:
         self._open.add(connection)
 
-    def forget(self, connection: "_Http") -> None:
+    def forget(self, connection: _Watched) -> None:
         self._open.discard(connection)
 
     async def run(self) -> None:
@@ -80,6 +89,8 @@ class _Http(HttpToolsProtocol):
     """One connection until it ends or becomes a WebSocket."""
 
     all: Connections
+    # Counted before its handshake.
+    admitted = False
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -89,7 +100,8 @@ class _Http(HttpToolsProtocol):
         self._since: float | None = None
         # Since when the client has not read what is written to it.
         self._stuck: float | None = None
-        self._head_bytes = 0
+        # Received, and no part of a body: of a head that is not complete, or around the pieces of a body.
+        self._loose_bytes = 0
         self._why: Problem | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -99,7 +111,7 @@ class _Http(HttpToolsProtocol):
         self.all.watch(self)
         if machine := machine_of(transport):
             self.app_state = {**self.app_state, MACHINE: machine}
-        if (problem := self.all.opened(self._address)) is not None:
+        if not self.admitted and (problem := self.all.opened(self._address)) is not None:
             self._refuse(problem)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -110,36 +122,51 @@ class _Http(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._part != "body":
-            self._head_bytes += len(data)
+        self._loose_bytes += len(data)
         super().data_received(data)
-        if self._part and self._since is None:
+        if not self._part:
+            return
+        if self._since is None:
             self._since = self.loop.time()
-        if self._part == "head" and self._head_bytes > self.all.limits.head_kib_max << 10:
-            self._refuse(self._too_long())
+        # The parser gathers a name or a value until it ends: of a head, and of trailers after a body.
+        if self._loose_bytes > self.all.limits.head_kib_max << 10:
+            self._refuse(self._too_long() if self._part == "head" else self._no_trailers())
 
     def on_message_begin(self) -> None:
         self._part = "head"
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._part == "body":
+            # After the body, where nobody looks for it: it must not pass for one that was judged.
+            self._why = self._no_trailers()
+            raise _Refused
+        if len(self.headers) >= self.all.limits.headers_max:
+            self._why = self._too_long()
+            raise _Refused
+        super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        limits = self.all.limits
-        if len(self.headers) > limits.headers_max or (
-            # What arrived together may hold a body too: counted to the byte only if it could matter.
-            self._head_bytes > limits.head_kib_max << 10 and self._head_size() > limits.head_kib_max << 10
-        ):
+        head_max = self.all.limits.head_kib_max << 10
+        # What arrived together may hold a body too: counted to the byte only if it could matter.
+        if self._loose_bytes > head_max and self._head_size() > head_max:
             self._why = self._too_long()
             raise _Refused
         if len(self.pipeline) >= _PIPELINED_MAX:
             self._why = _crowded("rate-limited", f"{_PIPELINED_MAX} requests ahead of their answers", "requests")
             raise _Refused
         self._part = "body"
-        self._head_bytes = 0
+        self._loose_bytes = 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._loose_bytes = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._part = ""
         self._since = None
+        self._loose_bytes = 0
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
@@ -179,6 +206,9 @@ class _Http(HttpToolsProtocol):
             "head-too-large", detail=f"the limits are {limits.headers_max} headers and {limits.head_kib_max} KiB"
         )
 
+    def _no_trailers(self) -> Problem:
+        return Problem("bad-request", detail="fields after a body (trailers) are not taken; send them as headers")
+
     def _refuse(self, problem: Problem) -> None:
         """Says why, unless something else is being said, and closes."""
         if self.transport.is_closing():
@@ -197,27 +227,47 @@ class _Http(HttpToolsProtocol):
 
 
 class _Ws(WebSocketsSansIOProtocol):
-    """A WebSocket. Who does not read what it is sent is not listened to either."""
+    """A WebSocket. Who does not read what it is sent is not listened to either, and is cut off."""
 
     all: Connections
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._stuck: float | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.all.opened(self.client[0] if self.client else "")
+        self.all.watch(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.all.forget(self)
         self.all.closed(self.client[0] if self.client else "")
         super().connection_lost(exc)
 
+    def handle_cont(self, event: Any) -> None:
+        # The library bounds their bytes; pieces without any would be kept all the same.
+        if len(self.frames) >= _FRAGMENTS_MAX:
+            self.transport.abort()
+            return
+        super().handle_cont(event)
+
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._stuck = self.loop.time()
         # Each ping is answered: without this, pings of one that does not read would fill our memory.
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._stuck = None
         if not self.read_paused:
             self.transport.resume_reading()
+
+    def look(self, now: float) -> None:
+        """Ends it if its client has not read for long; the stream behind it has tried to say so before."""
+        if self._stuck is not None and now - self._stuck > 2 * self.all.send_s:
+            self.transport.abort()
 
 
 def _crowded(code: str, limit: str, what: str = "connections") -> Problem:

@@ -13,6 +13,7 @@ from ares.core.access.addresses import is_loopback
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import STREAMS
 from ares.edge.rest.connections import Connections
+from ares.edge.rest.handshakes import Admitted, TlsListener
 from ares.edge.rest.streaming import Streams
 
 _BACKLOG = 1024
@@ -41,6 +42,7 @@ class HttpServer:
         self._serving: asyncio.Task[None] | None = None
         self._connections = Connections(settings.limits, settings.body_timeout_s, settings.send_timeout_s)
         self._watching: asyncio.Task[None] | None = None
+        self._tls: TlsListener | None = None
         self.port = settings.port
 
     @property
@@ -53,14 +55,26 @@ class HttpServer:
         refuse_open_bind(self._settings)
         listening = _listen(self._settings.host, self._settings.port)
         self.port = listening.getsockname()[1]
-        self._server = _Embedded(_config(self._app, self._settings, self._connections))
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
+        config = _config(self._app, self._settings, self._connections)
+        server = self._server = _Embedded(config)
+        # With TLS the library listens on nothing, and is given what has passed its handshake.
+        self._serving = asyncio.create_task(server.serve(sockets=[listening] if config.ssl is None else []))
         while not self._server.started:
             if self._serving.done():
                 self._serving.result()
                 raise RuntimeError(f"the HTTP server on {self.url} stopped while starting")
             await asyncio.sleep(0.005)
+        if config.ssl is not None:
+            self._tls = self._secured(listening, config.ssl, server)
         self._watching = asyncio.create_task(self._connections.run())
+
+    def _secured(self, listening: socket.socket, tls: ssl.SSLContext, server: uvicorn.Server) -> TlsListener:
+        config, http = server.config, self._connections.protocols()[0]
+
+        def make() -> Admitted:
+            return http(config=config, server_state=server.server_state, app_state=server.lifespan.state)
+
+        return TlsListener(listening, tls, self._connections, make, self._settings.limits.head_s)
 
     async def stop(self) -> None:
         """Ends streams, lets requests finish for a while, and returns when everything is closed."""
@@ -68,6 +82,8 @@ class HttpServer:
             return
         streams: Streams = self._app.state[STREAMS]
         streams.close()
+        if self._tls is not None:
+            await self._tls.close()
         self._server.should_exit = True
         await self._serving
         if self._watching is not None:
@@ -99,7 +115,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _config(app: Litestar, settings: ApiSettings, connections: Connections) -> uvicorn.Config:
     http, ws = connections.protocols()
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         http=http,
         ws=ws,
@@ -121,3 +137,5 @@ def _config(app: Litestar, settings: ApiSettings, connections: Connections) -> u
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=None if settings.tls_key is None else str(settings.tls_key),
     )
+    config.load()
+    return config
