@@ -5,7 +5,7 @@ import asyncio
 from ares.core import keys
 from ares.model.job import Gang
 from ares.model.timing import DEFAULT
-from ares.sim.world.stage import at_once, node_of, phase, ready, state_of, submit, until, writes
+from ares.sim.world.stage import Case, at_once, node_of, phase, ready, state_of, submit, until, writes
 from ares.sim.world.world import World
 
 # As the documents say: an agent or the only server may be away this long, whenever that begins.
@@ -19,7 +19,7 @@ async def _first_ends(world: World, job: str) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED" and state_of(world, job)["attempt"] == 1)
 
 
-async def paused_agent(world: World) -> None:
+async def _paused_agent(world: World) -> None:
     """A machine with a rank of a gang stands still for 4 s from just before a renewal."""
     await ready(world)
     job = await submit(world, 12.0, gang=Gang(ranks=2))
@@ -34,7 +34,7 @@ async def paused_agent(world: World) -> None:
     await _first_ends(world, job)
 
 
-async def killed_server(world: World) -> None:
+async def _killed_server(world: World) -> None:
     """The only server is killed just before a renewal, and another is there 4 s later."""
     await ready(world)
     job = await submit(world, 15.0)
@@ -47,3 +47,9 @@ async def killed_server(world: World) -> None:
     await asyncio.sleep(AWAY_S)
     plane.start()
     await _first_ends(world, job)
+
+
+CASES: dict[str, Case] = {
+    "paused-agent": Case("a machine with a rank of a gang stands still for 4 s", _paused_agent),
+    "killed-server": Case("the only server is killed and back after 4 s", _killed_server, replicas=1),
+}

@@ -1,0 +1,15 @@
+"""Directed cases: small worlds in which a script brings about, at the exact point, what chance seldom does.
+
+The product keeps every promise in each of them. A seed moves the details: delays, jitter, who is asked first.
+"""
+
+from ares.sim.world.cases import absences, answers, leaders, watches, zombies
+from ares.sim.world.stage import Case
+
+CASES: dict[str, Case] = {
+    **zombies.CASES,
+    **answers.CASES,
+    **leaders.CASES,
+    **watches.CASES,
+    **absences.CASES,
+}
