@@ -186,7 +186,9 @@ def check_evictions(course: Course, plan: Plan) -> None:
         spec = course.spec(one.job)
         wants = judge.wants_of(spec)[one.alternative]
         unit = wants.gpus * wants.gpu_milli or wants.cpu_milli
-        evicted = Counter[str]()
+        # What matters less counts less, and BEST_EFFORT is nothing to CRITICAL.
+        counted = 0.0
+        resource = "gpu" if wants.gpus else "cpu"
         for victim in one.victims:
             assert victim not in seen
             seen.add(victim)
@@ -197,9 +199,10 @@ def check_evictions(course: Course, plan: Plan) -> None:
             assert state.preemptions < policy.cap
             if one.rule == "priority":
                 assert LEVELS[theirs.priority] - LEVELS[spec.priority] >= policy.gap
-            evicted.update(judge.amounts(held(state)))
-        total = evicted["gpu"] if wants.gpus else evicted["cpu"]
-        assert total <= policy.disruption_max * unit * judge.ranks_of(spec)[0]
+            apart = LEVELS[theirs.priority] - LEVELS[spec.priority]
+            part = 2.0 ** -max(0, apart - policy.gap) if one.rule == "priority" else 1.0
+            counted += 0.0 if (one.rule, apart) == ("priority", 4) else part * judge.amounts(held(state))[resource]
+        assert counted <= policy.disruption_max * unit * judge.ranks_of(spec)[0] + len(one.victims)
         for gang in one.shrunk:
             assert LEVELS[course.spec(gang).priority] >= LEVELS[spec.priority]
 

@@ -144,10 +144,22 @@ def size(world: World, gone: tuple[Holder, ...]) -> int:
     return sum(holder.gpus_milli if world.request.gpus else holder.cpu_milli for holder in gone)
 
 
+def disruption(world: World, gone: tuple[Holder, ...]) -> int:
+    """Halved for every level beyond the gap; BEST_EFFORT is nothing to CRITICAL."""
+    total = 0
+    for holder in gone:
+        beyond = holder.level - world.asker.level - world.policy.gap
+        if world.rule != "priority" or beyond < 0:
+            total += size(world, (holder,))
+        elif (world.asker.level, holder.level) != (0, 4):
+            total += size(world, (holder,)) // 2**beyond
+    return total
+
+
 def allowed(world: World, gone: tuple[Holder, ...]) -> bool:
     if world.rule == "drain":
         return True
-    if size(world, gone) > world.policy.disruption_max * world.request.milli:
+    if disruption(world, gone) > world.policy.disruption_max * world.request.milli:
         return False
     if world.rule == "priority":
         return True

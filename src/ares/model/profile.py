@@ -69,7 +69,8 @@ class EnergyPolicy(Record, frozen=True):
 class PreemptionPolicy(Record, frozen=True):
     # A job yields only to one this many priority levels above it.
     gap: Annotated[int, Meta(ge=1, le=5)] = 2
-    # At most this many times the GPUs (without GPUs: the CPUs) asked for may be evicted.
+    # At most this many times the GPUs (without GPUs: the CPUs) asked for may be evicted. Victims just `gap` levels
+    # below count in full, each further level down halves what they count, and BEST_EFFORT counts nothing for CRITICAL.
     disruption_max: Annotated[float, Meta(ge=1.0, le=1000.0)] = 2.0
     # What has run for less is left alone, and so is what was preempted this recently.
     min_runtime_s: Seconds = 60.0

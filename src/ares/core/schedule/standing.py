@@ -23,7 +23,7 @@ def standing(round_: Round, ask: Ask) -> dict[str, int]:
         for path, share in round_.profile.shares.items()
         if resource in share.soft
     }
-    for sign, account, held in _to_come(round_):
+    for sign, account, held in _to_come(round_) if found else ():
         for path in levels(account):
             if path in found:
                 found[path] += sign * held[at]

@@ -21,11 +21,12 @@ from ares.sim.invariants.rules.quota import Quota
 from ares.sim.invariants.rules.reads import MonotoneReads
 from ares.sim.invariants.rules.requests import Dedup
 from ares.sim.invariants.rules.results import OneResult
+from ares.sim.invariants.rules.shares import OwnShare
 from ares.sim.invariants.scene import Scene
 
 _CHECKERS: tuple[type[Rule], ...] = (
     Dedup, Terminal, Monotone, Guarded, OneResult, Checkpoints, Budget, Quota, Zombie, Overlap, Liveness, Recovery,
-    Cancelled, Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, OneOrder,
+    Cancelled, Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, OwnShare, OneOrder,
 )  # fmt: skip
 
 # Every rule by its id: its title in words, and what checks it.

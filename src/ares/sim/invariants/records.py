@@ -188,6 +188,7 @@ class Node(_Record, frozen=True):
 
 
 class Share(_Record, frozen=True):
+    soft: dict[str, int] = {}
     hard: dict[str, int] = {}
 
 

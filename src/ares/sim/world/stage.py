@@ -19,7 +19,7 @@ from ares.sim.world.node import Node
 from ares.sim.world.plane import Plane
 from ares.sim.world.store import Trouble
 from ares.sim.world.swarm import Mix, mix
-from ares.sim.world.world import Script, Vain, World
+from ares.sim.world.world import TENANTS, Script, Vain, World
 
 STEP_S = 0.005
 _PATIENCE_S = 60.0
@@ -31,12 +31,13 @@ class Case:
     script: Script
     replicas: int = 2
     nodes: int = 2
+    people: int = 1
 
     @property
     def shape(self) -> Mix:
         return replace(
-            mix(0), replicas=self.replicas, nodes=self.nodes, people=1, families=(), drift=0.0, lease_stretch=1.0,
-            store_rate=0.0, store_slow=0.0, breaking=0.0, slow=0.0, doubled=0.0,
+            mix(0), replicas=self.replicas, nodes=self.nodes, people=self.people, families=(), drift=0.0,
+            lease_stretch=1.0, store_rate=0.0, store_slow=0.0, breaking=0.0, slow=0.0, doubled=0.0,
         )  # fmt: skip
 
 
@@ -62,12 +63,14 @@ def at_once(world: World, point: Callable[[Event], bool], act: Callable[[], obje
     return seen
 
 
-async def submit(world: World, runs_s: float, number: int = 1, **spec: Any) -> str:
-    """Submits a job and returns its id."""
-    person = world.people[0]
+async def submit(
+    world: World, runs_s: float, number: int = 1, *, by: int = 0, cpu_milli: int = 2000, **spec: Any
+) -> str:
+    """Submits a job, by one of the people, and returns its id."""
+    person = world.people[by]
     wanted = JobSpec(
         command=("work",), env={"RUNS_S": f"{runs_s}", "CODES": "0"},
-        resources=Resources(cpu_milli=2000, memory_mib=64), retry=RetryPolicy(limit=2, base_s=0.2, max_s=0.5),
+        resources=Resources(cpu_milli=cpu_milli, memory_mib=64), retry=RetryPolicy(limit=2, base_s=0.2, max_s=0.5),
         grace_s=0.0, **spec,
     )  # fmt: skip
     while not isinstance(made := await person.send(SubmitRequest(spec=wanted, request_id=f"job-{number}")), Submitted):
@@ -77,7 +80,8 @@ async def submit(world: World, runs_s: float, number: int = 1, **spec: Any) -> s
 
 
 def state_of(world: World, job: str) -> dict[str, Any]:
-    kv = world.store.snapshot().get(keys.state("alpha", job))
+    records = world.store.snapshot()
+    kv = next((kv for tenant in TENANTS if (kv := records.get(keys.state(tenant, job))) is not None), None)
     return {} if kv is None else msgspec.json.decode(kv.value)
 
 

@@ -29,7 +29,7 @@ from ares.sim.world.swarm import Mix, Nemesis, mix
 
 LIVENESS_S = 400.0
 _LOOK_S = 1.0
-_TENANTS = ("alpha", "beta")
+TENANTS = ("alpha", "beta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class World:
         self.nodes = [self._node(f"n{n + 1}", directory) for n in range(self.mix.nodes)]
         calls = Calls(self.loop, self.network, self.recorder, Chance(seed, "calls"))
         self.people = [
-            Person(f"p{n + 1}", _TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"), self.mix.runs_s)
+            Person(f"p{n + 1}", TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"), self.mix.runs_s)
             for n in range(self.mix.people)
         ]
         self.operator = Operator(

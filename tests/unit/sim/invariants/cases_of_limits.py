@@ -1,7 +1,7 @@
-"""E7 to E10: budgets, room, zombies, overlaps."""
+"""E7 to E10, E20: budgets, room, zombies, overlaps, shares."""
 
 from tests.unit.sim.invariants.case import case, running
-from tests.unit.sim.invariants.forge import Forge, raised
+from tests.unit.sim.invariants.forge import Forge
 
 # ---- E7
 
@@ -47,19 +47,9 @@ def it_leaves_for_others_beyond_the_cap(forge: Forge, wrong: bool) -> None:
         forge.create(f"w{number}")
         forge.step(f"w{number}", "preempting", evicting=["j1"])
         rule = "priority" if wrong else "drain"
-        preempted(forge, "j1", rule)
+        forge.preempt("j1", rule)
         forge.bind("j1", "n1")
         forge.run("j1")
-
-
-def preempted(forge: Forge, job: str, rule: str) -> None:
-    """It leaves, and waits again."""
-    state = forge.states[job]
-    fence = f"1.{state['fence']['counter']}"
-    said = {"by": "scheduler", "fence": fence, "data": {"rule": rule}}
-    forge.step(job, "preempted", said=said, phase="PREEMPTED", fence=raised(state["fence"]), lingering=True)
-    forge.end(job, fence=fence)
-    forge.step(job, "requeued", said={"by": "agent n1"}, phase="PENDING", lingering=False, placements=[])
 
 
 @case("E7", quiet=False)
@@ -157,7 +147,7 @@ def somebody_leaves_for_nobody(forge: Forge, wrong: bool) -> None:
     running(forge)
     forge.create("w1")
     forge.step("w1", "preempting", evicting=["j9" if wrong else "j1"])
-    preempted(forge, "j1", "priority")
+    forge.preempt("j1", "priority")
 
 
 @case("E8", quiet=False)
@@ -276,3 +266,21 @@ def an_older_attempt_acts_where_ends_are_not_known(forge: Forge, wrong: bool) ->
     forge.process("j1")
     if wrong:
         forge.effect("j1", fence="1.1", node="n1")
+
+
+# ---- E20
+
+
+@case("E20", quiet=False)
+def a_tenant_s_own_yields_to_a_borrower(forge: Forge, wrong: bool) -> None:
+    forge.profile(1, shares={"alpha": {"soft": {"cpu": 1000}}, "beta": {"soft": {"cpu": 1000 if wrong else 4000}}})
+    forge.lead(None)
+    forge.lead("r1")
+    running(forge)
+    forge.create("large", tenant="beta")
+    forge.bind("large", "n2", cpuMilli=2000)
+    forge.after(10.0)
+    forge.create("asker", tenant="beta")
+    hold = {"node": "n1", "rank": 0, "incarnation": 1, "cpuMilli": 1000, "memoryMib": 64}
+    forge.step("asker", "preempting", hold=[hold], evicting=["j1"])
+    forge.preempt("j1", "priority")

@@ -242,6 +242,15 @@ class Forge:
         self.step(job, "cancelled", said={"by": "token"}, **{**usual, **changes})
         self.answer(op, job=job, phase="CANCELLED")
 
+    def preempt(self, job: str, rule: str) -> None:
+        """It leaves, and waits again."""
+        state = self.states[job]
+        fence = fence_text(state["fence"])
+        said = {"by": "scheduler", "fence": fence, "data": {"rule": rule}}
+        self.step(job, "preempted", said=said, phase="PREEMPTED", fence=raised(state["fence"]), lingering=True)
+        self.end(job, fence=fence)
+        self.step(job, "requeued", said={"by": "agent n1"}, phase="PENDING", lingering=False, placements=[])
+
     def release(self, job: str) -> None:
         said = {"by": "agent n1", "fence": fence_text(raised(self.states[job]["fence"], -1))}
         self.step(job, "released", said=said, lingering=False)
@@ -305,7 +314,7 @@ class Forge:
 def legal() -> Forge:
     """A bit of everything, as it should be."""
     forge = Forge()
-    forge.profile(1, shares={"alpha": {"hard": {"cpu": 6000}}})
+    forge.profile(1, shares={"alpha": {"hard": {"cpu": 6000}, "soft": {"cpu": 500}}, "beta": {"soft": {"cpu": 1000}}})
     forge.submit("j1", "q1")
     forge.bind("j1", "n1")
     forge.run("j1")
@@ -347,6 +356,18 @@ def legal() -> Forge:
         forge.bind(f"a1_{index}", "n1")
         forge.run(f"a1_{index}")
         forge.succeed(f"a1_{index}")
+    forge.submit("v1", "q5")
+    forge.bind("v1", "n1")
+    forge.run("v1")
+    forge.submit("b1", tenant="beta")
+    hold = {"node": "n1", "rank": 0, "incarnation": 1, "cpuMilli": 1000, "memoryMib": 64}
+    forge.step("b1", "preempting", hold=[hold], evicting=["v1"])
+    forge.preempt("v1", "priority")
+    forge.step("b1", "preempting", hold=[], evicting=[])
+    for job in ("b1", "v1"):
+        forge.bind(job, "n1")
+        forge.run(job)
+        forge.succeed(job)
     op = forge.ask("submit", request="q1", payload="other")
     forge.answer(op, "refused", code="request-conflict")
     forge.forget("j1")

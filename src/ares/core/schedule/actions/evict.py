@@ -135,7 +135,7 @@ def find_victims(rule: Rule, round_: Round, job: str, job_class: JobClass, count
         if ask.near or round_.gate(key, ask) is not None:
             continue
         request = request_of(ask)
-        stands = standing(round_, ask) if rule == "reclaim" else {}
+        stands = standing(round_, ask)
         asker = Asker(job, key.level, key.account, stands, request.milli)
         screened = screen(counted, asker, round_.profile.preemption, rule)
         bound = bound_of(request, asker, round_.profile.preemption, rule)

@@ -19,6 +19,7 @@ from ares.core.schedule.holding import Holding, held_by
 from ares.core.schedule.plan import Eviction, Resized
 from ares.core.schedule.record import eviction_record
 from ares.core.schedule.round import Round, asked
+from ares.core.schedule.standing import standing
 from ares.core.schedule.transaction import Taken, fit, placement, taken_by
 from ares.model.state import Placement
 
@@ -59,9 +60,11 @@ def _shrink_for(round_: Round, job: str, job_class: JobClass, spare: list[Holdin
     for number, ask in enumerate(key.asks):
         if ask.near or round_.gate(key, ask) is not None:
             continue
-        screened = screen(census(holders), Asker(job, key.level, key.account), round_.profile.preemption, "drain")
+        request = request_of(ask)
+        asker = Asker(job, key.level, key.account, standing(round_, ask), request.milli)
+        screened = screen(census(holders), asker, round_.profile.preemption, "shrink")
         places = round_.rows_held_back(ask)
-        found = choose(request_of(ask), rooms_of(round_, ask, places), screened, UNBOUND)
+        found = choose(request, rooms_of(round_, ask, places), screened, UNBOUND)
         if isinstance(found, NoVictims) or not found.jobs:
             continue
         checkpoint = round_.txn.checkpoint()

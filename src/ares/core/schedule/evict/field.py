@@ -42,8 +42,9 @@ class Field:
         return self.screened.parts.holder[self.begins[row] : self.ends[row]].tolist()
 
     def milli(self, holder: int) -> int:
+        """What it counts for in the disruption bound."""
         one = self.screened.holders[holder]
-        return one.gpus_milli if self.request.gpus else one.cpu_milli
+        return (one.gpus_milli if self.request.gpus else one.cpu_milli) >> self.screened.leniency[holder]
 
     def sized(self) -> "Field":
         """The same with size as the cost: what counts for the disruption bound."""

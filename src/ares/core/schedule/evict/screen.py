@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 
 from ares.core.schedule.evict.cost import lost_gpu_ms
-from ares.core.schedule.evict.eligible import Exclusion, Rule, answerable, eligible
+from ares.core.schedule.evict.eligible import Exclusion, Rule, answerable, eligible, leniency
 from ares.core.schedule.evict.holders import Asker, Bools, Freed, Holder, Ints
 from ares.model.profile import PreemptionPolicy
 
@@ -45,6 +45,8 @@ class Screened:
     lost_gpu_ms: Ints
     # By holder: the account whose borrowing it is; empty where that does not matter.
     lenders: tuple[str, ...]
+    # By holder: how often its size is halved for the disruption bound.
+    leniency: tuple[int, ...]
     parts: Parts
     excluded: Mapping[Exclusion, int]
     # Nodes where somebody stays.
@@ -71,6 +73,7 @@ def screen(counted: Census, asker: Asker, policy: PreemptionPolicy, rule: Rule) 
         holders=may_go,
         lost_gpu_ms=counted.lost_gpu_ms[goes],
         lenders=tuple((answerable(h.account, asker.account, asker) or "") if reclaims else "" for h in may_go),
+        leniency=tuple(leniency(holder, asker, policy, rule) for holder in may_go),
         parts=_parts_of(counted.parts, goes),
         excluded=excluded,
         kept=frozenset(counted.parts.slot[parts_stay].tolist()),
@@ -86,6 +89,7 @@ def without(screened: Screened, jobs: Container[str]) -> Screened:
         holders=tuple(compress(screened.holders, gone)),
         lost_gpu_ms=screened.lost_gpu_ms[goes],
         lenders=tuple(compress(screened.lenders, gone)),
+        leniency=tuple(compress(screened.leniency, gone)),
         parts=_parts_of(screened.parts, goes),
         kept=screened.kept | frozenset(screened.parts.slot[~goes[screened.parts.holder]].tolist()),
     )

@@ -160,7 +160,8 @@ def _smallest(field: Field, need: int, bound: Bound, budget: Budget) -> Victims 
     asked = f"{field.request.milli / 1000:g} {'GPUs' if field.request.gpus else 'CPUs'} asked"
     if smallest is not None:
         reason = (
-            f"{asked}, the smallest way found would evict {smallest[0] / 1000:g}; the bound allows "
+            f"{asked}, the smallest way found would evict {smallest[0] / 1000:g}"
+            f"{' (the less it matters, the less it counts)' if any(field.screened.leniency) else ''}; the bound allows "
             f"{bound.milli / 1000:g}: raise preemption.disruption_max, or wait"
         )
         return NoVictims("disruption-bound", reason, field.screened.excluded, budget.spent)

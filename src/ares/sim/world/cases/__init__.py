@@ -3,7 +3,7 @@
 The product keeps every promise in each of them. A seed moves the details: delays, jitter, who is asked first.
 """
 
-from ares.sim.world.cases import absences, answers, leaders, watches, zombies
+from ares.sim.world.cases import absences, answers, leaders, tenants, watches, zombies
 from ares.sim.world.stage import Case
 
 CASES: dict[str, Case] = {
@@ -12,4 +12,5 @@ CASES: dict[str, Case] = {
     **leaders.CASES,
     **watches.CASES,
     **absences.CASES,
+    **tenants.CASES,
 }
