@@ -440,7 +440,7 @@ async def test_revocation_reaches_streams_at_other_replicas(planes: Planes, plan
             await where.link(proof).certify(CertifyRequest(request=REQUESTS.request(REQUESTS.new_key())))
     assert ("agentLink", "revoked") in await other.denials()
     listed = await other.replica.authority.list(ROOT)
-    assert [(one.name, one.state, one.revoked_by) for one in listed] == [("n1", "revoked", "root")]
+    assert [(one.name, one.state, one.revoked_by) for one in listed] == [("n1", "revoked", "root (root)")]
     back, _ = await welcomed(other, await plane.proof("n1"), "n1")
     await back.close()
 

@@ -70,5 +70,12 @@ class Principal(Record, frozen=True):
 
     @property
     def subject(self) -> str:
-        """Whom what it does is counted for, and who may undo it."""
-        return self.user or self.token_id
+        """Whom what it does is counted for, and who may undo it. Of somebody from another tenant with that tenant's
+        name before a colon, which no user's name has: they are not the user here who is called the same."""
+        own = self.user or self.token_id
+        return f"{self.home}:{own}" if self.home else own
+
+    @property
+    def author(self) -> str:
+        """Who it was, in records for people. The name of a token never stands alone: anybody may choose any."""
+        return f"{self.name} ({self.subject})" if self.name and not self.user else self.subject

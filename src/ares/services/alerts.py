@@ -132,7 +132,7 @@ class Alerts:
             if kv is None:
                 return None
             known = msgspec.json.decode(kv.value, type=AlertRecord)
-            after = replace(known, state=state, by=who.name or who.subject, note=note)
+            after = replace(known, state=state, by=who.author, note=note)
             if after == known:
                 return known
             guard = Compare(key, "mod_revision", kv.mod_revision)

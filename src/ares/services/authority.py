@@ -223,7 +223,7 @@ class Authority:
                 return None
             now = self._now()
             good = sum(_state(machine, one, now) == "valid" for one in machine.certificates)
-            changed = rules.taken_back(machine, who.name or who.token_id, now)
+            changed = rules.taken_back(machine, who.author, now)
             where = keys.machine(role, name)
             written = await self._store.txn(
                 [
@@ -234,7 +234,7 @@ class Authority:
             )
             if isinstance(written, Committed) and written.succeeded:
                 await self._view.reach(written.revision)
-                log.warning("machine.revoked", role=role, name=name, by=who.name or who.token_id)
+                log.warning("machine.revoked", role=role, name=name, by=who.author)
                 return Revoked(role=role, name=name, certificates=good, tokens=len(tokens))
         raise StoreUnavailable(f"{name} could not be revoked: the store kept changing; try again")
 

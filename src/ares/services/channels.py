@@ -109,7 +109,7 @@ class Channels:
             record = ChannelRecord(
                 **fields,
                 created_at=known.created_at if known else self._clock.wall(),
-                created_by=known.created_by if known else who.name or who.subject,
+                created_by=known.created_by if known else who.author,
             )
             if record.kind != "webhook":
                 record = replace(record, secret="")
@@ -121,7 +121,7 @@ class Channels:
                 return sealed
             guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
             if await self._write([guard], [Put(key, sealed)], key, sealed):
-                log.info("channel.saved", name=wish.name, tenant=tenant, kind=wish.kind, by=who.name or who.subject)
+                log.info("channel.saved", name=wish.name, tenant=tenant, kind=wish.kind, by=who.author)
                 is_new = known is None or known.secret != record.secret
                 return view_of(record), record.secret if is_new else ""
         raise StoreUnavailable(f"channel {wish.name} was changed {_TRIES} times in between; try again")
@@ -150,7 +150,7 @@ class Channels:
                 await self._view.catch_up()
                 return None if tried else _none(name)
             if await self._write([Compare(key, "mod_revision", kv.mod_revision)], [Delete(key)], key, None):
-                log.info("channel.deleted", name=name, by=who.name or who.subject)
+                log.info("channel.deleted", name=name, by=who.author)
                 return None
         raise StoreUnavailable(f"the store did not confirm that channel {name} is gone; try again")
 
@@ -169,7 +169,7 @@ class Channels:
             severity="info",
             tenant=channel.tenant,
             subject=name,
-            text=f"a test of channel {name}, asked for by {who.name or who.subject}",
+            text=f"a test of channel {name}, asked for by {who.author}",
             at=now,
         )
         try:

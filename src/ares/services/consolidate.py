@@ -117,7 +117,7 @@ class Consolidate:
         return still_fit(self._planner.cluster, shown.moves)
 
     async def _move(self, who: Principal, moves: tuple[Relocation, ...]) -> int:
-        by = who.name or who.token_id
+        by = who.author
         outcomes = await self._transitions.apply([self._change(one, by) for one in moves])
         moved = sum(isinstance(outcome, Written) for outcome in outcomes)
         self._telemetry.count("ares_preemptions_total", moved, "consolidate")

@@ -257,7 +257,7 @@ class Drafting:
         if spec.reservation is None:
             return None
         one, _ = self._view.reservations.get(spec.reservation, (None, 0))
-        return refusal(one, spec, Submitter(who.tenant, who.subject, who.name), self._clock.wall())
+        return refusal(one, spec, Submitter(who.tenant, who.subject), self._clock.wall())
 
     def _claim(
         self, who: Principal, request: SubmitRequest, digest: str, new_id: str, judged: JobSpec

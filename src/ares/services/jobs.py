@@ -210,7 +210,6 @@ class Jobs:
         request = SubmitRequest(
             # What its deadline meant is over or not by now; who asks for another try wants it either way.
             spec=msgspec.structs.replace(spec, array=None, deadline_at=None, start_by_at=None),
-            request_id=f"retry:{budget.root}:{number}",
             retry_of=budget.root,
             manual_retries=number,
             note=reason,

@@ -164,7 +164,7 @@ class Nodes:
 
     async def drain(self, who: Principal, name: str, reason: str = "") -> NodeView | None:
         """Keeps new work off a node and has what runs there moved away."""
-        by, jobs = who.name or who.token_id, len(self._view.by_node.get(name, {}))
+        by, jobs = who.author, len(self._view.by_node.get(name, {}))
         return await self._change(
             name,
             lambda record: replace(
@@ -208,7 +208,7 @@ class Nodes:
                 incarnation=record.incarnation,
                 boot=record.boot,
                 removed_at=self._clock.wall(),
-                removed_by=who.name or who.token_id,
+                removed_by=who.author,
             )
             written = await self._store.txn(
                 [

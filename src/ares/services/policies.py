@@ -146,7 +146,7 @@ class Policies:
                 return no
             record = replace(
                 _record(policy, tenant, (base.version if base else 0) + 1),
-                by=who.name or who.subject,
+                by=who.author,
                 at=self._clock.wall(),
                 note=note,
             )
@@ -193,7 +193,7 @@ class Policies:
             written = await self._store.txn([guard], ops)
             if isinstance(written, Committed) and written.succeeded:
                 await self._view.reach(written.revision)
-                log.info("policy.deleted", name=name, tenant=tenant, by=who.name or who.subject)
+                log.info("policy.deleted", name=name, tenant=tenant, by=who.author)
                 return None
         raise StoreUnavailable(f"the store did not confirm that policy {name} is gone; try again")
 

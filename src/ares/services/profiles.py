@@ -100,7 +100,7 @@ class Profiles:
         if profile == base.profile:
             return base
         record = ProfileRecord(
-            version=base.version + 1, profile=profile, by=who.name or who.token_id, at=self._clock.wall(), note=note
+            version=base.version + 1, profile=profile, by=who.author, at=self._clock.wall(), note=note
         )
         found = await self._create(record)
         if found != record:

@@ -206,7 +206,7 @@ class Quotas:
         return await self._records.write([], [Put(keys.quota(tenant), encode(record))]) or None
 
     def _record(self, who: Principal, tenant: str, quota: Quota, note: str) -> QuotaRecord:
-        return QuotaRecord(tenant=tenant, quota=quota, by=who.name or who.subject, at=self._clock.wall(), note=note)
+        return QuotaRecord(tenant=tenant, quota=quota, by=who.author, at=self._clock.wall(), note=note)
 
 
 def wrong(quota: Quota) -> str:

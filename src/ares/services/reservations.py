@@ -173,7 +173,7 @@ class Reservations:
         booked = book(self._planner.cluster, self._all(), wish.asked, start, start + wish.length_s, now)
         if isinstance(booked, NotBooked):
             return _no(booked)
-        by = who.name or who.token_id
+        by = who.author
         return Reservation(
             name=name,
             tenant=wish.tenant,
@@ -199,7 +199,7 @@ class Reservations:
                 return _none(name)
             if one.state not in BOOKED:
                 return _over(one, self._clock.wall())
-            after = cancelled(one, who.name or who.token_id, why, self._clock.wall())
+            after = cancelled(one, who.author, why, self._clock.wall())
             if await self._book.write(after, revision):
                 self._told(after, after.history[-1], who.token_id)
                 return self.seen_by(after, who)
@@ -220,7 +220,7 @@ class Reservations:
             if no is not None:
                 return _no(no)
             why = f"extended until {clock(until, now)}"
-            made = Turn(at=now, state=one.state, by=who.name or who.token_id, why=why)
+            made = Turn(at=now, state=one.state, by=who.author, why=why)
             after = turned(replace(one, until=until), made)
             if await self._book.write(after, revision, turn):
                 self._told(after, made, who.token_id)

@@ -103,6 +103,9 @@ class Tokens:
         if not who.user:
             message = "this credential is no user's, so there is nobody to make a token for"
             return Refused(code="no-such-user", message=message, fix="log in as a user, or have one made for you")
+        if who.home:
+            message = f"you are {who.user!r} of {who.home!r}, not of {who.tenant!r}"
+            return Refused(code="no-such-user", message=message, fix="leave the tenant out")
         if who.permissions is not None:
             only = ", ".join(who.permissions)
             return escalation(f"this credential is for {only} only", "use one that is not narrowed")
@@ -258,7 +261,7 @@ class Tokens:
                 fix = f"make it first: `ares user create {name}`; `ares user list` shows those there are"
                 return Refused(code="no-such-user", message=f"{record.tenant!r} has no user {name!r}", fix=fix)
             kv, user = found
-            if name != who.user and not may_grant(who, user.role):
+            if (who.home or name != who.user) and not may_grant(who, user.role):
                 return escalation(f"{who.role!r} may not make tokens for somebody of the role {user.role!r}")
             if not covers(user.role, record.role):
                 message = f"{name!r} is {user.role!r}, and a token of the role {record.role!r} could do more"
@@ -320,7 +323,8 @@ class Tokens:
 
 
 def _is_of(record: TokenRecord, who: Principal) -> bool:
-    return bool(who.user) and (record.tenant, record.user) == (who.tenant, who.user)
+    """Somebody from another tenant is not the user here who is called the same."""
+    return bool(who.user) and not who.home and (record.tenant, record.user) == (who.tenant, who.user)
 
 
 def _over_at(record: TokenRecord) -> float:

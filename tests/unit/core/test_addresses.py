@@ -14,6 +14,10 @@ from ares.core.net.addresses import Target, allowed, judged, refused, target_of
         "255.255.255.255", "::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::7f00:1",
         "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "ff02::1", "2002:7f00:1::", "2002:a9fe:a9fe::1",
         "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2001:db8::1", "not-an-address", "2130706433", "0x7f000001",
+        # Local translators, site-local, segment routing, examples, ISATAP of 127.0.0.1, relays of 6to4.
+        "64:ff9b:1::1", "64:ff9b:1:ffff::a00:1", "64:ff9b:1::808:808", "fec0::1", "feff::1", "::ffff:0:7f00:1",
+        "::ffff:0:a9fe:a9fe", "::ffff:0:808:808", "5f00::1", "3fff::1", "2606:4700::5efe:7f00:1",
+        "2606:4700::200:5efe:a00:1", "192.88.99.1", "100::1", "4000::1", "8000::1",
         # Teredo, of a client behind 127.0.0.1.
         "2001:0:4136:e378:8000:63bf:80ff:fffe",
     ],

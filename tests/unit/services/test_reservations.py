@@ -125,6 +125,8 @@ async def test_it_lasts_longer_if_nobody_comes_after() -> None:
 
 # ---- jobs in it
 
+OTHERS = "reservation-not-yours"
+
 
 @pytest.mark.parametrize(
     ("changes", "who", "code"),
@@ -136,7 +138,10 @@ async def test_it_lasts_longer_if_nobody_comes_after() -> None:
         ({"reservation": "demo", "preemption": Preemption(allowed=False)}, ALICE, "reservation-too-short"),
         ({"reservation": "team"}, ALICE, "reservation-not-yours"),
         ({"reservation": "team", "team": "vision"}, ALICE, None),
-        ({"reservation": "team"}, Principal(token_id="x", tenant="alpha", role="submitter", name="ci"), None),
+        ({"reservation": "team"}, Principal(token_id="x", tenant="alpha", role="submitter", user="ci"), None),
+        # Tokens may be called anything, also like a user; and a user of another tenant is somebody else.
+        ({"reservation": "team"}, Principal(token_id="x", tenant="alpha", role="submitter", name="ci"), OTHERS),
+        ({"reservation": "team"}, Principal(token_id="x", tenant="alpha", role="admin", user="ci", home="ops"), OTHERS),
         ({"reservation": "demo", "preemption": Preemption(allowed=False), "time_limit_s": LONG}, ALICE, None),
         ({"reservation": "gone"}, ALICE, "reservation-over"),
     ],

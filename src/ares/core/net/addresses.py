@@ -9,8 +9,15 @@ from urllib.parse import urlsplit
 from ares.model.base import Record
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
-# Public by their numbers, but within clouds they are the machine's own metadata and control.
-_CLOUDS: Final = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
+# Public by their numbers, but within clouds they are the machine's own metadata and control; relays lead elsewhere.
+_CLOUDS: Final = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"), IPv4Network("192.88.99.0/24"))
+# All that is given out as addresses of the open internet. Everything beside it is some network's own business: local
+# translators (64:ff9b:1::/48, ::ffff:0:0:0/96), site-local (fec0::/10), segment routing, and what is yet to be named.
+_UNICAST: Final = IPv6Network("2000::/3")
+# Within it, but of no machine: examples in documents.
+_EXAMPLES: Final = IPv6Network("3fff::/20")
+# An interface identifier that holds an IPv4 address, behind a router of the same site (ISATAP).
+_ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
 
 
 class Target(Record, frozen=True):
@@ -55,10 +62,17 @@ def refused(address: str) -> str | None:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
         return f"{address} is no address"
-    inner = _inner(ip)
-    if inner.is_global and not inner.is_multicast and not any(inner in network for network in _CLOUDS):
+    if _open(_inner(ip)):
         return None
     return f"{address} is not an address of the open internet"
+
+
+def _open(ip: IPv4Address | IPv6Address) -> bool:
+    if not ip.is_global or ip.is_multicast:
+        return False
+    if isinstance(ip, IPv4Address):
+        return not any(ip in network for network in _CLOUDS)
+    return ip in _UNICAST and ip not in _EXAMPLES
 
 
 def _inner(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
@@ -69,6 +83,8 @@ def _inner(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
         return IPv4Address(int(ip) & 0xFFFFFFFF)
     # A compatible address is the number alone; nothing else of ::/96 is in use.
     compatible = IPv4Address(int(ip)) if 1 < int(ip) < 1 << 32 else None
+    if int(ip) >> 32 & 0xFFFFFFFF in _ISATAP:
+        return IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None) or compatible or ip
 
 

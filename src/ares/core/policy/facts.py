@@ -59,7 +59,8 @@ Read = Callable[[Job], object]
 _JOB: Final[dict[str, Read]] = {
     "name": lambda job: job.spec.name,
     "command": lambda job: list(job.spec.command),
-    "env_keys": lambda job: list(job.spec.env),
+    # Whatever sets it: a variable that a secret fills is one like any other.
+    "env_keys": lambda job: [*job.spec.env, *(one.env for one in job.spec.secrets if one.env is not None)],
     "labels": lambda job: job.spec.labels,
     "selector": lambda job: job.spec.selector,
     "affinity_keys": lambda job: [term.key for term in job.spec.affinity],
@@ -100,7 +101,8 @@ _JOB: Final[dict[str, Read]] = {
     "cost": lambda job: job.cost,
 }
 _OTHERS: Final[dict[str, Read]] = {
-    "user.name": lambda job: job.who.user or job.who.name or job.who.token_id,
+    # Never the token's name: names of tokens are free, and one may be that of a user.
+    "user.name": lambda job: job.who.subject,
     "user.role": lambda job: job.who.role,
     "user.team": lambda job: job.who.team or "",
     "user.delegate": lambda job: bool(job.who.home),

@@ -8,7 +8,10 @@ from ares.model.policy import Type
 NAMES: Final[dict[str, tuple[Type, str]]] = {
     "job.name": ("string", "its name"),
     "job.command": ("list(string)", "program and arguments"),
-    "job.env_keys": ("list(string)", "names of its environment variables, never their values"),
+    "job.env_keys": (
+        "list(string)",
+        "names of its environment variables, also of those that secrets fill; never their values",
+    ),
     "job.labels": ("map(string, string)", "labels"),
     "job.selector": ("map(string, string)", "node labels it asks for"),
     "job.affinity_keys": ("list(string)", "node labels its affinity speaks of"),
@@ -47,7 +50,7 @@ NAMES: Final[dict[str, tuple[Type, str]]] = {
     "job.preemptible": ("bool", "whether it may be displaced"),
     "job.is_retry": ("bool", "whether it runs a finished job again"),
     "job.cost": ("double", "what the server expects all its tasks to cost"),
-    "user.name": ("string", "who submits: the user, or the token's name"),
+    "user.name": ("string", "who submits: the user, or the id of a token that is no user's"),
     "user.role": ("string", "role"),
     "user.team": ("string", "team of the user"),
     "user.delegate": ("bool", "whether somebody of another tenant acts here"),

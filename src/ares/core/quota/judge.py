@@ -63,13 +63,17 @@ def limits_of(quota: Quota, level: Level) -> Limits:
     return quota.users.get(level.name, quota.user_default)
 
 
-def bound(measure: str, hard: float, threshold_milli: int) -> int:
+def bound(measure: str, hard: float, threshold: float, *, in_doubt: bool = False) -> int:
     """The most units that may be in use after an admission."""
-    most = to_units(measure, hard)
-    if kind_of(measure).whole or threshold_milli >= _MILLI:
+    most, threshold_milli = to_units(measure, hard), _threshold_milli(measure, threshold, in_doubt=in_doubt)
+    if threshold_milli >= _MILLI:
         return most
     # Reaching the threshold is too much already.
     return -(-most * threshold_milli // _MILLI) - 1
+
+
+def _threshold_milli(measure: str, threshold: float, *, in_doubt: bool) -> int:
+    return (_MILLI if kind_of(measure).whole else round(threshold * _MILLI)) - (DOUBT if in_doubt else 0)
 
 
 def ceiling(quota: Quota, levels: Sequence[Level]) -> Priority | None:
@@ -88,7 +92,6 @@ def above_ceiling(quota: Quota, levels: Sequence[Level], priority: Priority) -> 
 
 def judge(quota: Quota, levels: Sequence[Level], used: Used, asked: Amounts, *, in_doubt: bool = False) -> Yes | No:
     """Whether use and what is asked for stay within every limit."""
-    threshold_milli = round(quota.threshold * _MILLI) - (DOUBT if in_doubt else 0)
     broken: list[tuple[Level, str, int, bool]] = []
     warnings: list[str] = []
     for level in levels:
@@ -99,12 +102,14 @@ def judge(quota: Quota, levels: Sequence[Level], used: Used, asked: Amounts, *, 
             if (not wants and measure not in STANDING) or measure == "egress":
                 continue
             total = units_of(held, measure) + wants
-            if limit.hard is not None and total > (most := bound(measure, limit.hard, threshold_milli)):
+            if limit.hard is not None and total > (
+                most := bound(measure, limit.hard, quota.threshold, in_doubt=in_doubt)
+            ):
                 broken.append((level, measure, total - most, wants > most))
             elif limit.soft is not None and total > to_units(measure, limit.soft):
                 warnings.append(_beyond_soft(level, measure, total, limit.soft))
     if broken:
-        return _no(quota, levels, used, asked, broken, threshold_milli)
+        return _no(quota, levels, used, asked, broken, in_doubt=in_doubt)
     return Yes(tuple(warnings))
 
 
@@ -113,7 +118,7 @@ def over(quota: Quota, level: Level, measure: str, held: Amounts, asked: Amounts
     limit = limits_of(quota, level).amounts.get(measure)
     if limit is None or limit.hard is None:
         return False
-    most = bound(measure, limit.hard, round(quota.threshold * _MILLI))
+    most = bound(measure, limit.hard, quota.threshold)
     return units_of(held, measure) + units_of(asked, measure) > most
 
 
@@ -123,7 +128,8 @@ def _no(
     used: Used,
     asked: Amounts,
     broken: list[tuple[Level, str, int, bool]],
-    threshold_milli: int,
+    *,
+    in_doubt: bool,
 ) -> No:
     # What can never fit comes first, then what takes longest to become free.
     level, measure, needs, never = max(broken, key=lambda one: (one[3], kind_of(one[1]).frees != "jobs"))
@@ -134,7 +140,7 @@ def _no(
             which,
             used(each),
             asked,
-            threshold_milli,
+            in_doubt=in_doubt,
             exceeded=(each, which) in {one[:2] for one in broken},
         )
         for which in dict.fromkeys(one[1] for one in broken)
@@ -146,9 +152,9 @@ def _no(
     message = (
         f"{whose} may have {limit:g} {words(measure)}: {worst.used:g} in use, {worst.asked:g} asked for, {free:g} free"
     )
-    if threshold_milli < _MILLI and not kind_of(measure).whole:
+    if (threshold_milli := _threshold_milli(measure, quota.threshold, in_doubt=in_doubt)) < _MILLI:
         message += f" (jobs are taken below {threshold_milli / 10:g} % of a limit)"
-    if measure == "budget":
+    if measure == "budget" and not never:
         return No("budget-exceeded", message, _FIXES["month"], shown, (level, measure), needs)
     code: NoCode = "quota-too-small" if never else "quota-exceeded"
     fix = "ask for less, or have the limit raised" if never else _FIXES[kind_of(measure).frees]
@@ -168,15 +174,14 @@ def use_at(
     measure: str,
     held: Amounts,
     asked: Amounts,
-    threshold_milli: int | None = None,
     *,
+    in_doubt: bool = False,
     exceeded: bool = False,
 ) -> LevelUse:
     limit = limits_of(quota, level).amounts.get(measure)
     units = units_of(held, measure)
     hard = None if limit is None else limit.hard
-    threshold_milli = round(quota.threshold * _MILLI) if threshold_milli is None else threshold_milli
-    free = None if hard is None else max(0, bound(measure, hard, threshold_milli) - units)
+    free = None if hard is None else max(0, bound(measure, hard, quota.threshold, in_doubt=in_doubt) - units)
     return LevelUse(
         level=level.kind,
         name=level.name,

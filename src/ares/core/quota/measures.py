@@ -17,21 +17,22 @@ class Kind(NamedTuple):
     units: int
     word: str
     frees: Literal["jobs", "month", "retention"] = "jobs"
-    # The limit itself counts, not the part of it that the threshold names.
+    # Comes in pieces, so the limit itself counts, not the part of it that the threshold names: of a limit of one GPU
+    # nine tenths are none.
     whole: bool = False
 
 
-_GPUS: Final = Kind(1000, "GPUs")
+_GPUS: Final = Kind(1000, "GPUs", whole=True)
 _KINDS: Final[Mapping[str, Kind]] = {
     "cpu": Kind(1000, "cores"),
     "memory": Kind(1024, "GiB of memory"),
     "gpus": _GPUS,
     "gpu-hours": Kind(3_600_000, "GPU-hours this month", "month"),
-    "jobs": Kind(1, "jobs"),
-    "jobs-queued": Kind(1, "waiting jobs"),
+    "jobs": Kind(1, "jobs", whole=True),
+    "jobs-queued": Kind(1, "waiting jobs", whole=True),
     "storage": Kind(1 << 30, "GiB of outputs", "retention"),
     "egress": Kind(1 << 30, "GiB downloaded this month", "month"),
-    "budget": Kind(MICRO, "spent this month", "month", whole=True),
+    "budget": Kind(MICRO, "spent this month", "month"),
 }
 # Of these a job asks for nothing; who has too much of it gets no more jobs.
 STANDING: Final = frozenset({"storage"})

@@ -16,11 +16,11 @@ _HISTORY_MAX = 50
 
 
 class Submitter(NamedTuple):
-    """Whose job it is: the tenant, and the token by its id and name."""
+    """Whose job it is: the tenant, and its user or, of a token that is no user's, the token's id. The name of a token
+    is no proof of anything: it may be that of a user."""
 
     tenant: str
-    token_id: str
-    name: str
+    subject: str
 
 
 def refusal(one: Reservation | None, spec: JobSpec, who: Submitter, now: float) -> Rejected | None:
@@ -33,7 +33,7 @@ def refusal(one: Reservation | None, spec: JobSpec, who: Submitter, now: float) 
         message = f"reservation {one.name} is {state} since {clock(_over_at(one), now)}"
         return Rejected(code="reservation-over", message=message, fix="leave it out, or book another")
     open_to_all = not one.teams and not one.users
-    if not (open_to_all or spec.team in one.teams or {who.token_id, who.name} & set(one.users)):
+    if not (open_to_all or spec.team in one.teams or who.subject in one.users):
         names = ", ".join((*(f"team {team}" for team in one.teams), *one.users))
         message = f"reservation {one.name} is for {names}"
         return Rejected(code="reservation-not-yours", message=message, fix="ask those who booked it, or leave it out")

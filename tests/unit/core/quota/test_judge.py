@@ -20,18 +20,26 @@ def quota(threshold: float = 1.0, **amounts: Limit) -> Quota:
     ("measure", "hard", "threshold", "most"),
     [
         ("jobs", 100, 1.0, 100),
+        # What comes in pieces is not cut: of one GPU, nine tenths are none.
+        ("jobs", 100, 0.9, 100),
+        ("jobs", 0, 0.9, 0),
+        ("jobs-queued", 1, 0.9, 1),
+        ("gpus", 1, 0.9, 1000),
+        ("gpus.A100", 1, 0.5, 1000),
         # 90 of 100 are ninety per cent: refused.
-        ("jobs", 100, 0.9, 89),
-        # Where the threshold is no whole number, what is below it is taken.
-        ("jobs", 7, 0.9, 6),
-        ("jobs", 10, 0.7, 6),
-        ("jobs", 0, 0.9, -1),
         ("cpu", 1, 0.9, 899),
-        ("budget", 100, 0.5, 100_000_000),
+        # Where the threshold is no whole number, what is below it is taken.
+        ("cpu", 0.007, 0.9, 6),
+        ("cpu", 0.01, 0.7, 6),
+        ("cpu", 0, 0.9, -1),
+        ("memory", 1, 0.9, 921),
+        ("budget", 100, 0.5, 49_999_999),
+        ("budget", 100, 0.9, 89_999_999),
+        ("budget", 100, 1.0, 100_000_000),
     ],
 )
 def test_up_to_where_jobs_are_taken(measure: str, hard: float, threshold: float, most: int) -> None:
-    assert bound(measure, hard, round(threshold * 1000)) == most
+    assert bound(measure, hard, threshold) == most
 
 
 def test_all_levels_must_have_room_and_all_are_shown() -> None:
@@ -73,6 +81,22 @@ def test_in_doubt_jobs_are_refused_a_tenth_earlier() -> None:
     limits = quota(1.0, jobs=Limit(hard=10))
     assert isinstance(judge(limits, (TENANT,), lambda _: {"jobs": 8}, {"jobs": 1}), Yes)
     assert isinstance(judge(limits, (TENANT,), lambda _: {"jobs": 8}, {"jobs": 1}, in_doubt=True), No)
+
+
+def test_a_quota_of_one_gpu_admits_one_gpu() -> None:
+    limits = quota(0.9, gpus=Limit(hard=1))
+    assert isinstance(judge(limits, (TENANT,), lambda _: {}, {"gpus": 1000}), Yes)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"gpus": 1000}, {"gpus": 1}), No)
+
+
+def test_a_job_that_is_dearer_than_the_whole_budget_need_not_wait_for_the_month() -> None:
+    limits = quota(0.9, budget=Limit(hard=10))
+    never = judge(limits, (TENANT,), lambda _: {}, {"budget": 10_500_000})
+    later = judge(limits, (TENANT,), lambda _: {"budget": 8_000_000}, {"budget": 2_000_000})
+    assert isinstance(never, No)
+    assert isinstance(later, No)
+    assert (never.code, later.code) == ("quota-too-small", "budget-exceeded")
+    assert "taken below 90 % of a limit" in later.message
 
 
 def test_the_lowest_ceiling_counts() -> None:

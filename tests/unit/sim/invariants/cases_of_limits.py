@@ -160,9 +160,9 @@ def a_job_beyond_the_quota(forge: Forge, wrong: bool) -> None:
 
 
 @case("E8", quiet=False)
-def an_array_that_reaches_the_threshold(forge: Forge, wrong: bool) -> None:
+def an_array_that_is_beyond_the_limit(forge: Forge, wrong: bool) -> None:
     forge.quota(jobs=10)
-    forge.array("a1", 9 if wrong else 8)
+    forge.array("a1", 11 if wrong else 10)
 
 
 @case("E8", quiet=False)
