@@ -29,7 +29,7 @@ from ares.core.run.inputs import (
 )
 from ares.core.run.lifecycle import TRANSITIONS, begin, step
 from ares.core.run.ranks import held, place_of, size_limits, used
-from ares.core.run.retry import limit_of
+from ares.core.run.retry import FLOOR_S, limit_of
 from ares.model.event import LedgerEvent
 from ares.model.job import FAILURE_CLASSES, Gang, JobSpec, Preemption, RetryPolicy
 from ares.model.state import BOUND, TERMINAL, ExitInfo, Fence, Job, JobState, Placement, Result
@@ -204,7 +204,7 @@ class Lifecycle(RuleBasedStateMachine):
         if isinstance(done, Stepped):
             assert (done.state.phase in BOUND) == (let_go or (ended.failure is None and self._unfinished()))
         if self.state.phase == "RETRYING":
-            assert 0.0 <= self.state.retry_delay_s <= self.spec.retry.max_s
+            assert 0.0 <= self.state.retry_delay_s <= max(self.spec.retry.max_s, 2 * FLOOR_S)
 
     def _unfinished(self) -> bool:
         return any(place.rank in self.alive for place in self.state.placements)

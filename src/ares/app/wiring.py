@@ -93,6 +93,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         # Nobody else can have the embedded store open.
         exclusive=not config.store_url.startswith("etcd:"),
         jobs_max=config.limits.jobs_max,
+        retries_per_minute=config.limits.retries_per_minute,
         keep_s=config.limits.keep_days * 86_400,
         output_bytes_max=config.limits.output_mib_max << 20,
         timing=config.timing,

@@ -36,10 +36,12 @@ from ares.model.profile import Share, ShareResource, Weight
 from ares.model.state import JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Store
+from ares.services.alerts import alert_id
 from ares.services.deadlines import DeadlineSeen
 from ares.services.decisions import Decisions
 from ares.services.holders import GpuSeen, Holder, gpus, holders
 from ares.services.planner import Planner
+from ares.services.requeue import STORM
 from ares.services.view import View
 
 # Kinds of jobs looked at for one submission: a large batch must not hold up everybody else.
@@ -159,8 +161,17 @@ class Explain:
         state, spec = entry.state, self._view.spec(entry.state)
         found = self._planner.cluster.waiting.class_of(job_id)
         if state.phase != "PENDING" or spec is None or found is None:
-            return Explanation(job=job_id, phase=state.phase, at=self._clock.wall())
+            reason = self._paused(state)
+            remedy = None if reason is None else reason.remedy
+            return Explanation(job=job_id, phase=state.phase, at=self._clock.wall(), reason=reason, remedy=remedy)
         return self._waiting(who, state, spec, found)
+
+    def _paused(self, state: JobState) -> Reason | None:
+        """Why a job that failed is not tried again yet, though its backoff may be over."""
+        storm = self._view.kept.alerts.get(keys.scoped(state.tenant, alert_id(STORM, f"tenants/{state.tenant}")))
+        if state.phase != "RETRYING" or storm is None or storm.numbers.get("until", 0.0) <= self._clock.wall():
+            return None
+        return Reason(code="RETRIES_PAUSED", message=storm.text)
 
     def _waiting(self, who: Principal, state: JobState, spec: JobSpec, found: JobClass) -> Explanation:
         self._planner.refresh_ready()

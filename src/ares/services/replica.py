@@ -71,7 +71,7 @@ from ares.services.progress import ProgressBoard
 from ares.services.quotas import Quotas
 from ares.services.recount import Recount
 from ares.services.reports import Reports
-from ares.services.requeue import Requeue
+from ares.services.requeue import RETRIES_PER_MINUTE, Requeue
 from ares.services.reservations import Reservations
 from ares.services.retention import Retention
 from ares.services.rights import Rights
@@ -131,6 +131,8 @@ class Terms:
     # Nobody else can have the store open.
     exclusive: bool = False
     jobs_max: int = 2_000_000
+    # Of one tenant's failed attempts.
+    retries_per_minute: int = RETRIES_PER_MINUTE
     keep_s: float = 35 * 86_400.0
     # Of the files that one rank of an attempt hands over.
     output_bytes_max: int = OUTPUT_BYTES_MAX
@@ -219,7 +221,7 @@ class Replica:
         store, view, clock, telemetry = ports.store, self.view, ports.clock, ports.telemetry
         planner, transitions = self.planner, self.transitions
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
-        self.requeue = Requeue(view, transitions, clock)
+        self.requeue = Requeue(view, transitions, clock, self.alerts, terms.retries_per_minute)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
         self.proposer = Proposer(ports.planning, view, planner, self.alerts, clock, telemetry, terms.pace)
         self.schedule = Schedule(

@@ -1,14 +1,19 @@
-"""Sends jobs back to the queue when their backoff is over. Leader only; timers are monotonic."""
+"""Sends jobs back to the queue when their backoff is over. Leader only; timers are monotonic.
+
+Of one tenant only so many a minute: what fails again and again costs everybody else. Beyond that a breaker makes all
+its retries wait, and says so by an alert."""
 
 import asyncio
 import heapq
 
 import structlog
 
+from ares.core.run.breaker import Breaker, ask, closed
 from ares.core.run.inputs import RetryDue
 from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.ports.store import StoreError
+from ares.services.alerts import Alerts
 from ares.services.transitions import Change, Transitions
 from ares.services.view import Delta, View
 from ares.services.waiting import happens
@@ -16,15 +21,24 @@ from ares.services.waiting import happens
 log = structlog.get_logger()
 
 _STORE_PAUSE_S = 0.5
+RETRIES_PER_MINUTE = 600
+STORM = "retry-storm"
 
 
 class Requeue:
     """A new leader starts every backoff anew: late is safe, early is not."""
 
-    def __init__(self, view: View, transitions: Transitions, clock: Clock) -> None:
+    def __init__(
+        self, view: View, transitions: Transitions, clock: Clock, alerts: Alerts, per_minute: int = RETRIES_PER_MINUTE
+    ) -> None:
         self._view = view
         self._transitions = transitions
         self._clock = clock
+        self._alerts = alerts
+        self._per_minute = per_minute
+        # By tenant, and those that tripped and nobody was told of.
+        self._breakers: dict[str, Breaker] = {}
+        self._tripped: list[str] = []
         self._due: list[tuple[float, str, int]] = []
         self._changed = asyncio.Event()
         self._leading = False
@@ -48,6 +62,7 @@ class Requeue:
         finally:
             self._leading = False
             self._due.clear()
+            self._breakers.clear()
 
     async def _run(self) -> None:
         for entry in self._view.entries.values():
@@ -55,6 +70,7 @@ class Requeue:
         while True:
             await self._sleep()
             ready = self._take_due()
+            await self._tell()
             try:
                 await self._transitions.apply([Change(s.id, s.tenant, (RetryDue(seq=s.seq),)) for s in ready])
             except StoreError as error:
@@ -78,6 +94,41 @@ class Requeue:
         while self._due and self._due[0][0] <= now:
             _, job, seq = heapq.heappop(self._due)
             entry = self._view.entries.get(job)
-            if entry is not None and entry.state.phase == "RETRYING" and entry.state.seq == seq:
+            if entry is None or entry.state.phase != "RETRYING" or entry.state.seq != seq:
+                continue
+            wait_s = self._pause_s(entry.state, now)
+            if wait_s:
+                heapq.heappush(self._due, (now + wait_s, job, seq))
+            else:
                 ready.append(entry.state)
         return ready
+
+    # ---- storms
+
+    def _pause_s(self, state: JobState, now: float) -> float:
+        """How long its tenant's retries pause. What was lost with a node is not its tenant's doing."""
+        if state.exit is not None and state.exit.failure == "node-lost":
+            return 0.0
+        before = self._breakers.get(state.tenant) or closed(now, self._per_minute)
+        after, goes = ask(before, now, self._per_minute)
+        self._breakers[state.tenant] = after
+        if goes:
+            return 0.0
+        if after is not before:
+            self._tripped.append(state.tenant)
+        return after.open_until - now
+
+    async def _tell(self) -> None:
+        tripped, self._tripped = self._tripped, []
+        for tenant in tripped:
+            pause_s = self._breakers[tenant].open_until - self._clock.monotonic()
+            text = (
+                f"jobs of tenant {tenant} fail and are retried more than {self._per_minute} times a minute: its "
+                f"retries pause for {pause_s:.0f} s; find out why they fail (`ares ps --state RETRYING`) or cancel them"
+            )
+            numbers = {
+                "perMinute": self._per_minute,
+                "pauseS": round(pause_s, 1),
+                "until": self._clock.wall() + pause_s,
+            }
+            await self._alerts.raise_(STORM, tenant, f"tenants/{tenant}", text, numbers)

@@ -212,10 +212,16 @@ def _restarted(ran_s: float, quick: int) -> JobState:
 
 
 def test_a_program_that_exits_at_once_is_restarted_ever_later_and_one_that_ran_is_not() -> None:
-    assert [_restarted(1.0, quick).retry_delay_s for quick in (0, 1, 2, 20, 100_000)] == [0.5, 1.0, 2.0, 150.0, 150.0]
+    assert [_restarted(1.0, quick).retry_delay_s for quick in (0, 1, 2, 20, 100_000)] == [
+        0.75,
+        1.25,
+        2.25,
+        150.25,
+        150.25,
+    ]
     assert _restarted(1.0, 5).quick_restarts == 6
     steady = _restarted(60.0, 20)
-    assert (steady.phase, steady.retry_delay_s, steady.quick_restarts) == ("RETRYING", 0.5, 1)
+    assert (steady.phase, steady.retry_delay_s, steady.quick_restarts) == ("RETRYING", 0.75, 1)
 
 
 def test_the_end_of_an_earlier_backoff_does_not_cut_a_later_one_short() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ares.core.run.retry import Again, Final, ceiling_s, decide, limit_of
+from ares.core.run.retry import FLOOR_S, Again, Final, ceiling_s, decide, limit_of
 from ares.model.job import FAILURE_CLASSES, FailureClass, JobSpec, RetryPolicy
 from ares.model.state import ExitInfo, JobState, Phase
 
@@ -54,13 +54,29 @@ def test_a_cap_of_the_job_also_caps_classes_with_their_own() -> None:
     assert ceiling_s(_spec(max_s=3.0), "node-lost", 9) == 3.0
 
 
-@pytest.mark.parametrize(("jitter", "delay"), [(0.0, 0.0), (0.5, 2.0), (0.999, 3.996)])
-def test_jitter_is_full(jitter: float, delay: float) -> None:
+@pytest.mark.parametrize(("jitter", "delay"), [(0.0, 0.5), (0.5, 2.25), (0.999, 3.9965)])
+def test_jitter_is_full_above_the_floor(jitter: float, delay: float) -> None:
     state = JobState(id="j", tenant="t", name="x", phase="RUNNING", retries={"exit": 1})
     verdict = decide(_spec(base_s=2.0), state, ExitInfo(code=9, failure="exit"), jitter)
     assert isinstance(verdict, Again)
     assert verdict.delay_s == pytest.approx(delay)
     assert verdict.message == f"exit code 9; retry 2 of 3 in {delay:.1f} s"
+
+
+@pytest.mark.parametrize("failure", [one for one in FAILURE_CLASSES if one not in ("time-limit", "node-lost")])
+@pytest.mark.parametrize("jitter", [0.0, 0.3, 0.999])
+def test_no_job_is_tried_again_at_once(failure: FailureClass, jitter: float) -> None:
+    state = JobState(id="j", tenant="t", name="x", phase="RUNNING")
+    verdict = decide(_spec(base_s=0.0, max_s=0.0), state, ExitInfo(code=9, failure=failure), jitter)
+    assert isinstance(verdict, Again)
+    assert FLOOR_S <= verdict.delay_s <= 2 * FLOOR_S
+
+
+def test_the_loss_of_a_node_is_not_the_fault_of_the_job() -> None:
+    state = JobState(id="j", tenant="t", name="x", phase="RUNNING")
+    verdict = decide(_spec(), state, ExitInfo(failure="node-lost"), 0.0)
+    assert isinstance(verdict, Again)
+    assert verdict.delay_s == 0.0
 
 
 @pytest.mark.parametrize("code", [3, 4])

@@ -301,7 +301,7 @@ async def _failed_once(world: World, **changes: Any) -> str:
     world.rng.fixed = 0.5
     agent.exited(agent.starts[job], 1)
     await world.settle()
-    assert (world.state(job).phase, world.state(job).retry_delay_s) == ("RETRYING", 50.0)
+    assert (world.state(job).phase, world.state(job).retry_delay_s) == ("RETRYING", 50.25)
     return job
 
 
@@ -310,9 +310,9 @@ async def test_a_wall_clock_that_jumps_changes_no_backoff(jump_s: float) -> None
     async with World() as world:
         job = await _failed_once(world)
         world.clock.jump_wall(jump_s)
-        await world.advance(49.9)
+        await world.advance(50.1)
         assert world.state(job).phase == "RETRYING"
-        await world.advance(0.2)
+        await world.advance(0.3)
         assert world.state(job).phase == "STAGING"
 
 

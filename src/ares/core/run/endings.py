@@ -227,7 +227,7 @@ def _restart(job: Job, what: Exit, context: Context, place: Placement, rank: dic
     state, restarts = job.state, job.state.restarts + 1
     steady = state.started_at is not None and context.now - state.started_at >= STEADY_AFTER_S
     quick = 0 if steady else state.quick_restarts
-    delay_s = context.jitter * retry.restart_ceiling_s(job.spec, quick)
+    delay_s = retry.drawn_s(retry.restart_ceiling_s(job.spec, quick), context.jitter)
     reason = f"{retry.describe(what.exit)}; its restart policy is always: restart {restarts} in {delay_s:.1f} s"
     data = {**rank, **_exit_data(state.placements, what.exit), "delayS": round(delay_s, 3)}
     over = _over(job, (place.rank,), context, "kept")

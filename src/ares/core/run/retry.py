@@ -10,12 +10,17 @@ from ares.model.state import ExitInfo, JobState
 _EXPONENT_MAX = 300
 
 
+# What fails at once is not tried again at once, whatever the job asks for: nobody gains by it, and all pay.
+FLOOR_S = 0.5
+
+
 class ClassRule(NamedTuple):
     """Defaults of one failure class; None means "as the job's own retry policy says"."""
 
     limit: int | None = None
     base_s: float | None = None
     cap_s: float | None = None
+    floor_s: float = FLOOR_S
 
 
 RULES: dict[FailureClass, ClassRule] = {
@@ -25,7 +30,7 @@ RULES: dict[FailureClass, ClassRule] = {
     # The same work would hit the same limit again.
     "time-limit": ClassRule(limit=0),
     # Not the job's fault: many tries, soon, on other nodes.
-    "node-lost": ClassRule(limit=10, base_s=0.5, cap_s=10.0),
+    "node-lost": ClassRule(limit=10, base_s=0.5, cap_s=10.0, floor_s=0.0),
     # Most often a mistyped command; sometimes one node that lacks it.
     "staging": ClassRule(limit=2, base_s=0.5, cap_s=30.0),
 }
@@ -84,6 +89,12 @@ def restart_ceiling_s(spec: JobSpec, quick: int) -> float:
     return min(policy.max_s, policy.base_s * policy.multiplier ** min(quick, _EXPONENT_MAX))
 
 
+def drawn_s(ceiling: float, jitter: float, floor: float = FLOOR_S) -> float:
+    """Anywhere between the floor and the ceiling, or twice the floor if that is higher: so that what failed together
+    does not come back together."""
+    return floor + jitter * max(ceiling - floor, floor)
+
+
 def decide(spec: JobSpec, state: JobState, exit_info: ExitInfo, jitter: float) -> Again | Final:
     """The verdict on a failed attempt of `state`, which is still STAGING or RUNNING."""
     failure = exit_info.failure
@@ -97,7 +108,7 @@ def decide(spec: JobSpec, state: JobState, exit_info: ExitInfo, jitter: float) -
     if used >= limit:
         budget = f"no retries left ({used} of {limit} used)" if limit else f"no retries for class {failure}"
         return Final(message=f"{ending}; {budget}")
-    delay_s = jitter * ceiling_s(spec, failure, used)
+    delay_s = drawn_s(ceiling_s(spec, failure, used), jitter, RULES[failure].floor_s)
     message = f"{ending}; retry {used + 1} of {limit} in {delay_s:.1f} s"
     return Again(delay_s=delay_s, failure=failure, used=used + 1, limit=limit, message=message)
 

@@ -14,6 +14,7 @@ ReasonCode = Literal[
     "INSUFFICIENT_NUMA", "INSUFFICIENT_TOPOLOGY", "INSUFFICIENT_GANG",
     "HELD_BACK", "RESERVED", "RESERVATION_PLANNED", "RESERVATION_FULL", "RESERVATION_ENDING",
     "WAITING_FOR_EVICTION", "WAITING_FOR_FASTER", "NEXT_CYCLE",
+    "RETRIES_PAUSED",
 ]  # fmt: skip
 # "yours": change the job. "wait": it will fit when others end. "operator": the cluster needs attention.
 Remedy = Literal["yours", "wait", "operator"]
@@ -58,6 +59,7 @@ REMEDIES: dict[ReasonCode, Remedy] = {
     "WAITING_FOR_EVICTION": "wait",
     "WAITING_FOR_FASTER": "wait",
     "NEXT_CYCLE": "wait",
+    "RETRIES_PAUSED": "yours",
 }
 
 
