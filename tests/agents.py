@@ -45,6 +45,7 @@ class ScriptedAgent:
         cards = tuple(Gpu(index=n, uuid=f"gpu-{n}", model="Mock", memory_mib=1024) for n in range(gpus))
         self.info = NodeInfo(**{"name": name, "cpu_milli": 4000, "memory_mib": 4096, "gpus": cards, **info})
         self.auto = auto
+        self.resends_logs = False
         self.incarnation = 0
         self.received: list[ServerMessage] = []
         self.frames: list[ServerFrame] = []
@@ -64,8 +65,13 @@ class ScriptedAgent:
         await self.drop()
         if fresh:
             self.incarnation = 0
-        self.open(sessions, Hello(info=self.info, incarnation=self.incarnation, alive=alive), renewing=renewing)
+        hello = Hello(info=self.info, incarnation=self.incarnation, alive=alive, resends_logs=self.resends_logs)
+        self.open(sessions, hello, renewing=renewing)
         await settle()
+
+    @property
+    def log_troubles(self) -> list[str]:
+        return [m.trouble for m in self.received if isinstance(m, LogAck) and m.trouble]
 
     def open(self, sessions: Sessions, *first: AgentMessage, renewing: bool = True) -> None:
         """Begins a session with these messages, without waiting for the answer."""

@@ -46,6 +46,8 @@ class Hello(Record, frozen=True, tag="hello"):
     alive: Annotated[tuple[AttemptRef, ...], Meta(max_length=MESSAGES_MAX)] = ()
     # Grows with every start of an agent on this node: tells a late message of a dead process from news.
     boot: Number = 0
+    # It sends output again that could not be kept, and its end after that.
+    resends_logs: bool = False
 
 
 class Renew(Record, frozen=True, tag="renew"):
@@ -82,6 +84,8 @@ class Exited(Record, frozen=True, tag="exited"):
     value: _Chunk = b""
     # What it handed over, each file acknowledged as sealed before.
     outputs: Annotated[tuple[OutputFile, ...], Meta(max_length=_FILES_MAX)] = ()
+    # Bytes of its output that the control plane could not keep for so long that they are given up.
+    log_lost: Number = 0
 
 
 class Fenced(Record, frozen=True, tag="fenced"):
@@ -91,6 +95,7 @@ class Fenced(Record, frozen=True, tag="fenced"):
     ref: AttemptRef
     rank: Rank
     reason: Words
+    log_lost: Number = 0
 
 
 class LogChunk(Record, frozen=True, tag="log"):
@@ -215,11 +220,13 @@ class Ack(Record, frozen=True, tag="ack"):
 
 
 class LogAck(Record, frozen=True, tag="log-ack"):
-    """Log bytes below `offset` are kept by the control plane."""
+    """Log bytes below `offset` are kept by the control plane, or will never be: then the log itself says so."""
 
     ref: AttemptRef
     rank: int
     offset: int
+    # Why what came after them could not be kept: it is to be sent again, in a while.
+    trouble: str = ""
 
 
 class OutputAck(Record, frozen=True, tag="output-ack"):

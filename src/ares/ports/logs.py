@@ -6,9 +6,12 @@ from typing import Protocol
 class Logs(Protocol):
     """Output per (tenant, job, attempt, rank), addressed by byte offset."""
 
-    def append(self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
+    def append(
+        self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes, *, note: bool = False
+    ) -> int:
         """Writes at `offset`; repeats are harmless, and with a gap nothing is written. Returns the size kept
-        now, which says where to go on from."""
+        now, which says where to go on from. Raises OSError when it cannot be kept. A `note` is a line of Ares' own,
+        for which there is room when there is none for output."""
         ...
 
     def read(self, tenant: str, job: str, attempt: int, rank: int, offset: int, limit: int) -> bytes: ...

@@ -53,7 +53,7 @@ from ares.services.jobs import Jobs
 from ares.services.judging import Judging
 from ares.services.leader import Leader, Reign
 from ares.services.leftovers import Leftovers
-from ares.services.log_keeping import LogKeeper
+from ares.services.log_keeping import LOG_BYTES_MAX, LogKeeper
 from ares.services.logins import Logins
 from ares.services.logs import LogReader
 from ares.services.meters import Meters
@@ -136,6 +136,8 @@ class Terms:
     keep_s: float = 35 * 86_400.0
     # Of the files that one rank of an attempt hands over.
     output_bytes_max: int = OUTPUT_BYTES_MAX
+    # Of what one rank of an attempt writes.
+    log_bytes_max: int = LOG_BYTES_MAX
     timing: Timing = DEFAULT
     # Whose word is taken for who somebody is.
     providers: tuple[Provider, ...] = ()
@@ -209,7 +211,9 @@ class Replica:
             rights=rights, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
             bytes_max=terms.output_bytes_max,
         )  # fmt: skip
-        keeper = LogKeeper(rights=rights, logs=logs, telemetry=telemetry)
+        keeper = LogKeeper(
+            view=view, rights=rights, logs=logs, telemetry=telemetry, bytes_max=terms.log_bytes_max
+        )  # fmt: skip
         return Sessions(
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
             reports=Reports(self.transitions, telemetry), rights=rights, timing=terms.timing,

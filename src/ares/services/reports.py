@@ -16,6 +16,8 @@ log = structlog.get_logger()
 
 # Agents send at most half of this.
 _VALUE_BYTES_MAX = 128 * 1024
+# What an agent says in words, as far as it is kept.
+_WORDS_MAX = 4000
 # Of one gang in one step: each may make two ledger entries, and a transaction takes only so many.
 _REPORTS_MAX = 25
 
@@ -90,7 +92,7 @@ def _inputs(report: Report) -> tuple[Input, ...]:
             return (_exit(exited), Release(fence=ref.fence, ranks=(rank,)))
         case Fenced(ref=ref, rank=rank, reason=reason):
             return (
-                LeaseLost(fence=ref.fence, reason=reason, ranks=(rank,)),
+                LeaseLost(fence=ref.fence, reason=_words(reason), ranks=(rank,)),
                 Release(fence=ref.fence, ranks=(rank,)),
             )
 
@@ -105,7 +107,14 @@ def _exit(report: Exited) -> Exit:
             value = results.decode(report.value)
         except ValueError as error:
             trouble = f"the result cannot be kept: {error}"
-    ended = report.exit
+    ended = msgspec.structs.replace(report.exit, message=_words(report.exit.message))
     if trouble and ended.failure is None:
         ended = msgspec.structs.replace(ended, failure="exit", message=trouble)
     return Exit(fence=report.ref.fence, exit=ended, rank=report.rank, value=value, outputs=report.outputs)
+
+
+def _words(text: str) -> str:
+    """Short enough for a record, and nothing in it drives a terminal."""
+    if len(text) <= _WORDS_MAX and text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else " " for one in text[:_WORDS_MAX])

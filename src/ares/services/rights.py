@@ -5,7 +5,7 @@ import structlog
 
 from ares.core.run.ranks import holds, place_of
 from ares.model.audit import AuditDraft
-from ares.model.link import AttemptRef
+from ares.model.link import AttemptRef, LogChunk
 from ares.model.state import JobState
 from ares.ports.telemetry import Telemetry
 from ares.services.alerts import Alerts
@@ -34,6 +34,13 @@ class Rights:
             return False
         place = place_of(entry.state.placements, rank) or place_of(entry.state.leaving, rank)
         return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
+
+    def may_log(self, session: Session, chunk: LogChunk) -> bool:
+        """Whether it is output of the attempt that the rank has there."""
+        if not self.may_report(session, chunk.ref, chunk.rank):
+            return False
+        state = self._view.entries[chunk.ref.job].state
+        return chunk.attempt == state.attempt and chunk.ref.fence <= state.fence
 
     def may_upload(self, session: Session, key: Key) -> bool:
         """Whether the attempt is the current one, and the rank is placed on the session's node and has not ended."""

@@ -21,7 +21,7 @@ Key = tuple[AttemptRef, int]
 class Session:
     """Mutable and owned by `Sessions`."""
 
-    def __init__(self, enrolled: Enrolled) -> None:
+    def __init__(self, enrolled: Enrolled, *, resends_logs: bool = False) -> None:
         self.enrolled = enrolled
         self.node = enrolled.node
         self.incarnation = enrolled.incarnation
@@ -32,8 +32,10 @@ class Session:
         self.held: set[Key] = set()
         # What was told to end, or has reported its end: it needs no further command.
         self.ending: set[Key] = set()
-        # Output that could not be kept: a log has no gaps, so what follows is dropped for this session.
-        self.lost_logs: set[Key] = set()
+        # The agent's end of an attempt may wait for its output.
+        self.resends_logs = resends_logs
+        # Of ranks whose output could not be kept when it came: up to where it was sent, and why.
+        self.unkept_logs: dict[Key, tuple[int, str]] = {}
         # Pieces of outputs that came and are not kept yet, and how many bytes they are.
         self.chunks: deque[OutputChunk] = deque()
         self.chunk_bytes = 0
@@ -85,7 +87,8 @@ class Session:
         over = [(report.ref, report.rank) for report in settled if report.final]
         self.held.difference_update(over)
         self.ending.difference_update(over)
-        self.lost_logs.difference_update(over)
+        for key in over:
+            self.unkept_logs.pop(key, None)
         numbers = tuple(report.number for report in settled if report.number is not None)
         if numbers:
             self.send(Ack(numbers=numbers))

@@ -163,7 +163,7 @@ class Sessions:
         older = self._by_node.get(enrolled.node)
         if older is not None:
             older.close("the agent connected again")
-        session = Session(enrolled)
+        session = Session(enrolled, resends_logs=hello.resends_logs)
         self._by_node[enrolled.node] = session
         placed = [
             (self._view.entries[job].state, mine)
@@ -343,7 +343,7 @@ class Sessions:
             await session.report_ready.wait()
             session.report_ready.clear()
             batch, session.reports = session.reports, []
-            batch = await self._uploads.checked(session, batch)
+            batch = self._logs.closed(session, await self._uploads.checked(session, batch))
             for report in batch:
                 if self._rights.is_stale(session, report.ref, report.rank):
                     self._reports.refuse(report)

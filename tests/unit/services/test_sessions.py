@@ -365,47 +365,6 @@ async def test_logs_with_gaps_and_repeats_come_out_whole() -> None:
         assert end.complete
 
 
-async def test_on_a_full_log_disk_output_moves_on_instead_of_being_asked_for_for_ever() -> None:
-    async with World() as world:
-        agent, job = await world.running()
-        append = world.logs.append
-
-        def full(tenant: str, name: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
-            if offset <= world.logs.size(tenant, name, attempt, rank):
-                raise OSError(28, "No space left on device")
-            return append(tenant, name, attempt, rank, offset, data)
-
-        world.logs.append = full  # type: ignore[method-assign]
-        for offset in (0, 4, 8):
-            agent.log(agent.starts[job], offset, b"lost")
-        await world.settle()
-        assert agent.log_acks == [4, 8, 12]
-        # With room again, a new session starts from what is there.
-        world.logs.append = append
-        start = agent.starts[job]
-        await agent.connect(world.one.sessions, alive=(start.ref,))
-        agent.log(start, 12, b"more")
-        await world.settle()
-        assert agent.log_acks == [0]
-
-
-async def test_a_full_log_disk_costs_output_and_nothing_else() -> None:
-    async with World() as world:
-        agent, job = await world.running()
-
-        def full(*_: object) -> int:
-            raise OSError(28, "No space left on device")
-
-        world.logs.append = full  # type: ignore[method-assign]
-        agent.log(agent.starts[job], 0, b"lost")
-        nonce = agent.renew()
-        agent.exited(agent.starts[job])
-        await world.settle()
-        assert nonce in agent.renewed
-        assert agent.log_acks == [4]
-        assert world.state(job).phase == "SUCCEEDED"
-
-
 async def test_progress_is_the_newest_and_goes_with_the_job() -> None:
     async with World() as world:
         agent, job = await world.running()

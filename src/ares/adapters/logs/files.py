@@ -26,7 +26,9 @@ class FileLogs:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._root = root
 
-    def append(self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
+    def append(
+        self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes, *, note: bool = False
+    ) -> int:
         """Keeps only bytes beyond the end: a repeat changes nothing. With a gap nothing is written, and
         the returned size says where to go on from."""
         name = _log_name(attempt, rank)

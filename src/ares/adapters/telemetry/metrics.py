@@ -39,6 +39,8 @@ METRICS: dict[str, Metric] = {
     "ares_alert_deliveries_total": Metric("counter", "Notices sent to channels, by outcome.", "outcome"),
     "ares_decisions_dropped_total": Metric("counter", "Decisions that could not be kept on disk."),
     "ares_log_bytes_total": Metric("counter", "Bytes of job output kept."),
+    "ares_log_unkept_total": Metric("counter", "Pieces of job output that could not be kept when they came."),
+    "ares_log_lost_bytes_total": Metric("counter", "Bytes of job output that were given up: their logs say so."),
     "ares_output_bytes_total": Metric("counter", "Bytes of files that jobs handed over."),
     "ares_uploads_refused_total": Metric("counter", "Pieces of files of attempts that had been taken away: refused."),
     "ares_http_requests_total": Metric("counter", "HTTP answers by status.", "status"),

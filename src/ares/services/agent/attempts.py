@@ -8,15 +8,15 @@ from functools import partial
 import msgspec
 import structlog
 
-from ares.model.job import JobSpec, Warn
-from ares.model.link import AttemptRef, Exited, Fenced, OutputAck, Resize, Start, Started, Stop
+from ares.model.job import Warn
+from ares.model.link import AttemptRef, Exited, Fenced, LogAck, OutputAck, Resize, Start, Started, Stop
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence, OutputFile
 from ares.ports.clock import Clock
 from ares.ports.executor import CannotStart, Executor, Finished, Running
 from ares.services.agent.attempt import Attempt
 from ares.services.agent.ending import Farewell, end
-from ares.services.agent.exits import exit_info, not_started, unkept
+from ares.services.agent.exits import exit_info, not_started, starts_once, unkept
 from ares.services.agent.files import read_result, write_whole
 from ares.services.agent.launching import launch_of
 from ares.services.agent.leash import Leash
@@ -27,6 +27,7 @@ from ares.services.agent.owners import NoUidLeft
 from ares.services.agent.recent import Recent
 from ares.services.agent.settings import Settings
 from ares.services.agent.shelter import Shelter, Uncovered
+from ares.services.agent.shipping import Shipping
 from ares.services.agent.spool import Pace, Tail
 from ares.services.agent.uploads import Uploads
 from ares.services.agent.workspace import Workspace
@@ -60,6 +61,7 @@ class Attempts:
         self._workspace = workspace
         self._shelter = Shelter(workspace.root)
         self._settings = settings
+        self._shipping = Shipping(mailbox, clock, settings.log_wait_s)
         self.uploads = Uploads(mailbox, collect, self._handed_over)
         self.incarnation = 0
         self.leaving = False
@@ -225,7 +227,7 @@ class Attempts:
         if isinstance(outcome, CannotStart):
             if outcome.expired:
                 # The slot's own word that it did not start it is proof, whatever was ordered meanwhile.
-                attempt.fenced = "" if _starts_once(attempt.start.spec) else attempt.fenced or _EXPIRED
+                attempt.fenced = "" if starts_once(attempt.start.spec) else attempt.fenced or _EXPIRED
             if outcome.uncertain:
                 attempt.fenced = attempt.fenced or outcome.message
             self._end(attempt, not_started(outcome.message))
@@ -321,12 +323,13 @@ class Attempts:
         attempt.final = self._mailbox.outbox.number()
         ref, rank = attempt.key
         report: Report
+        number, lost, at = attempt.final, attempt.tail.lost, self._clock.wall()
         if attempt.fenced:
-            report = Fenced(number=attempt.final, ref=ref, rank=rank, reason=attempt.fenced)
+            report = Fenced(number=number, ref=ref, rank=rank, reason=attempt.fenced, log_lost=lost)
         else:
-            at = self._clock.wall()
-            number = attempt.final
-            report = Exited(number=number, ref=ref, rank=rank, exit=ended, at=at, value=value, outputs=files)
+            report = Exited(
+                number=number, ref=ref, rank=rank, exit=ended, at=at, value=value, outputs=files, log_lost=lost
+            )  # fmt: skip
         self._mailbox.report(report)
 
     def _fence_unstarted(self, key: Key, reason: str) -> None:
@@ -336,7 +339,7 @@ class Attempts:
     def _refuse(self, start: Start, reason: str) -> None:
         """A start that was certainly never acted on, and now never will be."""
         key = ref, rank = (start.ref, start.placement.rank)
-        if not _starts_once(start.spec):
+        if not starts_once(start.spec):
             self._fence_unstarted(key, reason)
             return
         self._over.put(key, None)
@@ -352,14 +355,10 @@ class Attempts:
                 attempt.heard = True
                 self._forget_if_done(attempt)
 
-    def log_kept(self, ref: AttemptRef, rank: int, offset: int) -> None:
-        attempt = self._live.get((ref, rank))
-        if attempt is None:
-            return
-        attempt.tail.acked(offset)
-        if attempt.tail.poll():
-            self._mailbox.output(attempt)
-        self._forget_if_done(attempt)
+    def log_kept(self, ack: LogAck) -> None:
+        if (attempt := self._live.get((ack.ref, ack.rank))) is not None:
+            self._shipping.kept(attempt, ack)
+            self._forget_if_done(attempt)
 
     def output_kept(self, ack: OutputAck) -> None:
         attempt = self._live.get((ack.ref, ack.rank))
@@ -391,14 +390,7 @@ class Attempts:
     def look(self) -> None:
         """Output and progress of everything that runs, and what ran out of time."""
         for attempt in self._live.values():
-            if attempt.running is not None:
-                if attempt.tail.poll():
-                    self._mailbox.output(attempt)
-                if (news := attempt.progress()) is not None:
-                    self._mailbox.progress(news)
+            self._shipping.look(attempt, leaving=self.leaving)
+            if attempt.running is not None and (news := attempt.progress()) is not None:
+                self._mailbox.progress(news)
         self.fence_expired()
-
-
-def _starts_once(spec: JobSpec) -> bool:
-    """Whether only proof that nothing ran lets it be placed again; others have the larger budget of a lost node."""
-    return spec.effects == "unsafe" or spec.restart == "never"

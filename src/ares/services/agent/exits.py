@@ -57,3 +57,8 @@ def _judge(finished: Finished, timed_out: bool, spec: JobSpec) -> tuple[FailureC
     if finished.signal is not None:
         return "signal", ""
     return "exit", ""
+
+
+def starts_once(spec: JobSpec) -> bool:
+    """Whether only proof that nothing ran lets it be placed again; others have the larger budget of a lost node."""
+    return spec.effects == "unsafe" or spec.restart == "never"

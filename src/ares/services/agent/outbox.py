@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 
 # What a file takes in the list of an attempt's outputs, about.
@@ -37,6 +39,12 @@ class Outbox:
     def resend(self, number: int) -> None:
         if number in self._kept:
             self._unsent[number] = self._kept[number]
+
+    def amend(self, number: int, log_lost: int) -> None:
+        """Adds to an attempt's end, not settled yet, what of its output was given up."""
+        report = self._kept.get(number)
+        if isinstance(report, Exited | Fenced):
+            self._kept[number] = self._unsent[number] = msgspec.structs.replace(report, log_lost=log_lost)
 
     def rewind(self) -> None:
         """A new session: everything not settled goes out again."""

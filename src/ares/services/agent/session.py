@@ -121,8 +121,9 @@ class Conversation:
 
     async def _greet(self, session: Session, frames: AsyncIterator[ServerFrame]) -> ServerFrame:
         hello = Hello(
-            info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs(), boot=self._boot
-        )
+            info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs(), boot=self._boot,
+            resends_logs=True,
+        )  # fmt: skip
         await session.send(AgentFrame(messages=(hello, Renew(nonce=self._leash.sending()))))
         try:
             async with asyncio.timeout(_WELCOME_TIMEOUT_S):
@@ -205,8 +206,8 @@ class Conversation:
                     self._attempts.begin(message)
                 case Ack(numbers=numbers):
                     self._attempts.settled(self._mailbox.outbox.settle(numbers))
-                case LogAck(ref=ref, rank=rank, offset=offset):
-                    self._attempts.log_kept(ref, rank, offset)
+                case LogAck():
+                    self._attempts.log_kept(message)
                 case OutputAck():
                     self._attempts.output_kept(message)
                 case Renewed():

@@ -11,6 +11,8 @@ class Settings:
     # Already reduced to what jobs may inherit, see `environment.inherited`.
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     log_bytes_max: int = 64 * 1024 * 1024
+    # How long the end of an attempt waits for its output, when the control plane cannot keep that.
+    log_wait_s: float = 60.0
     # What comes faster is dropped, with a note; 0 sets no such limit.
     log_bytes_per_s: int = 0
     file_bytes_max: int = 1 << 40

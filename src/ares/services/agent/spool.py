@@ -7,7 +7,8 @@ from ares.ports.clock import Clock
 
 CHUNK_BYTES_MAX = 256 * 1024
 WINDOW_BYTES = 1024 * 1024
-
+# Ahead of sending again what could not be kept; it doubles each time, up to the other.
+_PAUSE_S, _PAUSE_MAX_S = 0.5, 15.0
 
 # A program may be louder than its pace for this long.
 _BURST_S = 2.0
@@ -47,6 +48,15 @@ class Tail:
         self._acked = 0
         self._final = False
         self._failed = False
+        # The other side could not keep what came: how often in a row, and until when nothing is sent.
+        self._tries = 0
+        self._rests_until: float | None = None
+        # Since when, with nothing more to come.
+        self._waits_since: float | None = None
+        # Nothing is left to send, and it asks whether all is kept.
+        self._asking = False
+        # What was given up.
+        self.lost = 0
 
     def poll(self) -> bool:
         """Looks at the file. True when there is something to send."""
@@ -57,7 +67,7 @@ class Tail:
                 self._look()
             except OSError as error:
                 self._fail(self._size, error)
-        return self._sent < self._end
+        return self._rests_until is None and (self._sent < self._end or self._asking)
 
     def _look(self) -> None:
         size = os.fstat(self._fd).st_size
@@ -105,8 +115,11 @@ class Tail:
         """The next piece to send, within the window of bytes not yet kept by the other side."""
         room = min(CHUNK_BYTES_MAX, self._acked + WINDOW_BYTES - self._sent)
         offset = self._sent
-        if room <= 0 or offset >= self._end:
+        if self._rests_until is not None or room <= 0:
             return None
+        asking, self._asking = self._asking, False
+        if offset >= self._end:
+            return (offset, b"") if asking else None
         if offset < self._size:
             try:
                 data = os.pread(self._fd, min(room, self._size - offset), offset)
@@ -126,21 +139,52 @@ class Tail:
         """The other side keeps everything below `offset`. Less than before means it has to be sent again."""
         if offset < self._acked:
             self._sent = offset
+        elif offset > self._acked:
+            self._tries, self._waits_since = 0, None
         self._acked = offset
         self._sent = max(self._sent, min(offset, self._end))
 
     def rewind(self) -> None:
         """A new session: what was not acknowledged may be lost."""
-        self._sent = self._acked
+        self._sent, self._rests_until = self._acked, None
+
+    # ---- what the other side cannot keep
+
+    @property
+    def resting(self) -> bool:
+        return self._rests_until is not None
+
+    def rest(self, offset: int, now: float) -> None:
+        """The other side keeps what is below `offset` and could not keep what came after: it is sent again later."""
+        if self._rests_until is None and not self.lost:
+            self._acked = self._sent = min(offset, self._end)
+            self._rests_until = now + min(_PAUSE_MAX_S, _PAUSE_S * 2 ** min(self._tries, 10))
+            self._tries += 1
+
+    def wake(self, now: float, patience_s: float) -> bool:
+        """Whether it goes on, by sending again or by giving up: a log that is whole is waited for so long."""
+        if self._rests_until is None:
+            return False
+        if self._final:
+            self._waits_since = now if self._waits_since is None else self._waits_since
+            if now - self._waits_since >= patience_s:
+                self.lost = max(1, self._end - self._acked)
+                self._sent = self._acked = self._end
+                self._rests_until = None
+                return True
+        if now < self._rests_until:
+            return False
+        self._rests_until, self._asking = None, True
+        return True
 
     @property
     def drained(self) -> bool:
         """Everything there will ever be was sent."""
-        return self._final and self._sent >= self._end
+        return self._final and self._sent >= self._end and not (self._asking or self.resting)
 
     @property
     def settled(self) -> bool:
-        return self._final and self._acked >= self._end
+        return self._final and self._acked >= self._end and not (self._asking or self.resting)
 
     def close(self) -> None:
         if self._fd >= 0:

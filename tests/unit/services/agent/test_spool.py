@@ -148,3 +148,67 @@ async def test_what_comes_too_fast_is_dropped_and_counted_where_it_is_missing(lo
     note = "\n[ares: {} bytes of output were dropped: too many at once]\n"
     assert drain(tail).decode() == "x" * 200 + note.format(300) + "x" * 100 + note.format(200) + "x" * 50
     tail.close()
+
+
+def test_what_the_other_side_cannot_keep_rests_and_goes_out_again(log: Path) -> None:
+    log.write_bytes(b"0123456789")
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    assert tail.chunk() == (0, b"0123456789")
+    tail.finish()
+    assert tail.drained
+    tail.rest(4, 100.0)
+    # Of what is under way more may come back.
+    tail.rest(4, 100.1)
+    assert tail.chunk() is None
+    assert not tail.poll()
+    assert not tail.drained
+    assert not tail.wake(100.4, 60.0)
+    assert tail.wake(100.5, 60.0)
+    assert tail.chunk() == (4, b"456789")
+    assert tail.drained
+    tail.acked(10)
+    assert tail.settled
+    assert tail.lost == 0
+
+
+def test_pauses_grow_to_a_bound_and_after_the_end_patience_does_not_last_for_ever(log: Path) -> None:
+    log.write_bytes(b"0123456789")
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    now, pauses = 100.0, list[float]()
+    for _ in range(8):
+        assert tail.chunk() == (0, b"0123456789")
+        tail.rest(0, now)
+        began = now
+        while not tail.wake(now, 60.0):
+            now += 0.5
+        pauses.append(now - began)
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
+    tail.finish()
+    assert tail.chunk() == (0, b"0123456789")
+    tail.rest(3, now)
+    ended = now
+    while not tail.lost:
+        now += 0.5
+        if tail.wake(now, 60.0) and not tail.lost:
+            assert tail.chunk() is not None
+            tail.rest(3, now)
+    assert 60.0 <= now - ended <= 61.0
+    assert tail.lost == 7
+    assert tail.drained
+    assert tail.settled
+
+
+def test_a_log_that_has_shrunk_asks_whether_all_is_kept(log: Path) -> None:
+    log.write_bytes(b"0123456789")
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    assert tail.chunk() == (0, b"0123456789")
+    tail.finish()
+    tail.rest(10, 100.0)
+    assert not tail.drained
+    assert tail.wake(101.0, 60.0)
+    assert tail.poll()
+    assert tail.chunk() == (10, b"")
+    assert tail.drained
