@@ -6,6 +6,7 @@ import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 from opentelemetry.trace import get_tracer
@@ -15,6 +16,7 @@ from ares.adapters.alerts.notifier import ChannelNotifier
 from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.decisions.files import FileDecisions
+from ares.adapters.disk import Disks
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.planning.process import ProcessPlanning
 from ares.adapters.policy.cel import CelRules
@@ -83,7 +85,8 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         planning=planning,
         rules=CelRules(), notifier=_notifier(config, clock),
         provider_keys=provider_keys(config, clock),
-        vault=EnvelopeVault(FileRing(config.secrets_path)), audit=audit.ports_of(config, rng),
+        vault=EnvelopeVault(FileRing(config.secrets_path)),
+        disk=Disks(written(config)), audit=audit.ports_of(config, rng),
     )  # fmt: skip
     terms = Terms(
         replica=config.replica or f"replica-{base32(rng, 6)}",
@@ -105,6 +108,13 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         plugins=plugins.load(),
     )
     return Assembled(Replica(ports, terms), telemetry, kept, planning)
+
+
+def written(config: Config) -> tuple[Path, ...]:
+    """The directories that a server fills: state and audit, logs, outputs, and the embedded store."""
+    url = urlsplit(config.store_url)
+    store = (Path(url.path).parent,) if url.scheme == "sqlite" else ()
+    return (config.home_path, config.logs_path, config.outputs_path, *store)
 
 
 def provider_keys(config: Config, clock: Clock) -> ProviderKeys | None:

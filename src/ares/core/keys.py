@@ -59,6 +59,8 @@ PREDICTION_MODEL = "/prediction-model"
 EPOCH = "/epoch"
 # The newest epoch in which nothing from before its restore can run any more.
 SETTLED = "/settled"
+# Written to find out whether the store takes writes.
+PROOF = "/proof"
 # By which format records are written, see core/format.py.
 FORMAT = "/format"
 

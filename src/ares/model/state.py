@@ -237,6 +237,13 @@ class ProgressRecord(Record, frozen=True):
     at: float = 0.0
 
 
+class StoreProof(Record, frozen=True):
+    """That the store took a write, and whose."""
+
+    replica: str
+    at: float = 0.0
+
+
 class LeaderRecord(Record, frozen=True):
     """Which replica runs the loops that only one may run."""
 

@@ -16,6 +16,7 @@ from ares.ports.blobs import Blobs
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock, Rng
 from ares.ports.decisions import DecisionLog
+from ares.ports.disk import Disk
 from ares.ports.logs import Logs
 from ares.ports.notify import Notifier
 from ares.ports.planning import Planning
@@ -68,6 +69,7 @@ from ares.services.pools import Pools
 from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
+from ares.services.proof import Proof
 from ares.services.quotas import Quotas
 from ares.services.recount import Recount
 from ares.services.reports import Reports
@@ -116,6 +118,8 @@ class Ports:
     notifier: Notifier | None = None
     # Without it no secrets are kept.
     vault: Vault | None = None
+    # What is left of the disks it writes to; without it that is not looked at.
+    disk: Disk | None = None
     # None: nothing is recorded.
     audit: AuditPorts | None = None
 
@@ -197,7 +201,8 @@ class Replica:
         self.logs = LogReader(view, ports.logs, clock)
         self.outputs = OutputReader(store, view, ports.blobs)
         self.pools = Pools(view, self.nodes, planner, clock)
-        self.health = Health(view, self.leader, clock, terms.plugins.refused)
+        proof = Proof(store, clock, terms.replica)
+        self.health = Health(view, self.leader, clock, proof, ports.disk, terms.plugins.refused)
         self.explain = Explain(store, view, planner, self.decisions, clock)
         self.spending = Spending(view, clock)
         self.plugins = Plugins(view, terms.plugins)

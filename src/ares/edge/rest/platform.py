@@ -95,7 +95,7 @@ async def healthz(call: Call[NoQuery, None]) -> ASGIApp:
 
 
 async def readyz(call: Call[NoQuery, None]) -> ASGIApp:
-    ready, checks = call.edge.services.health.ready()
+    ready, checks = await call.edge.services.health.ready()
     return answer(HealthView(status="ready" if ready else "not ready", checks=checks), status=200 if ready else 503)
 
 

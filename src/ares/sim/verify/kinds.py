@@ -30,6 +30,7 @@ from ares.model.state import (
     RequestRecord,
     Result,
     RetryBudget,
+    StoreProof,
 )
 from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
 
@@ -211,12 +212,13 @@ MODEL = Kind("/prediction-model", dict, _any)
 EPOCH = Kind("/epoch", Epoch, _any)
 FORMAT = Kind("/format", Format, _any)
 SETTLED = Kind("/settled", int, _any)
+PROOF = Kind("/proof", StoreProof, _any)
 
 # Those that lie side by side for one job.
 PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 # Of the platform as a whole, and few.
 OF_ALL = (
     NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, SECRETS, IDENTITIES, LEADERS, PROFILES, RESERVATIONS, BOOKINGS,
-    PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, MACHINES, AUTHORITY, POLICIES, POLICY_HISTORY, ALERTS, CHANNELS, QUOTAS,
-    ADMISSIONS, SPENT, METERS, AUDIT_HEADS, AUDIT_KEYS,
+    PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, PROOF, MACHINES, AUTHORITY, POLICIES, POLICY_HISTORY, ALERTS, CHANNELS,
+    QUOTAS, ADMISSIONS, SPENT, METERS, AUDIT_HEADS, AUDIT_KEYS,
 )  # fmt: skip

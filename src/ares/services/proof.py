@@ -1,0 +1,66 @@
+"""Whether the store takes writes now: found out by one, when somebody asks, and not more often than that is news."""
+
+import asyncio
+import math
+from typing import Final
+
+import msgspec
+
+from ares.core import keys
+from ares.model.state import StoreProof
+from ares.ports.clock import Clock
+from ares.ports.store import Put, Store, StoreError, StoreFull, Unknown
+
+# Answers are given by what is known for as long.
+_FRESH_S: Final = 2.0
+# A write that is under way is waited for this long, so that who asks is answered ...
+_WAIT_S: Final = 1.0
+# ... and one that is older proves nothing any more.
+_PROVEN_S: Final = 10.0
+
+
+class Proof:
+    """The last word of the store. Many may ask at once: they share one write."""
+
+    def __init__(self, store: Store, clock: Clock, replica: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._replica = replica
+        self._asking: asyncio.Task[None] | None = None
+        self._asked_at = self._proven_at = float("-inf")
+        # What it said instead of taking the last write.
+        self._refused = ""
+
+    @property
+    def age_s(self) -> float:
+        """Since the newest write that is known to be durable was begun."""
+        return self._clock.monotonic() - self._proven_at
+
+    async def missing(self) -> str:
+        """Why it is not proven that the store works; empty when it is."""
+        now = self._clock.monotonic()
+        if self._asking is None and now - self._asked_at >= _FRESH_S:
+            self._asked_at = now
+            self._asking = asyncio.create_task(self._write(now))
+        if self._asking is not None:
+            await asyncio.wait({self._asking}, timeout=_WAIT_S)
+        if self._refused:
+            return self._refused
+        if self.age_s <= _PROVEN_S:
+            return ""
+        since = f"for {self.age_s:.0f} s" if math.isfinite(self._proven_at) else "yet"
+        return f"no write came through {since}"
+
+    async def _write(self, began: float) -> None:
+        value = msgspec.json.encode(StoreProof(replica=self._replica, at=self._clock.wall()))
+        try:
+            outcome = await self._store.txn([], [Put(keys.PROOF, value)])
+        except StoreError as error:
+            self._refused = "it is full" if isinstance(error, StoreFull) else f"it does not answer: {error}"
+        else:
+            self._refused = ""
+            # Unknown is no proof of either.
+            if not isinstance(outcome, Unknown):
+                self._proven_at = began
+        finally:
+            self._asking = None
