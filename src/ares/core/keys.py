@@ -86,6 +86,15 @@ def job_events(tenant: str, job_id: str) -> str:
     return f"{EVENTS}{tenant}/{_turned(job_id)}/"
 
 
+def tenant_events(tenant: str) -> str:
+    return f"{EVENTS}{tenant}/"
+
+
+def is_event_tail(text: str) -> bool:
+    """Whether it may be what is left of an event's key without its tenant's prefix, or nothing."""
+    return len(text) <= 64 and all(char.isascii() and (char.isalnum() or char in "_/") for char in text)
+
+
 def result(tenant: str, job_id: str) -> str:
     return f"{RESULTS}{tenant}/{_turned(job_id)}"
 

@@ -37,6 +37,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     waiting_per_tenant_max: _Count = 500
     # A request that got no turn for this long is refused.
     waiting_s: _Seconds = 1.5
+    # Event, log and output streams that one tenant has open.
+    streams_per_tenant_max: _Count = 400
     # Bytes of large bodies that are being received.
     body_mib_max: _Count = 256
     tenant_body_mib_max: _Count = 64

@@ -13,6 +13,8 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from ares.edge.rest.api import ApiSettings
+from ares.edge.rest.streaming import Streams, TooSlow
+from ares.model.limits import Limits
 from tests.integration.api.world import JOB, MISSING, World, open_world
 
 QUICK = ApiSettings(recheck_s=0.05, heartbeat_s=0.05)
@@ -201,21 +203,71 @@ async def test_streams_are_counted_per_token(tmp_path: Path) -> None:
                 assert again
 
 
-async def test_a_reader_that_lags_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.services.stream._BACKLOG_MAX", 50)
+async def test_a_reader_that_reads_nothing_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut off, with a clear end should it read on after all; its last cursor is where to go on."""
     async with open_world(tmp_path) as world:
-        token = await world.token()
-        batch = {"jobs": [{"spec": {**JOB, "labels": {"big": "x" * 250}}}] * 400}
+        token, real_send = await world.token(), Streams.send
+        stuck = False
+
+        async def send(streams: Streams, sending: Any) -> None:
+            nonlocal stuck
+            await real_send(streams, sending)
+            if stuck:
+                stuck = False
+                raise TooSlow
+
+        monkeypatch.setattr(Streams, "send", send)
         async with world.client_with(token) as client, client.stream("GET", "/v1/events") as response:
-            async with socket(world, "/v1/events", token) as ws:
-                # One turn of the loop brings more events than a follower may be behind.
-                assert (await client.post("/v1/jobs/batch", json=batch)).json()["created"] == 400
+            stream = sse(response)
+            await within(anext(stream))
+            stuck = True
+            await submit(client)
+            last = [await within(real(stream)) for _ in range(2)]
+            assert [event["event"] for event in last] == ["submitted", "error"]
+            assert json.loads(last[1]["data"])["code"] == "lagged"
+            async with socket(world, f"/v1/events?cursor={last[0]['id']}", token) as ws:
+                stuck = True
+                job = await submit(client)
+                assert (await message(ws))["event"]["job"] == job
                 closed = await within(_until_closed(ws))
                 assert (closed.code, closed.reason.split(":")[0]) == (4408, "lagged")
+
+
+async def test_streams_are_counted_per_tenant(tmp_path: Path) -> None:
+    """More tokens do not get a tenant more."""
+    async with (
+        open_world(tmp_path, ApiSettings(limits=Limits(streams_per_tenant_max=2))) as world,
+        socket(world, "/v1/events", await world.token()),
+        socket(world, "/v1/events", await world.token()),
+        world.client() as client,
+    ):
+        refused = await client.get("/v1/events")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too-many-streams")
+        assert "the tenant acme" in refused.json()["detail"]
+        async with socket(world, "/v1/events", await world.token(tenant="other")) as other:
+            assert other
+
+
+async def test_the_past_is_read_in_pages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten unread streams from the beginning took 283 MiB: each held the whole past."""
+    monkeypatch.setattr("ares.services.stream._RING_EVENTS", 10)
+    async with world.client() as client:
+        await client.post("/v1/jobs/batch", json={"jobs": [{"spec": JOB}] * 700})
+        await world.view.catch_up()
+        pages: list[int] = []
+        inner = world.store.range
+
+        async def measured(prefix: str, **asked: Any) -> Any:
+            page = await inner(prefix, **asked)
+            pages.append(len(page.kvs))
+            return page
+
+        world.store.range = measured  # type: ignore[method-assign]
+        async with client.stream("GET", "/v1/events?cursor=0") as response:
             stream = sse(response)
-            while (event := await within(real(stream)))["event"] != "error":
-                pass
-            assert json.loads(event["data"])["code"] == "lagged"
+            seen = [json.loads((await within(real(stream)))["data"])["job"] for _ in range(700)]
+    assert len(set(seen)) == 700
+    assert max(pages) <= 64
 
 
 async def _until_closed(ws: ClientConnection) -> Any:

@@ -78,7 +78,7 @@ async def search_audit(call: Call[AuditSearchQuery, None]) -> ASGIApp:
 
 
 async def export_audit(call: Call[AuditExportQuery, None]) -> ASGIApp:
-    call.edge.streams.check_room(call.who.token_id)
+    call.edge.streams.check_room(call.who)
     return _Export(call, _query(call, call.query), call.query.format)
 
 

@@ -1,6 +1,7 @@
 """The live ledger of a tenant, over server-sent events and WebSocket, resumable."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,9 +14,10 @@ from ares.edge.rest.bodies import EventsQuery, given
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem
 from ares.edge.rest.sockets import Say, converse
+from ares.edge.rest.streaming import TooSlow
 from ares.edge.rest.wire import until_gone
 from ares.model.event import LedgerEvent
-from ares.services.stream import BadEventCursor, Lagged
+from ares.services.stream import BadEventCursor
 
 _FAREWELLS = {"revoked": "unauthenticated", "shutdown": "not-ready", "lagged": "lagged"}
 
@@ -23,7 +25,7 @@ Events = AsyncGenerator[tuple[str, LedgerEvent], None]
 
 
 async def follow_events(call: Call[EventsQuery, None]) -> ASGIApp:
-    call.edge.streams.check_room(call.who.token_id)
+    call.edge.streams.check_room(call.who)
     return _EventsAnswer(call, _cursor(call))
 
 
@@ -93,10 +95,12 @@ class _EventsAnswer:
             beat = streams.every(call.edge.settings.heartbeat_s, lambda: say(b": still here\n\n"))
             try:
                 ending = await streams.run(call.token, call.who, copy(events), until_gone(receive), beat)
-            except Lagged:
+            except TooSlow:
                 ending = "lagged"
             if ending in _FAREWELLS:
-                await say(b"event: error\ndata: %b\n\n" % Problem(_FAREWELLS[ending]).body(), more=False)
+                # Who has read nothing for long may still read that, and otherwise is cut off.
+                with contextlib.suppress(TooSlow):
+                    await say(b"event: error\ndata: %b\n\n" % Problem(_FAREWELLS[ending]).body(), more=False)
 
 
 def _start() -> Any:

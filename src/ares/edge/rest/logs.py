@@ -38,7 +38,7 @@ class _Opening:
 
 
 async def get_logs(call: Call[LogsQuery, None]) -> ASGIApp:
-    call.edge.streams.check_room(call.who.token_id)
+    call.edge.streams.check_room(call.who)
     return _LogAnswer(call, await _open(call))
 
 

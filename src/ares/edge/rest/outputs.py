@@ -24,7 +24,7 @@ async def list_outputs(call: Call[NoQuery, None]) -> ASGIApp:
 
 
 async def get_output(call: Call[NoQuery, None]) -> ASGIApp:
-    call.edge.streams.check_room(call.who.token_id)
+    call.edge.streams.check_room(call.who)
     found = await call.edge.services.outputs.open(call.who, call.path["id"], call.path["path"])
     if found is None:
         raise not_found()

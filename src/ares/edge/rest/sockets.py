@@ -1,5 +1,6 @@
 """One way of holding a WebSocket conversation, for every kind of stream."""
 
+import contextlib
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -10,7 +11,6 @@ from litestar.types import Receive, Send
 from ares.edge.rest.operation import Call
 from ares.edge.rest.streaming import Ending, TooSlow
 from ares.edge.rest.wire import until_gone
-from ares.services.stream import Lagged
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ BROKEN = (1011, "internal: reconnect with the last cursor")
 async def converse(call: Call[Any, Any], receive: Receive, send: Send, talk: Callable[[Say], Awaitable[None]]) -> None:
     """Accepts, lets `talk` speak, and says at the end why it is over. After the handshake nothing is raised."""
     streams = call.edge.streams
-    streams.check_room(call.who.token_id)
+    streams.check_room(call.who)
     # The handshake's first message.
     await receive()
     offered: list[str] = cast("Any", call.scope)["subprotocols"]
@@ -45,8 +45,10 @@ async def converse(call: Call[Any, Any], receive: Receive, send: Send, talk: Cal
 
     try:
         ending = await streams.run(call.token, call.who, work(), until_gone(receive))
-    except (TooSlow, Lagged):
-        await _close(send, LAGGED)
+    except TooSlow:
+        # It may still read that, and otherwise is cut off.
+        with contextlib.suppress(TooSlow):
+            await streams.send(_close(send, LAGGED))
     except Exception as error:
         # As text: a renderer that shows local variables would show the token.
         log.error("websocket.broken", traceback="".join(traceback.format_exception(error)))

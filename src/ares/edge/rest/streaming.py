@@ -1,7 +1,7 @@
-"""Long answers: counted per token, watched for revocation, ended together.
+"""Long answers: counted per token and per tenant, watched for revocation, ended together.
 
-Back-pressure is the transport's: a send waits while the client reads. A client that reads nothing
-for a while is cut off, so nothing here queues without bound.
+Back-pressure is the transport's: a send waits while the client reads, and nothing is fetched ahead. A client that
+reads nothing for a while is cut off, so nothing here queues without bound.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ares.core.access.tokens import Denied
 from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.limits import payer
 from ares.edge.rest.problems import Problem, retry_after
 from ares.model.access import Principal
 from ares.model.audit import AuditDraft
@@ -31,7 +32,9 @@ class Streams:
     def __init__(self, services: ApiServices, settings: ApiSettings) -> None:
         self._services = services
         self._settings = settings
+        # By token, and by the tenant whose share it is.
         self._open: Counter[str] = Counter()
+        self._of_tenant: Counter[str] = Counter()
         self._closing = asyncio.Event()
 
     def close(self) -> None:
@@ -55,7 +58,7 @@ class Streams:
             asyncio.create_task(self._closing.wait()): "shutdown",
             **{asyncio.create_task(endless): "done" for endless in aside},
         }
-        self._count(who.token_id, 1)
+        self._count(who, 1)
         try:
             finished, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             first = next(task for task in watched if task in finished)
@@ -64,7 +67,7 @@ class Streams:
                 self._note_revoked(who)
             return watched[first]
         finally:
-            self._count(who.token_id, -1)
+            self._count(who, -1)
             for task in watched:
                 task.cancel()
             await asyncio.gather(*watched, return_exceptions=True)
@@ -77,13 +80,12 @@ class Streams:
             )
         )  # fmt: skip
 
-    def check_room(self, token_id: str) -> None:
-        if self._open[token_id] >= self._settings.streams_per_token_max:
-            raise Problem(
-                "too-many-streams",
-                detail=f"the limit is {self._settings.streams_per_token_max} per token",
-                headers=retry_after(_ROOM_AGAIN_S),
-            )
+    def check_room(self, who: Principal) -> None:
+        of_token, of_tenant = self._settings.streams_per_token_max, self._settings.limits.streams_per_tenant_max
+        if self._open[who.token_id] >= of_token:
+            raise _crowded(f"the limit is {of_token} per token")
+        if self._of_tenant[payer(who)] >= of_tenant:
+            raise _crowded(f"the limit is {of_tenant} for the tenant {payer(who)}")
 
     async def send(self, sending: Awaitable[None]) -> None:
         """One send with a limit on how long the client may take for it."""
@@ -107,8 +109,13 @@ class Streams:
             if isinstance(now, Denied) or (now.tenant, now.role, now.permissions) != entered:
                 return
 
-    def _count(self, token_id: str, by: int) -> None:
-        self._open[token_id] += by
-        if not self._open[token_id]:
-            del self._open[token_id]
+    def _count(self, who: Principal, by: int) -> None:
+        for counts, key in ((self._open, who.token_id), (self._of_tenant, payer(who))):
+            counts[key] += by
+            if not counts[key]:
+                del counts[key]
         self._services.telemetry.gauge("ares_streams_open", self._open.total())
+
+
+def _crowded(detail: str) -> Problem:
+    return Problem("too-many-streams", detail=detail, headers=retry_after(_ROOM_AGAIN_S))
