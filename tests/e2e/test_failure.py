@@ -101,7 +101,8 @@ def test_restored_store_fences_off_what_came_after_the_copy(platform: Platform) 
     assert client.submit(waiting(platform.directory / "go"), request_id="kept").id == job.id
     client.cordon("node-a", False)
     (platform.directory / "go").touch()
-    detail = client.wait(job, timeout=30)
+    # Nothing is granted before the longest lease of the lost time is over.
+    detail = client.wait(job, timeout=90)
     assert detail.result is not None
     assert detail.result.value == str(detail.result.fence)
     assert detail.result.fence > early

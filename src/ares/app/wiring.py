@@ -46,6 +46,7 @@ from ares.services.replica import Ports, Replica, Terms
 log = structlog.get_logger()
 
 _DRAIN_S = 2.0
+_ANNOUNCE_S = 2.0
 # A store that starts together with this process, or is busy, is waited for.
 _STORE_S = 30.0
 
@@ -185,12 +186,21 @@ class ControlPlane:
             replica.sessions, replica.tokens, replica.authority, replica.audit, self.assembled.telemetry
         )
         self._started.push_async_callback(agents.stop, _DRAIN_S)
+        self._started.push_async_callback(self._announce)
         serving = None if authority is None else Serving(authority)
         self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, serving)
         http = HttpServer(build_app(self._api(), self._settings()), self._settings())
         self._started.push_async_callback(http.stop)
         await http.start()
         self.http_port = http.port
+
+    async def _announce(self) -> None:
+        """Agents of a server that stops in order have time for the next one, if there can be no other to judge them."""
+        replica, exclusive = self.assembled.replica, not self._config.store_url.startswith("etcd:")
+        lasts_s = self._config.timing.longest_s if exclusive else 0.0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANNOUNCE_S):
+                await replica.sessions.announce(lasts_s)
 
     async def _reign(self, guard: Compare) -> None:
         telemetry = self.assembled.telemetry

@@ -54,6 +54,8 @@ class Renew(Record, frozen=True, tag="renew"):
     """Renews the node's lease. The agent dates its right from when it sent this."""
 
     nonce: Number
+    # How long it takes its lease to last when it sends this; 0: it cannot say.
+    dead_after_s: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
 
 
 class Leave(Record, frozen=True, tag="leave"):
@@ -157,8 +159,11 @@ class Welcome(Record, frozen=True, tag="welcome"):
 class Renewed(Record, frozen=True, tag="renewed"):
     """The renewal with this nonce is durable. `stop` lists attempts that are no longer current."""
 
+    # 0: none of them is answered; the lease lasts longer than was said before.
     nonce: int
     stop: tuple[AttemptRef, ...] = ()
+    # How long the lease lasts; 0: as the welcome said.
+    dead_after_s: float = 0.0
 
 
 class Peer(Record, frozen=True):

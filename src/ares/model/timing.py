@@ -9,6 +9,9 @@ from msgspec import Meta
 # Clocks of different machines may run this much faster or slower than each other.
 DRIFT = 0.01
 
+# Until an agent has found a server that is back, and was answered.
+_REUNION_S = 3.0
+
 _Seconds = Annotated[float, Meta(ge=0.02, le=3600.0)]
 
 
@@ -23,6 +26,9 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     kill_s: _Seconds = 1.0
     # ... and taken away by the leader this long after it last saw the lease change. Jobs may ask for more.
     dead_after_s: Annotated[float, Meta(ge=0.5, le=3600.0)] = 9.0
+    # The only server may be away this long when it was stopped in order: it gives its agents longer leases first.
+    # 0: it does not.
+    restart_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 10.0
     # How often the leader looks.
     scan_every_s: _Seconds = 0.5
     # Leadership lasts this long without renewal. etcd counts in whole seconds, two at least by its own defaults.
@@ -33,6 +39,13 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def self_fence_ratio(self) -> float:
         """Of any lease, since a job may ask for a longer one."""
         return self.self_fence_s / self.dead_after_s
+
+    @property
+    def longest_s(self) -> float:
+        """The longest lease that any node is given: when a server stops, its agents renewed a while ago and need a
+        moment to find the next one."""
+        away_s = self.renew_every_s + self.restart_s + _REUNION_S
+        return max(self.dead_after_s, away_s / self.self_fence_ratio if self.restart_s else 0.0)
 
 
 DEFAULT = Timing()

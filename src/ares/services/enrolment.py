@@ -112,9 +112,9 @@ class Enrolment:
 
     async def renew(self, held: Enrolled, lease_revision: int, *, leaving: bool = False) -> int | None:
         """The lease's new revision once durable; None when this session no longer owns the lease."""
-        node, incarnation = held.node, held.incarnation
+        node, incarnation, lasts_s = held.node, held.incarnation, held.dead_after_s
         for _ in range(_TRIES):
-            lease = self._lease(node, incarnation, held.dead_after_s, leaving=leaving)
+            lease = self._lease(node, incarnation, lasts_s, leaving=leaving)
             written = await self._store.txn(
                 [Compare(keys.lease(node), "mod_revision", lease_revision)],
                 [Put(keys.lease(node), msgspec.json.encode(lease))],
@@ -127,7 +127,8 @@ class Enrolment:
                 return None
             if found.incarnation != incarnation or found.replica not in (self._replica, ""):
                 return None
-            lease_revision = kv.mod_revision
+            # What this session did not know of is not made shorter: the agent may trust it.
+            lease_revision, lasts_s = kv.mod_revision, max(lasts_s, found.dead_after_s)
         return None
 
 

@@ -26,8 +26,10 @@ class Session:
         self.node = enrolled.node
         self.incarnation = enrolled.incarnation
         self.lease_revision = enrolled.lease_revision
-        # After less silence than this nobody takes anything away for it, however fast the leader's clock runs.
-        self.silent_s = _SILENT_SHARE * enrolled.dead_after_s
+        # The agent says how long it takes its lease to last, and can be told that it lasts longer.
+        self.states_terms = False
+        # It was told so: this replica is about to stop.
+        self.extended = False
         # What the agent may hold: offered in this session, or alive when it began.
         self.held: set[Key] = set()
         # What was told to end, or has reported its end: it needs no further command.
@@ -55,6 +57,11 @@ class Session:
         self._wake = asyncio.Event()
         # Something waits that is more than an acknowledgement.
         self.urgent = asyncio.Event()
+
+    @property
+    def silent_s(self) -> float:
+        """After less silence than this nobody takes anything away for it, however fast the leader's clock runs."""
+        return _SILENT_SHARE * self.enrolled.dead_after_s
 
     @property
     def closed(self) -> bool:

@@ -24,7 +24,6 @@ from ares.model.link import (
     OutputChunk,
     Progress,
     Renew,
-    Renewed,
     Resize,
     ServerFrame,
     Stop,
@@ -40,6 +39,7 @@ from ares.services.commands import asks_nothing_new, attempt_of, grants, start_o
 from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
 from ares.services.log_keeping import LogKeeper
 from ares.services.progress import ProgressBoard
+from ares.services.renewals import Renewals
 from ares.services.reports import Report, Reports
 from ares.services.rights import Rights
 from ares.services.secrets import Secrets
@@ -83,6 +83,7 @@ class Sessions:
     ) -> None:
         self._view = view
         self._enrolment = enrolment
+        self._renewals = Renewals(enrolment, view, clock, timing)
         self._reports = reports
         self._rights = rights
         self._progress = progress
@@ -96,6 +97,8 @@ class Sessions:
         self._ack_within_s = ack_within_s
         self._by_node: dict[str, Session] = {}
         self._door = asyncio.Semaphore(_ENROLLING_MAX)
+        # Streams that are opened from now on end at once: agents try elsewhere, or again.
+        self._stopping = False
         view.subscribe(self._on_delta)
 
     async def join(self, request: JoinRequest) -> JoinReply | Denied:
@@ -109,6 +112,8 @@ class Sessions:
             first = await anext(frames, None)
         except SessionRefused as refusal:
             raise await self._rights.refused(who.node or "", refusal) from None
+        if self._stopping:
+            return
         hello = first.messages[0] if first is not None and first.messages else None
         if first is None or not isinstance(hello, Hello):
             raise SessionRefused("the first message of a session must be hello")
@@ -123,19 +128,19 @@ class Sessions:
                 raise await self._rights.refused(hello.info.name, refusal) from None
             # What the agent holds was granted before now: a view that lags would disown it.
             await self._view.reach(enrolled.lease_revision)
-        session = self._open(enrolled, hello)
+        if self._stopping:
+            return
+        renewals = tuple(message for message in first.messages[1:] if isinstance(message, Renew))
+        session = self._open(enrolled, hello, renewals)
         # Enrolment wrote the lease: what came with the hello is renewed by that.
         session.renewed_at = began
         early = tuple(message for message in first.messages[1:] if not isinstance(message, Renew))
-        for message in first.messages[1:]:
-            if isinstance(message, Renew):
-                session.send(Renewed(nonce=message.nonce))
         tasks = [
             asyncio.create_task(_carry(session, loop))
             for loop in (
                 self._read(session, early, frames),
                 self._commit_reports(session),
-                self._renew(session),
+                self._renewals.run(session),
                 self._uploads.run(session),
             )
         ]
@@ -157,9 +162,22 @@ class Sessions:
     def connected(self) -> tuple[str, ...]:
         return tuple(self._by_node)
 
+    async def announce(self, lasts_s: float) -> None:
+        """Before this replica stops: what runs may go on until leases of that length are over, and every agent looks
+        for a control plane from now on. A lease that cannot be written stays as it is."""
+        self._stopping = True
+        sessions = tuple(self._by_node.values())
+        outcomes = await asyncio.gather(
+            *(self._renewals.extend(session, lasts_s) for session in sessions), return_exceptions=True
+        )
+        for session, outcome in zip(sessions, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                log.warning("agent.not_extended", node=session.node, error=str(outcome))
+            session.close("the control plane is stopping")
+
     # ---- opening and closing
 
-    def _open(self, enrolled: Enrolled, hello: Hello) -> Session:
+    def _open(self, enrolled: Enrolled, hello: Hello, renewals: tuple[Renew, ...]) -> Session:
         older = self._by_node.get(enrolled.node)
         if older is not None:
             older.close("the agent connected again")
@@ -173,12 +191,15 @@ class Sessions:
         # What was told to save its work first may go on doing so.
         kept = {attempt_of(state) for state, _ in placed if state.phase in BOUND or state.phase == "PREEMPTED"}
         keep = tuple(ref for ref in hello.alive if ref in kept)
+        session.states_terms = any(one.dead_after_s > 0 for one in renewals)
         welcome = Welcome(
-            incarnation=enrolled.incarnation, store_epoch=self._epoch, keep=keep, dead_after_s=enrolled.dead_after_s,
+            incarnation=enrolled.incarnation, store_epoch=self._epoch, keep=keep,
+            dead_after_s=self._renewals.lasts_s(session),
             renew_every_s=self._timing.renew_every_s, self_fence_ratio=self._timing.self_fence_ratio,
             output_bytes_max=self._uploads.bytes_max,
         )  # fmt: skip
         session.send(welcome)
+        self._renewals.answer(session, renewals)
         alive = frozenset(hello.alive)
         for state, places in placed:
             self._resume(session, state, places, alive)
@@ -358,33 +379,6 @@ class Sessions:
                     log.warning("reports.delayed", node=session.node, count=len(batch), error=str(error))
                     await self._clock.sleep(_STORE_PAUSE_S)
             session.acknowledge(batch)
-
-    async def _renew(self, session: Session) -> None:
-        while True:
-            await session.renew_ready.wait()
-            session.renew_ready.clear()
-            renewals, session.renewals = session.renewals, []
-            began = self._clock.monotonic()
-            try:
-                revision = await self._enrolment.renew(
-                    session.enrolled, session.lease_revision, leaving=session.leaving
-                )
-                if revision is not None and self._clock.monotonic() - session.renewed_at >= session.silent_s:
-                    # It may have lost what it was granted: it must hear of that before it may run anything again.
-                    await self._view.reach(revision)
-            except StoreError as error:
-                # The agent's next renewal may come too late for it: this one is tried again.
-                log.warning("renewal.delayed", node=session.node, error=str(error))
-                session.renewals = renewals + session.renewals
-                await self._clock.sleep(_STORE_PAUSE_S)
-                session.renew_ready.set()
-                continue
-            if revision is None:
-                session.close("another session of this node has taken over")
-                return
-            session.lease_revision, session.renewed_at = revision, began
-            for renewal in renewals:
-                session.send(Renewed(nonce=renewal.nonce))
 
 
 async def _carry(session: Session, loop: Coroutine[None, None, None]) -> None:

@@ -30,8 +30,8 @@ class Settling:
         """Returns when the epoch is settled, or when this leadership is over."""
         if self._epoch == _FIRST_EPOCH or await self._settled():
             return
-        log.warning("restored.waiting", epoch=self._epoch, seconds=self._timing.dead_after_s)
-        await self._clock.sleep(self._timing.dead_after_s)
+        log.warning("restored.waiting", epoch=self._epoch, seconds=self._timing.longest_s)
+        await self._clock.sleep(self._timing.longest_s)
         while not await self._write(guard):
             await self._clock.sleep(_STORE_PAUSE_S)
 

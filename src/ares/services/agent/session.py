@@ -124,7 +124,7 @@ class Conversation:
             info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs(), boot=self._boot,
             resends_logs=True,
         )  # fmt: skip
-        await session.send(AgentFrame(messages=(hello, Renew(nonce=self._leash.sending()))))
+        await session.send(AgentFrame(messages=(hello, self._next_renewal())))
         try:
             async with asyncio.timeout(_WELCOME_TIMEOUT_S):
                 first = await anext(frames, None)
@@ -193,7 +193,7 @@ class Conversation:
             else:
                 due = self._leash.last_sent + min(_RENEW_AGAIN_S, welcome.renew_every_s)
             if now >= due:
-                self._mailbox.renew(Renew(nonce=self._leash.sending()))
+                self._mailbox.renew(self._next_renewal())
             else:
                 await self._clock.sleep(due - now)
 
@@ -219,8 +219,14 @@ class Conversation:
                 case Welcome():
                     raise LinkBroken("a second welcome in one session")
 
+    def _next_renewal(self) -> Renew:
+        return Renew(nonce=self._leash.sending(), dead_after_s=self._leash.holds_by_s)
+
     def _renewed(self, message: Renewed) -> None:
-        if self._leash.acknowledged(message.nonce):
+        if not message.nonce and self._leash.extended(message.dead_after_s):
+            _log.info("agent.extended", lease_s=message.dead_after_s)
+            self._attempts.renewed()
+        elif self._leash.acknowledged(message.nonce, message.dead_after_s):
             self._calm_down(self._clock.monotonic() - self._leash.held_since())
             self._attempts.renewed()
         for ref in message.stop:

@@ -23,8 +23,8 @@ _acknowledged, _launch_of, _is_new = Leash.acknowledged, attempts.launch_of, Att
 _CLOCKED = (Leash, Attempts, Conversation)
 
 
-def _from_its_answer(self: Leash, nonce: int) -> bool:
-    moved = _acknowledged(self, nonce)
+def _from_its_answer(self: Leash, nonce: int, dead_after_s: float = 0.0) -> bool:
+    moved = _acknowledged(self, nonce, dead_after_s)
     if moved:
         self._held_since = self._clock.monotonic()
     return moved

@@ -3,15 +3,17 @@
 
 from typing import Any
 
+import msgspec
+
 from ares.model.link import Hello, Renewed
 from ares.model.node import NodeRecord, RemovedNode
 from ares.model.state import JobState, Placement
 from ares.ports.clock import Clock
-from ares.ports.store import StoreError
+from ares.ports.store import KV, StoreError
 from ares.services import enrolment
 from ares.services.monitor import Monitor, _Loss
+from ares.services.renewals import Renewals
 from ares.services.session import Session
-from ares.services.sessions import Sessions
 from ares.services.transitions import Change
 from ares.services.view import LeaseEntry, View
 from ares.sim.mutants.mutant import Mutant
@@ -22,7 +24,7 @@ _loss, _look, _taken, _view_init, _monitor_init = (
 )  # fmt: skip
 
 
-async def _acknowledge_at_once(self: Sessions, session: Session) -> None:
+async def _acknowledge_at_once(self: Renewals, session: Session) -> None:
     """The agent trusts an answer that the monitor knows nothing of."""
     while True:
         await session.renew_ready.wait()
@@ -84,11 +86,52 @@ def on_wall_clock(init: Any) -> Any:
     return by_wall_clock
 
 
+async def _only_in_words(self: Renewals, session: Session, lasts_s: float) -> None:
+    """The agent is told of a longer lease that is nowhere written."""
+    session.send(Renewed(nonce=0, dead_after_s=lasts_s))
+
+
+def _by_own_timing(
+    self: Monitor, job: str, node: str, places: tuple[Placement, ...], entry: LeaseEntry | None, age: float | None
+) -> _Loss | None:
+    """A leader that does not care what an earlier one promised."""
+    if entry is not None:
+        entry = LeaseEntry(
+            msgspec.structs.replace(entry.lease, dead_after_s=self._timing.dead_after_s),
+            entry.mod_revision,
+            entry.seen_at,
+            entry.heard,
+        )
+    return _loss(self, job, node, places, entry, age)
+
+
+def _forgets_promises(self: enrolment.Enrolment, incarnation: int, lease_kv: KV | None) -> float:
+    return self._dead_after_s
+
+
 MUTANTS = {
+    "extension-unrecorded": Mutant(
+        "a server that stops gives longer leases in words only",
+        ("E9", "E10"),
+        replace(Renewals, "extend", _only_in_words),
+        case="stopped-and-cut",
+    ),
+    "extension-not-honoured": Mutant(
+        "the next server judges by its own timing, not by what the lease says",
+        ("E9", "E10"),
+        replace(Monitor, "_loss", _by_own_timing),
+        case="stopped-and-cut",
+    ),
+    "shortened-unheard": Mutant(
+        "a greeting makes the lease short before the agent has heard of it",
+        ("E9", "E10"),
+        replace(enrolment.Enrolment, "_promised", _forgets_promises),
+        case="lost-welcome",
+    ),
     "other-heartbeat": Mutant(
         "a renewal is acknowledged before it is in the record that the monitor judges",
         ("E9", "E10"),
-        replace(Sessions, "_renew", _acknowledge_at_once),
+        replace(Renewals, "run", _acknowledge_at_once),
         case="unrecorded-renewal",
     ),
     "monitor-without-guard": Mutant(

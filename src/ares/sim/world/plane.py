@@ -1,5 +1,6 @@
 """A replica of the control plane as a process of the simulated world: the real services, which crash and freeze."""
 
+import asyncio
 from pathlib import Path
 
 from ares.adapters.logs.files import FileLogs
@@ -90,6 +91,16 @@ class Plane(Listener):
         self._loop.kill(self.component)
         self.replica = self.sessions = None
         self._break_streams()
+
+    async def stop(self, lasts_s: float) -> None:
+        """As a process that is told to end: it gives its agents leases of that length first."""
+        assert self.sessions is not None, "nothing runs that could be stopped"
+        announcing = self._loop.spawn(self.component, self.sessions.announce(lasts_s))
+        while not announcing.done():
+            await asyncio.sleep(0.005)
+        # What was said is on its way.
+        await asyncio.sleep(0.2)
+        self.crash()
 
     def freeze(self) -> None:
         self._recorder.add(Frozen(t=self._recorder.now(), who=self.who))

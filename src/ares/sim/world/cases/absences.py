@@ -2,10 +2,26 @@
 
 import asyncio
 
+import msgspec
+
 from ares.core import keys
 from ares.model.job import Gang
+from ares.model.node import NodeLease
 from ares.model.timing import DEFAULT
-from ares.sim.world.stage import Case, at_once, node_of, phase, ready, state_of, submit, until, writes
+from ares.sim.world.node import Node
+from ares.sim.world.stage import (
+    Case,
+    at_once,
+    cut_off,
+    node_of,
+    phase,
+    ready,
+    starts,
+    state_of,
+    submit,
+    until,
+    writes,
+)
 from ares.sim.world.world import World
 
 # As the documents say: an agent or the only server may be away this long, whenever that begins.
@@ -49,7 +65,83 @@ async def _killed_server(world: World) -> None:
     await _first_ends(world, job)
 
 
+# ---- the only server is stopped in order
+
+
+async def _running_on(world: World, runs_s: float) -> tuple[str, Node]:
+    """A job that runs, and its node; just before it renews."""
+    await ready(world)
+    job = await submit(world, runs_s)
+    await until(world, lambda: phase(world, job) == "RUNNING")
+    node = node_of(world, job)
+    # The agent has said by what it holds.
+    await asyncio.sleep(DEFAULT.renew_every_s)
+    renewed = at_once(world, writes(f"{keys.LEASES}{node.name}"), lambda: None)
+    await until(world, lambda: bool(renewed))
+    await asyncio.sleep(_BEFORE_RENEWAL_S)
+    return job, node
+
+
+async def _stopped_server(world: World) -> None:
+    """The only server is stopped in order just before a renewal, and another is there 10 s later."""
+    job, _ = await _running_on(world, 25.0)
+    (plane,) = world.planes
+    await plane.stop(DEFAULT.longest_s)
+    await asyncio.sleep(DEFAULT.restart_s)
+    plane.start()
+    await _first_ends(world, job)
+
+
+async def _stopped_and_cut(world: World) -> None:
+    """The only server is stopped in order and started again at once; one node does not find its way back. Its job runs
+    until the longer lease is over, and nobody else may start it before that."""
+    _, node = await _running_on(world, 60.0)
+    (plane,) = world.planes
+    again = at_once(world, starts, lambda: None)
+    await plane.stop(DEFAULT.longest_s)
+    cut_off(world, node, [plane.name], cut=True, back=True)
+    plane.start()
+    await until(world, lambda: bool(again))
+    await asyncio.sleep(4.0)
+    cut_off(world, node, [plane.name], cut=False, back=True)
+
+
+async def _lost_welcome(world: World) -> None:
+    """After such a restart a node's greeting arrives, and no answer comes back: it holds by the longer lease still."""
+    _, node = await _running_on(world, 60.0)
+    (plane,) = world.planes
+    again = at_once(world, starts, lambda: None)
+    await plane.stop(DEFAULT.longest_s)
+    back = (plane.name, f"node {node.name}")
+    at_once(world, writes(keys.lease(node.name)), lambda: world.network.set_cut(*back, True))
+    plane.start()
+    await until(world, lambda: bool(again))
+    await asyncio.sleep(4.0)
+    world.network.set_cut(*back, False)
+
+
+async def _short_again(world: World) -> None:
+    """After such a restart, and a renewal or two, leases are as short as before: a lost node is found out in 10 s."""
+    job, node = await _running_on(world, 20.0)
+    (plane,) = world.planes
+    await plane.stop(DEFAULT.longest_s)
+    plane.start()
+    await until(world, lambda: _lasts_s(world, node) == DEFAULT.dead_after_s)
+    node.crash()
+    await until(world, lambda: phase(world, job) != "RUNNING")
+    node.start()
+    await until(world, lambda: phase(world, job) == "SUCCEEDED")
+
+
+def _lasts_s(world: World, node: Node) -> float:
+    return msgspec.json.decode(world.store.snapshot()[keys.lease(node.name)].value, type=NodeLease).dead_after_s
+
+
 CASES: dict[str, Case] = {
     "paused-agent": Case("a machine with a rank of a gang stands still for 4 s", _paused_agent),
     "killed-server": Case("the only server is killed and back after 4 s", _killed_server, replicas=1),
+    "stopped-server": Case("the only server is stopped in order and back after 10 s", _stopped_server, replicas=1),
+    "stopped-and-cut": Case("the server is restarted, and a node does not find back", _stopped_and_cut, replicas=1),
+    "lost-welcome": Case("the server is restarted, and a node hears no answer", _lost_welcome, replicas=1),
+    "short-again": Case("after a restart a lost node is found out as soon as ever", _short_again, replicas=1),
 }
