@@ -207,6 +207,10 @@ class RetryBudget(Record, frozen=True):
 
     root: str
     jobs: tuple[str, ...] = ()
+    # By which request each of them was asked for; "" where it gave no id.
+    requests: tuple[str, ...] = ()
+    # The newest requests that made a waiting job go on at once, each as "id job".
+    hurried: tuple[str, ...] = ()
 
 
 class ArrayRecord(Record, frozen=True):

@@ -8,7 +8,6 @@ import msgspec
 from ares.core import keys
 from ares.core.access.table import reaches, scope_of
 from ares.core.energy.report import Use, use_of
-from ares.core.run.handlers import MANUAL_RETRIES_MAX
 from ares.core.run.inputs import Cancel, Refused, RetryNow
 from ares.model.access import Principal
 from ares.model.base import Record
@@ -21,14 +20,14 @@ from ares.model.state import (
     Phase,
     ProgressRecord,
     Result,
-    RetryBudget,
 )
 from ares.ports.clock import Clock
-from ares.ports.store import Committed, Compare, Put, Store
+from ares.ports.store import Store
 from ares.services.cursors import BadCursor, Cursors
 from ares.services.deadlines import Deadlines, DeadlineSeen
 from ares.services.listing import JobPage, JobQuery, Listing, Waiting, count, whole
 from ares.services.planner import Planner
+from ares.services.retries import Retries
 from ares.services.submit import Rejected, Submit, SubmitRequest, Submitted
 from ares.services.transitions import Change, NoSuchJob, Outcome, Transitions, Written
 from ares.services.view import View
@@ -75,6 +74,7 @@ class Jobs:
         self._submit = submit
         self._planner = planner
         self._clock = clock
+        self._retries = Retries(store)
         self._deadlines = deadlines
         self._listing = Listing(store, view, planner, deadlines, cursors, clock)
 
@@ -176,10 +176,19 @@ class Jobs:
         if not reaches(who, "jobs:cancel", state.tenant, state.submitted_by):
             return _not_yours(job_id)
         (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
+        if isinstance(outcome, Refused) and outcome.code == "terminal":
+            # What was asked for is so: whoever asks again is told the same.
+            await self._view.catch_up()
+            state = self._mine(who, job_id)
+            if state is not None and state.phase == "CANCELLED":
+                return state
         return _state_of(outcome)
 
-    async def retry(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refused | Rejected | None:
-        """A waiting job is tried now; a finished one becomes a new job that points back to it."""
+    async def retry(
+        self, who: Principal, job_id: str, reason: str = "", request_id: str = ""
+    ) -> JobState | Refused | Rejected | None:
+        """A waiting job is tried now; a finished one becomes a new job that points back to it. Under a request id that
+        was used before nothing more is done: the answer is the job that came of it."""
         await self._view.catch_up()
         array = self._view.arrays.get(job_id)
         if array is not None and array.tenant == who.tenant:
@@ -189,27 +198,33 @@ class Jobs:
             return None
         if not reaches(who, "jobs:retry", state.tenant, state.submitted_by):
             return _not_yours(job_id)
+        if request_id and await self._retries.hurried(state, request_id):
+            return state
         if state.phase not in TERMINAL:
+            if request_id and state.phase == "RETRYING":
+                await self._retries.hurry(state, request_id)
             what = RetryNow(by=who.subject, reason=reason)
             (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
             return _state_of(outcome)
         if state.phase == "SUCCEEDED":
             return Refused(code="not-allowed", message=f"job {job_id} SUCCEEDED; submit it again as a new job instead")
-        return await self._retry_finished(who, state, reason)
+        return await self._retry_finished(who, state, reason, request_id)
 
     async def _retry_finished(
-        self, who: Principal, state: JobState, reason: str
+        self, who: Principal, state: JobState, reason: str, request_id: str
     ) -> JobState | Refused | Rejected | None:
         spec = await self._listing.spec(state)
         if spec is None:
             return None
-        budget = await self._spend_retry(state)
-        if isinstance(budget, Refused):
-            return budget
-        number = len(budget.jobs)
+        spent = await self._retries.spend(state, request_id)
+        if isinstance(spent, Refused):
+            return spent
+        budget, number = spent
         request = SubmitRequest(
             # What its deadline meant is over or not by now; who asks for another try wants it either way.
             spec=msgspec.structs.replace(spec, array=None, deadline_at=None, start_by_at=None),
+            # No client's id has a space in it: nobody can have taken this one.
+            request_id=f"retry {budget.root} {number}" if request_id else None,
             retry_of=budget.root,
             manual_retries=number,
             note=reason,
@@ -219,22 +234,6 @@ class Jobs:
             return submitted
         await self._view.catch_up()
         return self._mine(who, submitted.job)
-
-    async def _spend_retry(self, state: JobState) -> RetryBudget | Refused:
-        """Counts the retry before it is made: a crash in between costs one, never grants one."""
-        root = state.retry_of or state.id
-        key = keys.retry(state.tenant, root)
-        while True:
-            kv = await self._store.get(key)
-            budget = RetryBudget(root=root) if kv is None else msgspec.json.decode(kv.value, type=RetryBudget)
-            if len(budget.jobs) >= MANUAL_RETRIES_MAX:
-                message = f"job {root} was retried {len(budget.jobs)} times by hand, the limit is {MANUAL_RETRIES_MAX}"
-                return Refused(code="budget-exhausted", message=message)
-            spent = msgspec.structs.replace(budget, jobs=(*budget.jobs, state.id))
-            guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
-            written = await self._store.txn([guard], [Put(key, msgspec.json.encode(spent))])
-            if isinstance(written, Committed) and written.succeeded:
-                return spent
 
 
 def _seen_by(who: Principal, detail: JobDetail) -> JobDetail:

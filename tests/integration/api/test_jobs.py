@@ -1,5 +1,7 @@
 """Submitting, reading and steering jobs over HTTP."""
 
+import asyncio
+
 import pytest
 
 from ares.model.job import PRIORITIES
@@ -249,6 +251,61 @@ async def test_retry_makes_a_new_job_until_the_budget_is_spent(world: World) -> 
         assert again.json()["retryOf"] == job
         answers = [await client.post(f"/v1/jobs/{job}/retry") for _ in range(20)]
         assert (answers[-1].status_code, answers[-1].json()["code"]) == (409, "retry-budget-exhausted")
+
+
+@pytest.mark.parametrize("way", ["delete", "post"])
+async def test_a_repeated_cancel_is_no_error(world: World, way: str) -> None:
+    async with world.client() as client:
+        for spec in (JOB, {**JOB, "array": "0-2"}):
+            job = (await client.post("/v1/jobs", json={"spec": spec})).json()["id"]
+            path = f"/v1/jobs/{job}"
+            first, second = [
+                await (client.delete(path) if way == "delete" else client.post(f"{path}/cancel")) for _ in range(2)
+            ]
+            assert (first.status_code, second.status_code) == (200, 200), second.text
+            assert second.json()["phase"] == "CANCELLED"
+            assert first.json()["seq"] == second.json()["seq"]
+
+
+async def test_a_retry_with_a_request_id_is_one_retry(world: World) -> None:
+    async with world.client() as client:
+        job = (await client.post("/v1/jobs", json={"spec": {**JOB, "restart": "never"}})).json()["id"]
+        await world.finish_job(await world.start_job(job), code=1)
+        path, keyed = f"/v1/jobs/{job}/retry", {"idempotency-key": "once"}
+        answers = await asyncio.gather(*(client.post(path, headers=keyed) for _ in range(8)))
+        assert {one.status_code for one in answers} == {200}, [one.text for one in answers]
+        (made,) = {one.json()["id"] for one in answers}
+        # Another id is another retry; and it can be retried itself, by its own id only.
+        other = await client.post(path, headers={"idempotency-key": "twice"})
+        assert (other.status_code, other.json()["manualRetries"]) == (200, 2)
+        await world.finish_job(await world.start_job(made), code=1)
+        taken = await client.post(f"/v1/jobs/{made}/retry", headers=keyed)
+        assert (taken.status_code, taken.json()["code"]) == (409, "request-conflict")
+        assert (await client.post(path, headers=keyed)).json()["id"] == made
+        bad = await client.post(path, headers={"idempotency-key": "a b"})
+        assert (bad.status_code, bad.json()["path"]) == (422, "header.Idempotency-Key")
+        # Nobody can have taken the id under which it was made.
+        squat = await client.post("/v1/jobs", json={"spec": JOB, "requestId": f"retry {job} 3"})
+        assert squat.status_code == 422
+        assert len((await client.get("/v1/jobs")).json()["jobs"]) == 3
+
+
+async def test_a_waiting_job_is_hurried_once_for_a_request(world: World) -> None:
+    async with world.client() as client:
+        spec = {**JOB, "retry": {"limit": 3, "baseS": 3600, "maxS": 3600}}
+        job = (await client.post("/v1/jobs", json={"spec": spec})).json()["id"]
+        path, keyed = f"/v1/jobs/{job}/retry", {"idempotency-key": "now"}
+        early = [await client.post(path, headers=keyed) for _ in range(2)]
+        assert [one.json().get("code") for one in early] == ["not-allowed"] * 2
+        await world.finish_job(await world.start_job(job), code=1)
+        first, second = [await client.post(path, headers=keyed) for _ in range(2)]
+        assert (first.status_code, second.status_code) == (200, 200), second.text
+        assert (first.json()["phase"], second.json()["phase"]) == ("PENDING", "PENDING")
+        await world.finish_job(await world.start_job(job), code=1)
+        late = await client.post(path, headers=keyed)
+        assert (late.status_code, late.json()["phase"], late.json()["id"]) == (200, "RETRYING", job)
+        again = await client.post(path, headers={"idempotency-key": "again"})
+        assert (again.status_code, again.json()["phase"]) == (200, "PENDING")
 
 
 async def test_other_tenants_jobs_answer_like_missing_ones(world: World) -> None:

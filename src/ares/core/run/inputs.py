@@ -140,7 +140,7 @@ Input = (
     | Release
 )
 
-RefusalCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted", "not-yours"]
+RefusalCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted", "not-yours", "request-conflict"]
 
 
 class Stepped(Record, frozen=True):

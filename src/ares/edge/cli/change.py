@@ -120,19 +120,21 @@ def _confirmed(found: list[tuple[str, dict[str, int]]], ctx: click.Context) -> b
 @click.command()
 @job_argument()
 @click.option("--reason", default="", help="Kept in the job's ledger.")
+@click.option("--request-id", metavar="ID", help="Retrying again under the same id gives the same job.")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def retry(ctx: click.Context, job: str, reason: str, output: str) -> None:
+def retry(ctx: click.Context, job: str, reason: str, request_id: str | None, output: str) -> None:
     """Runs a job again now.
 
     A job that waits for its next try does not wait any longer. A finished job never changes: a new
     job is made from it, and its id is printed.
     """
     from ares.edge.client import calls
+    from ares.edge.client.http import new_request_id
 
     client = connect(ctx)
     old = find_job(client, job)
-    call = calls.retry(old, reason)
+    call = calls.retry(old, reason, request_id or new_request_id())
     raw: Any = client.send(call.raw())
     if print_objects(output, raw, lambda answer: [answer["id"]]):
         return

@@ -119,9 +119,10 @@ class AsyncClient(
         """Ends a job for good."""
         return await self.send(calls.cancel(job_id(job), reason))
 
-    async def retry(self, job: JobRef, reason: str = "") -> JobState:
-        """Runs a job again: skips its backoff, or makes a new job of a finished one. Returns the job to look at."""
-        return await self.send(calls.retry(job_id(job), reason))
+    async def retry(self, job: JobRef, reason: str = "", *, request_id: str | None = None) -> JobState:
+        """Runs a job again: skips its backoff, or makes a new job of a finished one. Returns the job to look at; under
+        the same request id always the same."""
+        return await self.send(calls.retry(job_id(job), reason, request_id or new_request_id()))
 
     async def wait(self, job: JobRef, timeout: float | None = None) -> JobDetail:
         """Blocks until the job has ended. Raises WaitTimeout when that takes longer than `timeout` seconds."""

@@ -174,8 +174,10 @@ def cancel(job_id: str, reason: str) -> Call[JobState]:
     return Call(Request("DELETE", f"/v1/jobs/{part(job_id)}", _query({"reason": reason})), JobState)
 
 
-def retry(job_id: str, reason: str) -> Call[JobState]:
-    return _post(f"/v1/jobs/{part(job_id)}/retry", JobState, {"reason": reason})
+def retry(job_id: str, reason: str, request_id: str) -> Call[JobState]:
+    """Under a request id it is one retry, however often it is sent."""
+    call = _post(f"/v1/jobs/{part(job_id)}/retry", JobState, {"reason": reason}, repeatable=True)
+    return replace(call, request=replace(call.request, headers=(*JSON, ("idempotency-key", request_id))))
 
 
 def job_events(job_id: str) -> Call[tuple[LedgerEvent, ...]]:

@@ -7,13 +7,18 @@ from ares.edge.rest.answers import Events, Ids, answer
 from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery, given
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, not_found
-from ares.edge.rest.submitting import rejection
+from ares.edge.rest.submitting import rejection, request_id
 from ares.model.state import JobState
 from ares.services.cursors import BadCursor
 from ares.services.listing import JobQuery
 from ares.services.submit import Rejected
 
-_REFUSALS = {"terminal": "job-finished", "budget-exhausted": "retry-budget-exhausted", "not-yours": "forbidden"}
+_REFUSALS = {
+    "terminal": "job-finished",
+    "budget-exhausted": "retry-budget-exhausted",
+    "not-yours": "forbidden",
+    "request-conflict": "request-conflict",
+}
 
 
 async def get_job(call: Call[NoQuery, None]) -> ASGIApp:
@@ -55,7 +60,8 @@ async def cancel_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
 
 
 async def retry_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
-    outcome = await call.edge.services.jobs.retry(call.who, call.path["id"], call.body.reason)
+    keyed = request_id(call.header(b"idempotency-key")) or ""
+    outcome = await call.edge.services.jobs.retry(call.who, call.path["id"], call.body.reason, keyed)
     if isinstance(outcome, JobState) and outcome.id != call.path["id"]:
         call.made(f"jobs/{outcome.id}")
     return _steered(outcome)

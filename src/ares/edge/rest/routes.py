@@ -101,7 +101,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "retryJob", "POST", "/jobs/{id}/retry", "jobs:retry",
         "Try a waiting job now, or run a finished one again as a new job.",
-        jobs.retry_job, {200: (JSON, JobState)}, NoQuery, _REASON, (*_STEER, "retry-budget-exhausted", *QUOTA_CODES),
+        jobs.retry_job, {200: (JSON, JobState)}, NoQuery, _REASON,
+        (*_STEER, "retry-budget-exhausted", "request-conflict", *QUOTA_CODES), headers=("Idempotency-Key",),
     ),
     Operation(
         "listJobEvents", "GET", "/jobs/{id}/events", "events:read", "The job's ledger: everything that happened to it.",

@@ -34,7 +34,7 @@ _batch = msgspec.json.Decoder(_Batch)
 
 
 async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
-    keyed = _request_id(call.header(b"idempotency-key"))
+    keyed = request_id(call.header(b"idempotency-key"))
     body = call.body
     if keyed is not None and body.request_id not in (None, keyed):
         raise Problem("request-id-mismatch", path="$.requestId")
@@ -175,7 +175,7 @@ def _filled(body: SubmitBody, said: dict[str, Any]) -> JobSpec:
     return msgspec.structs.replace(body.spec, **changes) if changes else body.spec
 
 
-def _request_id(text: str | None) -> str | None:
+def request_id(text: str | None) -> str | None:
     if text is None:
         return None
     try:

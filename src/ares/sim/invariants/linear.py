@@ -181,15 +181,9 @@ class _Known(NamedTuple):
         if asked.verb == "submit":
             return bool(now.phase) and (answer.replayed or self.places[1] > call.began)
         if asked.verb == "cancel":
-            # By its own commit, not by one from before it was asked for.
-            return now.phase == "CANCELLED" and self.places[self._since(number)] > call.began
+            # By its own commit or by an earlier one: whoever asks for what is so is told that it is.
+            return now.phase == "CANCELLED"
         return asked.verb == "retry" or not answer.phase or now == (answer.phase, answer.seq)
-
-    def _since(self, number: int) -> int:
-        """The commit by which the job came into the phase it has at `number`."""
-        while self.states[number - 1].phase == self.states[number].phase:
-            number -= 1
-        return number
 
 
 # ---- without it
@@ -232,9 +226,12 @@ def _moved(now: _Register, call: _Call) -> _Register | None:
         # Made by a call that is not in the history.
         now = _Register("", 0, "")
     if asked.verb == "cancel":
-        if now.phase in ENDED or now.phase == _SOMEHOW:
-            return None
         seq = 0 if answer is None else answer.seq
+        if now.phase in ("CANCELLED", _SOMEHOW):
+            # Asked for again: it is so, and stays as it is.
+            return _Register(now.payload, seq or now.seq, "CANCELLED")
+        if now.phase in ENDED:
+            return None
         return None if seq and seq <= now.seq else _Register(now.payload, seq or now.seq + 1, "CANCELLED")
     if asked.verb == "get" and answer is not None and answer.seq:
         return _shown(now, answer)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 import msgspec
 
 from ares.core import keys
+from ares.core.run.inputs import Refused
 from ares.model.job import JobSpec
-from ares.model.state import ArrayRecord
+from ares.model.state import ArrayRecord, JobState, RetryBudget
 from ares.ports.store import Committed, Compare, Op, Put, StoreError, StoreUnavailable, Unknown
 from ares.services.drafting import Draft, begin_ops
 from ares.services.expanding import Expanding
+from ares.services.retries import Retries
 from ares.services.submit import Rejected, Submit, Submitted
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
@@ -68,6 +70,13 @@ async def _write_nothing(self: Submit, drafts: Sequence[Draft]) -> Committed | U
     return Committed(succeeded=True, revision=1)
 
 
+_spend = Retries.spend
+
+
+async def _spend_again(self: Retries, state: JobState, request_id: str) -> tuple[RetryBudget, int] | Refused:
+    return await _spend(self, state, "")
+
+
 MUTANTS = {
     "canary": Mutant(
         "submissions are acknowledged and never written", ("E1",), replace(Submit, "_txn", _write_nothing), seeds=3
@@ -85,6 +94,12 @@ MUTANTS = {
         "a submission whose outcome is unknown is acknowledged",
         ("E1",),
         replace(Submit, "_write_alone", _acknowledge_anyway),
+    ),
+    "retry-without-its-id": Mutant(
+        "a retry by hand does not look at its request id: a repeat makes another job",
+        ("E1",),
+        replace(Retries, "spend", _spend_again),
+        case="repeated-retry",
     ),
     "array-expanded-twice": Mutant(
         "the tasks of an array are created without looking whether they exist",

@@ -158,7 +158,7 @@ class Person:
         elif draw < 0.84:
             await self._result(self._chance.pick(self.jobs))
         elif draw < 0.90:
-            await self._retry(self._chance.pick(self.jobs))
+            await self.retry(self._chance.pick(self.jobs))
         elif self._pending:
             await self._submit(self._pending.pop(0))
         else:
@@ -234,9 +234,11 @@ class Person:
         op = self._calls.asked(self.name, self._who.tenant, "cancel", job=job)
         self._steered(op, job, await self._call(lambda replica: replica.jobs.cancel(self._who, job)))
 
-    async def _retry(self, job: str) -> None:
-        op = self._calls.asked(self.name, self._who.tenant, "retry", job=job)
-        self._steered(op, job, await self._call(lambda replica: replica.jobs.retry(self._who, job)))
+    async def retry(self, job: str, request: str = "") -> "JobState | Refused | Rejected | Silence | None":
+        op = self._calls.asked(self.name, self._who.tenant, "retry", job=job, request=request)
+        outcome = await self._call(lambda replica: replica.jobs.retry(self._who, job, "", request))
+        self._steered(op, job, outcome)
+        return outcome
 
     async def _outputs(self, job: str) -> None:
         """Reads every file that is shown: what counts are the bytes."""

@@ -12,7 +12,7 @@ from ares.edge.client.addresses import Addresses, Tour
 from ares.edge.client.steps import Broken
 from ares.edge.client.sync import Client
 from tests.unit.edge.client.both import QUICK, drain_async, drain_sync
-from tests.unit.edge.client.stub import JOB, Say, Stub, detail, event, problem
+from tests.unit.edge.client.stub import JOB, Say, Stub, detail, event, problem, state
 
 EVENTS, JOBS, THE_JOB, LOGS = "/v1/events", "/v1/jobs", f"/v1/jobs/{JOB}", f"/v1/jobs/{JOB}/logs"
 SSE = {"content-type": "text/event-stream"}
@@ -69,11 +69,19 @@ def test_a_submission_that_gets_no_answer_in_time_goes_on_elsewhere(stub: Stub, 
 
 
 def test_what_may_have_arrived_and_cannot_be_repeated_is_not(stub: Stub, other: Stub, ask_both: Ask) -> None:
-    stub.on("POST", f"{THE_JOB}/retry", Say(hang_up=True))
+    stub.on("POST", "/v1/tokens", Say(hang_up=True))
     with pytest.raises(errors.Unreachable, match=stub.url) as caught:
-        ask_both(lambda c: c.retry(JOB))
+        ask_both(lambda c: c.create_token())
     assert other.url not in str(caught.value)
     assert other.asked == []
+
+
+def test_a_retry_is_repeated_under_the_same_id(stub: Stub, other: Stub, ask_both: Ask) -> None:
+    stub.on("POST", f"{THE_JOB}/retry", Say(hang_up=True))
+    other.on("POST", f"{THE_JOB}/retry", state("PENDING"))
+    assert ask_both(lambda c: c.retry(JOB)).id == JOB
+    (first,), (second,) = (one.requests("POST", f"{THE_JOB}/retry") for one in (stub, other))
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 500])

@@ -110,10 +110,10 @@ def test_a_server_that_wants_long_patience_is_reported(stub: Stub, ask: Ask) -> 
 
 @pytest.mark.parametrize("trouble", [Say(hang_up=True), problem(503, "store-unavailable")], ids=["hang-up", "503"])
 def test_what_may_have_happened_is_not_repeated_blindly(stub: Stub, ask: Ask, trouble: Say) -> None:
-    stub.on("POST", f"/v1/jobs/{JOB}/retry", trouble)
+    stub.on("POST", "/v1/tokens", trouble)
     with pytest.raises((errors.Unreachable, errors.Unavailable)):
-        ask(lambda c: c.retry(JOB))
-    assert len(stub.requests("POST", f"/v1/jobs/{JOB}/retry")) == 1
+        ask(lambda c: c.create_token())
+    assert len(stub.requests("POST", "/v1/tokens")) == 1
 
 
 def test_what_was_refused_for_lack_of_room_is_repeated(stub: Stub, ask: Ask) -> None:

@@ -13,7 +13,8 @@ class Dedup(Rule):
     """Every request makes one job, in the commit that notes the request, and stays noted as long as the job is kept.
 
     An accepted submission names a job that was committed before the answer. Repeats with the same payload give the same
-    job; with another payload they are refused as a conflict, and only they are.
+    job; with another payload they are refused as a conflict, and only they are. A retry by hand that has a request id
+    is one retry, too.
     """
 
     id = "E1"
@@ -28,6 +29,9 @@ class Dedup(Rule):
         self._accepted: dict[tuple[str, str], tuple[str, str]] = {}
         self._sent: dict[tuple[str, str], set[str]] = {}
         self._request_of: dict[str, tuple[str, str]] = {}
+        # Which job came of a retry's request, and all requests by which a job was retried.
+        self._retries: dict[tuple[str, str], str] = {}
+        self._retry_asks: dict[str, set[str]] = {}
 
     def step(self, step: Step) -> None:
         state = step.after
@@ -53,12 +57,16 @@ class Dedup(Rule):
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Asked):
-            if event.verb == "submit":
+            if event.verb == "retry" and event.request:
+                self._asked[event.op] = event
+            elif event.verb == "submit":
                 self._asked[event.op] = event
                 self._sent.setdefault((event.tenant, event.request), set()).add(event.payload)
         elif isinstance(event, Answered):
             asked = self._asked.pop(event.op, None)
-            if asked is not None and asked.request:
+            if asked is not None and asked.verb == "retry":
+                self._retried(asked, event)
+            elif asked is not None and asked.request:
                 self._answered(asked, event)
             elif asked is not None and event.outcome == "ok":
                 self._must_exist(event.job)
@@ -85,6 +93,20 @@ class Dedup(Rule):
         if payload != asked.payload:
             self.blame(answer.job, f"request {asked.request!r} was accepted with two payloads: it is a conflict")
 
+    def _retried(self, asked: Asked, answer: Answered) -> None:
+        """One retry for one request, whatever became of its first answers."""
+        self.tested += 1
+        name = (asked.tenant, asked.request)
+        if answer.outcome == "ok":
+            job = self._retries.setdefault(name, answer.job)
+            if job != answer.job:
+                self.blame(answer.job, f"retry {asked.request!r} was answered with {job} before, now with another job")
+        counted = self.books.retries.get(asked.job)
+        asks = self._retry_asks.setdefault(asked.job, set())
+        asks.add(asked.request)
+        if counted is not None and len(counted.jobs) > len(asks):
+            self.blame(asked.job, f"was retried {len(counted.jobs)} times by hand, for {len(asks)} requests")
+
     def _must_exist(self, job: str) -> None:
         """Also one that was forgotten since: its request is forgotten with it."""
         if job not in self.books.created:
@@ -94,3 +116,4 @@ class Dedup(Rule):
         kept = self.books.requests
         self._accepted = {name: told for name, told in self._accepted.items() if name in kept}
         self._request_of = {noted.job: name for name, noted in kept.items()}
+        self._retries = {name: job for name, job in self._retries.items() if job in self.books.states}

@@ -136,7 +136,28 @@ async def _old_hello(world: World) -> None:
     world.network.set_cut(served, f"node {node.name}", False)
 
 
+async def _repeated_retry(world: World) -> None:
+    """The answer to a retry by hand is lost. Who asked repeats it under the same request id, twice, through whoever is
+    there: it is one retry. So with a cancel: it is asked for again, and is no error."""
+    await ready(world)
+    person = world.people[0]
+    job = await submit(world, 60.0)
+    for _ in range(2):
+        await person.cancel(job)
+    for plane in world.planes:
+        world.network.set_cut(plane.name, person.name, True)
+    await person.retry(job, "once")
+    for plane in world.planes:
+        world.network.set_cut(plane.name, person.name, False)
+    for _ in range(2):
+        await person.retry(job, "once")
+    made = person.jobs[-1]
+    await until(world, lambda: phase(world, made) == "RUNNING")
+    await person.cancel(made)
+
+
 CASES: dict[str, Case] = {
+    "repeated-retry": Case("the answer to a retry by hand is lost, and it is repeated", _repeated_retry),
     "lost-reply": Case("the answer to a commit is lost", _end_meets("reply-lost")),
     "refused-commit": Case("a commit is refused", _end_meets("refused")),
     "late-answer": Case("a renewal is acknowledged late", _late_answer),
