@@ -209,7 +209,9 @@ def test_a_job_held_back_starts_if_it_is_as_short_as_it_is_told(strategy: str, d
         course_after = carried(course, plan)
         for job in [job for job in play.waiting() if job not in started]:
             state, spec = course_after.state(job), course_after.spec(job)
-            reason = held_back(course_after.cluster, job, class_key(state, spec), course.now)
+            reason = held_back(
+                course_after.cluster, job, class_key(state, spec), course_after.cluster.waiting.runs_of(job), course.now
+            )
             promised = {one.job for one in plan.promises}
             if reason is None or job in promised:
                 continue

@@ -9,7 +9,8 @@ from ares.core.admit.sla import dated, unknown
 from ares.core.admit.verdict import Rejected
 from ares.core.predict.estimate import Estimate
 from ares.core.run.deadlines import outcome
-from ares.core.schedule.outlook import Course, Outlook, judged, outlook
+from ares.core.schedule.outlook import Outlook, judged, outlook
+from ares.core.schedule.starts import Course
 from ares.core.schedule.ways import Way, ways
 from ares.model.access import Principal
 from ares.model.base import Record
@@ -17,7 +18,7 @@ from ares.model.job import JobSpec
 from ares.model.profile import Sla
 from ares.model.state import BOUND, TERMINAL, JobState
 from ares.ports.clock import Clock
-from ares.services.planner import Planner
+from ares.services.planner import Planner, unsubmitted
 from ares.services.view import View
 
 # Jobs of one submission that are looked at: a large batch must not hold up everybody else.
@@ -84,9 +85,7 @@ class Deadlines:
     def ahead(self, who: Principal, spec: JobSpec) -> DeadlineSeen | None:
         """As if the job were submitted now. None without a deadline."""
         now = self._clock.wall()
-        state = JobState(
-            id="planned", tenant=who.tenant, name=spec.name, submitted_by=who.subject, team=spec.team, submitted_at=now
-        )
+        state = unsubmitted(who, now, spec)
         self._planner.refresh_ready()
         return self._seen(state, spec, now)
 

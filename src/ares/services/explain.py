@@ -16,18 +16,18 @@ from ares.core.queue.order import account_of
 from ares.core.queue.position import position
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
-from ares.core.reserve.waits import held_for, starts_around, waits_within
-from ares.core.reserve.words import clock
+from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.change import Change, smallest_change
 from ares.core.schedule.considered import Ranked, decide_again
-from ares.core.schedule.eta import start_estimate
 from ares.core.schedule.explain import AskExplained, explain_ask, infeasible, why_waiting
 from ares.core.schedule.faster import would_wait
+from ares.core.schedule.held import held_back
 from ares.core.schedule.offers import Offer, offers, would_evict
 from ares.core.schedule.promise import Promise
 from ares.core.schedule.reasons import Reason, Remedy
 from ares.core.schedule.record import seen_by
 from ares.core.schedule.round import Round
+from ares.core.schedule.starts import Course, course, eta_of
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
@@ -40,7 +40,7 @@ from ares.services.alerts import alert_id
 from ares.services.deadlines import DeadlineSeen
 from ares.services.decisions import Decisions
 from ares.services.holders import GpuSeen, Holder, gpus, holders
-from ares.services.planner import Planner
+from ares.services.planner import Planner, unsubmitted
 from ares.services.requeue import STORM
 from ares.services.view import View
 
@@ -75,7 +75,7 @@ class Explanation(Record, frozen=True):
     rank: float | None = None
     factors: tuple[FactorShown, ...] = ()
     limits: tuple[Standing, ...] = ()
-    # By the run times given, should nobody else come.
+    # By the one estimate that plan, pools and deadlines answer from.
     starts: Eta | None = None
     # In four of five cases like it.
     eta: Eta | None = None
@@ -197,30 +197,17 @@ class Explain:
             rank=_sum(factors, "primary"),
             factors=factors,
             limits=self._limits(found),
-            starts=self._starts(round_, state.id, found, reason, ahead),
+            starts=self._starts(state.id, reason, now),
             eta=self._planner.eta(state.id),
             promise=cluster.promises.get(state.id),
             no_eviction=self._no_eviction(state, spec, now),
             change=smallest_change(cluster, state, spec, now),
         )
 
-    def _starts(self, round_: Round, job: str, found: JobClass, reason: Reason | None, ahead: int) -> Eta | None:
-        """When it could start by the estimates of others; a job that can never run has no such time."""
-        cluster, now = round_.cluster, round_.now
-        slot, promise = self._planner.paced(job), cluster.promises.get(job)
-        if reason is not None and reason.remedy == "yours":
-            return None
-        if slot is not None and slot.start > now:
-            basis = f"by the plan of all jobs that state run times by GPU model, it ends then at {clock(slot.end, now)}"
-            return Eta(earliest=slot.start, latest=slot.start, basis=basis, computed_at=now)
-        if promise is not None:
-            start, basis = max(now, promise.start), "it was promised that, and the room is held for it from then on"
-            return Eta(earliest=start, latest=start, basis=basis, computed_at=promise.made_at)
-        if reason is not None and reason.code == "HELD_BACK":
-            # There is room, but not for it: only the interval of like jobs can say more.
-            return None
-        booked = starts_around(cluster, found.key, cluster.waiting.runs_of(job), ahead, now, job)
-        return booked or start_estimate(round_, found.key, found.key.asks[0], ahead)
+    def _starts(self, job: str, reason: Reason | None, now: float) -> Eta | None:
+        """A job that can never run has no such time."""
+        found = None if reason is not None and reason.remedy == "yours" else self._planner.start_of(job)
+        return None if found is None else eta_of(found, now)
 
     def _no_eviction(self, state: JobState, spec: JobSpec, now: float) -> str:
         if state.hold:
@@ -281,20 +268,15 @@ class Explain:
         await self._view.catch_up()
         self._planner.refresh_ready()
         cluster, now = self._planner.cluster, self._clock.wall()
-        state = JobState(
-            id="planned", tenant=who.tenant, name=spec.name, submitted_by=who.subject, team=spec.team, submitted_at=now
-        )
+        state = unsubmitted(who, now, spec)
         spec = at_least(spec, self._view.kept.isolation(who.tenant))
         key = class_key(state, spec)
-        cluster.prepare()
-        round_ = Round(cluster, cluster.profile, now)
         runs = cluster.predictor.estimate(spec, account_of(state))
         runs_s = inf if runs is None else runs.seconds
-        fits = round_.tried(key, runs_s) is not None
-        faster = would_wait(cluster, state, spec, now) if fits else None
-        starts = fits and faster is None
-        reason = faster if fits else self._lacks(key, runs_s, now)
-        evicted = "" if fits else would_evict(cluster, state, spec, now)
+        found = course(cluster, state, spec, now)
+        starts = isinstance(found, Course) and found.start <= now
+        reason = None if starts else would_wait(cluster, state, spec, now) or self._lacks(key, runs_s, now)
+        evicted = "" if starts else would_evict(cluster, state, spec, now)
         return PlanAnswer(
             starts_now=starts,
             revision=self._view.revision,
@@ -304,7 +286,7 @@ class Explain:
             offers=offers(cluster, state, spec, now, None if isinstance(evicted, str) else evicted),
             eviction=None if isinstance(evicted, str) else seen_by(evicted.record, who.tenant),
             no_eviction=evicted if isinstance(evicted, str) else "",
-            change=None if fits else smallest_change(cluster, state, spec, now),
+            change=None if starts else smallest_change(cluster, state, spec, now),
             ahead=cluster.pending,
         )
 
@@ -312,7 +294,7 @@ class Explain:
         """Why a job that is not in the queue would have no place now."""
         cluster = self._planner.cluster
         room = waits_within(cluster, key, now) or why_waiting(cluster, key, now)
-        return room or held_for(cluster, key, runs_s, now)
+        return room or held_for(cluster, key, runs_s, now) or held_back(cluster, "", key, runs_s, now)
 
     def infeasible(self, who: Principal, specs: Sequence[JobSpec]) -> list[Reason | None]:
         """Why each job could never run on the cluster as it is; said when it is submitted. Jobs alike cost one look."""

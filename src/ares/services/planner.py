@@ -9,6 +9,7 @@ import asyncio
 import structlog
 
 from ares.core import keys
+from ares.core.admit.isolating import at_least
 from ares.core.predict.eta import Eta, Etas, Wait, eta
 from ares.core.predict.predictor import Predictor
 from ares.core.queue.position import position
@@ -24,10 +25,14 @@ from ares.core.schedule.pace import Paced
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
 from ares.core.schedule.reasons import Reason
+from ares.core.schedule.starts import Course, Starts
 from ares.core.schedule.supplies import Supplies
+from ares.model.access import Principal
 from ares.model.isolation import Isolation
+from ares.model.job import JobSpec
 from ares.model.profile import Profile
 from ares.model.reservation import BOOKED
+from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.services.aside import UNUSABLE
 from ares.services.monitor import ready
@@ -43,6 +48,14 @@ _SUPPLIES_KEPT_S = 1.0
 _SOON = Reason(code="NEXT_CYCLE", message="there is room for it; the next cycle gets to it")
 
 
+def unsubmitted(who: Principal, now: float, spec: JobSpec | None = None) -> JobState:
+    """A job as it would be in the queue if its submitter sent it now: every what-if begins with this one."""
+    name, team = ("", None) if spec is None else (spec.name, spec.team)
+    return JobState(
+        id="planned", tenant=who.tenant, name=name, submitted_by=who.subject, team=team, submitted_at=now, queued_at=now
+    )
+
+
 class Planner:
     """Owns the `Cluster`; `changed` is set whenever something might be schedulable now."""
 
@@ -55,6 +68,7 @@ class Planner:
         self.predictor = Predictor()
         self.etas = Etas()
         self._supplies: tuple[float, Supplies] | None = None
+        self._starts: tuple[float, Starts] | None = None
         self.cluster = Cluster(self._profile(), self.predictor)
         self.changed = asyncio.Event()
         # Something other than that jobs were submitted: there may be room where there was none.
@@ -100,7 +114,7 @@ class Planner:
         # Whether it may have the room that there is depends on how long this very job runs.
         runs_s = self.cluster.waiting.runs_of(job_id)
         held = held_for(self.cluster, found.key, runs_s, now) if known is None else None
-        return known or held or held_back(self.cluster, job_id, found.key, now) or _SOON
+        return known or held or held_back(self.cluster, job_id, found.key, runs_s, now) or _SOON
 
     def paced(self, job_id: str) -> Paced | None:
         """Where and when a waiting job is to run that says how long it runs on which GPU model."""
@@ -134,12 +148,25 @@ class Planner:
         where = "several GPU models" if slot.model is None else named(slot.model)
         return wait._replace(seconds=max(0.0, slot.start - self._clock.wall()), basis=f"planned for {where}")
 
+    def start_of(self, job_id: str) -> Course | str | None:
+        """When the job starts, or why nobody can say; None when it does not wait."""
+        entry = self._view.entries.get(job_id)
+        spec = None if entry is None else self._view.spec(entry.state)
+        if entry is None or spec is None or job_id not in self.cluster.waiting:
+            return None
+        now = self._clock.monotonic()
+        if self._starts is None or now - self._starts[0] > _SUPPLIES_KEPT_S:
+            self._starts = now, Starts(self.cluster, self._clock.wall())
+        return self._starts[1].of(entry.state, at_least(spec, self._view.kept.isolation(entry.state.tenant)))
+
     def eta(self, job_id: str) -> Eta | None:
         """When the job starts, in four of five cases like it; None when it does not wait or can never run."""
         wait, reason = self.wait_of(job_id), self.reason(job_id)
         if wait is None or (reason is not None and reason.remedy == "yours"):
             return None
         now = self._clock.wall()
+        if isinstance(start := self.start_of(job_id), Course):
+            wait = wait._replace(seconds=max(0.0, start.start - now), basis=start.basis)
         if job_id in self.etas:
             self.etas.give(job_id, wait, now)
         return eta(self.etas, wait, now)
@@ -147,7 +174,7 @@ class Planner:
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:
             self.cluster = Cluster(self._profile(), self.predictor)
-            self._supplies = None
+            self._supplies = self._starts = None
             # They are by class, and the new picture numbers its classes anew.
             self._reasons.clear()
         # In an order that does not depend on the process, so that a run can be repeated.

@@ -1,12 +1,12 @@
 """Pools of nodes: what they have, who holds it now and later, and when a job of some size would start there."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 
 from ares.core.access.table import sees_all
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.power import draw_of_pools
-from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_eta
+from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_etas
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.profile import Pool
@@ -14,7 +14,7 @@ from ares.model.reservation import BOOKED, Reservation, ReservationState
 from ares.model.state import Placement
 from ares.ports.clock import Clock
 from ares.services.nodes import Nodes, NodeView
-from ares.services.planner import Planner
+from ares.services.planner import Planner, unsubmitted
 from ares.services.view import View
 
 # How long a job of unknown kind is taken to run.
@@ -98,16 +98,13 @@ class Pools:
         found: list[PoolView] = []
         for one in names:
             here = [node for node in nodes if node.info.pool == one]
+            now = self._clock.wall()
             shapes = (asked,) if asked is not None else tuple(common_shapes([node.info for node in here]))
-            etas = [eta async for eta in self._etas(who, one, shapes, runs_s)]
+            etas = shape_etas(self._planner.cluster, unsubmitted(who, now), one, shapes, runs_s, now)
             found.append(self._pool(who, one, here, tuple(etas)))
-        return tuple(found)
-
-    async def _etas(self, who: Principal, pool: str, shapes: Iterable[Shape], runs_s: float) -> AsyncIterator[ShapeEta]:
-        for shape in shapes:
-            yield shape_eta(self._planner.cluster, who.tenant, pool, shape, runs_s, self._clock.wall())
-            # With thousands of nodes each takes its time: others get their turn on the loop.
+            # With thousands of nodes each pool takes its time: others get their turn on the loop.
             await asyncio.sleep(0)
+        return tuple(found)
 
     def _pool(self, who: Principal, name: str, nodes: "list[NodeView]", shapes: tuple[ShapeEta, ...]) -> PoolView:
         cluster = self._planner.cluster

@@ -15,6 +15,7 @@ from ares.core.predict.judged import Accuracy
 from ares.core.predict.trees import BadModel, Forest, HeldOut, TreeModel
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import class_key
+from ares.core.schedule.starts import Course, course
 from ares.core.schedule.supplies import Supplies
 from ares.model.access import Principal
 from ares.model.base import Record
@@ -24,7 +25,7 @@ from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, Delete, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry
-from ares.services.planner import Planner
+from ares.services.planner import Planner, unsubmitted
 from ares.services.view import Delta, View
 
 log = structlog.get_logger()
@@ -110,9 +111,11 @@ class Predictions:
         """Changes nothing."""
         await self._view.catch_up()
         planner, now = self._planner, self._clock.wall()
-        state = JobState(id="", tenant=who.tenant, name=spec.name, submitted_by=who.subject, team=spec.team)
+        state = unsubmitted(who, now, spec)
         runs = planner.predictor.estimate(spec, account_of(state))
         wait = Supplies(planner.cluster, now).wait_of_new(class_key(state, spec), runs)
+        if isinstance(start := course(planner.cluster, state, spec, now), Course):
+            wait = wait._replace(seconds=max(0.0, start.start - now), basis=start.basis)
         return JobPrediction(runtime=None if runs is None else _interval(runs), starts=eta(planner.etas, wait, now))
 
     async def report(self) -> PredictionReport:

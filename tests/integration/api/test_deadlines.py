@@ -142,4 +142,4 @@ async def test_a_plan_tells_of_deadline_and_faster_gpus(world: World) -> None:
         assert why["code"] == "WAITING_FOR_FASTER"
         explained = (await client.get(f"/v1/jobs/{job['id']}/explain")).json()
         assert explained["starts"]["earliest"] == pytest.approx(time.time() + 600.0, abs=60)
-        assert explained["eta"]["basis"] == "planned for an A100"
+        assert explained["eta"]["basis"] == "on an A100"

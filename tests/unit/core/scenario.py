@@ -169,7 +169,7 @@ class Scenario:
         found = reason(course.cluster, key, key.asks[0], course.now)
         runs_s = course.cluster.waiting.runs_of(job)
         found = found or held_for(course.cluster, key, runs_s, course.now)
-        found = found or held_back(course.cluster, job, key, course.now)
+        found = found or held_back(course.cluster, job, key, course.cluster.waiting.runs_of(job), course.now)
         return found or Reason(code="NEXT_CYCLE", message="there is room for it")
 
     def _change(self, job: str) -> str:

@@ -2,15 +2,13 @@
 
 from math import inf
 
-from ares.core.predict.eta import Eta
 from ares.core.queue.waiting import ClassKey
 from ares.core.reserve.words import clock, count, span
-from ares.core.schedule.bookings import claim_of, claims_of
+from ares.core.schedule.bookings import claims_of
 from ares.core.schedule.claims import Claim
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import WHOLE
 from ares.core.schedule.explain import infeasible
-from ares.core.schedule.openings import earliest
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.round import Round
 from ares.model.reservation import Reservation
@@ -60,36 +58,6 @@ def held_for(cluster: Cluster, key: ClassKey, runs_s: float, now: float) -> Reas
     by_start = sorted(claims, key=lambda claim: (claim.start, claim.owner))
     alone = (claim for claim in by_start if not _fits(cluster, key, runs_s, now, [claim]))
     return _reserved(cluster, key, next(alone, by_start[0]), now)
-
-
-def starts_around(cluster: Cluster, key: ClassKey, runs_s: float, ahead: int, now: float, job: str = "") -> Eta | None:
-    """When a job could start that booked room keeps waiting; None when that is not why it waits.
-
-    What is promised to `job` itself is not in its way."""
-    own = cluster.booked(key.asks[0].reservation, now)
-    if own is not None:
-        planned = own.start > now
-        if not planned and cluster.closing(key.asks[0], now) is None:
-            return None
-        at, word = (own.start, "begins") if planned else (own.until, "ends")
-        latest = at if planned and not ahead else None
-        return Eta(earliest=at, latest=latest, basis=f"its reservation {own.name} {word} then", computed_at=now)
-    if held_for(cluster, key, runs_s, now) is None:
-        return None
-    round_ = Round(cluster, cluster.profile, now)
-    for promise in cluster.promises.values():
-        claim = claim_of(cluster, promise)
-        if claim is not None and promise.job != job:
-            round_.claims.add(claim)
-    found = [earliest(cluster, round_.txn, round_.claims, ask, now, runs_s) for ask in key.asks]
-    round_.close()
-    start = min((one.start for one in found if one is not None), default=inf)
-    if start == inf:
-        return Eta(
-            earliest=now, latest=None, basis="what is free is booked, or held for jobs that wait", computed_at=now
-        )
-    basis = "around what is booked, by the estimates of those who run"
-    return Eta(earliest=start, latest=None if ahead else start, basis=basis, computed_at=now)
 
 
 def _reserved(cluster: Cluster, key: ClassKey, claim: Claim, now: float) -> Reason:

@@ -1,12 +1,15 @@
 """The smallest change to a job that would start it now: tried on the cluster as it is, not guessed."""
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
 
+from ares.core.queue.order import account_of
 from ares.core.queue.waiting import class_key
+from ares.core.reserve.words import span
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.round import Round
 from ares.model.base import Record
@@ -30,7 +33,9 @@ class _Option(NamedTuple):
 
 
 # Fields whose entries are named by people.
-_BY_NAME = frozenset({"selector", "licences", "devices"})
+_BY_NAME = frozenset({"selector", "licences", "devices", "expectedRuntimesS"})
+# Nothing is booked further ahead.
+_LONGEST_S = 400 * 86_400
 # What giving up a wish about the place costs, against shares of resources between 0 and 1.
 _NUMA, _LEVEL, _TOLERATE, _WISH, _MODEL, _REGION, _SPREAD = 0.05, 0.1, 0.2, 0.3, 0.35, 0.5, 0.1
 
@@ -40,9 +45,7 @@ def smallest_change(cluster: Cluster, state: JobState, spec: JobSpec, now: float
     trial = _Trial(cluster, state, now)
     if trial.starts(spec):
         return None
-    found = [option for maker in _SINGLE for option in maker(spec, trial) if trial.starts(option.spec)]
-    if not found:
-        found = [option for maker in _SEVERAL for option in maker(spec, trial) if trial.starts(option.spec)]
+    found = [option for maker in _CHANGES for option in maker(spec, trial) if trial.starts(option.spec)]
     if not found:
         return None
     best = min(found, key=lambda option: (option.cost, sorted(option.fields)))
@@ -59,7 +62,14 @@ class _Trial:
         self._round = Round(cluster, cluster.profile, now)
 
     def starts(self, spec: JobSpec) -> bool:
-        return self._round.tried(class_key(self._state, spec)) is not None
+        """Beside what is booked only for as long as the job is planned to run."""
+        return self._round.tried(class_key(self._state, spec), self.runs_s(spec)) is not None
+
+    def runs_s(self, spec: JobSpec) -> float:
+        if not self.cluster.bookings:
+            return inf
+        runs = self.cluster.predictor.estimate(spec, account_of(self._state))
+        return inf if runs is None else runs.seconds
 
     def largest(self, low: int, high: int, made: Callable[[int], JobSpec]) -> int | None:
         """The largest number from `low` to `high` with which the job starts, as fewer never makes it harder."""
@@ -228,6 +238,28 @@ def _fewer_licences(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
             yield _Option((asked - most) / asked, {f"licences.{name}": most or None}, message, made(most))
 
 
+def _shorter(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+    """Beside booked room a job fits that has ended before it begins. The limit makes sure of it."""
+    if not trial.cluster.bookings:
+        return
+    asked = trial.runs_s(spec)
+    most_s = _LONGEST_S if asked == inf else int(asked) - 1
+
+    def made(seconds: int) -> JobSpec:
+        models = {model: min(float(seconds), runs_s) for model, runs_s in spec.expected_runtimes_s.items()}
+        limit_s = float(seconds) if spec.time_limit_s is None else min(float(seconds), spec.time_limit_s)
+        return replace(spec, expected_runtime_s=float(seconds), expected_runtimes_s=models, time_limit_s=limit_s)
+
+    most = trial.largest(1, most_s, made)
+    if most is not None:
+        cost = _WISH if asked == inf else (asked - most) / asked
+        changed = made(most)
+        fields: dict[str, Any] = {"expectedRuntimeS": changed.expected_runtime_s, "timeLimitS": changed.time_limit_s}
+        fields |= {f"expectedRuntimesS.{model}": runs_s for model, runs_s in changed.expected_runtimes_s.items()}
+        message = f"let it run for {span(most)} at most: the room is booked from then on"
+        yield _Option(cost, fields, message, changed)
+
+
 def _scaled(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
     """CPU, memory and GPUs together, by as little as will do, in steps of a thousandth."""
     wants = spec.resources
@@ -290,11 +322,12 @@ def _free_of_wishes(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
 
 _Maker = Callable[[JobSpec, _Trial], Iterator[_Option]]
 
-_SINGLE: tuple[_Maker, ...] = (
+# The smallest of all counts: a little less of everything may be less than all of one wish.
+_CHANGES: tuple[_Maker, ...] = (
     _fewer_gpus, _smaller_share, _less_cpu, _less_memory, _smaller_gpus, _any_model, _fewer_devices, _fewer_ranks,
     _numa, _wider, _tolerate, _preemptible, _fewer_wishes, _fewer_licences,
+    _shorter, _scaled, _free_of_wishes,
 )  # fmt: skip
-_SEVERAL: tuple[_Maker, ...] = (_scaled, _free_of_wishes)
 
 
 def changed_spec(spec: JobSpec, change: Change) -> JobSpec:

@@ -11,14 +11,13 @@ from ares.core.schedule.reasons import Reason
 from ares.core.schedule.round import Round
 
 
-def held_back(cluster: Cluster, job: str, key: ClassKey, now: float) -> Reason | None:
+def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: float) -> Reason | None:
     """None when nothing that is held for others keeps the job from starting now."""
     claims = [
         claim
         for promise in cluster.promises.values()
-        if promise.job != job and (claim := _claim(cluster, promise)) is not None
+        if promise.job != job and (claim := held_by(cluster, promise)) is not None
     ]
-    runs_s = cluster.waiting.runs_of(job)
     if not claims or _starts(cluster, key, now, runs_s, claims):
         return None
     # Whoever ends by the time the first of them begins is in nobody's way; the longest such time is what it is told.
@@ -28,7 +27,7 @@ def held_back(cluster: Cluster, job: str, key: ClassKey, now: float) -> Reason |
     return None
 
 
-def _claim(cluster: Cluster, promise: Promise) -> Claim | None:
+def held_by(cluster: Cluster, promise: Promise) -> Claim | None:
     """What others must leave alone: where promises may slip, from as late as this one may."""
     claim, policy = claim_of(cluster, promise), cluster.profile.backfill
     if claim is None or policy.strategy != "aggressive":

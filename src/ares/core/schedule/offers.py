@@ -1,20 +1,16 @@
 """A job before it is submitted: where it would run, whom it would displace, and what else could be had."""
 
-from math import inf
-
 from msgspec.structs import replace
 
 from ares.core.energy.model import price_of
 from ares.core.predict.eta import Eta
-from ares.core.queue.order import account_of
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
-from ares.core.reserve.waits import starts_around
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.eta import start_estimate
 from ares.core.schedule.explain import infeasible
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.round import Round
+from ares.core.schedule.starts import SOON_S, Course, Starts, eta_of
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import Pool
@@ -39,29 +35,25 @@ def offers(
     """The job as it is, its alternatives, other GPU models and half the size, by start and then by price.
 
     The one for which `evicts` makes room does not wait for others to end."""
-    cluster.prepare()
-    round_ = Round(cluster, cluster.profile, now)
     variants = _variants(cluster, spec)
-    runs = cluster.predictor.estimate(spec, account_of(state))
-    runs_s = inf if runs is None else runs.seconds
     asked = (spec.resources, *spec.alternatives)
     displaces = None if evicts is None else replace(spec, resources=asked[evicts.alternative], alternatives=())
+    starts = Starts(cluster, now).of_new(state, [variant for _, variant in variants])
     made = [
-        (
-            n,
-            _displacing(round_, words, evicts)
-            if evicts is not None and variant == displaces
-            else _offer(round_, class_key(state, variant), words, runs_s),
-        )
-        for n, (words, variant) in enumerate(variants)
+        _displacing(cluster, words, evicts, now)
+        if evicts is not None and variant == displaces
+        else _offer(cluster, class_key(state, variant), words, found, now)
+        for (words, variant), found in zip(variants, starts, strict=True)
     ]
-    free = [one for one in made if one[1] is not None]
-    ranked = sorted(free, key=lambda one: _sort_key(one[0], one[1]))
-    return tuple(offer for _, offer in ranked if offer is not None)
+    ranked = sorted(((_sort_key(n, offer), offer) for n, offer in enumerate(made) if offer is not None), key=_first)
+    return tuple(offer for _, offer in ranked)
 
 
-def _sort_key(number: int, offer: Offer | None) -> tuple[bool, float, float, int]:
-    assert offer is not None, "left out before"
+def _first(ranked: tuple[tuple[bool, float, float, int], Offer]) -> tuple[bool, float, float, int]:
+    return ranked[0]
+
+
+def _sort_key(number: int, offer: Offer) -> tuple[bool, float, float, int]:
     latest = offer.starts.latest
     return latest is None, latest or offer.starts.earliest, offer.price_hour or 0.0, number
 
@@ -114,31 +106,24 @@ def _models(cluster: Cluster) -> set[str]:
     return {gpu.model for record in records for gpu in record.info.gpus if not gpu.mig}
 
 
-def _offer(round_: Round, key: ClassKey, words: str, runs_s: float) -> Offer | None:
+def _offer(cluster: Cluster, key: ClassKey, words: str, found: Course | str, now: float) -> Offer | None:
     """None when it could never run."""
-    ask, cluster, now = key.asks[0], round_.cluster, round_.now
-    found = round_.tried(key, runs_s)
-    if found is None:
-        if infeasible(cluster, key, now) is not None:
-            return None
-        return Offer(
-            asked=words,
-            starts=starts_around(cluster, key, runs_s, 0, now) or start_estimate(round_, key, ask, 0),
-        )
-    placements = round_.placements(found.taken)
-    starts = Eta(earliest=round_.now, latest=round_.now + 2.0, basis="it fits now", computed_at=round_.now)
-    return Offer(asked=words, starts=starts, price_hour=_price(cluster, placements), placements=placements)
+    if isinstance(found, str) and infeasible(cluster, key, now) is not None:
+        return None
+    placements = () if isinstance(found, str) else found.placements
+    price = _price(cluster, placements) if placements else None
+    return Offer(asked=words, starts=eta_of(found, now), price_hour=price, placements=placements)
 
 
-def _displacing(round_: Round, words: str, evicts: Eviction) -> Offer:
+def _displacing(cluster: Cluster, words: str, evicts: Eviction, now: float) -> Offer:
     """It starts when the last of those displaced has left, which may take them as long as they are given."""
-    cluster, now, count = round_.cluster, round_.now, len(evicts.victims)
+    count = len(evicts.victims)
     leave_s = max(cluster.holdings[job].leave_s for job in evicts.victims)
     who = "1 job is" if count == 1 else f"{count} jobs are"
     basis = f"{who} displaced and given up to {leave_s:g} s to save and stop"
     return Offer(
         asked=f"{words}, displacing {count} job{'' if count == 1 else 's'}",
-        starts=Eta(earliest=now, latest=now + leave_s + 2.0, basis=basis, computed_at=now),
+        starts=Eta(earliest=now, latest=now + leave_s + SOON_S, basis=basis, computed_at=now),
         price_hour=_price(cluster, evicts.hold),
         placements=evicts.hold,
     )

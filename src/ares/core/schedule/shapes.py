@@ -1,18 +1,16 @@
 """When a job of some size would start if it were submitted now: for common sizes, or the one that is asked about."""
 
 from collections.abc import Iterator, Sequence
-from math import inf
+
+from msgspec.structs import replace
 
 from ares.core.predict.eta import Eta
-from ares.core.queue.waiting import class_key
+from ares.core.queue.waiting import ClassKey, class_key
 from ares.core.reserve.words import count, span
-from ares.core.schedule.bookings import claim_of
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import POOL_LABEL
-from ares.core.schedule.eta import start_estimate
 from ares.core.schedule.explain import infeasible
-from ares.core.schedule.openings import earliest
-from ares.core.schedule.round import Round
+from ares.core.schedule.starts import Course, Starts, eta_of
 from ares.model.base import Record
 from ares.model.job import Gang, JobSpec, Resources
 from ares.model.node import NodeInfo
@@ -22,7 +20,6 @@ _SIZES = (1, 2, 4, 8)
 _NODES_MAX = 8
 # With each GPU of a common size.
 _CPU_MILLI, _MEMORY_MIB = 1000, 1024
-_SOON_S = 2.0
 
 
 class Shape(Record, frozen=True):
@@ -67,40 +64,31 @@ def _size(info: NodeInfo) -> tuple[int, int]:
     return info.cpu_milli, info.memory_mib
 
 
-def shape_eta(cluster: Cluster, tenant: str, pool: str | None, shape: Shape, runs_s: float, now: float) -> ShapeEta:
-    """By the estimates of those who run, around what is booked and promised, for a job that runs so long."""
-    cluster.prepare()
-    round_ = Round(cluster, cluster.profile, now)
-    for promise in cluster.promises.values():
-        claim = claim_of(cluster, promise)
-        if claim is not None:
-            round_.claims.add(claim)
-    found = _eta(round_, tenant, pool, shape, runs_s)
-    round_.close()
-    return found
+def shape_etas(
+    cluster: Cluster, state: JobState, pool: str | None, shapes: Sequence[Shape], runs_s: float, now: float
+) -> list[ShapeEta]:
+    """When jobs of these sizes that run so long would start in the pool if they were submitted now, as `state`."""
+    specs = [_spec(pool, shape, runs_s) for shape in shapes]
+    starts = Starts(cluster, now).of_new(state, specs) if specs else []
+    return [
+        _eta(cluster, class_key(state, spec), shape, found, runs_s, now)
+        for shape, spec, found in zip(shapes, specs, starts, strict=True)
+    ]
 
 
-def _eta(round_: Round, tenant: str, pool: str | None, shape: Shape, runs_s: float) -> ShapeEta:
-    cluster, now = round_.cluster, round_.now
-    spec = JobSpec(
+def _spec(pool: str | None, shape: Shape, runs_s: float) -> JobSpec:
+    return JobSpec(
         command=("true",),
         resources=shape.resources,
         gang=None if shape.ranks == 1 else Gang(ranks=shape.ranks),
         selector={} if pool is None else {POOL_LABEL: pool},
+        expected_runtime_s=runs_s,
     )
-    key = class_key(JobState(id="", tenant=tenant, name=""), spec)
-    never = infeasible(cluster, key, now)
+
+
+def _eta(cluster: Cluster, key: ClassKey, shape: Shape, found: Course | str, runs_s: float, now: float) -> ShapeEta:
+    never = infeasible(cluster, key, now) if isinstance(found, str) else None
     if never is not None:
         return ShapeEta(shape=shape, never=never.message)
-    if round_.gate(key, key.asks[0]) is not None:
-        return ShapeEta(shape=shape, starts=start_estimate(round_, key, key.asks[0], 0))
-    opening = earliest(cluster, round_.txn, round_.claims, key.asks[0], now, runs_s)
-    if opening is None or opening.start == inf:
-        eta = start_estimate(round_, key, key.asks[0], 0)
-        basis = eta.basis if eta.latest is None else "what is free is booked, or held for jobs that wait"
-        return ShapeEta(shape=shape, starts=Eta(earliest=now, latest=None, basis=basis, computed_at=now))
-    at = opening.start
-    basis = "there is room now" if at <= now else "by the estimates of those who run and what is held for others"
-    words = f"{basis}, for a job of {span(runs_s)}"
-    latest = now + _SOON_S if at <= now else at
-    return ShapeEta(shape=shape, starts=Eta(earliest=at, latest=latest, basis=words, computed_at=now))
+    eta = eta_of(found, now)
+    return ShapeEta(shape=shape, starts=replace(eta, basis=f"{eta.basis}, for a job of {span(runs_s)}"))

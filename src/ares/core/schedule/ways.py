@@ -9,9 +9,10 @@ from ares.core.queue.waiting import JobClass, class_key
 from ares.core.reserve.words import clock
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.outlook import Course, course, judged
+from ares.core.schedule.outlook import judged
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.round import Round
+from ares.core.schedule.starts import Course, course
 from ares.model.base import Record
 from ares.model.job import PRIORITIES, JobSpec
 from ares.model.state import JobState

@@ -1,15 +1,17 @@
 """What a job is told that booked room keeps waiting."""
 
 from math import inf
+from typing import Any
 
 import pytest
 
 from ares.core.queue.waiting import class_key
-from ares.core.reserve.waits import held_for, starts_around, waits_within
+from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.change import smallest_change
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.offers import offers
 from ares.core.schedule.reasons import Reason
+from ares.core.schedule.starts import Course, course
 from ares.model.job import JobSpec
 from tests.unit.core.reserve.booked import ALL, HOUR, book, runs
 from tests.unit.core.world import NOW, cluster, node, placed, spec, state
@@ -63,14 +65,29 @@ def test_of_two_the_one_that_is_in_the_way_is_named() -> None:
 def test_a_held_up_job_hears_when_it_could_start() -> None:
     made = cluster(node("a", gpus=4))
     one = book(made, placed("a", gpus=(0, 1)), start=NOW + 60)
-    key = class_key(state("j"), spec(gpus=3))
-    eta = starts_around(made, key, HOUR, 0, NOW)
-    assert eta is not None
-    assert (eta.earliest, eta.latest) == (one.until, one.until)
-    assert starts_around(made, key, 60.0, 0, NOW) is None
-    own = starts_around(made, class_key(state("j"), spec(gpus=1, reservation="demo")), HOUR, 2, NOW)
-    assert own is not None
-    assert (own.earliest, own.latest, own.basis) == (NOW + 60, None, "its reservation demo begins then")
+
+    def starts(**asked: Any) -> float:
+        found = course(made, state("j"), spec(**asked), NOW)
+        assert isinstance(found, Course), found
+        return found.start
+
+    assert starts(gpus=3, expected_runtime_s=HOUR) == one.until
+    assert starts(gpus=3, expected_runtime_s=60.0) == NOW
+    assert starts(gpus=1, reservation="demo", expected_runtime_s=HOUR) == NOW + 60
+
+
+def test_the_smallest_change_beside_a_reservation_counts_how_long_the_job_runs() -> None:
+    """A job of known length fits beside a reservation without giving up what a job for ever would have to."""
+    made = cluster(node("a", gpus=4), node("b", gpus=1))
+    book(made, placed("a", gpus=ALL), start=NOW + HOUR)
+    short = spec(gpus=4, model="H100", expected_runtime_s=HOUR / 2)
+    found = smallest_change(made, state("j"), short, NOW)
+    assert found is not None
+    assert found.fields == {"resources.gpuModel": None}
+    longer = smallest_change(made, state("j"), spec(gpus=4, expected_runtime_s=HOUR + 60), NOW)
+    assert longer is not None
+    assert longer.fields == {"expectedRuntimeS": HOUR, "timeLimitS": HOUR}
+    assert "60 min" in longer.message or "1 h" in longer.message
 
 
 def test_plans_and_offers_leave_the_cluster_as_it_was_and_know_of_it() -> None:

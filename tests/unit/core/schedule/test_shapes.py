@@ -1,6 +1,7 @@
 """When a job of some size would start: now, by the estimates, around what is held for others, or never."""
 
-from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_eta
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_etas
 from ares.model.job import Resources
 from tests.unit.core.reserve.booked import ALL, HOUR, book, runs
 from tests.unit.core.world import NOW, cluster, node, placed, plan, spec, state
@@ -10,6 +11,11 @@ LONG = 600.0
 
 def gpus(number: int, ranks: int = 1) -> Shape:
     return Shape(words=f"{number} GPUs", resources=Resources(cpu_milli=100, memory_mib=1, gpus=number), ranks=ranks)
+
+
+def shape_eta(made: Cluster, tenant: str, pool: str | None, shape: Shape, runs_s: float, now: float) -> ShapeEta:
+    (found,) = shape_etas(made, state("planned", tenant=tenant), pool, [shape], runs_s, now)
+    return found
 
 
 def start(found: ShapeEta) -> float | None:
