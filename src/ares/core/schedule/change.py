@@ -277,6 +277,7 @@ def _scaled(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
         return
     less = _tightened(made(most), spec, trial).resources
     fields: dict[str, Any] = {}
+    cost = 0.0
     for name, value, asked in (
         ("cpuMilli", less.cpu_milli, wants.cpu_milli),
         ("memoryMib", less.memory_mib, wants.memory_mib),
@@ -284,8 +285,9 @@ def _scaled(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
     ):
         if value != asked:
             fields[f"resources.{name}"] = value
+            cost += (asked - value) / asked
     message = "ask for " + " and ".join(_AMOUNTS[name.removeprefix("resources.")](at) for name, at in fields.items())
-    yield _Option(1.0 - most / 1000, fields, message, replace(spec, resources=less))
+    yield _Option(cost, fields, message, replace(spec, resources=less))
 
 
 def _tightened(changed: JobSpec, spec: JobSpec, trial: _Trial) -> JobSpec:
