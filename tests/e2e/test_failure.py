@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ares.model.job import JobSpec, Resources, RetryPolicy
+from ares.model.job import JobSpec, Preemption, Resources, RetryPolicy
 from tests.history import parse_fence, read_epoch
 from tests.platform import Platform, eventually, run_cli
 
@@ -65,14 +65,44 @@ def test_agent_that_is_told_to_stop_gives_its_jobs_back(platform: Platform) -> N
     platform.server()
     platform.agent("node-a")
     client = platform.client()
-    job = client.submit(waiting(platform.directory / "go", grace_s=0.2))
-    eventually(lambda: client.get(job).state.phase == "RUNNING", "the start of the job")
+    saved = platform.directory / "saved"
+    program = f"trap 'echo saved > {saved}; exit 0' USR1; until [ -e {platform.directory / 'go'} ]; do sleep 0.05; done"
+    saves = JobSpec(
+        command=("sh", "-c", program), resources=Resources(cpu_milli=100, memory_mib=64), grace_s=0.2,
+        preemption=Preemption(checkpoint_signal="SIGUSR1"),
+    )  # fmt: skip
+    jobs = [client.submit(waiting(platform.directory / "go", grace_s=0.2)), client.submit(saves)]
+    stays = client.submit(waiting(platform.directory / "go", grace_s=0.2, preemption=Preemption(allowed=False)))
+    for job in (*jobs, stays):
+        eventually(lambda job=job: client.get(job).state.phase == "RUNNING", "the start of the jobs")
     assert platform.agents["node-a"].terminate() == 0
     assert not platform.job_processes()
-    eventually(lambda: client.get(job).state.phase in ("RETRYING", "PENDING"), "the job's return to the queue")
+    assert saved.read_text() == "saved\n"
+    for job in jobs:
+        eventually(lambda job=job: client.get(job).state.phase == "PENDING", "the job's return to the queue")
     platform.agent("node-a")
     (platform.directory / "go").touch()
-    assert client.wait(job, timeout=30).state.attempt == 2
+    for job in jobs:
+        state = client.wait(job, timeout=30).state
+        assert (state.phase, state.attempt, state.preemptions, state.retries) == ("SUCCEEDED", 2, 1, {})
+    # What does not allow to be moved is lost with its node.
+    state = client.wait(stays, timeout=30).state
+    assert (state.phase, state.attempt, state.retries) == ("SUCCEEDED", 2, {"node-lost": 1})
+
+
+def test_agent_that_finds_a_notice_gives_its_jobs_back(platform: Platform) -> None:
+    """As a machine that is taken away at short notice says so."""
+    platform.server()
+    notice = platform.directory / "notice"
+    agent = platform.agent("node-a", flags=[f"--set=node.notice_file={notice}"])
+    client = platform.client()
+    job = client.submit(waiting(platform.directory / "go", grace_s=0.2))
+    eventually(lambda: client.get(job).state.phase == "RUNNING", "the start of the job")
+    notice.touch()
+    eventually(lambda: not agent.alive, "the end of the agent")
+    eventually(lambda: client.get(job).state.phase == "PENDING", "the job's return to the queue")
+    state = client.get(job).state
+    assert (state.attempt, state.preemptions, state.retries) == (1, 1, {})
 
 
 def test_restored_store_fences_off_what_came_after_the_copy(platform: Platform) -> None:

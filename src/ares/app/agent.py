@@ -27,6 +27,8 @@ from ares.services.agent.identity import begin_boot, keep_certified
 
 log = structlog.get_logger()
 
+_NOTICE_EVERY_S = 1.0
+
 
 def main(config: Config, *, join_token: str, auto_join: bool) -> int:
     """Runs until told to stop. A node joins once and keeps its own credential."""
@@ -59,6 +61,8 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         settings=settings_of(config, state_dir),
     )
     beside = [asyncio.create_task(_stop_agent(stop, agent))]
+    if config.node.notice_file:
+        beside.append(asyncio.create_task(_heed_notice(Path(config.node.notice_file), stop)))
     if joined.proof is not None:
         renewing = keep_certified(link, X509Requests(), SystemClock(), state_dir, joined.proof)
         beside.append(asyncio.create_task(renewing))
@@ -73,6 +77,14 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
             task.cancel()
         await link.close()
     return 0
+
+
+async def _heed_notice(notice: Path, stop: asyncio.Event) -> None:
+    """A machine that is about to be taken away says so by a file."""
+    while not await asyncio.to_thread(notice.exists):
+        await asyncio.sleep(_NOTICE_EVERY_S)
+    log.warning("agent.noticed", file=str(notice))
+    stop.set()
 
 
 async def _stop_agent(stop: asyncio.Event, agent: Agent) -> None:

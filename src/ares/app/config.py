@@ -178,6 +178,10 @@ class NodeConfig(Section, frozen=True):
     api: str = ""
     # Certificates (PEM) that the control plane's API must chain to when this node joins. Empty: the system's.
     tls_ca: str = ""
+    # What runs here has this long to save its work and to end when the agent is told to stop.
+    drain_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 60.0
+    # A file whose appearance says that the machine is about to be taken away: as if the agent was told to stop.
+    notice_file: str = ""
     sandbox: SandboxConfig = SandboxConfig()
 
 

@@ -36,6 +36,7 @@ def settings_of(config: Config, state_dir: Path) -> Settings:
         raise ConfigError(f"{state_dir / 'uids.json'} cannot be read: {error}", "restore it from a backup") from error
     return Settings(
         environment=inherited(os.environ),
+        drain_s=config.node.drain_s,
         log_bytes_per_s=config.node.sandbox.log_kib_per_s << 10,
         workspace_bytes_max=config.node.sandbox.workspace_mib << 20,
         owners=owners,

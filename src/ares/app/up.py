@@ -34,6 +34,8 @@ _RESTART_FIRST_S = 0.2
 _RESTART_LAST_S = 5.0
 _HEALTHY_AFTER_S = 10.0
 _STOP_S = 20.0
+# What runs may take a minute to save its work.
+_DOWN_S = 120.0
 # Differences that are named one by one.
 _TOLD = 5
 # How the command line writes errors.
@@ -80,12 +82,20 @@ def _lock(home: Path) -> "contextlib.AbstractContextManager[object] | None":
 
 
 async def _supervise(config: Config, stop: asyncio.Event) -> int:
-    server = asyncio.create_task(_keep("server", lambda: _spawn(config, "server"), stop))
-    agent = asyncio.create_task(_keep("agent", lambda: _spawn(config, "agent", "--auto-join"), stop))
+    """The agent ends first: what it runs is handed over while somebody is there to take it."""
+    drained = asyncio.Event()
+    server = asyncio.create_task(_keep("server", lambda: _spawn(config, "server"), drained))
+    stop_s = config.node.drain_s + _STOP_S
+    agent = asyncio.create_task(_keep("agent", lambda: _spawn(config, "agent", "--auto-join"), stop, stop_s))
+    # One that is configured wrongly takes the other with it.
+    server.add_done_callback(lambda _: stop.set())
+    agent.add_done_callback(lambda _: drained.set())
     return max(await asyncio.gather(agent, server))
 
 
-async def _keep(name: str, start: Callable[[], subprocess.Popen[bytes]], stop: asyncio.Event) -> int:
+async def _keep(
+    name: str, start: Callable[[], subprocess.Popen[bytes]], stop: asyncio.Event, stop_s: float = _STOP_S
+) -> int:
     """Starts a process again whenever it ends, slower if it keeps failing.
 
     One that is configured wrongly from the start ends the whole: trying again would only hide why.
@@ -106,7 +116,7 @@ async def _keep(name: str, start: Callable[[], subprocess.Popen[bytes]], stop: a
         await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if stop.is_set():
-            await _end(process, ended)
+            await _end(process, ended, stop_s)
             return 0
         log.warning("process.ended", process=name, code=process.returncode)
         lasted = time.monotonic() - began > _HEALTHY_AFTER_S
@@ -125,10 +135,10 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
             await stop.wait()
 
 
-async def _end(process: subprocess.Popen[bytes], ended: "asyncio.Task[int]") -> None:
+async def _end(process: subprocess.Popen[bytes], ended: "asyncio.Task[int]", stop_s: float) -> None:
     process.terminate()
     try:
-        async with asyncio.timeout(_STOP_S):
+        async with asyncio.timeout(stop_s):
             await asyncio.shield(ended)
     except TimeoutError:
         process.kill()
@@ -225,7 +235,7 @@ def require_as_given(config: Config, keys: frozenset[str] | None) -> None:
         )
 
 
-def stop(home: Path, timeout_s: float = 2 * _STOP_S) -> bool:
+def stop(home: Path, timeout_s: float = _DOWN_S) -> bool:
     """Ends the supervisor and with it the platform. False when none was running."""
     if not is_up(home):
         return False
@@ -233,6 +243,8 @@ def stop(home: Path, timeout_s: float = 2 * _STOP_S) -> bool:
     deadline = time.monotonic() + timeout_s
     while is_up(home):
         if time.monotonic() > deadline:
-            raise UpError(f"the platform did not stop within {timeout_s:g} s; see {home / LOG_FILE}")
+            raise UpError(
+                f"the platform did not stop within {timeout_s:g} s, and goes on stopping; see {home / LOG_FILE}"
+            )
         time.sleep(0.1)
     return True

@@ -49,6 +49,7 @@ from ares.services.estimates import Estimates
 from ares.services.expanding import Expanding
 from ares.services.explain import Explain
 from ares.services.gaps import Gaps
+from ares.services.handover import Handover
 from ares.services.health import Health
 from ares.services.jobs import Jobs
 from ares.services.judging import Judging
@@ -223,6 +224,7 @@ class Replica:
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
             reports=Reports(self.transitions, telemetry), rights=rights, timing=terms.timing,
             progress=self.progress, tokens=self.tokens, logs=keeper, uploads=uploads, secrets=self.secrets, clock=clock,
+            handover=Handover(view, self.transitions, clock, telemetry),
             telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s,
         )  # fmt: skip
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from ares.core.run.inputs import Exit, Input, LeaseLost, Refused, Release
+from ares.core.run.inputs import Exit, Input, LeaseLost, Preempt, Refused, Release
 from ares.core.run.inputs import Start as Begin
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 from ares.ports.telemetry import Telemetry
@@ -22,6 +22,17 @@ _WORDS_MAX = 4000
 _REPORTS_MAX = 25
 
 
+# Why an attempt was taken back whose node goes away.
+LEAVING = "leaving"
+
+
+def taken_back(ref: AttemptRef, node: str) -> Preempt:
+    """The attempt leaves its node, by nobody's fault. Jobs that may not be taken away refuse it."""
+    record = {"rule": LEAVING, "why": "moved because its node goes away", "for": {"operator": f"of node {node}"}}
+    reason = f"the agent of node {node} was told to stop"
+    return Preempt(fence=ref.fence, by=f"agent {node}", reason=reason, record=record)
+
+
 class Report(msgspec.Struct, frozen=True, gc=False):
     """What an agent says happened to one rank. `number` is None when nobody waits for an answer."""
 
@@ -30,10 +41,12 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     message: Started | Exited | Fenced
     number: int | None
     final: bool
+    # The node, when its agent was told to go: what it ends then is nobody's fault.
+    leaving: str = ""
 
     @classmethod
-    def of(cls, message: Started | Exited | Fenced) -> "Report":
-        return cls(message.ref, message.rank, message, message.number, not isinstance(message, Started))
+    def of(cls, message: Started | Exited | Fenced, leaving: str = "") -> "Report":
+        return cls(message.ref, message.rank, message, message.number, not isinstance(message, Started), leaving)
 
     @classmethod
     def gone(cls, ref: AttemptRef, rank: int) -> "Report":
@@ -92,6 +105,7 @@ def _inputs(report: Report) -> tuple[Input, ...]:
             return (_exit(exited), Release(fence=ref.fence, ranks=(rank,)))
         case Fenced(ref=ref, rank=rank, reason=reason):
             return (
+                *((taken_back(ref, report.leaving), Release(fence=ref.fence, ranks=(rank,))) if report.leaving else ()),
                 LeaseLost(fence=ref.fence, reason=_words(reason), ranks=(rank,)),
                 Release(fence=ref.fence, ranks=(rank,)),
             )

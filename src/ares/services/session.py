@@ -49,7 +49,7 @@ class Session:
         self.renewals: list[Renew] = []
         self.renew_ready = asyncio.Event()
         # The agent said that it is about to go.
-        self.leaving = False
+        self.left = asyncio.Event()
         self.closed_why = ""
         # It said what cannot be taken: told to the agent when the stream ends.
         self.refusal: SessionRefused | None = None
@@ -57,6 +57,10 @@ class Session:
         self._wake = asyncio.Event()
         # Something waits that is more than an acknowledgement.
         self.urgent = asyncio.Event()
+
+    @property
+    def leaving(self) -> bool:
+        return self.left.is_set()
 
     @property
     def silent_s(self) -> float:

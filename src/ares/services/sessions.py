@@ -37,6 +37,7 @@ from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
 from ares.services.commands import asks_nothing_new, attempt_of, grants, start_of, stop_of, world_of
 from ares.services.enrolment import Enrolled, Enrolment, SessionRefused
+from ares.services.handover import Handover
 from ares.services.log_keeping import LogKeeper
 from ares.services.progress import ProgressBoard
 from ares.services.renewals import Renewals
@@ -75,6 +76,7 @@ class Sessions:
         logs: LogKeeper,
         uploads: Uploads,
         secrets: Secrets,
+        handover: Handover,
         clock: Clock,
         telemetry: Telemetry,
         epoch: int,
@@ -83,6 +85,7 @@ class Sessions:
     ) -> None:
         self._view = view
         self._enrolment = enrolment
+        self._handover = handover
         self._renewals = Renewals(enrolment, view, clock, timing)
         self._reports = reports
         self._rights = rights
@@ -141,6 +144,7 @@ class Sessions:
                 self._read(session, early, frames),
                 self._commit_reports(session),
                 self._renewals.run(session),
+                self._handover.run(session),
                 self._uploads.run(session),
             )
         ]
@@ -342,7 +346,7 @@ class Sessions:
                     session.renewals.append(message)
                     session.renew_ready.set()
                 case Leave():
-                    session.leaving = True
+                    session.left.set()
                     session.renew_ready.set()
                 case LogChunk():
                     self._logs.take(session, message)
@@ -356,7 +360,7 @@ class Sessions:
                 case Hello():
                     session.close("hello in the middle of a session")
                 case _:
-                    session.take(Report.of(message))
+                    session.take(Report.of(message, session.node if session.leaving else ""))
 
     async def _commit_reports(self, session: Session) -> None:
         """Everything that arrived while a commit was under way goes into the next one."""

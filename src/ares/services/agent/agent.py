@@ -131,12 +131,14 @@ class Agent:
             attempts.look()
 
     async def _leave(self, attempts: Attempts, talking: "asyncio.Task[None]") -> None:
-        """Ends attempts with grace, and says so for as long as somebody listens."""
+        """Lets attempts save their work and ends them, and says so for as long as somebody listens."""
         _log.info("agent.leaving", attempts=attempts.processes_left())
         attempts.leaving = True
         self._mailbox.leave()
-        attempts.stop_all(self._settings.shutdown_grace_s, "the agent is shutting down")
-        gone_by = self._clock.monotonic() + self._settings.shutdown_grace_s + _KILL_S
+        settings, began = self._settings, self._clock.monotonic()
+        save_s = max(0.0, settings.drain_s - settings.shutdown_grace_s)
+        attempts.stop_all(settings.shutdown_grace_s, "the agent is shutting down", save_s)
+        gone_by = began + save_s + settings.shutdown_grace_s + _KILL_S
         while attempts.processes_left() and self._clock.monotonic() < gone_by:
             await self._clock.sleep(_CHECK_S)
         # Files that are not handed over by now are not waited for.

@@ -15,7 +15,7 @@ from ares.model.state import ExitInfo, Fence, OutputFile
 from ares.ports.clock import Clock
 from ares.ports.executor import CannotStart, Executor, Finished, Running
 from ares.services.agent.attempt import Attempt
-from ares.services.agent.ending import Farewell, end
+from ares.services.agent.ending import Farewell, end, farewell_of
 from ares.services.agent.exits import exit_info, not_started, starts_once, unkept
 from ares.services.agent.files import read_result, write_whole
 from ares.services.agent.launching import launch_of
@@ -157,7 +157,8 @@ class Attempts:
             if attempt.start.ref not in granted:
                 self._stop(attempt, Farewell(), "no longer granted to this node")
 
-    def stop_all(self, grace_s: float, reason: str) -> None:
+    def stop_all(self, grace_s: float, reason: str, save_s: float = 0.0) -> None:
+        """`save_s`: what can go on elsewhere is told to save its work first, and has that long for it at most."""
         held, self._held = self._held, {}
         for start in held.values():
             self._refuse(start, reason)
@@ -165,7 +166,8 @@ class Attempts:
             if attempt.handing_over and grace_s > 0:
                 # What it made would be lost; its processes are gone already.
                 continue
-            self._stop(attempt, Farewell(min(grace_s, attempt.start.spec.grace_s)), reason, anew=True)
+            farewell, saving = farewell_of(attempt.start.spec, grace_s, save_s), attempt.saving and save_s > 0
+            self._stop(attempt, farewell, reason, anew=not saving)
 
     def end_by_force(self, attempt: Attempt, note: str) -> None:
         """Ends an attempt for the node's sake: reported as exited, with the reason."""

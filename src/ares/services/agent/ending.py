@@ -5,7 +5,8 @@ from functools import partial
 
 import msgspec
 
-from ares.model.job import WarnSignal
+from ares.core.run.ranks import why_not_preemptible
+from ares.model.job import JobSpec, WarnSignal
 from ares.ports.executor import Running
 from ares.services.agent.attempt import Attempt
 
@@ -20,6 +21,13 @@ class Farewell(msgspec.Struct, frozen=True):
     @property
     def at_once(self) -> bool:
         return self.grace_s <= 0 and (self.checkpoint_signal is None or self.wait_s <= 0)
+
+
+def farewell_of(spec: JobSpec, grace_s: float, save_s: float) -> Farewell:
+    """Of an attempt whose agent is told to stop. Only what goes on elsewhere has something to save."""
+    saves = save_s > 0 and not why_not_preemptible(spec)
+    signal_ = spec.preemption.checkpoint_signal if saves else None
+    return Farewell(min(grace_s, spec.grace_s), signal_, min(save_s, spec.preemption.wait_s))
 
 
 def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:

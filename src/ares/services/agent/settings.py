@@ -20,7 +20,9 @@ class Settings:
     open_files_max: int = 65_536
     # With less than this left on the disk, the job that holds most of it is ended.
     disk_reserve_bytes: int = 256 * 1024 * 1024
-    # Between SIGTERM and SIGKILL when the agent itself is told to stop, at most.
+    # When the agent itself is told to stop: the time that what runs has to save its work and to end, and how much of
+    # that lies between SIGTERM and SIGKILL, at most.
+    drain_s: float = 60.0
     shutdown_grace_s: float = 10.0
     # How long a leaving agent waits for its last reports to be acknowledged.
     farewell_s: float = 5.0

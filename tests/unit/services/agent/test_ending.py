@@ -180,6 +180,15 @@ async def test_a_time_limit_does_not_cut_the_saving_short(node: Node) -> None:
     assert process.heard == [USR1, CONT]
 
 
+async def test_an_agent_that_leaves_goes_on_waiting_for_a_checkpoint_while_there_is_time(node: Node) -> None:
+    (process,) = await node.begin(0)
+    node.attempts.stop(stop(checkpoint_signal="SIGUSR1", wait_s=LONG_S))
+    node.attempts.stop_all(0.01, "the agent is shutting down", LONG_S)
+    assert process.heard == [USR1, CONT]
+    node.attempts.stop_all(0.0, "the agent is shutting down")
+    assert process.heard == [USR1, CONT, "kill"]
+
+
 async def test_an_agent_that_leaves_does_not_wait_for_a_checkpoint(node: Node) -> None:
     (process,) = await node.begin(0)
     node.attempts.stop(stop(checkpoint_signal="SIGUSR1", wait_s=LONG_S))
