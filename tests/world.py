@@ -169,6 +169,7 @@ class Replica(services.Replica):
     async def start(self) -> None:
         self._tasks.append(asyncio.create_task(self.view.run()))
         await self.view.catch_up()
+        await self.time.open()
         self._tasks += [asyncio.create_task(loop) for loop in self.loops().values()]
 
     async def reign(self, guard: Compare) -> None:
@@ -272,6 +273,13 @@ class World:
 
     async def advance(self, seconds: float) -> None:
         await self.clock.advance(seconds)
+
+    def later(self, seconds: float) -> None:
+        """By all clocks, without what would happen meanwhile."""
+        self.clock.jump_wall(seconds)
+        for replica in self.replicas:
+            replica.time.ending.begin(self.clock.wall())
+            replica.time.keeping.begin(self.clock.wall())
 
     async def until(self, holds: Callable[[], object], within_s: float = 60.0) -> None:
         """Lets time pass in small steps until `holds`."""

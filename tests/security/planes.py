@@ -137,6 +137,7 @@ class Planes:
         )  # fmt: skip
         following = asyncio.create_task(replica.view.run())
         await replica.view.catch_up()
+        await replica.time.open()
         await replica.open_audit()
         await replica.authority.open()
         server = AgentServer(replica.sessions, replica.tokens, replica.authority, replica.audit, telemetry, 0.1)

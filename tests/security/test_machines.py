@@ -176,6 +176,7 @@ async def test_a_cluster_and_a_person_are_no_node(plane: Plane) -> None:
     assert ("agentLink", "wrong_role_cert") in await plane.denials()
     await session.close()
     made = await plane.replica.tokens.bootstrap("acme", lambda _: None)
+    assert made is not None
     with_token = await plane.link(cluster).connect(made)
     with pytest.raises(LinkRefused, match="cluster"):
         await anext(with_token.frames())

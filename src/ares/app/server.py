@@ -53,24 +53,24 @@ async def _either(*events: asyncio.Event) -> None:
 
 
 async def _leave_token(plane: ControlPlane, config: Config) -> None:
-    """There is no anonymous mode: a new store gets one administrator, whose token only we can read."""
+    """There is no anonymous mode: a new store gets one administrator, whose token only we can read. It gets no other,
+    also when that one was revoked."""
     where = {"url": _url(plane, config), "agents": f"{config.agents.host}:{plane.agents_port}"}
     replica = plane.assembled.replica
     await replica.tenants.ensure({config.tenant, *(token.tenant for token in replica.view.tokens.values())})
-    has_admin = any(token.role == "admin" and not token.revoked for token in replica.view.tokens.values())
     home = config.home_path
-    if has_admin:
-        known = handover.read(home)
-        drafted = known.get(handover.DRAFT, "")
-        if drafted and isinstance(await replica.tokens.authenticate(drafted), Principal):
-            # An earlier server was killed before it could hand over what it had made valid.
-            handover.write(home, **where, token=drafted, draft="")
-        # Replicas share one store: only the machine that holds the token keeps an address with it.
-        elif "token" in known:
-            handover.write(home, **where)
-        return
     token = await replica.tokens.bootstrap(config.tenant, lambda drafted: handover.write(home, draft=drafted))
-    handover.write(home, **where, token=token, draft="")
+    if token is not None:
+        handover.write(home, **where, token=token, draft="")
+        return
+    known = handover.read(home)
+    drafted = known.get(handover.DRAFT, "")
+    if drafted and isinstance(await replica.tokens.authenticate(drafted), Principal):
+        # An earlier server was killed before it could hand over what it had made valid.
+        handover.write(home, **where, token=drafted, draft="")
+    # Replicas share one store: only the machine that holds the token keeps an address with it.
+    elif "token" in known:
+        handover.write(home, **where)
 
 
 def _url(plane: ControlPlane, config: Config) -> str:

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from ares.adapters.blobs.files import flaw
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.store import sqlite
@@ -15,10 +17,11 @@ from ares.adapters.store.sqlite import Copy
 from ares.app import audit
 from ares.app.config import Config, ConfigError
 from ares.core import keys
+from ares.model.access import BootstrapRecord
 from ares.model.link import AttemptRef
 from ares.model.state import OutputFile
 from ares.ports.snapshot import Progress, Snapshot
-from ares.ports.store import Committed, Delete, Store, StoreUnavailable
+from ares.ports.store import Committed, Delete, Put, Store, StoreUnavailable
 
 
 def backup(config: Config, file: str) -> Copy:
@@ -68,6 +71,19 @@ async def _forget_authority(config: Config) -> bool:
         if not isinstance(await store.txn([], [Delete(keys.AUTHORITY)]), Committed):
             raise StoreUnavailable("the store did not confirm it; try again")
         return known
+
+
+def new_admin(config: Config) -> None:
+    """The next server that starts leaves an administrator's token again, as the first did. All must be stopped."""
+    asyncio.run(_new_admin(config))
+    audit.note(config, "storeNewAdmin")
+
+
+async def _new_admin(config: Config) -> None:
+    async with _unused(config) as store:
+        wanted = Put(keys.BOOTSTRAP, msgspec.json.encode(BootstrapRecord(again=True)))
+        if not isinstance(await store.txn([], [wanted]), Committed):
+            raise StoreUnavailable("the store did not confirm it; try again")
 
 
 @asynccontextmanager

@@ -177,6 +177,7 @@ class ControlPlane:
         self._spawn("view", replica.view.run())
         self._spawn("format", keep_to_format(store, clock))
         await replica.view.catch_up()
+        await replica.time.open()
         self._started.push_async_callback(replica.close_audit)
         await replica.open_audit()
         for name, loop in replica.loops(self._reign).items():

@@ -61,6 +61,10 @@ EPOCH = "/epoch"
 SETTLED = "/settled"
 # Written to find out whether the store takes writes.
 PROOF = "/proof"
+# That there was a first administrator: no other is made, whatever became of the first.
+BOOTSTRAP = "/bootstrap"
+# What time it was when the leader last looked.
+CLOCK = "/clock"
 # By which format records are written, see core/format.py.
 FORMAT = "/format"
 

@@ -49,6 +49,14 @@ class TokenRecord(Record, frozen=True):
     single_use: bool = False
 
 
+class BootstrapRecord(Record, frozen=True):
+    """The first administrator was made, once and for all, unless whoever holds the store asks for one again."""
+
+    token: str = ""
+    at: float = 0.0
+    again: bool = False
+
+
 class Principal(Record, frozen=True):
     """The verified identity behind a request."""
 

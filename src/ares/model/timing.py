@@ -6,6 +6,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ares.model.base import Record
+
 # Clocks of different machines may run this much faster or slower than each other.
 DRIFT = 0.01
 
@@ -78,3 +80,10 @@ def _mistakes(timing: Timing) -> Iterator[str]:
             f"leader_renew_every_s = {timing.leader_renew_every_s:g} leaves no time for a second try within "
             f"leader_ttl_s = {timing.leader_ttl_s:g}: make it a third of that or less"
         )
+
+
+class ClockRecord(Record, frozen=True):
+    """What time it was for what expires and for what is forgotten, when the leader last looked."""
+
+    ending: float
+    keeping: float

@@ -54,7 +54,9 @@ class AuditHeads:
         alerts: Alerts,
         *,
         keep_s: float,
+        keeping: Clock | None = None,
     ) -> None:
+        self._keeping = keeping or clock
         self._audit = audit
         self._log, self._signer, self._copy = ports
         self._store = store
@@ -163,7 +165,7 @@ class AuditHeads:
         """Removes whole segments that are older than they must be; the stub says where the chain begins then."""
         if not self._plausible():
             return 0
-        before = self._clock.wall() - self._keep_s
+        before = self._keeping.wall() - self._keep_s
         segments = self._log.segments(self._log.chain)
         old = [segment for segment, after in pairwise(segments) if after.at < before]
         if not old:

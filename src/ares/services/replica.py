@@ -89,6 +89,7 @@ from ares.services.stream import EventStream
 from ares.services.submit import Submit
 from ares.services.tally import Tally
 from ares.services.tenants import Tenants
+from ares.services.timekeeping import Timekeeping
 from ares.services.tokens import Tokens
 from ares.services.transitions import Transitions
 from ares.services.uploads import OUTPUT_BYTES_MAX, Uploads
@@ -166,6 +167,7 @@ class Replica:
         self.name = terms.replica
         self.view = view = View(store, clock)
         self._telling(ports)
+        self.time = Timekeeping(store, clock, self.alerts, terms.replica)
         self._audit(ports, terms)
         self._identities(ports, terms)
         self.planner = planner = Planner(view, clock)
@@ -184,7 +186,7 @@ class Replica:
         self.sessions = self._agents(ports, terms)
         self._scheduling(ports, terms)
         self.arrays = Arrays(view, self.submit, clock)
-        self.retention = Retention(store, view, ports.logs, ports.blobs, clock, terms.keep_s)
+        self.retention = Retention(store, view, ports.logs, ports.blobs, self.time.keeping, terms.keep_s)
 
     def _identities(self, ports: Ports, terms: Terms) -> None:
         store, view, clock = ports.store, self.view, ports.clock
@@ -192,8 +194,8 @@ class Replica:
         self.users = Users(store, view, clock, ports.rng)
         standing = Standing(store, view)
         self.logins = Logins(self.users, standing, terms.providers, ports.provider_keys)
-        self.tokens = Tokens(store, view, clock, ports.rng, standing, self.logins)
-        self.authority = Authority(store, view, clock, ports.issuer, terms.certificate_s)
+        self.tokens = Tokens(store, view, self.time.ending, ports.rng, standing, self.logins, self.time.keeping)
+        self.authority = Authority(store, view, self.time.ending, ports.issuer, terms.certificate_s)
 
     def _reading(self, ports: Ports, terms: Terms) -> None:
         store, view, clock, planner = ports.store, self.view, ports.clock, self.planner
@@ -242,7 +244,9 @@ class Replica:
         self.drain = Drain(view, planner, transitions, clock, telemetry)
         self.consolidate = Consolidate(view, planner, transitions, clock, telemetry)
         self.book = Book(store, view)
-        self.windows = Windows(store, self.book, view, planner, transitions, clock, telemetry, terms.keep_s)
+        self.windows = Windows(
+            store, self.book, view, planner, transitions, clock, telemetry, terms.keep_s, self.time.keeping
+        )
         self.gaps = Gaps(view, planner, transitions, clock, telemetry)
         self.reservations = Reservations(self.book, view, planner, self.windows, clock, ports.rng, telemetry)
         self.tally = Tally(planner, clock, telemetry)
@@ -259,7 +263,7 @@ class Replica:
         store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines
         judging = Judging(view, clock, ports.rules)
         self.policies = Policies(store, view, clock, judging)
-        counting = Counting(view, self.planner, clock)
+        counting = Counting(view, self.planner, self.time.ending)
         admissions = Admissions(store, view, counting, clock, ports.rng, telemetry)
         self.meters = Meters(store, view, clock, terms.replica)
         self.quotas = Quotas(store, view, counting, self.meters, clock)
@@ -279,7 +283,8 @@ class Replica:
         self.audit.heed = AuditWatch(self.alerts, clock).heed
         self.audit_search = AuditSearch(chain, self.view, self._cursors)
         self.audit_heads = None if ports.audit is None else AuditHeads(
-            self.audit, ports.audit, ports.store, self.view, clock, self.alerts, keep_s=terms.audit_keep_s
+            self.audit, ports.audit, ports.store, self.view, clock, self.alerts,
+            keep_s=terms.audit_keep_s, keeping=self.time.keeping,
         )  # fmt: skip
 
     async def open_audit(self) -> None:
@@ -302,6 +307,7 @@ class Replica:
             "predictions": self.predictions.run(),
             "leftovers": self.leftovers.run(),
             "alerts": self.alerts.run(),
+            "time": self.time.run(),
             "aside": self.aside_watch.run(),
             "leader": self.leader.run(reign or self.reign),
             "recount": self.recount.run(),
@@ -331,5 +337,6 @@ class Replica:
             self.tally.run(),
             self.arrays.run(),
             self.retention.run(),
+            self.time.lead(guard),
             self.delivery.run(guard),
         )

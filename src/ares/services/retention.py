@@ -22,12 +22,10 @@ log = structlog.get_logger()
 
 _LOOK_EVERY_S = 600.0
 _BATCH = 1000
-# More than a clock that is being corrected gains, less than anything worth keeping lasts.
-_JUMP_S = 3600.0
 
 
 class Retention:
-    """`keep_s` counts from the end of a job."""
+    """`keep_s` counts from the end of a job, by a clock that never runs ahead: a wrong one would forget everything."""
 
     def __init__(self, store: Store, view: View, logs: Logs, blobs: Blobs, clock: Clock, keep_s: float) -> None:
         self._store = store
@@ -36,25 +34,15 @@ class Retention:
         self._blobs = blobs
         self._clock = clock
         self._keep_s = keep_s
-        self._looked = (clock.wall(), clock.monotonic())
 
     async def run(self) -> None:
         while True:
             try:
-                while self._plausible() and await self.sweep():
+                while await self.sweep():
                     continue
             except StoreError as error:
                 log.warning("retention.delayed", error=str(error))
             await self._clock.sleep(_LOOK_EVERY_S)
-
-    def _plausible(self) -> bool:
-        """Whether the wall clock went on as time did since the last look: a wrong one would forget everything."""
-        (wall, monotonic), self._looked = self._looked, (self._clock.wall(), self._clock.monotonic())
-        jumped_s = (self._looked[0] - wall) - (self._looked[1] - monotonic)
-        if jumped_s <= _JUMP_S:
-            return True
-        log.warning("retention.clock_jumped", ahead_s=round(jumped_s), next_look_s=_LOOK_EVERY_S)
-        return False
 
     async def sweep(self) -> int:
         """Forgets some of what is old; returns how many jobs."""

@@ -12,7 +12,7 @@ from ares.core.access import tokens as texts
 from ares.core.access.jwt import looks_signed
 from ares.core.access.table import WIDE, covers, may_grant, reaches, scope_of
 from ares.core.access.tokens import Denied, digest, parse, verify
-from ares.model.access import Permission, Principal, Role, TokenRecord
+from ares.model.access import BootstrapRecord, Permission, Principal, Role, TokenRecord
 from ares.model.tenant import UserRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import Committed, Compare, Delete, Put, Store, StoreUnavailable, Unknown
@@ -37,9 +37,12 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?", re.AS
 
 
 class Tokens:
-    """Verification reads memory only; an id the view does not know yet is looked up once in the store."""
+    """Verification reads memory only; an id the view does not know yet is looked up once in the store. The clock is one
+    that never goes back: set back, it would revive tokens that have expired."""
 
-    def __init__(self, store: Store, view: View, clock: Clock, rng: Rng, standing: Standing, logins: Logins) -> None:
+    def __init__(
+        self, store: Store, view: View, clock: Clock, rng: Rng, standing: Standing, logins: Logins, keeping: Clock
+    ) -> None:
         self._store = store
         self._standing = standing
         self._logins = logins
@@ -47,7 +50,8 @@ class Tokens:
         self._records = Records(store, view)
         self._clock = clock
         self._rng = rng
-        self._ahead_s = clock.wall() - clock.monotonic()
+        # One that never runs ahead: it must not forget what is still valid.
+        self._keeping = keeping
 
     async def authenticate(self, presented: str) -> Principal | Denied:
         """Who presents this, whatever it came by. Asked again, it tells whether they still may."""
@@ -132,13 +136,25 @@ class Tokens:
         text, record = self._draft(tenant=PLATFORM, role=role, name="join", ttl_s=ttl_s, node=node, single_use=True)
         return await self._issue((text, replace(record, cluster=cluster)))
 
-    async def bootstrap(self, tenant: str, keep: Callable[[str], None]) -> str:
-        """The first administrator's token of a new installation. It is kept before it is valid: a server that is
-        killed in between leaves no administrator whose token nobody has."""
-        drafted = self._draft(tenant=tenant, role="admin", name="bootstrap", ttl_s=None)
+    async def bootstrap(self, tenant: str, keep: Callable[[str], None]) -> str | None:
+        """The first administrator's token of a new installation; None where there has been one, also if it was revoked
+        since. It is kept before it is valid: a server that is killed in between leaves no administrator whose token
+        nobody has."""
+        found = await self._records.read(keys.BOOTSTRAP, BootstrapRecord)
+        if found is not None and not found[1].again:
+            return None
+        text, record = drafted = self._draft(tenant=tenant, role="admin", name="bootstrap", ttl_s=None)
+        made = Put(keys.BOOTSTRAP, msgspec.json.encode(BootstrapRecord(token=record.id, at=record.created_at)))
+        compare = absent(keys.BOOTSTRAP) if found is None else same(found[0])
+        if found is None and (self._view.kept.users or any(one.role == "admin" for one in self._view.tokens.values())):
+            # From before this was written down.
+            await self._records.write([compare], [made])
+            return None
         keep(drafted[0])
-        text, _ = await self._issue(drafted)
-        return text
+        written = await self._store.txn([compare], [made, Put(keys.token(record.id), msgspec.json.encode(record))])
+        if not isinstance(written, Committed):
+            raise StoreUnavailable("the store did not confirm the first administrator; start again")
+        return text if written.succeeded else None
 
     async def trade_join(self, presented: str, node: str) -> str | Denied:
         """Spends a join token and issues the node's own credential in one transaction."""
@@ -212,8 +228,7 @@ class Tokens:
 
     async def _forget(self, tenant: str) -> None:
         """Some of those that ended long ago; whoever makes tokens of a tenant tidies up after it."""
-        # The lesser of two clocks: one that is set ahead must not forget what is still valid.
-        before = min(self._clock.wall(), self._ahead_s + self._clock.monotonic()) - FORGET_S
+        before = self._keeping.wall() - FORGET_S
         own = (self._ended(record) for record in self._view.tokens.values() if record.tenant == tenant)
         old = [record.id for record in own if _over_at(record) < before][:_FORGET_AT_ONCE]
         if old:
@@ -314,8 +329,7 @@ class Tokens:
         return texts.format(token_id, secret), record
 
     def _now(self) -> float:
-        """The wall clock, but never less than it began with and time has added: set back, it revives no token."""
-        return max(self._clock.wall(), self._ahead_s + self._clock.monotonic())
+        return self._clock.wall()
 
     async def _read(self, token_id: str) -> TokenRecord | None:
         kv = await self._store.get(keys.token(token_id))

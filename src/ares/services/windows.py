@@ -51,7 +51,9 @@ class Windows:
         clock: Clock,
         telemetry: Telemetry,
         keep_s: float,
+        keeping: Clock,
     ) -> None:
+        self._keeping = keeping
         self._store = store
         self._book = bookings
         self._view = view
@@ -137,7 +139,7 @@ class Windows:
         for one, revision in list(self._view.reservations.values()):
             if one.state in BOOKED:
                 await self._pass(one, revision, guard)
-            elif self._clock.wall() - max(one.until, one.history[-1].at if one.history else 0.0) > self._keep_s:
+            elif self._keeping.wall() - max(one.until, one.history[-1].at if one.history else 0.0) > self._keep_s:
                 await self._store.txn([guard, _unchanged(one, revision)], [Delete(keys.reservation(one.name))])
         self._count()
 

@@ -140,6 +140,7 @@ async def open_world(
     services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=rng)
     following = asyncio.create_task(view.run())
     await view.catch_up()
+    await replica.time.open()
     await replica.open_audit()
     settings = replace(settings, port=0)
     server = HttpServer(build_app(services, settings), settings)

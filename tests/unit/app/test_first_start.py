@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.app import handover, server
+from ares.app import handover, server, store
 from ares.app.config import AgentsConfig, Config, HttpConfig, StoreConfig
 from ares.app.wiring import ControlPlane
 from ares.model.access import Principal
@@ -59,3 +59,34 @@ def test_killed_before_and_after_each_write(tmp_path: Path, monkeypatch: pytest.
     token = asyncio.run(start(config))
     # It stays the same from then on.
     assert asyncio.run(start(config)) == token
+
+
+def test_a_first_administrator_who_was_revoked_does_not_come_back(tmp_path: Path) -> None:
+    """Not by a restart, whoever else there is or is not: only by whoever holds the store, and it is recorded."""
+    config = Config(
+        home=str(tmp_path), http=HttpConfig(port=0), agents=AgentsConfig(port=0),
+        store=StoreConfig(url=f"sqlite://{tmp_path}/store.db"),
+    )  # fmt: skip
+    token = asyncio.run(start(config))
+
+    async def live(*, revoke: bool) -> list[bool]:
+        """Which tokens of administrators are revoked, after one more life of a server."""
+        plane = ControlPlane(config)
+        try:
+            await plane.start()
+            await server._leave_token(plane, config)  # pyright: ignore[reportPrivateUsage]
+            replica = plane.assembled.replica
+            if revoke:
+                who = await replica.tokens.authenticate(token)
+                assert isinstance(who, Principal)
+                assert await replica.tokens.revoke(who, who.token_id) is True
+            return [one.revoked for one in replica.view.tokens.values() if one.role == "admin"]
+        finally:
+            await plane.stop()
+
+    assert asyncio.run(live(revoke=True)) == [True]
+    for _ in range(2):
+        assert asyncio.run(live(revoke=False)) == [True]
+    store.new_admin(config)
+    assert sorted(asyncio.run(live(revoke=False))) == [False, True]
+    assert asyncio.run(start(config)) != token

@@ -421,7 +421,7 @@ async def test_a_cancelled_jobs_files_go_at_once_and_a_committed_ones_with_the_j
         await world.settle()
         await hand_over(world, agent, agent.starts[kept], model=MODEL)
         assert await visible(world, kept) == {"model": MODEL}
-        world.clock.jump_wall(31 * 86_400.0)
+        world.later(31 * 86_400.0)
         await world.one.retention.sweep()
         assert not world.blobs.sealed
 

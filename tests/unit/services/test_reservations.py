@@ -332,7 +332,15 @@ async def test_a_record_is_forgotten_long_after_the_end() -> None:
         await world.one.reservations.cancel(ADMIN, "demo")
         one = world.one
         forgetful = Windows(
-            world.store, one.book, one.view, one.planner, one.transitions, world.clock, one.telemetry, 30.0
+            world.store,
+            one.book,
+            one.view,
+            one.planner,
+            one.transitions,
+            world.clock,
+            one.telemetry,
+            30.0,
+            world.clock,
         )
         await world.advance(39)
         await forgetful.look(one.guards[-1])

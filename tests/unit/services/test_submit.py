@@ -226,7 +226,7 @@ async def test_a_late_expander_does_not_bring_back_tasks_that_were_forgotten() -
         await world.one.submit.expand(record)
         await world.one.jobs.cancel(ALICE, array.job)
         await world.settle()
-        world.clock.jump_wall(KEEP_S + 1)
+        world.later(KEEP_S + 1)
         while await world.one.retention.sweep():
             continue
         assert array.job not in world.one.view.arrays

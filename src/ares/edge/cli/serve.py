@@ -126,6 +126,17 @@ def forget_authority(**where: Any) -> None:
     click.echo("the authority is forgotten" if known else "the store knows no authority")
 
 
+@store.command("new-admin")
+@configured
+def new_admin(**where: Any) -> None:
+    """Lets the next server leave an administrator's token in its home, as the first one did.
+
+    For an installation without any administrator left. All servers must be stopped; the audit log has an entry.
+    """
+    program("store").new_admin(load({}, **where))
+    click.echo("the next server to start leaves a new administrator's token in its home directory")
+
+
 def _read_secret(name: str) -> str:
     """From a file, never from the command line itself, which other users of the machine can read."""
     if name == "-":

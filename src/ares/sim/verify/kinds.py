@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ares.model.access import TokenRecord
+from ares.model.access import BootstrapRecord, TokenRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
 from ares.model.event import LedgerEvent
@@ -33,6 +33,7 @@ from ares.model.state import (
     StoreProof,
 )
 from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
+from ares.model.timing import ClockRecord
 
 # A job's id is random characters and then its time; its keys have the time in front.
 _RANDOM_CHARS = 9
@@ -213,12 +214,14 @@ EPOCH = Kind("/epoch", Epoch, _any)
 FORMAT = Kind("/format", Format, _any)
 SETTLED = Kind("/settled", int, _any)
 PROOF = Kind("/proof", StoreProof, _any)
+BOOTSTRAP = Kind("/bootstrap", BootstrapRecord, _any)
+CLOCK = Kind("/clock", ClockRecord, _any)
 
 # Those that lie side by side for one job.
 PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 # Of the platform as a whole, and few.
 OF_ALL = (
     NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, SECRETS, IDENTITIES, LEADERS, PROFILES, RESERVATIONS, BOOKINGS,
-    PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, PROOF, MACHINES, AUTHORITY, POLICIES, POLICY_HISTORY, ALERTS, CHANNELS,
-    QUOTAS, ADMISSIONS, SPENT, METERS, AUDIT_HEADS, AUDIT_KEYS,
+    PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, BOOTSTRAP, CLOCK, PROOF, MACHINES, AUTHORITY, POLICIES,
+    POLICY_HISTORY, ALERTS, CHANNELS, QUOTAS, ADMISSIONS, SPENT, METERS, AUDIT_HEADS, AUDIT_KEYS,
 )  # fmt: skip

@@ -8,6 +8,7 @@ from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.telemetry.null import NullTelemetry
 from ares.ports.blobs import Blobs
 from ares.ports.planning import Handler
+from ares.ports.store import StoreError
 from ares.services.planning.mirror import Mirror
 from ares.services.replica import Ports, Replica, Terms
 from ares.services.sessions import Sessions
@@ -81,6 +82,7 @@ class Plane(Listener):
     async def _live(self, replica: Replica) -> None:
         self._loop.spawn(self.component, replica.view.run())
         await _until_caught_up(replica, self.clock)
+        await _until_told_the_time(replica, self.clock)
         for loop in replica.loops().values():
             self._loop.spawn(self.component, loop)
         # Only now does anybody reach it.
@@ -123,3 +125,12 @@ class Plane(Listener):
 async def _until_caught_up(replica: Replica, clock: SimClock) -> None:
     while not replica.view.connected:
         await clock.sleep(0.05)
+
+
+async def _until_told_the_time(replica: Replica, clock: SimClock) -> None:
+    while True:
+        try:
+            await replica.time.open()
+            return
+        except StoreError:
+            await clock.sleep(0.05)

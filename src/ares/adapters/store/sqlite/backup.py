@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 
 from ares.adapters.store import epoch
+from ares.adapters.store.sqlite import mark
 from ares.adapters.store.sqlite.lock import OwnerLock
 from ares.adapters.store.sqlite.schema import (
     begin_epoch,
@@ -64,12 +65,15 @@ def restore(src: str, path: str) -> Copy:
     temporary = f"{path}.restore"
     lock = OwnerLock(path)
     try:
+        if Path(path).exists():
+            lock.hold_database()
         _copy(src, temporary)
         _describe(temporary, src)
         restores = _restores(path)
         _begin_epoch(temporary, path, _fold(path), restores)
         copy = _describe(temporary, path, _keep(path, f"{path}.before-restore-{restores + 1}"))
         os.replace(temporary, path)
+        mark.write(path, mark.Mark(False, copy.revision), durable=True)
         sync_directory(path)
     except (apsw.Error, OSError) as error:
         raise StoreError(f"restore of {src} to {path} failed: {error}; {path} is as it was") from error

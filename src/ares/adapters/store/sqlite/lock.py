@@ -1,4 +1,8 @@
-"""One process owns a database: a lock on a file beside it, which the kernel drops when the owner dies."""
+"""One process owns a database: a lock on it and one on a file beside it, which the kernel drops when the owner dies.
+
+The file beside it is locked before there is a database, and says who has it. It can be removed, and another made in its
+place: so what counts is the lock on the database itself.
+"""
 
 import contextlib
 import fcntl
@@ -8,8 +12,9 @@ from ares.ports.store import StoreUnavailable
 
 
 class OwnerLock:
-    # Not on the database itself: closing any handle of it would drop SQLite's own locks.
     def __init__(self, path: str) -> None:
+        self._path = path
+        self._database = -1
         try:
             self._handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -21,14 +26,40 @@ class OwnerLock:
         except BlockingIOError:
             owner = os.pread(self._handle, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._handle)
-            raise StoreUnavailable(
-                f"{path} is in use by process {owner}: one process owns an embedded store. "
-                "Stop that one first, give this one another path, or use etcd for several servers"
-            ) from None
+            raise StoreUnavailable(_in_use(path, f"process {owner}")) from None
         # Only for the message above: on a full disk the lock is held all the same.
         with contextlib.suppress(OSError):
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, f"{os.getpid()}\n".encode("ascii"), 0)
 
+    def hold_database(self) -> None:
+        """Makes it if there is none. The lock is no POSIX lock, of which SQLite has its own on the same file; but the
+        handle stays open until SQLite has closed the file: closing any would drop SQLite's."""
+        # For this user only: it holds everyone's jobs. SQLite gives its other files the same mode.
+        self._database = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._database, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreUnavailable(_in_use(self._path, "another process")) from None
+
+    def lost(self) -> str:
+        """Which of its files was removed or replaced under a running server; empty when they are there."""
+        try:
+            there, held = os.stat(self._path), os.fstat(self._database)
+        except FileNotFoundError:
+            return self._path
+        if (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+            return self._path
+        return "" if os.path.exists(f"{self._path}-wal") else f"{self._path}-wal"
+
     def release(self) -> None:
+        if self._database >= 0:
+            os.close(self._database)
         os.close(self._handle)
+
+
+def _in_use(path: str, by: str) -> str:
+    return (
+        f"{path} is in use by {by}: one process owns an embedded store. "
+        "Stop that one first, give this one another path, or use etcd for several servers"
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from ares.adapters.store import epoch
+from ares.adapters.store.sqlite import mark
 from ares.adapters.store.sqlite.log import has_torn_commit
 from ares.adapters.store.sqlite.seal import (
     Damaged,
@@ -59,9 +60,7 @@ _DAMAGE_SHOWN = 5
 
 
 def open_writer(path: str) -> Connection:
-    """The one connection that writes; creates and migrates. The caller holds the lock file."""
-    # For this user only: it holds everyone's jobs. SQLite gives its other files the same mode.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    """The one connection that writes; migrates. The caller holds the database, and has looked for its files."""
     check_size(path)
     connection = connect(path, create=False)
     try:
@@ -70,7 +69,9 @@ def open_writer(path: str) -> Connection:
         torn = check_log(connection, path)
         if Path(path).stat().st_size <= _CHECKED_BYTES_MAX:
             check_integrity(connection, path)
-        if torn:
+        if not torn:
+            mark.require_revision(path, mark.read(path), read_revision(connection))
+        else:
             # It may have been acknowledged, and was the first perhaps: its fences must not be granted again.
             begin_epoch(connection, path, above=1)
         mode = connection.execute("PRAGMA journal_mode = WAL").get
@@ -84,6 +85,8 @@ def open_writer(path: str) -> Connection:
         connection.execute("PRAGMA cache_size = -32000")
         # Checkpoints are called by the writer, so that their errors are seen.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
+        # The log is there from the first look on, and so before the mark that demands it.
+        mark.write(path, mark.Mark(True, read_revision(connection)), durable=True)
         sync_directory(path)
     except BaseException:
         close_untouched(connection)

@@ -13,6 +13,7 @@ from ares.adapters.store.evaluate import Txn
 from ares.adapters.store.history import History
 from ares.adapters.store.leases import Leases
 from ares.adapters.store.limits import check_key, check_txn, prefix_end
+from ares.adapters.store.sqlite import mark
 from ares.adapters.store.sqlite.batch import AFTER_ALL
 from ares.adapters.store.sqlite.lock import OwnerLock
 from ares.adapters.store.sqlite.schema import open_reader, open_writer, read_revision
@@ -63,7 +64,9 @@ class SqliteStore:
         # Their owners may have renewed just before the last process ended.
         for lease, ttl_s in writer.execute("SELECT id, ttl_s FROM lease"):
             self._leases.add(lease, ttl_s)
-        self._writer = Writer(writer, self._revision, digest, self._leases.__contains__, self._loop, self._deliver)
+        self._writer = Writer(
+            writer, self._revision, digest, self._leases.__contains__, self._loop, self._deliver, self._folded
+        )
         self._writer.start()
         self._watchdog = self._loop.call_later(_DEADLINE_S / 4, self._look_after_writer)
 
@@ -72,6 +75,8 @@ class SqliteStore:
         """Creates the file when there is none; StoreError when it is in use, foreign, newer or damaged."""
         lock = OwnerLock(path)
         try:
+            mark.require_files(path, mark.read(path))
+            lock.hold_database()
             return cls(path, clock, lock, open_writer(path))
         except (apsw.Error, OSError) as error:
             lock.release()
@@ -206,7 +211,17 @@ class SqliteStore:
             refused: list[Unknown | StoreError] = [StoreUnavailable(why)] * len(waiting)
             self._deliver(Delivery([*under_way, *waiting], [*unclear, *refused], broken=why))
             return
+        if lost := self._lock.lost():
+            self._break(f"{lost} was removed or replaced while this server used it; look for who did it, then restart")
+            # What is in a log that has lost its name is brought into the file before it is gone for good.
+            self._writer.stop()
+            return
+        mark.write(self.path, mark.Mark(True, self._revision), durable=False)
         self._watchdog = self._loop.call_later(_DEADLINE_S / 4, self._look_after_writer)
+
+    def _folded(self, revision: int) -> bool:
+        """Everything is in the file: its log may go."""
+        return mark.write(self.path, mark.Mark(False, revision), durable=True)
 
     def _expire(self, leases: Sequence[int]) -> None:
         if self._broken is None and not self._closed:

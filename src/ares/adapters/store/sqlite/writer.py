@@ -64,7 +64,9 @@ class Writer:
         has_lease: Callable[[int], bool],
         loop: AbstractEventLoop,
         deliver: Callable[[Delivery], None],
+        folded: Callable[[int], bool],
     ) -> None:
+        self._folded = folded
         self._connection = connection
         self._revision = revision
         self._digest = digest
@@ -119,10 +121,18 @@ class Writer:
                     self._loop.call_soon_threadsafe(self._deliver, delivery)
                 if not self._broken:
                     self._checkpoint()
-        if self._broken:
+        if self._broken or not self._fold():
             close_untouched(self._connection)
         else:
             self._connection.close()
+
+    def _fold(self) -> bool:
+        """Whether all of the log is in the file and it is written down: only then may the last connection remove it."""
+        try:
+            log, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error:
+            return False
+        return log == done and self._folded(self._revision)
 
     def _take(self) -> tuple[list[Request], bool]:
         """Waits for one request, then takes all there are; False when the last one was taken."""

@@ -1,0 +1,70 @@
+"""What a store was when it was last looked at, in a file beside it: whether its log must be there, and its revision.
+
+Without it a store whose files were removed looks like one that is yet to be made, and one whose log was removed like
+an older one: jobs that were acknowledged would be gone without a word, and the platform would begin anew.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ares.adapters.store.sqlite.seal import Damaged
+
+_BYTES = 32
+_FIX = (
+    "Restore the last backup by `ares store restore FILE`. To go on with what is left, remove {path}.mark, start, and "
+    "stop; then `ares store new-epoch`"
+)
+
+
+class Mark(NamedTuple):
+    """`in_use`: a server has the store or ended without closing it, so its log is there."""
+
+    in_use: bool
+    revision: int
+
+
+def read(path: str) -> Mark | None:
+    """None: nothing is known, as of a store that is new or of an earlier version."""
+    with suppress(OSError, ValueError):
+        word, revision = Path(f"{path}.mark").read_text("ascii").split()
+        return Mark(word == "open", int(revision))
+    return None
+
+
+def write(path: str, mark: Mark, *, durable: bool) -> bool:
+    """Whether it could be written. What it says of the revision may be late, never early."""
+    text = f"{'open' if mark.in_use else 'closed'} {mark.revision}".ljust(_BYTES - 1) + "\n"
+    try:
+        handle = os.open(f"{path}.mark", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(handle, text.encode("ascii"), 0)
+            if durable:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError:
+        return False
+    return True
+
+
+def require_files(path: str, mark: Mark | None) -> None:
+    """Before anything is opened: SQLite makes what is missing."""
+    if mark is None:
+        return
+    if not Path(path).exists():
+        raise Damaged(f"{path} is gone: it had revision {mark.revision}. {_FIX.format(path=path)}")
+    if mark.in_use and not Path(f"{path}-wal").exists():
+        raise Damaged(
+            f"{path}-wal is gone: what was written last, up to revision {mark.revision} and perhaps beyond, was in it. "
+            f"{_FIX.format(path=path)}"
+        )
+
+
+def require_revision(path: str, mark: Mark | None, revision: int) -> None:
+    if mark is not None and revision < mark.revision:
+        raise Damaged(
+            f"{path} has revision {revision} and had {mark.revision}: it or its log was cut, or replaced by an older "
+            f"one. {_FIX.format(path=path)}"
+        )
