@@ -227,6 +227,34 @@ async def test_a_tenants_own_log_does_not_tell_that_anothers_job_exists(world: W
         assert month["summary"]["denials"] == {"not_found": 2}
 
 
+async def test_denied_reads_are_told_to_the_tenant_they_were_aimed_at(world: World) -> None:
+    """What was tried on it, and that it failed; not by whom. The actor's tenant is told nothing of whose it was."""
+    async with world.client(tenant="victim") as owner:
+        job = (await owner.post("/v1/jobs", json={"spec": JOB})).json()["id"]
+    async with world.client("tenant-admin") as actor, world.client_with(None) as anyone:
+        for path in (f"/v1/jobs/{job}", f"/v1/jobs/{job}/logs", "/v1/tenants/victim/quota"):
+            assert (await actor.get(path)).status_code in (403, 404), path
+        assert (await actor.get("/v1/jobs", headers={"x-ares-tenant": "victim"})).status_code == 403
+        assert (await actor.get("/v1/audit", params={"tenant": "victim"})).status_code == 403
+        assert (await actor.get("/v1/jobs", headers={"x-ares-tenant": "no-such"})).status_code == 403
+        assert (await anyone.get(f"/v1/jobs/{job}")).status_code == 401
+        mine = (await actor.get("/v1/audit")).json()["entries"]
+        assert not any(entry.get("target") for entry in mine)
+        assert "cross_tenant" not in (await actor.get("/v1/audit/export")).text
+    async with world.client("tenant-admin", "victim") as admin, world.client("auditor", "platform") as auditor:
+        told = (await admin.get("/v1/audit", params={"outcome": "DENY"})).json()["entries"]
+        assert sorted(entry["operation"] for entry in told) == sorted(
+            ["getJob", "getJob", "getJobLogs", "getTenantQuota", "listJobs", "searchAudit"]
+        )
+        for entry in told:
+            assert entry["tenant"] == "victim"
+            assert not any(entry.get(name) for name in ("token", "user", "role", "remote", "home", "target")), entry
+        assert {entry["object"] for entry in told if entry["operation"] == "getJob"} == {f"jobs/{job}"}
+        everything = (await auditor.get("/v1/audit", params={"tenant": "victim", "outcome": "DENY"})).json()["entries"]
+        assert {entry["target"] for entry in everything} == {"victim"}
+        assert {entry["tenant"] for entry in everything} == {"acme", ""}
+
+
 def _month(entry: AuditEntry) -> str:
     from datetime import UTC, datetime
 

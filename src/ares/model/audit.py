@@ -25,6 +25,8 @@ class AuditDraft(Record, frozen=True):
     # The tenant acted in, and the actor's own where that is another.
     tenant: str = ""
     home: str = ""
+    # Of a denial: the tenant it was aimed at, where that is another. Told to that tenant, and never to the actor's.
+    target: str = ""
     # Why somebody looked at what is not theirs to look at.
     glass: str = ""
     method: str = ""

@@ -25,10 +25,10 @@ class Crowd:
     def admit(self, draft: AuditDraft) -> bool:
         """Whether it is to be written now."""
         sender = draft.token or draft.remote
-        key: Hashable = (sender, draft.operation, draft.reason)
+        key: Hashable = (sender, draft.operation, draft.reason, draft.target)
         if key not in self._seen and len(self._seen) >= KINDS_MAX:
             # As many senders as there can be: who they are is lost, that they came is not.
-            key, draft = ("", "", draft.reason), replace(draft, remote="", operation="")
+            key, draft = ("", "", draft.reason, ""), replace(draft, remote="", operation="", target="")
         seen = self._seen[key] = self._seen.get(key, 0) + 1
         if seen <= (KNOWN_EACH if draft.token else ANONYMOUS_EACH):
             return True
@@ -39,7 +39,7 @@ class Crowd:
 
     def seen(self, draft: AuditDraft) -> int:
         """How many of its kind came in this window."""
-        return self._seen.get((draft.token or draft.remote, draft.operation, draft.reason), 0)
+        return self._seen.get((draft.token or draft.remote, draft.operation, draft.reason, draft.target), 0)
 
     def over(self, now: float, *, end: bool = False) -> list[AuditDraft]:
         """What was only counted in a window that is over, or so far at the `end`."""

@@ -6,8 +6,8 @@ from typing import Any, cast
 from ares.model.audit import AuditEntry
 
 COLUMNS = (
-    "at", "chain", "seq", "outcome", "operation", "reason", "tenant", "home", "user", "token", "role", "proof",
-    "object", "made", "status", "method", "path", "glass", "count", "remote", "trace", "hash",
+    "at", "chain", "seq", "outcome", "operation", "reason", "tenant", "home", "target", "user", "token", "role",
+    "proof", "object", "made", "status", "method", "path", "glass", "count", "remote", "trace", "hash",
 )  # fmt: skip
 # What makes a spreadsheet calculate.
 _QUOTED = (",", '"', "\r", "\n")

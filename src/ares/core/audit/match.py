@@ -30,7 +30,8 @@ class AuditQuery(Record, frozen=True):
 def needles(query: AuditQuery, only: str) -> tuple[bytes, ...]:
     """Bytes that every line has which matches: cheaper to look for than to decode all."""
     named = (
-        (b'"tenant":', only or query.tenant),
+        # As the tenant it happened in, or as the one it was aimed at.
+        (b"", only or query.tenant),
         (b'"operation":', query.operation),
         (b'"outcome":', query.outcome or ""),
         (b"", query.who),
@@ -43,15 +44,21 @@ def shown(entry: AuditEntry, only: str) -> AuditEntry | None:
     """The entry as those see it who see only one tenant (empty: all); None if it is not theirs."""
     if not only:
         return entry
-    if entry.tenant != only:
+    if entry.tenant == only:
+        hidden = _HIDDEN.get(entry.reason, entry.reason)
+        seen = entry.reason == hidden and not entry.target
+        return entry if seen else replace(entry, reason=hidden, target="")
+    if entry.target != only:
         return None
-    hidden = _HIDDEN.get(entry.reason)
-    return entry if hidden is None else replace(entry, reason=hidden)
+    # What was tried on them, and that it failed. Who it was is for those to see who see all.
+    return replace(
+        entry, tenant=only, target="", token="", user="", role="", proof="", home="", glass="", remote="", trace=""
+    )
 
 
 def matches(query: AuditQuery, entry: AuditEntry, line: bytes) -> bool:
     return (
-        (not query.tenant or query.tenant == entry.tenant)
+        (not query.tenant or query.tenant in (entry.tenant, entry.target))
         and (not query.who or query.who in (entry.user, entry.token))
         and (not query.operation or query.operation == entry.operation)
         and (query.outcome is None or query.outcome == entry.outcome)

@@ -10,6 +10,7 @@ from ares.core.audit.match import AuditQuery
 from ares.core.audit.verify import ChainReport
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import Cursor, given
+from ares.edge.rest.noting import noted
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem
 from ares.edge.rest.wire import until_gone
@@ -106,6 +107,7 @@ def _query(call: Call[Any, None], filters: AuditFilters) -> AuditQuery:
     """Whoever sees one tenant only and asks for another is told that they may not."""
     only = call.edge.services.audit_search.only(call.who)
     if only and filters.tenant not in ("", only):
+        noted(call.scope).target = filters.tenant
         raise Problem("tenant-mismatch", detail="the audit log of another tenant", reason="cross_tenant")
     asked = AuditQuery(
         who=filters.who, tenant=filters.tenant, operation=filters.operation, outcome=given(filters.outcome),

@@ -133,6 +133,7 @@ class Auditor:
             proof="" if who is None else who.proof,
             tenant="" if who is None else who.tenant,
             home="" if who is None else who.home,
+            target=self._target(scope, about) if outcome == "DENY" else "",
             glass=clean(about.glass),
             method=_method(scope),
             path="" if route is None else route.path,
@@ -157,11 +158,23 @@ class Auditor:
 
     def _foreign(self, scope: Scope, about: Noted) -> bool:
         """Whether what was not found for them is there, of another tenant."""
-        job = _parameters(scope).get("id", "")
-        view = self._services.view
+        return about.who is not None and self._owner(scope) not in ("", about.who.tenant)
+
+    def _owner(self, scope: Scope) -> str:
+        """Whose job the address names, if there is such a job."""
+        job, view = _parameters(scope).get("id", ""), self._services.view
         found = view.entries.get(job)
-        owner = found.state.tenant if found is not None else array.tenant if (array := view.arrays.get(job)) else ""
-        return about.who is not None and owner not in ("", about.who.tenant)
+        return found.state.tenant if found is not None else array.tenant if (array := view.arrays.get(job)) else ""
+
+    def _target(self, scope: Scope, about: Noted) -> str:
+        """The other tenant that a denied request was aimed at: its job's, the one it names, or none."""
+        route, own = about.route, "" if about.who is None else about.who.home or about.who.tenant
+        path = "" if route is None else route.path
+        named = str(_parameters(scope).get("name", "")) if path.startswith("/tenants/") else ""
+        aims = (self._owner(scope), about.target, named, header(scope, b"x-ares-tenant") or "")
+        found = next((aim for aim in aims if aim), "")
+        known = found in self._services.view.kept.tenants or found == self._owner(scope)
+        return found if found != own and known else ""
 
 
 _kinds: dict[str, tuple[str, tuple[str, ...]]] = {}

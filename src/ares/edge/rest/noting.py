@@ -16,7 +16,7 @@ NOTED = "ares_noted"
 class Noted:
     """`who` is whoever proved to be somebody, also if they were turned away afterwards."""
 
-    __slots__ = ("counts", "glass", "made", "problem", "route", "who")
+    __slots__ = ("counts", "glass", "made", "problem", "route", "target", "who")
 
     def __init__(self) -> None:
         self.route: Operation | Socket | None = None
@@ -24,6 +24,8 @@ class Noted:
         # Why they look at what is another tenant's; empty where they need not say.
         self.glass = ""
         self.problem: Problem | None = None
+        # The tenant it asks about in its query or body.
+        self.target = ""
         # What the request made, as "kind/id", and how many of what.
         self.made: tuple[str, ...] = ()
         self.counts: dict[str, int] = {}
