@@ -89,8 +89,16 @@ class LimitsConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     jobs_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 2_000_000
     # So many failed attempts of one tenant are repeated in a minute; beyond that its retries pause, with an alert.
     retries_per_minute: Annotated[int, Meta(ge=1, le=10_000_000)] = 600
-    # Of the files that one rank of an attempt hands over.
+    # Of the files that one rank of an attempt hands over, and of what it writes to its log.
     output_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 100 * 1024
+    log_mib_max: Annotated[int, Meta(ge=1, le=1 << 20)] = 64
+    # What one tenant's logs and outputs may hold, each; never more than half of the disk they are on.
+    tenant_log_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 50 * 1024
+    tenant_output_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 1 << 20
+    tenant_files_max: Annotated[int, Meta(ge=1, le=1 << 40)] = 2_000_000
+    # Of every disk, what logs, outputs and decisions never touch; never more than a tenth of it.
+    disk_reserve_mib: Annotated[int, Meta(ge=0, le=1 << 30)] = 1024
+    disk_reserve_files: Annotated[int, Meta(ge=0, le=1 << 40)] = 10_000
 
 
 class SecretsConfig(Section, frozen=True):

@@ -30,6 +30,7 @@ from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app import audit, plugins
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
+from ares.app.rooms import rooms_of
 from ares.core import keys
 from ares.edge.grpc.agents import AgentServer
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings, services_of
@@ -78,12 +79,15 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
     """Nothing runs yet."""
     clock, rng = SystemClock(), SystemRng()
     telemetry = PrometheusTelemetry(rng, get_tracer("ares") if config.traces else None)
-    kept = FileDecisions(config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n))
+    rooms = rooms_of(config)
+    kept = FileDecisions(
+        config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n), room=rooms.home
+    )
     planning = ProcessPlanning((sys.executable, "-m", "ares.app.planning"))
     ports = Ports(
-        store=store, clock=clock, rng=rng, telemetry=telemetry, logs=FileLogs(config.logs_path),
-        blobs=FileBlobs(config.outputs_path), decisions=kept, issuer=issuer,
-        planning=planning,
+        store=store, clock=clock, rng=rng, telemetry=telemetry, decisions=kept, issuer=issuer,
+        logs=FileLogs(config.logs_path, rooms.logs), blobs=FileBlobs(config.outputs_path, rooms.outputs),
+        planning=planning, reserves=rooms,
         rules=CelRules(), notifier=_notifier(config, clock),
         provider_keys=provider_keys(config, clock),
         vault=EnvelopeVault(FileRing(config.secrets_path)),
@@ -100,6 +104,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         retries_per_minute=config.limits.retries_per_minute,
         keep_s=config.limits.keep_days * 86_400,
         output_bytes_max=config.limits.output_mib_max << 20,
+        log_bytes_max=config.limits.log_mib_max << 20,
         timing=config.timing,
         audit_required=config.audit.required,
         audit_keep_s=config.audit.keep_days * 86_400,

@@ -1,6 +1,7 @@
 """What is left of the disks that a server writes to."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from ares.model.base import Record
 
@@ -17,3 +18,11 @@ class DiskRoom(Record, frozen=True):
 
 # One for each directory; several may be on one disk.
 Disk = Callable[[], tuple[DiskRoom, ...]]
+
+
+class Reserves(Protocol):
+    """What is kept on those disks for the store and the audit log, and never given to what jobs leave behind."""
+
+    def short(self) -> str:
+        """What is lacking of it, in words; empty when nothing is. Raises OSError."""
+        ...

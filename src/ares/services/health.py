@@ -5,6 +5,7 @@ from typing import Final
 from ares.ports.clock import Clock
 from ares.ports.disk import Disk, DiskRoom
 from ares.ports.telemetry import Telemetry
+from ares.services.disk_watch import DiskWatch
 from ares.services.leader import Leader, leads_for_s
 from ares.services.monitor import ready
 from ares.services.plugins import RefusedPlugin
@@ -25,6 +26,7 @@ class Health:
         proof: Proof,
         disk: Disk | None = None,
         refused: tuple[RefusedPlugin, ...] = (),
+        reserves: DiskWatch | None = None,
     ) -> None:
         self._view = view
         self._leader = leader
@@ -32,6 +34,7 @@ class Health:
         self._proof = proof
         self._disk = disk
         self._refused = refused
+        self._reserves = reserves
 
     def live(self) -> bool:
         return True
@@ -57,6 +60,10 @@ class Health:
         if rooms:
             facts["disk"] = short or "has room"
             facts["disk_free_mib"] = str(min(room.bytes_free for room in rooms) >> 20)
+        if self._reserves is not None and (lacking := self._reserves.look()):
+            facts["disk_reserve"] = lacking
+        if view.aside.records:
+            facts["records_set_aside"] = str(len(view.aside.records))
         return view.connected and not unproven and not short, facts
 
     def measure(self, telemetry: Telemetry) -> None:

@@ -4,6 +4,7 @@ What could not be written is not acknowledged: the agent keeps it and sends it a
 the log itself, where it is missing, and with the attempt's end.
 """
 
+import errno
 from collections.abc import Sequence
 
 import structlog
@@ -49,9 +50,16 @@ class LogKeeper:
 
     def _keep(self, session: Session, chunk: LogChunk) -> LogAck:
         end, key = chunk.offset + len(chunk.data), (chunk.ref, chunk.rank)
+        if key in session.dropped_logs:
+            return _ack(chunk, end)
         try:
             kept = self._append(chunk)
         except OSError as error:
+            if error.errno == errno.EDQUOT:
+                # That does not pass while it is waited for: the log says so, and nothing more of it is kept.
+                self._note(chunk, f"output from here on is not kept: {error.strerror}")
+                session.dropped_logs.add(key)
+                return _ack(chunk, end)
             kept, why = self._size(chunk), error.strerror or str(error)
             log.warning("log.unkept", job=chunk.ref.job, node=session.node, kept=kept, sent=end, error=why)
             self._telemetry.count("ares_log_unkept_total", 1)
@@ -78,9 +86,19 @@ class LogKeeper:
         if kept < min(chunk.offset, self._cap):
             return kept
         if kept == self._cap:
-            note = f"\n[ares: output beyond {self._cap:,} bytes is not kept]\n"
-            self._logs.append(tenant, job, attempt, rank, kept, note.encode(), note=True)
+            self._note(chunk, f"output beyond {self._cap:,} bytes is not kept")
         return end
+
+    def _note(self, chunk: LogChunk, text: str) -> None:
+        """Adds a line of Ares' own to the end of a log, once."""
+        tenant, job, attempt, rank = chunk.ref.tenant, chunk.ref.job, chunk.attempt, chunk.rank
+        size, line = self._size(chunk), f"\n[ares: {text}]\n".encode()
+        try:
+            last = self._logs.read(tenant, job, attempt, rank, max(0, size - _LINE_BYTES_MAX), _LINE_BYTES_MAX)
+            if b"is not kept" not in last:
+                self._logs.append(tenant, job, attempt, rank, size, line, note=True)
+        except OSError as error:
+            log.error("log.gap_untold", job=job, error=str(error))
 
     def _size(self, chunk: LogChunk) -> int:
         try:

@@ -16,7 +16,7 @@ from ares.ports.blobs import Blobs
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock, Rng
 from ares.ports.decisions import DecisionLog
-from ares.ports.disk import Disk
+from ares.ports.disk import Disk, Reserves
 from ares.ports.logs import Logs
 from ares.ports.notify import Notifier
 from ares.ports.planning import Planning
@@ -42,6 +42,7 @@ from ares.services.cursors import Cursors
 from ares.services.deadlines import Deadlines
 from ares.services.decisions import Decisions
 from ares.services.delivery import Delivery
+from ares.services.disk_watch import DiskWatch
 from ares.services.drafting import Drafting
 from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
@@ -120,8 +121,9 @@ class Ports:
     notifier: Notifier | None = None
     # Without it no secrets are kept.
     vault: Vault | None = None
-    # What is left of the disks it writes to; without it that is not looked at.
+    # What is left of the disks it writes to, and of what is reserved there; without it that is not looked at.
     disk: Disk | None = None
+    reserves: Reserves | None = None
     # None: nothing is recorded.
     audit: AuditPorts | None = None
 
@@ -166,7 +168,7 @@ class Replica:
         store, clock, rng, telemetry = ports.store, ports.clock, ports.rng, ports.telemetry
         self.name = terms.replica
         self.view = view = View(store, clock)
-        self._telling(ports)
+        self._telling(ports, terms)
         self.time = Timekeeping(store, clock, self.alerts, terms.replica)
         self._audit(ports, terms)
         self._identities(ports, terms)
@@ -205,7 +207,9 @@ class Replica:
         self.outputs = OutputReader(store, view, ports.blobs)
         self.pools = Pools(view, self.nodes, planner, clock)
         proof = Proof(store, clock, terms.replica)
-        self.health = Health(view, self.leader, clock, proof, ports.disk, terms.plugins.refused)
+        self.health = Health(
+            view, self.leader, clock, proof, ports.disk, terms.plugins.refused, self.disk_watch
+        )  # fmt: skip
         self.explain = Explain(store, view, planner, self.decisions, clock)
         self.spending = Spending(view, clock)
         self.plugins = Plugins(view, terms.plugins)
@@ -251,10 +255,12 @@ class Replica:
         self.reservations = Reservations(self.book, view, planner, self.windows, clock, ports.rng, telemetry)
         self.tally = Tally(planner, clock, telemetry)
 
-    def _telling(self, ports: Ports) -> None:
+    def _telling(self, ports: Ports, terms: Terms) -> None:
         store, clock, telemetry = ports.store, ports.clock, ports.telemetry
         self.alerts = Alerts(store, self.view, clock, telemetry)
         self.aside_watch = AsideWatch(self.view.aside, self.alerts, clock)
+        reserves = ports.reserves
+        self.disk_watch = None if reserves is None else DiskWatch(reserves, self.alerts, clock, terms.replica)
         sealing = Sealing(ports.vault)
         self.channels = Channels(store, self.view, clock, ports.rng, ports.notifier, sealing)
         self.delivery = Delivery(store, self.view, clock, telemetry, ports.notifier, sealing)
@@ -309,6 +315,7 @@ class Replica:
             "alerts": self.alerts.run(),
             "time": self.time.run(),
             "aside": self.aside_watch.run(),
+            **({} if self.disk_watch is None else {"disk": self.disk_watch.run()}),
             "leader": self.leader.run(reign or self.reign),
             "recount": self.recount.run(),
             "meters": self.meters.run(),

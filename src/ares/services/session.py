@@ -38,6 +38,8 @@ class Session:
         self.resends_logs = resends_logs
         # Of ranks whose output could not be kept when it came: up to where it was sent, and why.
         self.unkept_logs: dict[Key, tuple[int, str]] = {}
+        # Of ranks whose tenant holds too much: nothing more of their output is kept.
+        self.dropped_logs: set[Key] = set()
         # Pieces of outputs that came and are not kept yet, and how many bytes they are.
         self.chunks: deque[OutputChunk] = deque()
         self.chunk_bytes = 0
@@ -98,6 +100,7 @@ class Session:
         over = [(report.ref, report.rank) for report in settled if report.final]
         self.held.difference_update(over)
         self.ending.difference_update(over)
+        self.dropped_logs.difference_update(over)
         for key in over:
             self.unkept_logs.pop(key, None)
         numbers = tuple(report.number for report in settled if report.number is not None)

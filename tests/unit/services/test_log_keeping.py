@@ -180,3 +180,28 @@ async def test_output_of_attempts_that_are_not_there_is_refused(wrong: dict[str,
         await world.settle()
         assert agent.log_acks == [6]
         assert sorted(world.logs._root.rglob("*")) == before  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_tenant_that_holds_too_much_gets_no_more_and_its_log_says_so() -> None:
+    async with World() as world:
+        agent, job = await world.running()
+        start = agent.starts[job]
+        agent.log(start, 0, b"one\n")
+        await world.settle()
+        append = world.logs.append
+
+        def over(*where: Any, note: bool = False) -> int:
+            if note:
+                return append(*where, note=True)
+            raise OSError(errno.EDQUOT, "tenant alpha holds 50 MiB of 50 MiB that it may")
+
+        world.logs.append = over  # type: ignore[method-assign]
+        agent.log(start, 4, b"two\n")
+        agent.log(start, 8, b"three\n")
+        agent.exited(start)
+        await world.settle()
+        assert agent.log_acks == [4, 8, 14]
+        assert world.state(job).phase == "SUCCEEDED"
+        told = await _text(world, job)
+        assert told.startswith("one\n\n[ares: output from here on is not kept: tenant alpha holds")
+        assert told.count("[ares:") == 1

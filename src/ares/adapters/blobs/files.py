@@ -10,10 +10,12 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from ares.adapters.folders import checked, entered, of_job, write_all
+from ares.adapters.room import Room
 from ares.model.link import AttemptRef
 from ares.model.state import Fence, OutputFile
 from ares.ports.blobs import Mismatch
@@ -30,10 +32,11 @@ _OPEN = "+open"
 class FileBlobs:
     """The Blobs port. The work is done in threads: a disk may be slow, and digests take their time."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, room: Room | None = None) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         (root / _OPEN).mkdir(mode=0o700, exist_ok=True)
         self._root = root
+        self._room = room or Room()
 
     async def append(self, ref: AttemptRef, sha256: str, offset: int, data: bytes) -> int:
         return await asyncio.to_thread(self._append, ref, _digest(sha256), offset, data)
@@ -59,14 +62,17 @@ class FileBlobs:
         if offset < 0:
             raise ValueError(f"offset {offset} is negative")
         steps = _attempt(ref)
+        if data:
+            self._room.spare(len(data))
+        charge = partial(self._room.charge, ref.tenant)
         with entered(self._root, steps) as folder:
             if folder is not None:
-                return _append(folder, sha256, offset, data)
+                return _append(folder, sha256, offset, data, charge)
         # Before anything of the job exists: what a crash leaves behind is found by it.
         self._mark(ref.tenant, ref.job)
         with entered(self._root, steps, create=True, durable=True) as folder:
             assert folder is not None
-            return _append(folder, sha256, offset, data)
+            return _append(folder, sha256, offset, data, charge)
 
     def _seal(self, ref: AttemptRef, sha256: str, size: int) -> Mismatch | None:
         with entered(self._root, _attempt(ref)) as folder:
@@ -121,7 +127,8 @@ class FileBlobs:
         with entered(self._root, steps) as folder:
             for name in () if folder is None else os.listdir(folder):
                 with entered(self._root, (*steps, name)) as attempt:
-                    _empty(attempt, parts_only=name == keep)
+                    for size in _emptied(attempt, parts_only=name == keep):
+                        self._room.give_back(tenant, size, 1)
                 if name != keep:
                     os.rmdir(name, dir_fd=folder)
         if keep is None:
@@ -182,14 +189,17 @@ def _size(folder: int, name: str) -> int | None:
         return None
 
 
-def _append(folder: int, sha256: str, offset: int, data: bytes) -> int:
+def _append(folder: int, sha256: str, offset: int, data: bytes, charge: Callable[[int, int], None]) -> int:
     if (sealed := _size(folder, sha256)) is not None:
         return sealed
     fd = os.open(sha256 + _PART, _WRITE, 0o600, dir_fd=folder)
     try:
         size = os.fstat(fd).st_size
         fresh = memoryview(data)[max(0, size - offset) :]
-        return size if offset > size or not fresh else write_all(fd, fresh, size)
+        if offset > size or not fresh:
+            return size
+        charge(len(fresh), not size)
+        return write_all(fd, fresh, size)
     finally:
         os.close(fd)
 
@@ -203,8 +213,11 @@ def _measure(fd: int, size: int) -> Mismatch:
     return Mismatch(at, digest.hexdigest())
 
 
-def _empty(folder: int | None, *, parts_only: bool) -> None:
+def _emptied(folder: int | None, *, parts_only: bool) -> Iterator[int]:
+    """Removes files, and gives the size of each."""
     for name in () if folder is None else os.listdir(folder):
         if name.endswith(_PART) or not parts_only:
             with contextlib.suppress(FileNotFoundError):
+                size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
                 os.unlink(name, dir_fd=folder)
+                yield size

@@ -16,6 +16,8 @@ from struct import Struct
 
 import structlog
 
+from ares.adapters.room import Room
+
 log = structlog.get_logger()
 
 TOTAL_BYTES = 256 * 1024 * 1024
@@ -39,11 +41,13 @@ class FileDecisions:
         dropped: Callable[[int], None],
         total_bytes: int = TOTAL_BYTES,
         segment_bytes: int = SEGMENT_BYTES,
+        room: Room | None = None,
     ) -> None:
         self._directory = directory
         self._dropped = dropped
         self._total_bytes = total_bytes
         self._segment_bytes = segment_bytes
+        self._room = room or Room()
         self._items: queue.Queue[_Item | None] = queue.Queue(_WAITING_MAX)
         self._segment: Path | None = None
         self._size = 0
@@ -81,6 +85,7 @@ class FileDecisions:
 
     def _write(self, item: _Item) -> None:
         record = _record(item)
+        self._room.spare(len(record))
         if self._segment is None or self._size + len(record) > self._segment_bytes:
             self._segment, self._size = self._new_segment(), 0
             self._make_room()

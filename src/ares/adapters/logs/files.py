@@ -12,6 +12,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from ares.adapters.folders import entered, of_job, write_all
+from ares.adapters.room import Room
 
 _LOG_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.log", re.ASCII)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -22,9 +23,10 @@ _NUMBER_MAX = 999_999_999
 class FileLogs:
     """The Logs port. Every step of a path is opened without following links."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, room: Room | None = None) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._root = root
+        self._room = room or Room()
 
     def append(
         self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes, *, note: bool = False
@@ -34,6 +36,8 @@ class FileLogs:
         name = _log_name(attempt, rank)
         if offset < 0:
             raise ValueError(f"log offset {offset} is negative")
+        if data and not note:
+            self._room.spare(len(data))
         with self._job_dir(tenant, job, create=True) as folder:
             assert folder is not None
             fd = os.open(name, _WRITE, 0o600, dir_fd=folder)
@@ -42,6 +46,8 @@ class FileLogs:
                 fresh = memoryview(data)[max(0, size - offset) :]
                 if offset > size or not fresh:
                     return size
+                if not note:
+                    self._room.charge(tenant, len(fresh), files=not size)
                 return write_all(fd, fresh, size)
             finally:
                 os.close(fd)
@@ -66,6 +72,7 @@ class FileLogs:
             if folder is None:
                 return
             for name in os.listdir(folder):
+                self._room.give_back(tenant, os.stat(name, dir_fd=folder, follow_symlinks=False).st_size, 1)
                 os.unlink(name, dir_fd=folder)
         with entered(self._root, of_job(tenant, job)[:-1]) as above:
             if above is not None:
