@@ -146,6 +146,8 @@ class JobState(Record, frozen=True):
     restarts: int = 0
     # Those in a row whose attempt did not run for long: they decide the delay of the next.
     quick_restarts: int = 0
+    # Nodes that failed its latest attempts, the newest last: others are tried first.
+    avoid: tuple[str, ...] = ()
     manual_retries: int = 0
     # Delay drawn for the current RETRYING phase; timers run on monotonic clocks from when it is seen.
     retry_delay_s: float = 0.0

@@ -111,3 +111,30 @@ def test_pauses_grow_until_it_was_calm() -> None:
     assert ask(breaker, now - 1.0, 60) == (breaker, False)
     calm = Breaker(at=now + 600.0, left=59.0, open_until=now, trips=0)
     assert ask(breaker, now + 600.0, 60) == (calm, True)
+
+
+async def test_a_retry_avoids_the_nodes_that_failed_it() -> None:
+    """As long as there is another: a node that breaks everything must not get it again and again."""
+    async with World() as world:
+        agents = {name: await world.agent(name) for name in ("n1", "n2", "n3")}
+        job = await world.submit(retry=RetryPolicy(limit=10, base_s=0.0, max_s=0.0))
+        await world.settle()
+        where: list[str] = []
+        for _ in range(5):
+            (place,) = world.state(job).placements
+            where.append(place.node)
+            agents[place.node].exited(agents[place.node].starts[job], 1)
+            await world.advance(2 * FLOOR_S + 0.2)
+        assert len(set(where[:3])) == 3
+        # All have failed it: it is tried all the same, and where it failed the longest ago.
+        assert len(where) == 5
+        assert world.state(job).attempt == 6
+
+
+async def test_a_retry_goes_to_the_only_node_there_is() -> None:
+    async with World() as world:
+        agent, job = await world.running(retry=HASTY)
+        agent.exited(agent.starts[job], 1)
+        await world.advance(2 * FLOOR_S + 0.2)
+        assert world.state(job).avoid == ("n1",)
+        assert (world.state(job).placements[0].node, world.state(job).attempt) == ("n1", 2)

@@ -30,8 +30,9 @@ class ClassKey(NamedTuple):
 
 
 def class_key(state: JobState, spec: JobSpec) -> ClassKey:
+    asks = asks_of(spec, state.tenant)
     return ClassKey(
-        asks_of(spec, state.tenant),
+        tuple(ask._replace(avoid=state.avoid) for ask in asks) if state.avoid else asks,
         LEVELS[spec.priority],
         account_of(state),
         tuple(sorted(spec.licences.items())) if spec.licences else (),
@@ -151,6 +152,8 @@ class Waiting:
     def _class_for(self, state: JobState, spec: JobSpec) -> JobClass:
         before, whose, latest = self._latest
         account = account_of(state)
+        if state.avoid:
+            return self._class(class_key(state, spec))
         if latest is not None and before is spec and whose == account and latest.id in self._by_id:
             return latest
         found = self._class(class_key(state, spec))

@@ -18,6 +18,8 @@ from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement
 
 # A program that ran this long is not one that exits at once: its next restart is as prompt as the first.
 STEADY_AFTER_S = 60.0
+# Nodes that failed a job and are remembered.
+_AVOIDED_MAX = 3
 
 
 # ---- an agent's word
@@ -261,9 +263,15 @@ def _after_failure(
     return commit(
         state, context.now, (*before, entry),
         phase="RETRYING", fence=fence, placements=state.placements if over["lingering"] else (), exit=exit_info,
-        reason=verdict.message, retries={**state.retries, verdict.failure: verdict.used},
+        reason=verdict.message, retries={**state.retries, verdict.failure: verdict.used}, avoid=_avoid(state, gone),
         retry_delay_s=verdict.delay_s, retry_at=context.now + verdict.delay_s, **over,
     )  # fmt: skip
+
+
+def _avoid(state: JobState, gone: tuple[int, ...]) -> tuple[str, ...]:
+    """The nodes of the ranks that failed, behind those that did before."""
+    failed = dict.fromkeys(place.node for place in held(state) if place.rank in gone)
+    return (*(node for node in state.avoid if node not in failed), *failed)[-_AVOIDED_MAX:]
 
 
 # ---- parts of what is written

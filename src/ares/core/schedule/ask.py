@@ -62,6 +62,8 @@ class Ask(NamedTuple):
     # How well it is kept apart, by its place in `LEVELS`; and without a network.
     isolation: int = 0
     offline: bool = False
+    # Nodes where it failed before: the last to be chosen.
+    avoid: tuple[str, ...] = ()
 
     @property
     def gpus_milli(self) -> int:

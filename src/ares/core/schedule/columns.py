@@ -23,6 +23,7 @@ Key = TypeVar("Key")
 
 WHOLE = 1000
 POOL_LABEL = "pool"
+NODE_LABEL = "node"
 # One bit each; a node's further GPUs are not given away.
 GPUS_MAX = 62
 # A node lasts on this many devices and NUMA nodes without wider arrays.
@@ -329,8 +330,9 @@ def _lengthen(columns: Columns, name: str, more: int, nothing: int) -> None:
 
 
 def _label(record: NodeRecord, key: str) -> str | None:
-    """Its pool is a label of every node that has no other of that name."""
-    return record.info.labels.get(key, record.info.pool if key == POOL_LABEL else None)
+    """Its pool and its own name are labels of every node that has no others of that name."""
+    own = {POOL_LABEL: record.info.pool, NODE_LABEL: record.info.name}
+    return record.info.labels.get(key, own.get(key))
 
 
 def _number(text: str | None) -> float:

@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from ares.core.schedule.columns import Bools, Floats
+from ares.core.schedule.columns import NODE_LABEL, Bools, Floats
 from ares.core.schedule.rows import Rows
-from ares.core.schedule.terms import keeps, meets
+from ares.core.schedule.terms import among, keeps, meets
+
+_AVOIDED = 100.0
 
 
 def score(rows: Rows) -> Floats | None:
@@ -13,13 +15,23 @@ def score(rows: Rows) -> Floats | None:
     An array of nothing but zeros and None are the same in a sum, so None may depend on the rows here.
     """
     met = _preferred(rows)
-    if not met and not rows.reluctant.any():
+    avoided = _avoided(rows)
+    if not met and avoided is None and not rows.reluctant.any():
         return None
     total = sum(weight for weight, _ in met)
     liked = np.zeros(len(rows), np.int64)
     for weight, rows_met in met:
         liked += weight * rows_met
-    return liked / max(1, total) - rows.reluctant
+    scores = liked / max(1, total) - rows.reluctant
+    return scores if avoided is None else scores - _AVOIDED * avoided
+
+
+def _avoided(rows: Rows) -> Bools | None:
+    """Nodes that failed the job before: worse than any other that can take it."""
+    if not rows.ask.avoid:
+        return None
+    known = rows.table.values.known
+    return among(rows.table.labels.of(NODE_LABEL)[rows.at], [known(name) for name in rows.ask.avoid])
 
 
 def _preferred(rows: Rows) -> list[tuple[int, Bools]]:
