@@ -11,7 +11,20 @@ from typing import Any
 
 import uvloop
 
-from bench import etcd, latency, losses, machine, masking, memory, noops, replays, scheduling, submissions, tenants
+from bench import (
+    etcd,
+    latency,
+    losses,
+    machine,
+    masking,
+    memory,
+    noops,
+    pauses,
+    replays,
+    scheduling,
+    submissions,
+    tenants,
+)
 from bench.processes import NotMeasured
 from bench.report import Row, missing, show, write_json, write_page
 from bench.scale import FULL, QUICK, Scale
@@ -29,6 +42,7 @@ TITLES = {
     "h": "lost nodes",
     "i": "many tenants",
     "j": "secrets in output",
+    "l": "pauses while plans are made",
 }
 
 
@@ -42,7 +56,7 @@ def main() -> int:
     benchmarks: dict[str, Benchmark] = {
         "a": submissions.rows, "b": noop_rows, "c": latency.rows, "d": etcd.rows, "e": memory.rows,
         "f": scheduling.rows, "g": replays.rows, "h": losses.rows, "i": tenants.rows,
-        "j": masking.rows,
+        "j": masking.rows, "l": pauses.rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")
     rows: list[Row] = []

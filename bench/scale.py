@@ -38,6 +38,10 @@ class Scale:
     tenants: int = 1000
     rounds: int = 6
     round_s: float = 10.0
+    # For pauses: nodes, jobs that wait, and for how long each case is watched.
+    paused_nodes: tuple[int, ...] = (10, 1000)
+    paused_jobs: tuple[int, ...] = (1000, 5000)
+    paused_s: float = 20.0
 
 
 FULL = Scale(
@@ -48,4 +52,5 @@ QUICK = Scale(
     spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=100_000,
     fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000), replayed=(5000, 100), logged=2000,
     losses=2, watched=(100, 0.5), tenants=100, rounds=2, round_s=3.0,
+    paused_nodes=(10,), paused_jobs=(1000,), paused_s=8.0,
 )  # fmt: skip

@@ -7,16 +7,24 @@ from pathlib import Path
 
 import psutil
 
+from ares.edge.client import operator
 from ares.model.job import JobSpec, Resources
 from tests.platform import Platform, Server, eventually
+
+
+def plans(process: psutil.Process) -> bool:
+    try:
+        return "ares.app.planning" in process.cmdline()
+    except psutil.Error:
+        # It ended meanwhile.
+        return False
 
 
 def planner_of(server: Server) -> int:
     """The planning process of a server."""
 
     def look() -> list[int]:
-        children = psutil.Process(server.pid).children()
-        return [one.pid for one in children if "ares.app.planning" in one.cmdline()]
+        return [one.pid for one in psutil.Process(server.pid).children() if plans(one)]
 
     return eventually(look, "the planning process")[0]
 
@@ -76,3 +84,78 @@ def test_the_planning_process_ends_with_its_server(platform: Platform) -> None:
     pid = planner_of(server)
     server.kill()
     eventually(lambda: not psutil.pid_exists(pid), "the end of the planning process")
+
+
+PLUGINS = """
+import time
+import numpy as np
+from ares.core.schedule.filters.filter import Filter
+from ares.core.schedule.reasons import Reason
+
+def asleep(rows):
+    time.sleep(3600.0)
+    return np.ones(len(rows))
+
+def raises(rows):
+    raise ValueError("not today")
+
+def rubbish(rows):
+    return np.ones(len(rows) + 1, np.bool_)
+
+def explain(miss):
+    return Reason(code="REFUSED_BY_PLUGIN", message="no")
+
+RUBBISH = Filter(rubbish, explain, ("profile changes",))
+"""
+
+
+def install(site: Path) -> None:
+    info = site / "wild-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "wild.py").write_text(PLUGINS)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: wild\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[ares.scorers]\nasleep = wild:asleep\nraises = wild:raises\n[ares.filters]\nrubbish = wild:RUBBISH\n"
+    )
+
+
+def test_plugins_that_hang_raise_or_answer_rubbish_are_cut_off_by_name(platform: Platform, tmp_path: Path) -> None:
+    install(tmp_path / "site")
+    server = platform.server(env={"PYTHONPATH": str(tmp_path / "site")})
+    # A scorer is only asked where there is a choice.
+    platform.agent("node-a")
+    platform.agent("node-b")
+    client, gate = platform.client(), platform.directory / "go"
+    running = client.submit(until(gate))
+    eventually(lambda: client.get(running).state.phase == "RUNNING", "the start of the job")
+    client.send(operator.set_profile({"weight.asleep": "1", "weight.raises": "1"}, "", None))
+    # Placed without them: the one that hangs costs the planner its life, the one that raises only its say.
+    assert client.wait(client.submit(JobSpec(command=("true",))), timeout=100).state.phase == "SUCCEEDED"
+    assert healthy(server)
+
+    def cut() -> dict[str, str]:
+        return {one.name: one.cut_off for one in client.send(operator.plugins()).plugins if one.cut_off}
+
+    found = eventually(lambda: found if len(found := cut()) == 2 else None, "both plugins cut off")
+    assert "no answer within" in found["asleep"]
+    assert found["raises"] == "ValueError: not today"
+    assert server.checks()["plugins"] == "cut off: scorer asleep, scorer raises"
+    assert "cut off: scorer raises of wild 1.0: ValueError: not today" in platform.cli("plugins").err
+
+    # What a filter was to keep out must not come in: nothing is placed, and the reason says why.
+    client.send(operator.set_profile({"weight.asleep": "0", "weight.raises": "0", "filters": "+rubbish"}, "", None))
+    kept_out = client.submit(JobSpec(command=("true",)))
+
+    def told() -> str:
+        reason = client.get(kept_out).waiting
+        return reason.message if reason is not None and "cut off" in reason.message else ""
+
+    message = eventually(told, "the words of the filter that was cut off")
+    assert message.startswith("the filter 'rubbish' was cut off: Unusable: it answered with shape")
+    alerts = {one.subject for one in client.alerts(platform=True) if one.kind == "plugin-cut-off"}
+    assert alerts == {"scorer asleep", "scorer raises", "filter rubbish"}
+    client.send(operator.revert_profile(0, ""))
+    assert client.wait(kept_out, timeout=60).state.phase == "SUCCEEDED"
+    gate.touch()
+    ended = client.wait(running, timeout=60).state
+    assert (ended.phase, ended.attempt) == ("SUCCEEDED", 1)

@@ -4,20 +4,46 @@
 """
 
 import ctypes
+import mmap
 import os
 import signal
 import sys
 import time
 from typing import BinaryIO
 
-from ares.adapters.planning.process import HEAD, PARENT
+from ares.adapters.planning.process import BOARD, BOARD_BYTES, HEAD, PARENT
 from ares.app import plugins
 from ares.app.processes import configure_logging, look_for_garbage_less_often
+from ares.services.planning.messages import Failure
 from ares.services.planning.mirror import Mirror
 
 _PR_SET_PDEATHSIG = 1
 # Whoever serves comes first where processors are short.
 _NICE = 5
+_ERROR_MAX = 500
+
+
+class _Board(plugins.Watch):
+    """A page that the server reads: which plugin this process is in. And what plugins did wrong since it was asked."""
+
+    def __init__(self, fd: int) -> None:
+        self._page = mmap.mmap(fd, BOARD_BYTES)
+        self._failures: dict[str, str] = {}
+
+    def enter(self, plugin: str) -> None:
+        text = plugin.encode() + b"\0"
+        self._page[: len(text)] = text
+
+    def leave(self) -> None:
+        self._page[0] = 0
+
+    def failed(self, plugin: str, error: str) -> None:
+        self._failures.setdefault(plugin, error[:_ERROR_MAX])
+
+    def failures(self) -> tuple[Failure, ...]:
+        told = tuple(Failure(plugin, error) for plugin, error in self._failures.items())
+        self._failures.clear()
+        return told
 
 
 def main() -> int:
@@ -31,8 +57,10 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "wb", buffering=1 << 20)
     os.dup2(2, 1)
     configure_logging()
-    plugins.load()
-    mirror = Mirror(time.monotonic)
+    board = _Board(int(os.environ[BOARD]))
+    loaded = plugins.load(board)
+    foreign = frozenset(name for kind, name in loaded.origins if kind == "filter")
+    mirror = Mirror(time.monotonic, board.failures, foreign)
     look_for_garbage_less_often()
     _say(answers, 0, b"")
     return _serve(sys.stdin.buffer, answers, mirror)

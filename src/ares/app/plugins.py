@@ -1,14 +1,15 @@
 """Plugins: filters, scorers, order factors and actions of other distributions, found by their entry points.
 
-Loaded once, when a control plane starts. A plugin that cannot be loaded is left out, by name. One that fails later
-has no opinion then, or as a filter lets nothing pass: the cycle goes on, and people are told.
+Loaded once, when a process starts. A plugin that cannot be loaded is left out, by name. Only the planning process
+enters them: in a server a stand-in without opinion has each one's name. One that fails has no opinion then, or as a
+filter lets nothing pass; the planner says so, and is told to do without it.
 """
 
 import re
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import structlog
@@ -17,6 +18,7 @@ from ares.core.queue.factors import FACTORS
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.filters.filter import Filter, Miss
+from ares.core.schedule.plugins import refusing
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.round import Round
 from ares.core.schedule.rows import Rows
@@ -25,6 +27,8 @@ from ares.services.plugins import Kind, Loaded, RefusedPlugin
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -32,14 +36,25 @@ class Unusable(Exception):
     """What an entry point gives is not what its group is for."""
 
 
+class Watch:
+    """Told when a plugin is entered and left, and when it failed."""
+
+    def enter(self, plugin: str) -> None: ...
+    def leave(self) -> None: ...
+    def failed(self, plugin: str, error: str) -> None: ...
+
+
 @cache
-def load() -> Loaded:
-    """Puts every plugin that is installed into the tables that profiles are read by. Once in a process."""
-    return add(entry_points)
+def load(watch: Watch | None = None, *, apart: bool = False) -> Loaded:
+    """Puts every plugin that is installed into the tables that profiles are read by. Once in a process.
+
+    `apart`: another process enters them, and here their names are known and nothing more."""
+    return add(entry_points, watch or Watch(), apart=apart)
 
 
-def add(found: Callable[..., Any]) -> Loaded:
+def add(found: Callable[..., Any], watch: Watch | None = None, *, apart: bool = False) -> Loaded:
     """Puts what `found` gives for each group into the tables."""
+    watch = watch or Watch()
     origins: dict[tuple[Kind, str], str] = {}
     refused: list[RefusedPlugin] = []
     for group, (kind, table, prepare) in _GROUPS.items():
@@ -48,7 +63,8 @@ def add(found: Callable[..., Any]) -> Loaded:
             if origins.get((kind, entry.name)) == origin:
                 continue
             try:
-                table[entry.name] = prepare(entry.name, _value(entry, table))
+                ready = prepare(_Guard(kind, entry.name, watch), _value(entry, table))
+                table[entry.name] = _STAND_INS[kind] if apart else ready
             except Exception as error:
                 why = str(error) if isinstance(error, Unusable) else f"{type(error).__name__}: {error}"
                 refused.append(RefusedPlugin(kind=kind, name=entry.name, origin=origin, error=why))
@@ -74,10 +90,37 @@ def _value(entry: EntryPoint, table: dict[str, Any]) -> Any:
 # ---- one for each kind: what it must be, and what it is when it fails
 
 
-def _filter(name: str, value: Any) -> Filter:
+class _Guard:
+    """Around every call of a plugin. Says each failure once: a cycle may fail a hundred times a second."""
+
+    def __init__(self, kind: Kind, name: str, watch: Watch) -> None:
+        self.name = name
+        self._plugin = f"{kind} {name}"
+        self._watch = watch
+        self._last = ""
+
+    def call(self, work: Callable[..., T], *given: Any) -> T:
+        """Raises what the plugin raises, after telling of it."""
+        self._watch.enter(self._plugin)
+        try:
+            return work(*given)
+        except Exception as error:
+            self._note(error)
+            raise
+        finally:
+            self._watch.leave()
+
+    def _note(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        self._watch.failed(self._plugin, text)
+        if text != self._last:
+            self._last = text
+            log.error("plugin.failed", plugin=self._plugin, error=text)
+
+
+def _filter(guard: _Guard, value: Any) -> Filter:
     if not isinstance(value, Filter):
         raise Unusable(f"the entry point gives {type(value).__name__}, not ares.core.schedule.filters.filter.Filter")
-    failures = _Failures("filter", name)
 
     def ask(rows: Rows) -> Any:
         said = value.passes(rows)
@@ -85,67 +128,85 @@ def _filter(name: str, value: Any) -> Filter:
 
     def passes(rows: Rows) -> Any:
         try:
-            return ask(rows)
-        except Exception as error:
-            failures.note(error)
+            return guard.call(ask, rows)
+        except Exception:
             # What it was to keep out must not come in.
             return np.zeros(len(rows), np.bool_)
 
     def explain(miss: Miss) -> Reason:
         try:
-            ask(miss.seen)
-            return value.explain(miss)
+            guard.call(ask, miss.seen)
+            return guard.call(value.explain, miss)
         except Exception as error:
-            message = f"the filter {name!r} failed: {type(error).__name__}: {error}; repair it, or take it out"
+            message = f"the filter {guard.name!r} failed: {type(error).__name__}: {error}; repair it, or take it out"
             return Reason(code="REFUSED_BY_PLUGIN", message=message, numbers={"nodes": len(miss.reached)})
 
     return value._replace(passes=passes, explain=explain)
 
 
-def _scorer(name: str, value: Any) -> Callable[[Rows], Any]:
-    score, failures = _callable(value), _Failures("scorer", name)
+def _scorer(guard: _Guard, value: Any) -> Callable[[Rows], Any]:
+    score = _callable(value)
+
+    def ask(rows: Rows) -> Any:
+        said = score(rows)
+        return said if said is None else _checked(said, len(rows), np.float64)
 
     def scored(rows: Rows) -> Any:
         try:
-            said = score(rows)
-            return said if said is None else _checked(said, len(rows), np.float64)
-        except Exception as error:
-            failures.note(error)
+            return guard.call(ask, rows)
+        except Exception:
             return None
 
     return scored
 
 
-def _factor(name: str, value: Any) -> Callable[..., float]:
-    factor, failures = _callable(value), _Failures("order", name)
+def _factor(guard: _Guard, value: Any) -> Callable[..., float]:
+    factor = _callable(value)
+
+    def ask(*facts: Any) -> float:
+        return float(_checked(np.array([factor(*facts)]), 1, np.float64)[0])
 
     def counted(*facts: Any) -> float:
         try:
-            return float(_checked(np.array([factor(*facts)]), 1, np.float64)[0])
-        except Exception as error:
-            failures.note(error)
+            return guard.call(ask, *facts)
+        except Exception:
             return 0.0
 
     return counted
 
 
-def _action(name: str, value: Any) -> Callable[[Round], None]:
-    action, failures = _callable(value), _Failures("action", name)
+def _action(guard: _Guard, value: Any) -> Callable[[Round], None]:
+    action = _callable(value)
 
     def acted(round_: Round) -> None:
         checkpoint = round_.txn.checkpoint()
         lists: tuple[list[Any], ...] = (round_.placed, round_.evictions, round_.resized, round_.unheld)
         before = [len(one) for one in lists]
         try:
-            action(round_)
-        except Exception as error:
-            failures.note(error)
+            guard.call(action, round_)
+        except Exception:
             # Nothing of what it had begun is proposed.
             round_.txn.rollback(checkpoint)
             for one, count in zip(lists, before, strict=True):
                 del one[count:]
 
     return acted
+
+
+def _no_opinion(*given: Any) -> None: ...
+
+
+def _nothing(*given: Any) -> float:
+    return 0.0
+
+
+# In the place of a plugin where it is not entered.
+_STAND_INS: dict[Kind, Any] = {
+    "filter": refusing("")._replace(passes=_no_opinion),
+    "scorer": _no_opinion,
+    "order": _nothing,
+    "action": _no_opinion,
+}
 
 
 def _callable(value: Any) -> Callable[..., Any]:
@@ -166,22 +227,7 @@ def _checked(said: Any, rows: int, kind: type[np.generic]) -> Any:
     return array
 
 
-class _Failures:
-    """Says each failure once: a cycle may fail a hundred times a second."""
-
-    def __init__(self, kind: Kind, name: str) -> None:
-        self._kind = kind
-        self._name = name
-        self._last = ""
-
-    def note(self, error: Exception) -> None:
-        text = f"{type(error).__name__}: {error}"
-        if text != self._last:
-            self._last = text
-            log.error("plugin.failed", kind=self._kind, name=self._name, error=text)
-
-
-_GROUPS: dict[str, tuple[Kind, dict[str, Any], Callable[[str, Any], Any]]] = {
+_GROUPS: dict[str, tuple[Kind, dict[str, Any], Callable[[_Guard, Any], Any]]] = {
     "ares.filters": ("filter", FILTERS, _filter),
     "ares.scorers": ("scorer", SCORERS, _scorer),
     "ares.order": ("order", FACTORS, _factor),

@@ -110,8 +110,8 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         audit_keep_s=config.audit.keep_days * 86_400,
         providers=config.providers,
         certificate_s=config.agents.certificate_s,
-        # Before anything reads a profile: its names must be known then.
-        plugins=plugins.load(),
+        # Before anything reads a profile: its names must be known then. The planning process enters them.
+        plugins=plugins.load(apart=True),
     )
     return Assembled(Replica(ports, terms), telemetry, kept, planning)
 

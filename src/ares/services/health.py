@@ -1,5 +1,7 @@
 """Is this replica alive, and fit to serve? What does it know, and how old is that?"""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from ares.ports.clock import Clock
@@ -27,6 +29,8 @@ class Health:
         disk: Disk | None = None,
         refused: tuple[RefusedPlugin, ...] = (),
         reserves: DiskWatch | None = None,
+        # Plugins that plans are made without, with what happened: those of the moment it is asked.
+        cut: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._view = view
         self._leader = leader
@@ -35,6 +39,7 @@ class Health:
         self._disk = disk
         self._refused = refused
         self._reserves = reserves
+        self._cut = cut
 
     def live(self) -> bool:
         return True
@@ -55,8 +60,9 @@ class Health:
         }
         if (age_s := leads_for_s(view, self._clock)) is not None:
             facts["leader_age_s"] = f"{age_s:.1f}"
-        if self._refused:
-            facts["plugins"] = "refused: " + ", ".join(sorted(one.name for one in self._refused))
+        if self._refused or self._cut:
+            sorts = {"refused": sorted(one.name for one in self._refused), "cut off": sorted(self._cut)}
+            facts["plugins"] = "; ".join(f"{sort}: {', '.join(names)}" for sort, names in sorts.items() if names)
         if rooms:
             facts["disk"] = short or "has room"
             facts["disk_free_mib"] = str(min(room.bytes_free for room in rooms) >> 20)

@@ -5,6 +5,7 @@ why a job waits and where it stands in the queue.
 """
 
 import asyncio
+from collections.abc import Mapping
 
 import structlog
 
@@ -78,6 +79,8 @@ class Planner:
         self._looked_at = float("-inf")
         # By class, with when each was found.
         self._reasons: dict[int, tuple[float, Reason | None]] = {}
+        # By class, what only the planning process can say: the words of third parties' filters.
+        self._told: dict[int, Reason] = {}
         # Of jobs with run times by GPU model, with when it was found.
         self._paced_at, self._paced = float("-inf"), dict[str, Paced]()
         # Of tenants that ask for any.
@@ -89,9 +92,15 @@ class Planner:
         self.cluster.promise(plan.promises, more=plan.more)
         # The planner numbers classes on its own: who was left out is known by a job.
         left = (self.cluster.waiting.class_of(one.first_job) for one in plan.left)
-        self._reasons = {
-            one.id: known for one in left if one is not None and (known := self._reasons.get(one.id)) is not None
-        }
+        still = {one.id for one in left if one is not None}
+        self._reasons = {number: known for number, known in self._reasons.items() if number in still}
+        self._told = {number: known for number, known in self._told.items() if number in still}
+
+    def tell(self, reasons: Mapping[str, Reason]) -> None:
+        """Why jobs wait, and all that are like them, where only the planning process can say."""
+        for job, reason in reasons.items():
+            if (found := self.cluster.waiting.class_of(job)) is not None:
+                self._told[found.id] = reason
 
     def reason(self, job_id: str) -> Reason | None:
         """Why the job waits, as things are now; None when it does not wait."""
@@ -103,6 +112,8 @@ class Planner:
             count = len(kept.evicting)
             message = f"room is kept for it; {count} job{'' if count == 1 else 's'} on the way out for it"
             return Reason(code="WAITING_FOR_EVICTION", message=message, numbers={"evicting": count})
+        if (told := self._told.get(found.id)) is not None:
+            return told
         at, known = self._reasons.get(found.id, (float("-inf"), None))
         now = self._clock.wall()
         if self._clock.monotonic() - at > _REASONS_KEPT_S:
@@ -177,6 +188,7 @@ class Planner:
             self._supplies = self._starts = None
             # They are by class, and the new picture numbers its classes anew.
             self._reasons.clear()
+            self._told.clear()
         # In an order that does not depend on the process, so that a run can be repeated.
         for name in sorted(delta.nodes):
             self._put_node(name)
@@ -212,6 +224,7 @@ class Planner:
         profile, before = self._profile(), self.cluster.profile
         # They are by the rules of before.
         self._reasons.clear()
+        self._told.clear()
         self.cluster.configure(profile)
         if profile.order.half_life_s != before.order.half_life_s:
             self.cluster.usage = Usage(profile.order.half_life_s)

@@ -9,6 +9,7 @@ from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.scorers import SCORERS
 from ares.model.base import Record
 from ares.model.profile import Profile
+from ares.services.planning.proposer import Proposer
 from ares.services.view import View
 
 Kind = Literal["filter", "scorer", "order", "action"]
@@ -21,6 +22,8 @@ class Plugin(Record, frozen=True):
     # The distribution it comes from, with its version.
     origin: str
     used: bool = False
+    # What happened, of one that plans are made without until the profile changes. The leader knows.
+    cut_off: str = ""
 
 
 class RefusedPlugin(Record, frozen=True):
@@ -51,9 +54,10 @@ class PluginList(Record, frozen=True):
 
 
 class Plugins:
-    def __init__(self, view: View, loaded: Loaded) -> None:
+    def __init__(self, view: View, loaded: Loaded, proposer: Proposer) -> None:
         self._view = view
         self._loaded = loaded
+        self._proposer = proposer
 
     @property
     def refused(self) -> tuple[RefusedPlugin, ...]:
@@ -65,7 +69,11 @@ class Plugins:
         used, tables = _used(profile), _tables()
         plugins = tuple(
             Plugin(
-                kind=kind, name=name, origin=self._loaded.origins.get((kind, name), BUILT_IN), used=name in used[kind]
+                kind=kind,
+                name=name,
+                origin=self._loaded.origins.get((kind, name), BUILT_IN),
+                used=name in used[kind],
+                cut_off=self._proposer.cut.get(f"{kind} {name}", ""),
             )
             for kind, table in tables.items()
             for name in sorted(table)

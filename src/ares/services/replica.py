@@ -173,6 +173,7 @@ class Replica:
         self._audit(ports, terms)
         self._identities(ports, terms)
         self.planner = planner = Planner(view, clock)
+        self.proposer = Proposer(ports.planning, view, planner, self.alerts, clock, telemetry, terms.pace)
         self.predictions = Predictions(store, view, planner, clock, telemetry)
         self.decisions = Decisions(clock, rng, ports.decisions)
         self.transitions = Transitions(store, view, clock, rng, telemetry, terms.epoch)
@@ -208,11 +209,11 @@ class Replica:
         self.pools = Pools(view, self.nodes, planner, clock)
         proof = Proof(store, clock, terms.replica)
         self.health = Health(
-            view, self.leader, clock, proof, ports.disk, terms.plugins.refused, self.disk_watch
-        )  # fmt: skip
+            view, self.leader, clock, proof, ports.disk, terms.plugins.refused, self.disk_watch, self.proposer.cut
+        )
         self.explain = Explain(store, view, planner, self.decisions, clock)
         self.spending = Spending(view, clock)
-        self.plugins = Plugins(view, terms.plugins)
+        self.plugins = Plugins(view, terms.plugins, self.proposer)
 
     def _agents(self, ports: Ports, terms: Terms) -> Sessions:
         store, view, clock, telemetry, logs = ports.store, self.view, ports.clock, ports.telemetry, ports.logs
@@ -240,7 +241,6 @@ class Replica:
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
         self.requeue = Requeue(view, transitions, clock, self.alerts, terms.retries_per_minute)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
-        self.proposer = Proposer(ports.planning, view, planner, self.alerts, clock, telemetry, terms.pace)
         self.schedule = Schedule(
             view, planner, self.proposer, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s
         )

@@ -136,6 +136,7 @@ class Schedule:
         if plan.left and not plan.placed:
             self._rested_at = self._clock.monotonic() + min(_REST_IN_VAIN * proposal.took_s, _REST_MAX_S)
         self._telemetry.observe("ares_cycle_seconds", proposal.took_s)
+        self._telemetry.gauge("ares_jobs_unreached", plan.unreached)
         await self._write(plan, guard, settled=not proposal.dropped)
 
     async def _write(self, plan: Plan, guard: Compare, *, settled: bool) -> None:

@@ -28,20 +28,22 @@ class Tally:
     async def run(self) -> None:
         while True:
             await self._clock.sleep(_EVERY_S)
-            self.look()
+            await self.look()
 
-    def look(self) -> None:
+    async def look(self) -> None:
         active = self._planner.cluster.waiting.active
         self._codes = {number: code for number, code in self._codes.items() if number in active}
         self._next = 0 if self._next >= len(active) else self._next
         for number, one in islice(list(active.items()), self._next, self._next + _CLASSES_AT_ONCE):
-            reason = self._planner.reason(one.line.nth(0)[3])
+            # One at a time: whoever is served comes in between, and the class may be empty by then.
+            await self._clock.sleep(0.0)
+            reason = self._planner.reason(one.line.nth(0)[3]) if len(one.line) else None
             if reason is not None:
                 self._codes[number] = reason.code
         self._next += _CLASSES_AT_ONCE
         counts: Counter[ReasonCode] = Counter()
         for number, code in self._codes.items():
-            counts[code] += len(active[number].line)
+            counts[code] += len(active[number].line) if number in active else 0
         for code in REMEDIES:
             self._telemetry.gauge("ares_pending_jobs", counts[code], code)
         self._power()

@@ -22,7 +22,7 @@ async def test_a_price_that_changes_does_not_change_what_runs() -> None:
         agent.started(agent.starts[job])
         await world.advance(60)
         tally = Tally(world.one.planner, world.clock, world.one.telemetry)
-        tally.look()
+        await tally.look()
         assert b'ares_pool_power_watts{pool="default"} 20.0' in world.one.telemetry.render()
         await world.one.profiles.change(ADMIN, {"pools.default.cpu_hour": "7.2"})
         await world.advance(40)
@@ -30,7 +30,7 @@ async def test_a_price_that_changes_does_not_change_what_runs() -> None:
         assert (running.watts, running.per_hour, running.cost) == (20.0, 7.2, pytest.approx(0.2))
         agent.exited(agent.starts[job])
         await world.settle()
-        tally.look()
+        await tally.look()
         assert b'ares_pool_power_watts{pool="default"} 0.0' in world.one.telemetry.render()
 
         later = await world.submit(cpu_milli=1_000)

@@ -53,6 +53,7 @@ METRICS: dict[str, Metric] = {
     ),
     "ares_scheduling_latency_seconds": Metric("histogram", "From queued to bound.", buckets=_SLOW),
     "ares_cycle_seconds": Metric("histogram", "One scheduling cycle."),
+    "ares_jobs_unreached": Metric("gauge", "Waiting jobs that the latest cycle had no time for."),
     "ares_plans_dropped_total": Metric("counter", "Parts of plans that did not hold when the leader verified them."),
     "ares_planners_lost_total": Metric("counter", "Planning processes that died, or did not answer in time."),
     "ares_store_latency_seconds": Metric("histogram", "Calls to the store of record, by operation.", "op"),

@@ -5,9 +5,10 @@ The service keeps it up to date from what it sees in the store; every operation 
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ares.core.predict.predictor import Predictor
@@ -40,11 +41,26 @@ class Reserved(NamedTuple):
     alternative: int = 0
 
 
+class Moment(NamedTuple):
+    """How often the future got better, worse, or changed at all."""
+
+    slack: int
+    setbacks: int
+    changes: int
+
+
 class Cluster(Occupancy):
     """Jobs on top of what is taken: who holds it, who waits, what is to come."""
 
-    def __init__(self, profile: Profile = Profile(), predictor: Predictor | None = None) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        profile: Profile = Profile(),  # noqa: B008 - frozen
+        predictor: Predictor | None = None,
+        cut: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
+        # Plugins that are not to be entered, "kind name", with what happened.
+        self.cut = cut
         self.waiting = Waiting()
         self.backlog = Backlog()
         self.usage = Usage(profile.order.half_life_s)
@@ -79,7 +95,7 @@ class Cluster(Occupancy):
         """Goes by another profile from now on."""
         self.profile = profile
         self.predictor.policy = profile.prediction
-        self.evaluations.rules = rules_of(profile)
+        self.evaluations.rules = rules_of(profile, self.cut)
         self.waiting.settle(profile.order)
         for record in [record for record in self.table.records if record is not None]:
             self.put_node(record)
@@ -215,15 +231,19 @@ class Cluster(Occupancy):
 
     # ---- what is to come
 
-    def promise(self, promises: Iterable[Promise], *, more: bool = False) -> None:
-        """What the latest plan promised, instead of what earlier ones did. With `more` it did not come to everybody."""
+    def promise(self, promises: Iterable[Promise], *, more: bool = False, as_of: Moment | None = None) -> None:
+        """What the latest plan promised, instead of what earlier ones did. With `more` it did not come to everybody;
+        where several together did, `as_of` is when the first of them began."""
         self.promises = {one.job: one for one in promises if one.job in self.waiting}
         if more:
             # What got better or worse is still to be looked at.
             return
-        self.promised_at = self.future.slack
-        self.promised_before = self.future.setbacks
-        self.promised_when = self.future.changes
+        self.promised_at, self.promised_before, self.promised_when = as_of or self.moment
+
+    @property
+    def moment(self) -> Moment:
+        """What tells whether anything got better or worse since."""
+        return Moment(self.future.slack, self.future.setbacks, self.future.changes)
 
     def book(self, reservation: Reservation) -> None:
         self.bookings[reservation.name] = reservation

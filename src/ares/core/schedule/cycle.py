@@ -1,6 +1,7 @@
 """One scheduling cycle: waiting jobs in order, each to its best place; then, if need be, room made for others."""
 
 from ares.core.schedule.actions import ACTIONS
+from ares.core.schedule.budget import Budget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.round import Round
@@ -11,18 +12,28 @@ DISRUPTIVE = frozenset({"shrink", "reclaim", "preempt"})
 
 
 def cycle(
-    cluster: Cluster, profile: Profile, now: float, *, keep: int = 0, gentle: bool = False, tells: bool = True
+    cluster: Cluster,
+    profile: Profile,
+    now: float,
+    *,
+    keep: int = 0,
+    gentle: bool = False,
+    tells: bool = True,
+    budget: Budget | None = None,
 ) -> Plan:
     """The same inputs give the same plan, and the cluster is left as it was.
 
     `keep` decisions are kept whole. A `gentle` cycle takes nothing away from anybody. Without `tells`, and where no
-    action needs it, those behind the first that waits are not in the plan's `left`.
+    action needs it, those behind the first that waits are not in the plan's `left`. With a `budget` the cycle may end
+    before everybody had a turn; who had none comes first in the next cycle under the same budget.
     """
     if cluster.profile is not profile and cluster.profile != profile:
         cluster.configure(profile)
     cluster.prepare()
     cluster.advance(now)
-    round_ = Round(cluster, profile, now, keep, tells or not DISRUPTIVE.isdisjoint(profile.actions))
+    if budget is not None:
+        budget.begin()
+    round_ = Round(cluster, profile, now, keep, tells or not DISRUPTIVE.isdisjoint(profile.actions), budget)
     for name in profile.actions:
         if gentle and name in DISRUPTIVE:
             continue
@@ -30,4 +41,6 @@ def cycle(
             round_.claims.keep_booked()
         ACTIONS[name](round_)
     round_.close()
+    if budget is not None:
+        budget.end()
     return round_.plan()

@@ -1,6 +1,9 @@
 """Why a job does not start although there is room: the room is held for jobs ahead of it that start later."""
 
+from collections.abc import Iterator
 from math import inf
+
+import numpy as np
 
 from ares.core.queue.waiting import ClassKey
 from ares.core.schedule.bookings import claim_of
@@ -10,21 +13,56 @@ from ares.core.schedule.promise import Promise
 from ares.core.schedule.reasons import Reason
 from ares.core.schedule.round import Round
 
+# Claims that are looked at for one job, those that begin first: who asks must not wait for thousands.
+_CLAIMS_MAX = 256
+
 
 def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: float) -> Reason | None:
     """None when nothing that is held for others keeps the job from starting now."""
-    claims = [
-        claim
-        for promise in cluster.promises.values()
-        if promise.job != job and (claim := held_by(cluster, promise)) is not None
-    ]
-    if not claims or _starts(cluster, key, now, runs_s, claims):
+    claims = sorted(_in_its_way(cluster, job, key), key=lambda one: one.start)
+    if not claims:
         return None
-    # Whoever ends by the time the first of them begins is in nobody's way; the longest such time is what it is told.
-    for claim in sorted(claims, key=lambda one: one.start, reverse=True):
-        if claim.start > now and _starts(cluster, key, now, claim.start - now, claims):
-            return _reason(claim, runs_s, now)
-    return None
+    round_ = Round(cluster, cluster.profile, now)
+    for claim in claims[:_CLAIMS_MAX]:
+        round_.claims.add(claim)
+    try:
+        if round_.tried(key, runs_s) is not None:
+            # Of so many it does not matter which: one of those behind the first holds the room.
+            return _reason(claims[0], runs_s, now) if len(claims) > _CLAIMS_MAX else None
+        claim = _longest(round_, key, claims[:_CLAIMS_MAX], now)
+        return None if claim is None else _reason(claim, runs_s, now)
+    finally:
+        round_.close()
+
+
+def _in_its_way(cluster: Cluster, job: str, key: ClassKey) -> Iterator[Claim]:
+    """What is promised to others where the job would fit now."""
+    evaluations = cluster.evaluations
+    passing = len(evaluations.rules.filters)
+    fits = np.logical_or.reduce([evaluations.of(ask).stage == passing for ask in key.asks]) & cluster.table.exists
+    rows = cluster.rows
+    for promise in cluster.promises.values():
+        if promise.job == job:
+            continue
+        if any((row := rows.get(place.node)) is not None and fits[row] for place in promise.placements):
+            claim = held_by(cluster, promise)
+            if claim is not None:
+                yield claim
+
+
+def _longest(round_: Round, key: ClassKey, claims: list[Claim], now: float) -> Claim | None:
+    """Whoever ends by the time the first of them begins is in nobody's way; the longest such time is what it is told.
+
+    Whoever runs for less time has less in his way: it is found by halving."""
+    later = [claim for claim in claims if claim.start > now]
+    low, high = 0, len(later)
+    while low < high:
+        middle = (low + high) // 2
+        if round_.tried(key, later[middle].start - now) is not None:
+            low = middle + 1
+        else:
+            high = middle
+    return later[low - 1] if low else None
 
 
 def held_by(cluster: Cluster, promise: Promise) -> Claim | None:
@@ -33,15 +71,6 @@ def held_by(cluster: Cluster, promise: Promise) -> Claim | None:
     if claim is None or policy.strategy != "aggressive":
         return claim
     return claim._replace(start=max(claim.start, promise.first_start + policy.delay_max_s))
-
-
-def _starts(cluster: Cluster, key: ClassKey, now: float, runs_s: float, claims: list[Claim]) -> bool:
-    round_ = Round(cluster, cluster.profile, now)
-    for claim in claims:
-        round_.claims.add(claim)
-    found = round_.find(key, runs_s)
-    round_.close()
-    return found is not None
 
 
 def _reason(claim: Claim, runs_s: float, now: float) -> Reason:

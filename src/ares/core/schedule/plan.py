@@ -67,3 +67,5 @@ class Plan(Record, frozen=True):
     # Decisions kept whole, by job: of the first jobs placed.
     considered: dict[str, Considered] = {}
     more: bool = False
+    # Waiting jobs that the cycle did not come to for want of time: the next one begins with them.
+    unreached: int = 0

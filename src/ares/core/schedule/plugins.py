@@ -1,6 +1,7 @@
 """What a profile's names stand for. Third parties add theirs to these tables when the process starts."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -23,8 +24,9 @@ class UnknownName(ValueError):
     """A profile names something that is not installed."""
 
 
-def rules_of(profile: Profile) -> Rules:
-    """A filter that is not installed here refuses every node: what it was to keep out must not come in."""
+def rules_of(profile: Profile, cut: Mapping[str, str] = MappingProxyType({})) -> Rules:
+    """A filter that is not installed here, or was `cut` off, refuses every node: what it was to keep out must not come
+    in."""
     pools = profile.pools
     caps = {name: pool.power_cap_watts for name, pool in pools.items() if pool.power_cap_watts}
     # What pools say holds under every profile, whatever filters it names.
@@ -33,10 +35,32 @@ def rules_of(profile: Profile) -> Rules:
     before = (("isolation", isolation.FILTER), *spots)
     after = (("power", power.FILTER),) if caps else ()
     return Rules(
-        (*before, *((name, FILTERS.get(name) or _missing(name)) for name in profile.filters), *after),
+        (*before, *((name, _filter(name, cut)) for name in profile.filters), *after),
         tuple((one.name, one.weight, SCORERS[one.name]) for one in profile.scorers if one.name in SCORERS),
         profile.energy,
         caps,
+    )
+
+
+def _filter(name: str, cut: Mapping[str, str]) -> Filter:
+    why = cut.get(f"filter {name}")
+    if why is not None:
+        return refusing(f"the filter {name!r} was cut off: {why}; repair it, or take it out of the profile")
+    return FILTERS.get(name) or _missing(name)
+
+
+def without_cut(profile: Profile, cut: Container[str]) -> Profile:
+    """The profile without plugins that were cut off, "kind name"; filters stay, for they refuse every node then."""
+    order = profile.order
+
+    def kept(kind: str, weights: tuple[Weight, ...]) -> tuple[Weight, ...]:
+        return tuple(one for one in weights if f"{kind} {one.name}" not in cut)
+
+    return replace(
+        profile,
+        scorers=kept("scorer", profile.scorers),
+        actions=tuple(name for name in profile.actions if f"action {name}" not in cut),
+        order=replace(order, primary=kept("order", order.primary), secondary=kept("order", order.secondary)),
     )
 
 

@@ -12,6 +12,7 @@ from ares.core.queue.shares import Held, Shares
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.ask import Ask
 from ares.core.schedule.bookings import claims_of
+from ares.core.schedule.budget import Budget
 from ares.core.schedule.claims import Claims
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Ints
@@ -58,7 +59,17 @@ def asked(ask: Ask, ranks: int) -> Held:
 class Round:
     """Actions change it one after the other; the cluster is left as it was."""
 
-    def __init__(self, cluster: Cluster, profile: Profile, now: float, keep: int = 0, tells: bool = True) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        profile: Profile,
+        now: float,
+        keep: int = 0,
+        tells: bool = True,
+        budget: Budget | None = None,
+    ) -> None:
+        # Without one, everybody gets a turn.
+        self.budget = budget
         # Whether somebody wants to know who was left out.
         self.tells = tells
         # How many decisions to keep whole, so that they can be made again.
@@ -143,6 +154,19 @@ class Round:
     @property
     def full(self) -> bool:
         return len(self.placed) >= self.profile.max_placements_per_cycle
+
+    def reach(self, job: str) -> bool:
+        """Whether the cycle comes to the job; if not, it comes to nobody any more."""
+        if self.budget is None or self.budget.reach(job):
+            return True
+        # Once everybody had a turn, there is nothing more to do until something changes.
+        self.more = self.more or not self.budget.whole
+        return False
+
+    @property
+    def resumes(self) -> bool:
+        """Whether an earlier cycle did not come to everybody."""
+        return self.budget is not None and bool(self.budget.before)
 
     def gate(self, key: ClassKey, ask: Ask, ranks: int | None = None) -> Reason | None:
         """What stands in the way of the job whatever the nodes are like: licences and hard limits.
@@ -260,6 +284,12 @@ class Round:
         # The cycle may not have come to them; how far they may slip counts from what they were promised first.
         return {job: one for job, one in self.cluster.promises.items() if job not in placed} | self.promises
 
+    def _unreached(self) -> int:
+        if self.budget is None or not self.budget.spent:
+            return 0
+        waiting = self.cluster.waiting
+        return max(0, len(waiting) - sum(job in waiting for job in self.budget.seen))
+
     def plan(self) -> Plan:
         placed = {one.job for one in self.placed}
         return Plan(
@@ -274,4 +304,5 @@ class Round:
             unheld=tuple(job for job in self.unheld if job not in placed),
             considered=self.considered,
             more=self.more,
+            unreached=self._unreached(),
         )

@@ -162,6 +162,9 @@ def plugins(ctx: click.Context, output: str) -> None:
     found = call.read(raw)
     rows = ((one.kind, one.name, "yes" if one.used else "no", one.origin) for one in found.plugins)
     print_table(PLUGIN_HEADER, rows, of="plugins")
+    for one in found.plugins:
+        if one.cut_off:
+            click.echo(f"cut off: {one.kind} {one.name} of {one.origin}: {one.cut_off}", err=True)
     for one in found.refused:
         click.echo(f"refused: {one.kind} {one.name} of {one.origin}: {one.error}", err=True)
     for name in found.missing:

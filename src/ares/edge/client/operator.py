@@ -19,6 +19,8 @@ class Plugin(Record, frozen=True):
     name: str
     origin: str = ""
     used: bool = False
+    # What happened, of one that plans are made without until the profile changes.
+    cut_off: str = ""
 
 
 class RefusedPlugin(Record, frozen=True):

@@ -58,6 +58,9 @@ class Feed:
 
     def _on_delta(self, delta: Delta) -> None:
         isolation = self._isolation_now() if keys.TENANTS in delta.kept else self._isolation
+        if delta.profile:
+            # Another profile may have done what had to be done.
+            self.cut.clear()
         if delta.relisted or delta.profile or isolation != self._isolation:
             self.rules_changed()
         if delta.reservations:

@@ -3,7 +3,7 @@
 It has no clock, no store and no memory of its own: everything it goes by was told, and a new one is told again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 import msgspec
 
@@ -12,17 +12,22 @@ from ares.core.predict.estimate import Estimate
 from ares.core.predict.predictor import Predictor
 from ares.core.run.ranks import holds
 from ares.core.schedule.actions import ACTIONS
-from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.budget import Budget
+from ares.core.schedule.cluster import Cluster, Moment
 from ares.core.schedule.cycle import cycle
+from ares.core.schedule.explain import why_waiting
 from ares.core.schedule.follow import follow, forget
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.plugins import without_unknown
+from ares.core.schedule.plugins import without_cut, without_unknown
+from ares.core.schedule.reasons import Reason
 from ares.model.isolation import Isolation
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, JobState
 from ares.services.planning.messages import Answer, Failure, News, Question, Rules, Told, Wanted
 
 _SPECS_DECODED_MAX = 4096
+# Classes that one answer says more about than that they wait.
+_EXPLAINED_AT_ONCE = 32
 
 
 class _Hearsay(Predictor):
@@ -43,10 +48,20 @@ class Mirror:
     """`failures` gives what third parties' code did wrong since it was last asked."""
 
     def __init__(
-        self, monotonic: Callable[[], float], failures: Callable[[], Iterable[Failure]] = tuple[Failure, ...]
+        self,
+        monotonic: Callable[[], float],
+        failures: Callable[[], Iterable[Failure]] = tuple[Failure, ...],
+        foreign: Set[str] = frozenset(),
     ) -> None:
         self._monotonic = monotonic
         self._failures = failures
+        # Filters of third parties: why they refuse, nobody else can say.
+        self._foreign = foreign
+        self._explained = 0
+        self._until = 0.0
+        self._budget = Budget(self._time_is_up)
+        # When the pass through the queue began that is under way.
+        self._since: Moment | None = None
         self._decode = msgspec.msgpack.Decoder(Question).decode
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode_spec = msgspec.json.Decoder(JobSpec).decode
@@ -92,7 +107,8 @@ class Mirror:
     def _begin(self, rules: Rules) -> None:
         profile, _ = without_unknown(rules.profile, ACTIONS)
         self._predictor = _Hearsay()
-        self._cluster = Cluster(profile, self._predictor)
+        self._cluster = Cluster(without_cut(profile, rules.cut), self._predictor, rules.cut)
+        self._budget, self._since = Budget(self._time_is_up), None
         self._isolation = rules.isolation
         self._jobs.clear()
 
@@ -123,10 +139,32 @@ class Mirror:
 
     def _plan(self, wanted: Wanted) -> Answer:
         cluster, began = self._cluster, self._monotonic()
-        plan = cycle(cluster, cluster.profile, wanted.now, keep=wanted.keep, gentle=wanted.gentle)
-        cluster.promise(plan.promises, more=plan.more)
+        self._until = began + wanted.budget_s
+        now = cluster.moment
+        since = self._since = self._since or now
+        plan = cycle(cluster, cluster.profile, wanted.now, keep=wanted.keep, gentle=wanted.gentle, budget=self._budget)
+        # Of cycles that only together came to everybody, what the first of them saw counts.
+        cluster.promise(plan.promises, more=plan.more or not self._budget.whole, as_of=since)
+        if self._budget.whole:
+            self._since = now if self._budget.spent else None
+        reasons = self._reasons(plan, wanted.now) if not self._foreign.isdisjoint(cluster.profile.filters) else {}
         took_s = self._monotonic() - began
-        return Answer(plan, self._seqs(plan), took_s, tuple(self._failures()))
+        return Answer(plan, self._seqs(plan), took_s, tuple(self._failures()), reasons)
+
+    def _reasons(self, plan: Plan, now: float) -> dict[str, Reason]:
+        """Of some classes that were left out, others the next time."""
+        left = plan.left[self._explained : self._explained + _EXPLAINED_AT_ONCE]
+        self._explained = self._explained + len(left) if self._explained + len(left) < len(plan.left) else 0
+        found: dict[str, Reason] = {}
+        for one in left:
+            job_class = self._cluster.waiting.class_of(one.first_job)
+            why = None if job_class is None else why_waiting(self._cluster, job_class.key, now)
+            if why is not None:
+                found[one.first_job] = why
+        return found
+
+    def _time_is_up(self) -> bool:
+        return self._monotonic() >= self._until
 
     def _seqs(self, plan: Plan) -> dict[str, int]:
         named = {

@@ -3,6 +3,7 @@
 Nothing here waits for a planner that does not answer: it is ended, and a new one is told everything.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -87,7 +88,26 @@ class Proposer:
             await self._note_lost(lost)
             return None
         self._lost, self._limit_s = 0, self._pace.limit_s
+        for failure in answer.failures:
+            await self._cut_off(failure.plugin, failure.error)
         return self._verified(answer, rules)
+
+    @property
+    def cut(self) -> Mapping[str, str]:
+        """Plugins that are not entered any more, "kind name", with what happened."""
+        return self._feed.cut
+
+    async def _cut_off(self, plugin: str, why: str) -> None:
+        """Until the profile changes, or this process is another one. What it said last counts for nothing."""
+        if plugin in self._feed.cut:
+            return
+        self._feed.cut[plugin] = why
+        self._feed.rules_changed()
+        log.error("plugin.cut_off", plugin=plugin, why=why)
+        kept_out = "it was a filter, so no job is placed under this profile" if plugin.startswith("filter ") else ""
+        text = f"the plugin {plugin} was cut off: {why}; plans are made without it until the profile changes"
+        text = f"{text}; {kept_out}" if kept_out else text
+        await self._alerts.raise_("plugin-cut-off", "", plugin, text, severity="critical" if kept_out else "warning")
 
     async def tell(self) -> None:
         """Says what is new, until what is left fits into one frame. Raises PlannerLost."""
@@ -107,6 +127,7 @@ class Proposer:
             # It was made by what does not hold any more: another profile, other reservations.
             return Proposal(Plan(at=answer.plan.at, more=True), len(answer.plan.placed), answer.took_s)
         plan, dropped = verified(self._planner.cluster, answer.plan, self._clock.wall(), _Unchanged(self._view, answer))
+        self._planner.tell(answer.reasons)
         self._telemetry.count("ares_plans_dropped_total", dropped)
         self._vain = self._vain + 1 if dropped and not plan.placed else 0
         if self._vain >= _VAIN_MAX:
@@ -119,7 +140,9 @@ class Proposer:
         self._lost += 1
         self._telemetry.count("ares_planners_lost_total")
         log.warning("planning.lost", why=str(lost), plugin=lost.plugin, in_a_row=self._lost)
-        if lost.late and not lost.plugin:
+        if lost.plugin:
+            await self._cut_off(lost.plugin, str(lost))
+        elif lost.late:
             self._limit_s = min(self._limit_s * _LONGER, _LIMIT_MAX_S)
         if self._lost == _LOST_MAX:
             text = f"no plan came from {self._lost} planning processes in a row: {lost}; running jobs are not affected"

@@ -106,6 +106,8 @@ class _ByClass(_Allocation):
             return
         while len(turns) and not round_.full:
             turn = turns.first()
+            if not round_.reach(turn.job):
+                break
             if not self._step(turn) or (len(turns) == 1 and not self._rush(turn)):
                 if self._waits(turn.job, turn.job_class):
                     round_.behind = (self._behind, turns.rest(self._behind.closed))
@@ -115,7 +117,7 @@ class _ByClass(_Allocation):
             else:
                 turns.go_on(turn)
         self._end_run()
-        round_.more = round_.more or bool(len(turns))
+        round_.more = round_.more or (round_.full and bool(len(turns)))
 
     def _step(self, turn: Turn) -> bool:
         """Places the next job of the class, if it can be."""
@@ -173,6 +175,8 @@ class _ByJob(_Allocation):
                 continue
             if round_.full:
                 round_.more = True
+                break
+            if not round_.reach(job):
                 break
             one = round_.cluster.waiting.class_of(job)
             assert one is not None, f"{job} waits"

@@ -58,13 +58,15 @@ class Behind:
         self.closed: set[int] = set()
         # The most of CPU, memory and GPU that any row has, by what is hidden; until something is placed.
         self._most: dict[tuple[float, str], tuple[int, int, int]] = {}
-        if self._strategy == "conservative":
+        if self._strategy == "conservative" or round_.resumes:
             self._claim_kept()
 
     @property
     def from_the_start(self) -> bool:
-        """Whether something is spoken for already, so that even the first in line must look out for it."""
-        return self._strategy == "conservative" or bool(self._round.claims)
+        """Whether something is spoken for already, so that even the first in line must look out for it; or whether
+        others come before it, to whom the last cycle did not come."""
+        resumes = self._strategy == "greedy" and self._round.resumes
+        return self._strategy == "conservative" or bool(self._round.claims) or resumes
 
     def waits(self, job: str, one: JobClass) -> bool:
         """The job found no place. Whether others may not simply pass it."""
@@ -80,9 +82,11 @@ class Behind:
     def run(self, rest: Iterable[Candidate]) -> None:
         round_ = self._round
         self._begin_placed()
-        for job, one in self._in_order(rest):
+        for job, one in self._resumed(self._in_order(rest)):
             if len(round_.placed) >= round_.profile.max_placements_per_cycle:
                 round_.more = True
+                break
+            if not round_.reach(job):
                 break
             if self._hopeless(job, one):
                 continue
@@ -96,8 +100,9 @@ class Behind:
                 if self._strategy == "strict" and not self._has_its_own(one) and self._could_ever(one):
                     break
         # Whoever this cycle did not come to keeps what was promised.
+        keeps = self._strategy == "conservative" or (round_.budget is not None and round_.budget.spent)
         for job, kept in self._kept.items():
-            if self._strategy == "conservative" and job in round_.claims.of:
+            if keeps and job in round_.claims.of:
                 round_.promises.setdefault(job, kept)
         round_.claims.lift()
 
@@ -109,6 +114,24 @@ class Behind:
         elif one.shortest_s >= self._refused.get(one.id, _EVER):
             self.closed.add(one.id)
         self._leave(job, one)
+
+    def _resumed(self, rest: Iterator[Candidate]) -> Iterator[Candidate]:
+        """Those that the last cycle did not come to, then the others. Nobody loses by it: what was promised to the
+        others is held, and who is promised a start by his rank comes first as ever."""
+        round_, budget = self._round, self._round.budget
+        if budget is None or not budget.before:
+            yield from rest
+            return
+        by_rank = self._strategy in ("easy", "aggressive", "deadline")
+        later: list[Candidate] = []
+        for candidate in rest:
+            first = by_rank and len(round_.promises) < self._policy.reservations
+            if first or candidate[0] not in budget.before:
+                yield candidate
+            else:
+                later.append(candidate)
+        budget.all_had_one()
+        yield from later
 
     def _in_order(self, rest: Iterable[Candidate]) -> Iterator[Candidate]:
         rest = self._within_depth(rest) if self._policy.depth else rest

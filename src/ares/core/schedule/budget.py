@@ -1,0 +1,44 @@
+"""How far one cycle may go through the queue, and who has had a turn: the next one begins with the others."""
+
+from collections.abc import Callable
+
+# However short the time, so many get a turn: every cycle comes further.
+_LEAST = 16
+
+
+class Budget:
+    """Lasts from cycle to cycle. `over` says when the time is up: this knows no clock."""
+
+    def __init__(self, over: Callable[[], bool]) -> None:
+        self._over = over
+        # Jobs that had their turn since everybody had one, and those of them that had it in earlier cycles.
+        self.seen: set[str] = set()
+        self.before: frozenset[str] = frozenset()
+        # Turns in this cycle; whether it ended before everybody had one in it, and whether those who had none before
+        # all had one.
+        self._turns = 0
+        self.spent = self.whole = False
+
+    def begin(self) -> None:
+        self._turns = 0
+        self.spent = self.whole = False
+        self.before = frozenset(self.seen)
+
+    def reach(self, job: str) -> bool:
+        """Whether the job has its turn in this cycle."""
+        if self.spent or (self._turns >= _LEAST and self._over()):
+            self.spent = True
+            return False
+        self._turns += 1
+        self.seen.add(job)
+        return True
+
+    def all_had_one(self) -> None:
+        """Nobody is left who had none: those of earlier cycles are next."""
+        self.whole = True
+        self.seen -= self.before
+
+    def end(self) -> None:
+        if not self.spent:
+            self.whole = True
+            self.seen.clear()
