@@ -1,10 +1,13 @@
-"""What every test shares: how Hypothesis searches."""
+"""What every test shares: the product's event loop, and how Hypothesis searches."""
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import structlog
+import uvloop
 from hypothesis import HealthCheck, settings
 
 # Tests start processes while gRPC channels are open; its fork handlers would crash them.
@@ -15,6 +18,18 @@ settings.register_profile("local", deadline=None, suppress_health_check=[HealthC
 # The same examples in every run of the check; a person's own runs keep searching.
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+# Tests with real processes, sockets and time. Those on a clock of their own look into the loop, which asyncio's own
+# lets them alone.
+_ON_THE_PRODUCTS_LOOP = ("unit/adapters/executors", "integration/agent", "security/test_sandbox.py")
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The agent's side runs on the loop that the product runs on: others call back where this one does not."""
+    path = item.path.relative_to(Path(__file__).parent).as_posix()
+    product = path.startswith(_ON_THE_PRODUCTS_LOOP)
+    return {"loop": uvloop.new_event_loop if product else asyncio.new_event_loop}
 
 
 @pytest.fixture(autouse=True)

@@ -165,8 +165,10 @@ class Server(Process):
 class Platform:
     """Everything in one directory, on free ports, ended when the block is left."""
 
-    def __init__(self, directory: Path, store: StoreKind = "sqlite") -> None:
+    def __init__(self, directory: Path, store: StoreKind = "sqlite", *, lend: bool = True) -> None:
+        """`lend`: jobs read and write the tests' own files, as the tests' user; otherwise all is as users have it."""
         self.directory = directory
+        self._lend = lend
         self.servers: dict[int, Server] = {}
         self.agents: dict[str, Process] = {}
         self.etcd = EtcdServer(directory / "etcd") if store == "etcd" else None
@@ -254,7 +256,8 @@ class Platform:
     def _agent_command(self, name: str, gpus: int, servers: Sequence[str]) -> list[str]:
         addresses = servers or [f"127.0.0.1:{port}" for _, port in self._ports[: max(len(self.servers), 1)]]
         reach = [part for address in addresses for part in ("--server", address)]
-        return [*ares("agent"), "--name", name, "--mock-gpu", str(gpus), *reach]
+        lent = [f"--set=node.sandbox.writable={self.directory.parent}", "--set=node.sandbox.uids=none"]
+        return [*ares("agent"), "--name", name, "--mock-gpu", str(gpus), *reach, *(lent if self._lend else ())]
 
     def _join_token(self, name: str) -> str:
         return self.client().create_join_token(node=name).token

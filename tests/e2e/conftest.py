@@ -27,7 +27,7 @@ def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """One server and one node, on SQLite. Shared: tests leave it as they found it."""
-    with Platform(tmp_path_factory.mktemp("shared")) as platform:
+    with Platform(tmp_path_factory.mktemp("shared"), lend=False) as platform:
         platform.server()
         platform.agent("node-a")
         yield platform

@@ -55,19 +55,22 @@ class Box:
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, *, more: tuple[str, ...] = (), **terms: Any) -> AsyncGenerator[Box]:
+async def opened(folder: Path, *, more: tuple[str, ...] = (), hide: bool = True, **terms: Any) -> AsyncGenerator[Box]:
+    """Under the umask that agents have."""
+    mask = os.umask(0o077)
     state = folder / "home"
     for name in ("own", "other"):
         (state / "attempts" / name).mkdir(parents=True)
     (state / "credential").write_text("the agent's")
     (state / "attempts" / "other" / "result.json").write_text("another job's")
-    executor = LocalExecutor(state, terms=SandboxTerms(hidden=(str(state), *more), **terms))
-    await executor.open()
+    executor = LocalExecutor(state, terms=SandboxTerms(hidden=(str(state), *more) if hide else (), **terms))
     try:
+        await executor.open()
         if executor.sandbox().level != "sandbox":
             pytest.skip(needs.SANDBOX)
         yield Box(executor, state)
     finally:
+        os.umask(mask)
         await executor.close()
 
 
@@ -183,7 +186,7 @@ async def test_a_node_that_gives_nothing_by_itself_gives_what_a_job_asks_for(tmp
             assert plain.splitlines()[0].split()[1] != "0000000000000000"
 
 
-async def test_calls_that_exploits_begin_with_are_refused(box: Box) -> None:
+async def test_calls_that_exploits_begin_with_are_refused(box: Box, tmp_path: Path) -> None:
     """Those that a user without rights may make elsewhere, so that it is the filter which refuses."""
     if os.uname().machine != "x86_64":
         pytest.skip("NOT TESTED: the numbers of system calls below are those of x86-64; the others are in test_seccomp")
@@ -198,7 +201,10 @@ print(subprocess.run(["/bin/echo", "child"], capture_output=True, text=True).std
 """
     refused = ["EPERM"] * 4 + ["ENOSYS", "EPERM"]
     assert (await box.says(script)).split() == [*refused, "thread", "child"]
-    assert (await box.says(script, isolation="process")).split()[1] != "EPERM"
+    # Also to a job that asks for nothing, unless the operator says otherwise.
+    assert (await box.says(script, isolation="any")).split() == [*refused, "thread", "child"]
+    async with opened(tmp_path / "less", level="process") as less:
+        assert (await less.says(script, isolation="process")).split()[1] != "EPERM"
 
 
 @pytest.fixture
@@ -409,3 +415,102 @@ async def test_all_of_them_at_once_leave_a_node_that_works(box: Box) -> None:
         assert all(one.code != 0 for one in ended)
         assert [members(namespace) <= 1 for namespace in namespaces] == [True] * len(namespaces)
         assert (await box.run("true")).code == 0
+
+
+# ---- whatever the level
+
+
+@pytest.mark.parametrize("level", ["any", "process", "sandbox"])
+@pytest.mark.parametrize("users", [False, True])
+async def test_no_job_sees_what_is_ares_own(tmp_path: Path, elsewhere: Path, level: Any, users: bool) -> None:
+    """N28: neither the home with its tokens and keys, nor a key that lies elsewhere, nor what is another attempt's."""
+    if users and os.geteuid() != 0:
+        pytest.skip("NOT TESTED: only root can become another user. Run it as root.")
+    (elsewhere / "tls.key").write_text("a key")
+    (elsewhere / "tls.key").chmod(0o644)
+    os.chmod(elsewhere, 0o755)
+    own = (str(tmp_path / "home"), str(elsewhere / "tls.key"))
+    terms = {"level": level, "own": own, "uid": UID if users else None}
+    async with opened(tmp_path, hide=False, **terms) as box:
+        paths = [str(box.state / "credential"), str(box.other / "result.json"), str(elsewhere / "tls.key")]
+        changes = {"isolation": "any", "uid": UID if users else None}
+        missing = "No such file or directory"
+        empty = "empty"
+        assert (await box.says(READ, *paths, **changes)).splitlines() == [missing, missing, empty]
+        # A key that is put in the place of another is hidden as well, in a slot that was there before it.
+        (elsewhere / "new.key").write_text("another key")
+        (elsewhere / "new.key").replace(elsewhere / "tls.key")
+        async with asyncio.timeout(TIMEOUT_S):
+            while (await box.says(READ, paths[2], **changes)).split() != [empty]:
+                await asyncio.sleep(0.1)
+        # Its own is there, and gone from the slot with its end.
+        assert (await box.says("open('made', 'w').write('x'); print('made')", **changes)) == "made\n"
+
+
+CHANGE_THE_SLOT = """
+import os, resource
+for name in ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_FSIZE"):
+    try:
+        resource.prlimit(1, getattr(resource, name), (3, 3))
+    except OSError:
+        pass
+for attempt in (lambda: os.sched_setaffinity(1, {0}), lambda: os.setpriority(os.PRIO_PROCESS, 1, 19)):
+    try:
+        attempt()
+    except OSError:
+        pass
+print("tried")
+"""
+HAS_NOW = "import os, resource; print(resource.getrlimit(7), os.sched_getaffinity(0), os.getpriority(0, 0))"
+
+
+@pytest.mark.parametrize("users", [False, True])
+async def test_a_job_that_changes_its_slot_changes_nothing_for_the_next(tmp_path: Path, users: bool) -> None:
+    """N28: limits, CPUs and priority of the process that the next job of its tenant is started by."""
+    if users and os.geteuid() != 0:
+        pytest.skip("NOT TESTED: only root can become another user. Run it as root.")
+    changes: dict[str, Any] = {"uid": UID if users else None, "owner": "one"}
+    async with opened(tmp_path, uid=changes["uid"]) as box:
+        before = await box.says(HAS_NOW, **changes)
+        for _ in range(4):
+            await box.says(CHANGE_THE_SLOT, **changes)
+            assert await box.says(HAS_NOW, **changes) == before
+
+
+async def test_a_slot_serves_one_tenant(box: Box) -> None:
+    """And it goes on to, since a new one costs as much as a dozen starts."""
+    own, others = set[str](), set[str]()
+    for _ in range(3):
+        for owner, seen in (("one", own), ("two", others)):
+            seen.add(await box.says("import os; print(os.readlink('/proc/self/ns/pid'))", owner=owner))
+    assert not own & others
+    assert len(own) == len(others) == 1
+
+
+LEAVE = """
+import ctypes, os
+for folder in ("/tmp", "/var/tmp", "/dev/shm"):
+    os.makedirs(f"{folder}/a/b")
+    open(f"{folder}/a/b/c", "w").write("x")
+    os.chmod(f"{folder}/a/b", 0)
+libc = ctypes.CDLL(None)
+print(libc.shmget(0x4711, 4096, 0o1600) >= 0, libc.semget(0x4711, 1, 0o1600) >= 0, libc.msgget(0x4711, 0o1600) >= 0)
+"""
+FIND = """
+import os
+found = [name for folder in ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue") for name in os.listdir(folder)]
+print(found, [len(open(f"/proc/sysvipc/{kind}").readlines()) for kind in ("shm", "sem", "msg")])
+"""
+
+
+@pytest.mark.parametrize("users", [False, True])
+async def test_the_next_job_of_the_tenant_finds_nothing_of_the_one_before(elsewhere: Path, users: bool) -> None:
+    """N46: nothing in /tmp and the like, no shared memory, no semaphores, no queues; the slot may be the same."""
+    if users and os.geteuid() != 0:
+        pytest.skip("NOT TESTED: only root can become another user. Run it as root.")
+    uid = UID if users else None
+    async with opened(elsewhere, uid=uid) as box:
+        before = await box.says(FIND, uid=uid)
+        assert before.startswith("[] ")
+        assert (await box.says(LEAVE, uid=uid)).split() == ["True"] * 3
+        assert await box.says(FIND, uid=uid) == before

@@ -136,9 +136,10 @@ class SandboxConfig(Section, frozen=True):
     """How jobs are kept apart on this node, see docs/concepts/sandbox.md."""
 
     # What every job gets at least, as far as the machine allows; a job or its tenant may ask for more.
-    level: Isolation = "process"
-    # "100000-165535": in sandboxes every tenant's jobs run as a user of its own. Empty: as the agent's user.
-    uids: Annotated[str, Meta(pattern=r"^([0-9]{1,10}-[0-9]{1,10})?$(?!\n)")] = ""
+    level: Isolation = "sandbox"
+    # "100000-165535": every tenant's jobs run as a user of its own, out of these. "auto": where the agent is root and
+    # can, out of a range that no system gives to people. "none": as the agent's user.
+    uids: Annotated[str, Meta(pattern=r"^(auto|none|[0-9]{1,10}-[0-9]{1,10})?$(?!\n)")] = "auto"
     # What sandboxes do not show beyond Ares' own directories, may write to, and have of devices beyond accelerators.
     hidden: tuple[HostPath, ...] = ()
     writable: tuple[HostPath, ...] = ()
@@ -214,6 +215,18 @@ class Config(Section, frozen=True):
     node: NodeConfig = NodeConfig()
     auth: AuthConfig = AuthConfig()
     secrets: SecretsConfig = SecretsConfig()
+
+    @property
+    def own_paths(self) -> tuple[Path, ...]:
+        """What a server and agents of this machine keep, with all their keys."""
+        keys = (
+            self.http.tls_key, self.agents.ca_key, self.secrets.key_file, self.alerts.smtp_password_file,
+            self.audit.copy_to,
+        )  # fmt: skip
+        store = self.store_url.removeprefix("sqlite://") if self.store_url.startswith("sqlite:") else ""
+        stored = [f"{store}{end}" for end in ("", "-wal", "-shm")] if store else []
+        named = (Path(path).absolute() for path in (*keys, *stored) if path)
+        return (self.home_path.absolute(), self.logs_path.absolute(), self.outputs_path.absolute(), *named)
 
     @property
     def home_path(self) -> Path:

@@ -45,7 +45,9 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     # It does not start where it cannot be kept apart at least this well.
     isolation: Isolation = "any"
     network: Network = "host"
-    # The attempt's own directories, in a sandbox the only places it may write to, and the user it then runs as.
+    # The tenant: what ran for one is never used for another.
+    owner: str = ""
+    # The attempt's own directories, in a sandbox the only places it may write to, and the user it runs as.
     folders: tuple[str, ...] = ()
     uid: int | None = None
 

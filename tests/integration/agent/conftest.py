@@ -7,6 +7,7 @@ import pytest
 
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.executors.local import LocalExecutor
+from ares.adapters.executors.terms import SandboxTerms
 from ares.model.node import NodeInfo
 from ares.services.agent.agent import Agent
 from ares.services.agent.settings import Settings
@@ -23,7 +24,8 @@ class Running:
             boot=1,
             info=NodeInfo(**{"name": "n1", "cpu_milli": 2000, "memory_mib": 1024, **info}),
             link=plane,
-            executor=LocalExecutor(state_dir),
+            # Tests and their jobs meet in files there.
+            executor=LocalExecutor(state_dir, terms=SandboxTerms(writable=(str(state_dir),))),
             clock=SystemClock(),
             rng=SystemRng(),
             state_dir=state_dir,

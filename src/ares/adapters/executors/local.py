@@ -17,8 +17,9 @@ from typing import Final, Literal
 import structlog
 
 from ares.adapters.executors import cgroups, leftovers
-from ares.adapters.executors.process import Answer, Slot
-from ares.adapters.executors.terms import SandboxTerms, caged, refused, sandbox_of
+from ares.adapters.executors.lobby import Lobby
+from ares.adapters.executors.process import Answer, Asked, Slot
+from ares.adapters.executors.terms import SandboxTerms, cell_of, refused, sandbox_of
 from ares.model.node import Containment
 from ares.ports.executor import CannotStart, Launch, Running, Sandbox
 
@@ -72,7 +73,7 @@ class LocalExecutor:
         self._warden: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._slots: dict[int, Slot] = {}
-        self._idle: list[Slot] = []
+        self._lobby = Lobby()
         # Asked for, and arrived but not yet ready.
         self._opening: deque[int] = deque()
         self._unready = 0
@@ -83,7 +84,6 @@ class LocalExecutor:
         # Commands handed to a slot and not answered yet.
         self._launching = 0
         self._answered_at = -inf
-        self._waiting: deque[tuple[Launch, Answer]] = deque()
         self._closed = False
         self._restart: asyncio.Task[None] | None = None
 
@@ -116,7 +116,7 @@ class LocalExecutor:
         if refusal := refused(launch, self._sandbox):
             answer.set_result(CannotStart(refusal))
             return answer
-        self._waiting.append((launch, answer))
+        self._lobby.ask(Asked(cell_of(launch, self._terms, self._sandbox), launch, answer))
         self._dispatch()
         return answer
 
@@ -128,9 +128,8 @@ class LocalExecutor:
             self._restart.cancel()
             await asyncio.gather(self._restart, return_exceptions=True)
         for slot in list(self._slots.values()):
+            self._forget(slot)
             slot.close()
-        self._slots.clear()
-        self._idle.clear()
         self._refuse_waiting("the executor is shutting down")
         self._drop_control()
         if self._warden is not None:
@@ -250,16 +249,15 @@ class LocalExecutor:
     def _dispatch(self) -> None:
         if self._launching >= _LAUNCHING_MAX:
             self._give_up_on_stuck()
-        while self._waiting and self._idle and self._launching < _LAUNCHING_MAX:
-            launch, answer = self._waiting.popleft()
-            weight = self._cgroups.layout.cpu_weight(launch.cpu_milli) if self._cgroups else 0
-            slot = self._idle.pop()
+        while self._launching < _LAUNCHING_MAX and (found := self._lobby.match()):
+            slot, asked = found
+            weight = self._cgroups.layout.cpu_weight(asked.launch.cpu_milli) if self._cgroups else 0
             if not self._launching:
                 self._answered_at = asyncio.get_running_loop().time()
             self._launching += 1
-            if not slot.launch(launch, weight, caged(launch, self._terms, self._sandbox), answer):
+            if not slot.launch(asked, weight):
                 # It died while idle and its end was not heard of yet.
-                self.slot_unheard(launch, answer)
+                self.slot_unheard(asked)
                 self._forget(slot)
                 slot.close()
         while self._control is not None and self._may_open() and self._ask_for_slot(self._control):
@@ -269,19 +267,19 @@ class LocalExecutor:
         now = asyncio.get_running_loop().time()
         if now - self._answered_at >= _STUCK_S:
             self._launching, self._answered_at = 0, now
-        elif self._waiting:
+        elif self._lobby.waiting():
             self._look_soon(_STUCK_S)
 
     def _may_open(self) -> bool:
-        missing = len(self._waiting) - len(self._idle)
-        if len(self._opening) + self._unready >= min(_OPENING_MAX, missing):
+        if len(self._opening) + self._unready >= min(_OPENING_MAX, self._lobby.missing()):
             return False
         loop = asyncio.get_running_loop()
         now = loop.time()
         cycling = now - self._freed_at < _CYCLING_S and now - self._asked_at < _SLOW_GROWTH_S
-        if cycling:
+        if cycling and not self._lobby.newcomer():
             self._look_soon(_CYCLING_S)
-        return not cycling
+            return False
+        return True
 
     def _look_soon(self, seconds: float) -> None:
         if self._look_again is None:
@@ -330,35 +328,36 @@ class LocalExecutor:
         self._answered_at = asyncio.get_running_loop().time()
         self._dispatch()
 
-    def slot_unheard(self, launch: Launch, answer: Answer) -> None:
+    def slot_unheard(self, asked: Asked) -> None:
         self._launching = max(0, self._launching - 1)
-        self._waiting.appendleft((launch, answer))
+        self._lobby.ask(asked, first=True)
 
     def slot_idle(self, slot: Slot, *, retire: bool = False) -> None:
-        if self._waiting:
+        if self._lobby.waiting():
             self._freed_at = asyncio.get_running_loop().time()
         if retire:
             self._forget(slot)
             slot.close()
         else:
             slot.idle_since = asyncio.get_running_loop().time()
-            self._idle.append(slot)
+            self._lobby.rest(slot)
         self._dispatch()
         self._watch_spare()
 
     def _watch_spare(self) -> None:
-        if len(self._idle) > _READY_MAX and self._spare is None:
+        if len(self._slots) > _READY_MAX and self._spare is None:
             self._spare = asyncio.get_running_loop().call_later(_SPARE_S, self._drop_spare)
 
     def _drop_spare(self) -> None:
-        """The last to become idle is the first to be used, so the longest unused come first."""
         self._spare = None
         unused_since = asyncio.get_running_loop().time() - _SPARE_S
-        while not self._closed and len(self._idle) > _READY_MAX and self._idle[0].idle_since <= unused_since:
-            slot = self._idle[0]
-            self._forget(slot)
-            slot.close()
-        self._watch_spare()
+        idle = [] if self._closed else self._lobby.idle()
+        for slot in idle[: max(0, len(idle) - _READY_MAX)]:
+            if slot.idle_since <= unused_since:
+                self._forget(slot)
+                slot.close()
+        if idle:
+            self._watch_spare()
 
     def slot_gone(self, slot: Slot, why: str) -> None:
         self._forget(slot)
@@ -369,8 +368,7 @@ class LocalExecutor:
 
     def _forget(self, slot: Slot) -> None:
         self._slots.pop(slot.index, None)
-        if slot in self._idle:
-            self._idle.remove(slot)
+        self._lobby.leave(slot)
 
     def _opening_failed(self, why: str) -> None:
         self._failed_openings += 1
@@ -379,10 +377,9 @@ class LocalExecutor:
             self._refuse_waiting(f"no process slot could be opened: {why}")
 
     def _refuse_waiting(self, why: str) -> None:
-        while self._waiting:
-            answer = self._waiting.popleft()[1]
-            if not answer.done():
-                answer.set_result(CannotStart(why))
+        for asked in self._lobby.turned_away():
+            if not asked.answer.done():
+                asked.answer.set_result(CannotStart(why))
 
     def _write_record(self) -> None:
         pids = [slot.pid for slot in self._slots.values() if slot.pid]

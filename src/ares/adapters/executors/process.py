@@ -7,14 +7,13 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from ares.adapters.executors.terms import Cell
 from ares.adapters.executors.warden import wire
 from ares.ports.executor import CannotStart, Finished, Launch
 
 Answer = asyncio.Future["Process | CannotStart"]
-# In a sandbox, by a slot that is hardened, without a network, with these directories, as this user: see `cage.Cage`.
-Caged = tuple[bool, bool, bool, tuple[str, ...], int]
 _ANCILLARY_BYTES = socket.CMSG_SPACE(wire.CREDENTIALS.size)
 LOST = Finished(code=None, signal=int(signal.SIGKILL), oom=False, max_rss_mib=0, cpu_s=0.0)
 
@@ -61,6 +60,14 @@ class Process:
             self._slot.say(message)
 
 
+class Asked(NamedTuple):
+    """A start that is wanted."""
+
+    cell: Cell
+    launch: Launch
+    answer: Answer
+
+
 class Pool(Protocol):
     """Who slots belong to."""
 
@@ -72,7 +79,7 @@ class Pool(Protocol):
 
     def slot_idle(self, slot: "Slot", *, retire: bool = False) -> None: ...
 
-    def slot_unheard(self, launch: Launch, answer: Answer) -> None:
+    def slot_unheard(self, asked: "Asked") -> None:
         """The slot ended before it read the command: another one may take it."""
         ...
 
@@ -86,17 +93,20 @@ class Slot:
         sock.setblocking(False)
         self.index = index
         self.pid = 0
+        # None until its first attempt.
+        self.cell: Cell | None = None
         self.idle_since = 0.0
         self._sock = sock
         self._pool = pool
-        self._asked: tuple[Launch, Answer] | None = None
+        self._asked: Asked | None = None
         self._unread = False
         self._process: Process | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock.fileno(), self._readable)
 
-    def launch(self, launch: Launch, cpu_weight: int, caged: Caged | None, answer: Answer) -> bool:
+    def launch(self, asked: Asked, cpu_weight: int) -> bool:
         """False when the slot is gone and never saw the command."""
+        launch, self.cell = asked.launch, asked.cell
         limits = (
             launch.memory_mib, cpu_weight, launch.cpu_limit_milli,
             launch.file_bytes_max, launch.processes_max, launch.open_files_max,
@@ -104,9 +114,9 @@ class Slot:
         request = (
             list(launch.argv), dict(launch.env), launch.cwd, launch.log_path, limits, launch.deadline,
             launch.oom_score_adj, (launch.pin.node, launch.pin.cpus, launch.pin.required) if launch.pin else None,
-            caged,
+            list(launch.folders), asked.cell.cage,
         )  # fmt: skip
-        self._asked = (launch, answer)
+        self._asked = asked
         try:
             self._sock.send(b"L" + marshal.dumps(request))
         except (BrokenPipeError, ConnectionResetError):
@@ -134,8 +144,8 @@ class Slot:
         asked, self._asked = self._asked, None
         if asked is None:
             return
-        if not asked[1].done():
-            asked[1].set_result(outcome)
+        if not asked.answer.done():
+            asked.answer.set_result(outcome)
         self._pool.slot_answered()
 
     def _ended(self, finished: Finished) -> None:
@@ -144,12 +154,18 @@ class Slot:
             process.finish(finished)
 
     def _readable(self) -> None:
+        """One message; all that is left of a slot that ended, since not every event loop calls again after an error."""
+        self._read()
+        while self._unread and self._sock.fileno() >= 0:
+            self._read()
+
+    def _read(self) -> None:
         try:
             data, ancillary, _, _ = self._sock.recvmsg(8192, _ANCILLARY_BYTES)
         except BlockingIOError:
             return
         except ConnectionResetError:
-            # It ended with a message of ours unread. What it said before that can still be read.
+            # It ended with a message of ours unread. What it said before that can still be read, and then its end.
             self._unread = True
             return
         except OSError:
@@ -166,11 +182,17 @@ class Slot:
         self._answered(self._process)
 
     def _refused(self, data: bytes, _: int) -> None:
-        if not self.pid:
-            self._lost(data, 0)
-            return
         self._answered(CannotStart(data[1:].decode(errors="replace")))
         self._pool.slot_idle(self)
+
+    def _broken(self, data: bytes, pid: int) -> None:
+        """It ends, and has said why."""
+        if not self.pid:
+            self._lost(data, pid)
+            return
+        self._answered(CannotStart(data[1:].decode(errors="replace")))
+        self._ended(LOST)
+        self._pool.slot_idle(self, retire=True)
 
     def _expired(self, _data: bytes, _pid: int) -> None:
         self._answered(CannotStart("its right to run ended before it could start", expired=True))
@@ -205,7 +227,7 @@ class Slot:
         if self._unread and self._asked is not None:
             # A command is the last thing said until it is answered, so it is among the unread.
             asked, self._asked = self._asked, None
-            self._pool.slot_unheard(*asked)
+            self._pool.slot_unheard(asked)
         self._answered(CannotStart("the slot ended and did not say whether the process had started", uncertain=True))
         self._ended(LOST)
         self._pool.slot_gone(self, data[1:].decode(errors="replace"))
@@ -215,6 +237,7 @@ _HANDLERS: dict[bytes, Callable[[Slot, bytes, int], None]] = {
     b"R": Slot._ready,  # pyright: ignore[reportPrivateUsage]
     b"S": Slot._started,  # pyright: ignore[reportPrivateUsage]
     b"E": Slot._refused,  # pyright: ignore[reportPrivateUsage]
+    b"B": Slot._broken,  # pyright: ignore[reportPrivateUsage]
     b"X": Slot._expired,  # pyright: ignore[reportPrivateUsage]
     b"F": Slot._finished,  # pyright: ignore[reportPrivateUsage]
     b"Q": Slot._over,  # pyright: ignore[reportPrivateUsage]

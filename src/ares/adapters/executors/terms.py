@@ -4,10 +4,9 @@ import marshal
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from ares.adapters.executors.process import Caged
-from ares.model.isolation import LEVELS, Isolation, stronger
+from ares.model.isolation import BOX, LEVELS, OWN_USER, Isolation, stronger
 from ares.model.node import Containment
 from ares.ports.executor import Launch, Sandbox
 
@@ -18,31 +17,37 @@ HIDDEN: Final = (
 )  # fmt: skip
 _PROCESS: Final = frozenset({"pid-namespace", "private-proc", "read-only-kernel", "no-capabilities", "no-new-privs"})
 _SANDBOX: Final = _PROCESS | {"mount-namespace", "ipc-namespace", "uts-namespace", "seccomp"}
-_UID: Final = "uid-per-tenant"
 _NETWORK: Final = "net-namespace"
+
+
+_COVER: Final = "mount-namespace"
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxTerms:
     # What every attempt gets, also one that does not ask for it, as far as the machine allows.
-    level: Isolation = "process"
+    level: Isolation = "sandbox"
+    # Of Ares itself: no attempt sees them, where the machine allows that, in whatever level.
+    own: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    # Programs that every attempt may read, wherever they are.
+    shown: tuple[str, ...] = ()
     # The first user that attempts run as, when each tenant has one of its own.
     uid: int | None = None
 
     def orders(self, folder: str) -> bytes:
         """For the warden: see `keeper.Orders`."""
         hidden = tuple(os.path.expanduser(path) for path in (*self.hidden, *HIDDEN))
-        terms = (hidden, self.writable, self.devices)
+        terms = (self.own, hidden, self.writable, self.devices, self.shown)
         return marshal.dumps((self.level != "any", terms, folder, -1 if self.uid is None else self.uid))
 
 
 def sandbox_of(contained: Sequence[Containment], tried: Sequence[str], terms: SandboxTerms) -> Sandbox:
     parts = tuple(part for part in (*contained, *tried) if part != "none")
     have, limited = frozenset(parts), contained[-1] != "none"
-    needed = {"process": _PROCESS, "sandbox": _SANDBOX if terms.uid is None else _SANDBOX | {_UID}}
+    needed = {"process": _PROCESS, "sandbox": _SANDBOX if terms.uid is None else _SANDBOX | {OWN_USER}}
     level: Isolation = "any"
     for name in LEVELS[1:]:
         if limited and needed[name] <= have:
@@ -57,16 +62,44 @@ def refused(launch: Launch, sandbox: Sandbox) -> str:
         return f"it needs isolation {launch.isolation!r}, and this node offers {sandbox.level!r} by {parts}"
     if launch.network == "none" and _NETWORK not in sandbox.parts:
         return "it is to have no network, and this node cannot make network namespaces"
+    if launch.uid is not None and OWN_USER not in sandbox.parts:
+        return f"it is to run as user {launch.uid}, and this agent cannot become another user: see node.sandbox.uids"
     return ""
 
 
-def caged(launch: Launch, terms: SandboxTerms, sandbox: Sandbox) -> Caged | None:
-    """None: what its slot gives to everything is enough."""
-    weaker = terms.level if stronger(terms.level, sandbox.level) == sandbox.level else sandbox.level
-    wanted = stronger(launch.isolation, weaker)
-    offline, hardened = launch.network == "none", terms.level != "any"
-    if wanted == "sandbox" or offline or (wanted == "process" and not hardened):
-        boxed = wanted == "sandbox"
-        uid = launch.uid if boxed and launch.uid is not None else -1
-        return boxed, hardened, offline, launch.folders or (launch.cwd,), uid
-    return None
+class Cell(NamedTuple):
+    """What a slot is made for by its first attempt. It takes others of the same kind only."""
+
+    # A tenant.
+    owner: str
+    sandbox: bool
+    harden: bool
+    cover: bool
+    offline: bool
+    parents: tuple[str, ...]
+    uid: int
+    # Limits that a slot which has lowered them cannot raise again.
+    final: tuple[int, int, int]
+
+    @property
+    def cage(self) -> tuple[bool, bool, bool, bool, tuple[str, ...], int]:
+        """See `cage.Cage`."""
+        return self.sandbox, self.harden, self.cover, self.offline, self.parents, self.uid
+
+
+def cell_of(launch: Launch, terms: SandboxTerms, sandbox: Sandbox) -> Cell:
+    """As much as was asked for, by the job or for every job, and what the machine allows beyond."""
+    have = frozenset(sandbox.parts)
+    boxed = launch.isolation == "sandbox" or (terms.level == "sandbox" and have >= BOX)
+    cover = _COVER in have
+    return Cell(
+        owner=launch.owner,
+        sandbox=boxed,
+        # What a slot gives to all is enough, where it gives it.
+        harden=terms.level == "any" and launch.isolation != "any",
+        cover=cover,
+        offline=launch.network == "none",
+        parents=tuple(dict.fromkeys(os.path.dirname(path) for path in launch.folders)) if cover else (),
+        uid=-1 if launch.uid is None else launch.uid,
+        final=(launch.file_bytes_max, launch.processes_max, launch.open_files_max),
+    )

@@ -11,10 +11,14 @@ from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.text import cpus, duration, memory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ares.edge.client.answers import ClusterView, LeaseView, NodeView
 
 NODE_HEADER = ("NAME", "STATE", "POOL", "RUNNING", "CPUS", "MEMORY", "GPUS", "LEASE")
 NODE_HEADER_WIDE = (*NODE_HEADER, "MODEL", "ISOLATION", "AGENT", "LABELS", "TAINTS")
+# Nodes that one line names.
+_NAMED_MAX = 3
 LEASE_HEADER = ("JOB", "STATE", "ATTEMPT", "FENCE", "NODE", "HELD", "EXPIRES")
 
 
@@ -37,6 +41,8 @@ def nodes(ctx: click.Context, output: str) -> None:
             (node_row(node, wide=wide) for node in call.read(raw)),
             of="nodes",
         )
+        for line in not_apart(call.read(raw)):
+            click.echo(line)
         for cluster in client.clusters():
             click.echo(led_by(cluster))
 
@@ -108,6 +114,22 @@ def lease(ctx: click.Context, job: str | None, output: str) -> None:
         print_table(LEASE_HEADER, (lease_row(lease) for lease in call.read(raw)), of="leases")
 
 
+def not_apart(nodes: "Iterable[NodeView]") -> list[str]:
+    """Where jobs are kept apart less well than they should be, a line for each reason."""
+    from ares.model.isolation import shortfall
+
+    where: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.ready and (short := shortfall(node.info.sandbox)):
+            where.setdefault(short, []).append(node.name)
+    return [f"{_some(names)}: {short}" for short, names in where.items()]
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
 def led_by(cluster: "ClusterView") -> str:
     """The control plane in a line, with how old everything is."""
     led = f"led by {cluster.leader} for {duration(cluster.leader_age_s or 0.0)}" if cluster.leader else "nobody leads"
@@ -138,6 +160,8 @@ def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:
 
 
 def node_lines(node: "NodeView") -> tuple[tuple[str, str], ...]:
+    from ares.model.isolation import shortfall
+
     info, (_, state, *_) = node.info, node_row(node, wide=False)
     place = ", ".join(text for text in (info.rack, info.zone, info.region) if text)
     return (
@@ -151,6 +175,7 @@ def node_lines(node: "NodeView") -> tuple[tuple[str, str], ...]:
         ("Place", place),
         ("Isolation", info.isolation_level),
         ("Kept apart by", ", ".join(info.sandbox or info.isolation)),
+        ("Not apart", shortfall(info.sandbox)),
         ("Agent", f"{info.agent_version} on {info.hostname}, kernel {info.kernel}"),
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ares.edge.cli.nodes import not_apart
 from ares.edge.cli.program import configured, load, program
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
         click.echo("already running", err=True)
     with _reach(module, config.home_path, started) as client:
         click.echo(f"Ares is up at {client.endpoint.shown}")
+        for line in not_apart(client.nodes()):
+            click.echo(f"note: {line}; see docs/concepts/sandbox.md", err=True)
         if not no_sample:
             _run_sample(client)
     click.echo(_next_steps(config.home_path))

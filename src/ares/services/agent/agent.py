@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from ares.model.isolation import shortfall
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
 from ares.ports.executor import Executor
@@ -102,6 +103,8 @@ class Agent:
             attempts=attempts,
         )
         _log.info("agent.started", node=info.name, isolation=info.isolation_level, by=info.sandbox, gpus=len(info.gpus))
+        if short := shortfall(info.sandbox):
+            _log.warning("agent.jobs_not_apart", node=info.name, means=short, see="docs/concepts/sandbox.md")
         talking = asyncio.create_task(conversation.run())
         looking = asyncio.create_task(self._look(attempts))
         guarding = asyncio.create_task(self._guard(attempts).run())

@@ -208,11 +208,11 @@ class Attempts:
         self._live[attempt.key] = attempt
         self._mailbox.watch(attempt)
         try:
-            self._workspace.create(folder)
+            launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
+            self._workspace.create(folder, launch.uid)
             if start.spec.gang is not None:
                 write_whole(folder.world, file_of(start.world, start.placement.rank))
             attempt.cover = self._shelter.cover(start, folder, self._clock)
-            launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
         except OSError as error:
             self._end(attempt, not_started(f"cannot create the attempt's directory: {error.strerror}"))
             return

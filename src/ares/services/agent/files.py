@@ -63,8 +63,9 @@ def write_whole(path: str, data: bytes) -> None:
     draft = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft)
-    # To be read by the user the job runs as, in a directory that only that user gets into.
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as file:
+        # To be read by the user the job runs as, in a directory that only that user gets into, whatever the umask.
+        os.fchmod(file.fileno(), 0o644)
         file.write(data)
     os.replace(draft, path)
 

@@ -55,6 +55,7 @@ def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: Settings, 
         pin=_pin(start, info),
         isolation=start.spec.isolation,
         network=start.spec.network,
+        owner=start.ref.tenant,
         folders=(folder.path,),
         uid=None if settings.owners is None else settings.owners.of(start.ref.tenant),
     )

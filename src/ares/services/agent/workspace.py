@@ -64,11 +64,14 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
 class Workspace:
     def __init__(self, state_dir: Path) -> None:
         self.root = state_dir / "attempts"
-        self._spare: list[Folder] = []
+        # By the user they belong to: what one tenant's job left clean is never another's.
+        self._spare: dict[int, list[Folder]] = {}
+        self._spares = 0
 
     def clear(self) -> None:
         """Whatever an earlier process left belongs to an older incarnation."""
         self._spare.clear()
+        self._spares = 0
         _remove(self.root)
         self.root.mkdir(parents=True, mode=0o700, exist_ok=True)
 
@@ -76,9 +79,11 @@ class Workspace:
         """Where an attempt lives; `create` makes it."""
         return Folder(f"{self.root}/{ref.job}.{ref.fence}.{rank}")
 
-    def create(self, folder: Folder) -> None:
-        if self._spare:
-            os.rename(self._spare.pop().path, folder.path)
+    def create(self, folder: Folder, uid: int | None = None) -> None:
+        """One that was that user's before, or one of the agent's own, to be given away."""
+        if spare := self._spare.get(os.geteuid() if uid is None else uid):
+            self._spares -= 1
+            os.rename(spare.pop().path, folder.path)
         else:
             os.mkdir(folder.path, 0o700)
             os.mkdir(folder.work, 0o700)
@@ -86,14 +91,17 @@ class Workspace:
 
     def recycle(self, folder: Folder) -> bool:
         """Keeps a directory whose attempt left nothing in it. False when it has to be removed."""
-        if len(self._spare) >= _SPARE_MAX:
+        if self._spares >= _SPARE_MAX:
             return False
         try:
-            clean = _clean(folder)
+            uid = os.lstat(folder.path).st_uid
+            clean = _clean(folder, uid)
             if clean:
-                spare = Folder(f"{self.root}/spare.{len(self._spare)}")
+                spares = self._spare.setdefault(uid, [])
+                spare = Folder(f"{self.root}/spare.{uid}.{len(spares)}")
                 os.rename(folder.path, spare.path)
-                self._spare.append(spare)
+                spares.append(spare)
+                self._spares += 1
         except OSError:
             return False
         return clean
@@ -130,16 +138,14 @@ def _names(path: str, limit: int) -> set[str]:
         return {entry.name for entry in islice(entries, limit + 1)}
 
 
-def _clean(folder: Folder) -> bool:
+def _clean(folder: Folder, uid: int) -> bool:
     """Empties the files Ares itself put there; anything else means no."""
     names = _names(folder.path, len(_OWN_NAMES))
     if not _DIRECTORIES <= names <= _OWN_NAMES:
         return False
-    if os.lstat(folder.path).st_uid != os.geteuid():
-        # It was given to another user, for whom its files still are.
-        return False
     for path in (folder.work, folder.outputs):
-        if os.lstat(path).st_mode != _FOLDER_MODE or _names(path, 0):
+        seen = os.lstat(path)
+        if (seen.st_mode, seen.st_uid) != (_FOLDER_MODE, uid) or _names(path, 0):
             return False
     if "log" in names:
         log = os.lstat(folder.log)

@@ -19,5 +19,6 @@ def launch(folder: Path, /, *argv: str, **changes: Any) -> Launch:
         "file_bytes_max": 1 << 30,
         "processes_max": 200,
         "open_files_max": 1024,
+        "folders": (str(folder),),
     }
     return Launch(**(defaults | changes))

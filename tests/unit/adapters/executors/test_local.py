@@ -300,7 +300,7 @@ async def test_starts_while_the_warden_dies_are_answered(executor: LocalExecutor
 
 async def test_a_command_its_slot_never_read_goes_to_another_slot(executor: LocalExecutor, tmp_path: Path) -> None:
     await run(executor, launch(tmp_path, "true"))
-    frozen = [slot.pid for slot in executor._idle]
+    frozen = [slot.pid for slot in executor._lobby.idle()]
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     answer = executor.start(launch(tmp_path, "echo", "ran"))
@@ -310,6 +310,19 @@ async def test_a_command_its_slot_never_read_goes_to_another_slot(executor: Loca
     assert not isinstance(running, CannotStart), running.message
     assert await log_has(tmp_path, 1) == ["ran"]
     assert executor._launching == 0
+
+
+async def test_a_slot_that_dies_with_a_message_unread_is_heard(executor: LocalExecutor, tmp_path: Path) -> None:
+    """The product's loop calls once after an error: what is not read then is never read, and the job ran for ever."""
+    running, finished = await started(executor, launch(tmp_path, "sleep", "1000"))
+    (slot,) = (slot for slot in executor._slots.values() if slot not in executor._lobby.idle() and slot.pid)
+    os.kill(slot.pid, signal.SIGSTOP)
+    running.extend(boottime() + 1000)
+    os.kill(slot.pid, signal.SIGKILL)
+    assert (await asyncio.wait_for(finished, TIMEOUT_S)).signal == signal.SIGKILL
+    # And its place is free again.
+    assert slot not in executor._slots.values()
+    assert (await run(executor, launch(tmp_path, "true"))).code == 0
 
 
 async def test_a_command_its_slot_has_read_is_not_started_twice(executor: LocalExecutor, tmp_path: Path) -> None:
@@ -376,7 +389,7 @@ async def test_without_a_record_nothing_runs_and_the_start_says_why(executor: Lo
     # As on a full disk: the record cannot be replaced.
     obstacle = tmp_path / "state" / "executor" / "processes.new"
     obstacle.mkdir()
-    ready = [await started(executor, launch(tmp_path, "sleep", "1000")) for _ in range(len(executor._idle))]
+    ready = [await started(executor, launch(tmp_path, "sleep", "1000")) for _ in range(len(executor._lobby.idle()))]
     refused = await asyncio.wait_for(executor.start(launch(tmp_path, "true")), TIMEOUT_S)
     assert isinstance(refused, CannotStart)
     assert "cannot be recorded" in refused.message
@@ -406,6 +419,7 @@ async def main(folder, contain, seconds):
     running = await executor.start(Launch(
         argv=("sh", "-c", script), env={"PATH": "/usr/bin:/bin"}, cwd=str(folder), log_path=str(folder / "log"),
         memory_mib=256, cpu_milli=1000, file_bytes_max=1 << 30, processes_max=100, open_files_max=100,
+        folders=(str(folder),),
         deadline=time.clock_gettime(time.CLOCK_BOOTTIME) + float(seconds)))
     print(running.pid, executor._warden.pid, *(s.pid for s in executor._slots.values() if s.pid), flush=True)
     await asyncio.sleep(1000)

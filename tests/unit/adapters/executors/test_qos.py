@@ -11,6 +11,7 @@ import pytest
 
 from ares.adapters.executors.cgroups import V1, V2, Cgroups, Layout
 from ares.adapters.executors.local import LocalExecutor
+from ares.adapters.executors.terms import SandboxTerms
 from ares.adapters.executors.warden.limits import Limits
 from ares.ports.executor import CannotStart, Pin
 from tests import needs
@@ -83,7 +84,7 @@ async def test_what_the_kernel_refuses_is_a_failure_or_a_warning(
 
 @pytest.mark.parametrize("limits", [True, False])
 async def test_each_is_as_early_to_go_as_it_was_told(tmp_path: Path, limits: bool) -> None:
-    executor = LocalExecutor(tmp_path / "state", limits=limits)
+    executor = LocalExecutor(tmp_path / "state", limits=limits, terms=SandboxTerms(level="process"))
     await executor.open()
     try:
         seen = [await look(executor, tmp_path, oom_score_adj=adj) for adj in (1000, 0, 300, 0)]
@@ -140,10 +141,10 @@ def test_a_limit_on_cpu_time_is_written_as_each_version_wants_it(
     limits = Limits(paths)
     assert (slot / name).read_text() == none
     assert (slot / layout.join).read_text() == "0"
-    limits.cap(1500)
+    limits.step_aside(1500)
     assert (slot / name).read_text() == some
     assert (tmp_path / "slot-holders" / layout.join).read_text() == "0"
     limits.back()
     assert (slot / name).read_text() == none
-    limits.cap(1)
+    limits.step_aside(1)
     assert (slot / name).read_text() == {V1: "1000", V2: "1000 100000"}[layout]

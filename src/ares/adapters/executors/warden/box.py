@@ -1,14 +1,17 @@
 """What a job sees of the machine: nothing it could change but its own directory, and nothing of the agent or of others.
 
-Everything here happens in the job's own mount namespace and is gone with it.
+Everything here happens in the mount namespace of one slot, which serves one tenant. It is made once; what an attempt
+may have of its own is lent to it and taken back.
 """
 
 import contextlib
 import os
-from collections.abc import Generator, Iterable, Iterator
+import stat
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ares.adapters.executors.warden import kernel
+from ares.adapters.executors.warden.scratch import PLACES, Scratch
 
 # Writable by root without any capability, and what is written there holds for the whole machine.
 _KERNEL_FILES: Final = (
@@ -16,8 +19,9 @@ _KERNEL_FILES: Final = (
     # Last: a slot that could not have all of it goes on as if it had none, and writes to its control group there.
     "/sys",
 )  # fmt: skip
-_PRIVATE: Final = ("/tmp", "/var/tmp")
 _RUN: Final = "/run"
+# A directory with nothing in it, in boxes.
+_VOID: Final = "/run/void"
 # Of what services keep there: how names are resolved, and what GPU drivers need.
 _KEPT_IN_RUN: Final = (
     "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/nvidia-persistenced",
@@ -30,18 +34,72 @@ _LINKS: Final = (
     ("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx"),
 )  # fmt: skip
-_STAYS_WRITABLE: Final = (*_PRIVATE, "/dev/shm", "/dev/pts", "/proc")
+_STAYS_WRITABLE: Final = (*PLACES, "/dev/pts", "/dev/mqueue", "/proc")
+# How often a slot that is in use looks for what has to be hidden and was not there before.
+_MASK_EVERY_S: Final = 1.0
 
 
 class Terms(NamedTuple):
     """What the agent's configuration says about boxes."""
 
-    # Files and directories that jobs see empty.
+    # Files and directories of Ares' own, that no job sees; others that only boxes do not show.
+    own: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     # Directories that they may write to beside their own.
     writable: tuple[str, ...] = ()
     # More devices that they may use, as paths.
     devices: tuple[str, ...] = ()
+    # Programs that they may read though the way there is closed to their user.
+    shown: tuple[str, ...] = ()
+
+
+class Lent(NamedTuple):
+    """A directory whose attempts' own directories are lent, each while its attempt runs."""
+
+    # The directory itself, out of reach of jobs, and the empty one in front of it, writable by this descriptor alone.
+    behind: int
+    front: int
+
+
+class Room:
+    """What one slot shows to the attempts of its tenant."""
+
+    def __init__(
+        self, lent: Mapping[str, Lent] | None = None, masked: Sequence[str] = (), scratch: Scratch | None = None
+    ) -> None:
+        """`masked` are what nothing is to be seen of, and was no directory when the room was made."""
+        self._lent, self._masked, self._scratch = dict(lent or {}), masked, scratch
+        self._masked_at = kernel.boottime()
+        self._now: list[tuple[int, str, str]] = []
+
+    def lend(self, folders: Iterable[str]) -> None:
+        """Raises OSError. What was lent until then is there and has to be taken back."""
+        if (now := kernel.boottime()) - self._masked_at >= _MASK_EVERY_S:
+            for path in self._masked:
+                # What was made since, or put in the place of another, such as a key that was changed.
+                _mask(path)
+            self._masked_at = now
+        for folder in folders:
+            parent, _, name = folder.rpartition("/")
+            if (lent := self._lent.get(parent)) is not None:
+                os.mkdir(name, 0o755, dir_fd=lent.front)
+                self._now.append((lent.front, folder, name))
+                tree = kernel.detached(name, lent.behind)
+                try:
+                    kernel.attach(tree, folder)
+                finally:
+                    os.close(tree)
+
+    def take_back(self) -> None:
+        while self._now:
+            front, folder, name = self._now.pop()
+            with contextlib.suppress(OSError):
+                kernel.unmount(folder)
+            os.rmdir(name, dir_fd=front)
+
+    def emptied(self) -> bool:
+        """Whether nothing is left in memory, and in queues, of what the attempt put there."""
+        return self._scratch is None or self._scratch.emptied()
 
 
 def protect_kernel() -> None:
@@ -53,38 +111,54 @@ def protect_kernel() -> None:
                 kernel.attach(tree, path)
 
 
-def enclose(terms: Terms, folders: tuple[str, ...], other_user: bool) -> None:
-    """`folders` are the attempt's own. `other_user`: whoever runs there does not get past closed directories on the
-    way to them, so that those are replaced by empty ones."""
-    kernel.own_mounts()
-    with contextlib.ExitStack() as stack:
-        own = _copies(stack, (*folders, *terms.writable))
-        devices = _copies(stack, _device_paths(terms.devices))
-        services = _copies(stack, _KEPT_IN_RUN)
+def cover(terms: Terms, parents: Sequence[str], uid: int) -> Room:
+    """Hides what is Ares' own, and of `parents` all but what is lent. A user `uid` does not get past closed directories
+    on the way to what attempts may have, so that those are replaced by empty ones; -1: they are the agent's own."""
+    with _made(), contextlib.ExitStack() as stack:
+        shown, lent = _copies(stack, terms.shown), _copies(stack, parents)
+        own = [os.path.realpath(path) for path in terms.own]
+        closed = [path for path in map(_closed, (*parents, *terms.shown)) if path] if uid >= 0 else []
+        empty = _empty((*closed, *own))
+        fronts = _fronts(lent)
+        _show(shown, empty)
+        for path in empty:
+            kernel.read_only(path)
+        return Room(fronts, [path for path in own if not os.path.isdir(path)])
+
+
+def enclose(terms: Terms, parents: Sequence[str], uid: int) -> Room:
+    """As `cover`, and what is left can be read and not written."""
+    with _made(), contextlib.ExitStack() as stack:
+        writable, shown = _copies(stack, terms.writable), _copies(stack, terms.shown)
+        devices, services = _copies(stack, _device_paths(terms.devices)), _copies(stack, _KEPT_IN_RUN)
+        lent = _copies(stack, parents)
         # By where links lead, while that can be seen.
-        hidden = [os.path.realpath(path) for path in terms.hidden]
-        null = [stack.enter_context(_copy("/dev/null")) for path in hidden if os.path.isfile(path)]
-        closed = [path for folder in folders if (path := _closed(folder))] if other_user else []
-        for path in _PRIVATE:
-            if os.path.isdir(path):
-                kernel.mount_memory(path, "mode=1777")
+        hidden = [os.path.realpath(path) for path in (*terms.own, *terms.hidden)]
+        paths = (*parents, *terms.shown, *(path for path, _ in writable))
+        closed = [path for path in map(_closed, paths) if path] if uid >= 0 else []
+        scratch = Scratch(own=uid < 0)
         kernel.mount_memory(_RUN, "mode=755")
-        for path in (*closed, *hidden):
-            if os.path.isdir(path):
-                kernel.mount_memory(path, "mode=755")
-            elif os.path.isfile(path):
-                kernel.attach(null.pop(), path)
+        os.mkdir(_VOID)
+        empty = _empty((*closed, *hidden))
         _furnish(devices)
+        scratch.place()
         for path, tree in services:
             _put(tree, path)
-        for path, _ in own:
+        for path in (*parents, *(path for path, _ in writable)):
             os.makedirs(path, exist_ok=True)
+        _show(shown, [*empty, *PLACES, _RUN])
         kernel.read_only("/", below=True)
         for path in _STAYS_WRITABLE:
             if os.path.ismount(path):
                 kernel.read_only(path, yes=False)
-        for path, tree in own:
+        for path, tree in writable:
             kernel.attach(tree, path)
+        # Also within what was put in front of them.
+        again = _empty(path for path in hidden if _within(path, [one for one, _ in (*writable, *shown)]))
+        fronts = _fronts(lent)
+        for path in again:
+            kernel.read_only(path)
+        return Room(fronts, [path for path in hidden if not os.path.isdir(path)], scratch.begun())
 
 
 def device_groups(terms: Terms) -> list[int]:
@@ -94,6 +168,70 @@ def device_groups(terms: Terms) -> list[int]:
         inside = [f"{path}/{name}" for name in os.listdir(path)] if os.path.isdir(path) else []
         owners |= {os.stat(one).st_gid for one in (path, *inside)}
     return sorted(owners - {0})
+
+
+@contextlib.contextmanager
+def _made() -> Generator[None, None, None]:
+    """In a mount namespace of its own, where every user may go through what is made here."""
+    kernel.own_mounts()
+    mask = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(mask)
+
+
+def _empty(paths: Iterable[str]) -> list[str]:
+    """Puts nothing in front of them. The directories among them."""
+    folders = list[str]()
+    for path in paths:
+        if os.path.isdir(path):
+            kernel.mount_memory(path, "mode=755")
+            folders.append(path)
+        else:
+            _mask(path)
+    return folders
+
+
+def _mask(path: str) -> None:
+    """What is there, unless it is the device that is put in front of files; of directories made since, an empty one."""
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except OSError:
+        return
+    if kind == stat.S_IFDIR and os.path.isdir(_VOID) and not os.path.ismount(path):
+        _attach_copy(_VOID, path)
+    elif kind not in (stat.S_IFCHR, stat.S_IFDIR):
+        _attach_copy("/dev/null", path)
+
+
+def _attach_copy(path: str, place: str) -> None:
+    with _copy(path) as tree:
+        kernel.attach(tree, place)
+
+
+def _fronts(lent: Iterable[tuple[str, int]]) -> dict[str, Lent]:
+    fronts = dict[str, Lent]()
+    for path, tree in lent:
+        # Where it was, with nothing else on the way, and then behind an empty one.
+        _put(tree, path)
+        behind = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        kernel.mount_memory(path, "mode=755")
+        fronts[path] = Lent(behind, kernel.detached(path))
+        kernel.read_only(path)
+    return fronts
+
+
+def _show(shown: Iterable[tuple[str, int]], covered: Sequence[str]) -> None:
+    """Those that something was put in front of."""
+    for path, tree in shown:
+        if _within(path, covered):
+            kernel.read_only(tree, below=True)
+            _put(tree, path)
+
+
+def _within(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def _device_paths(more: Iterable[str]) -> Iterator[str]:
@@ -120,7 +258,7 @@ def _put(tree: int, path: str) -> None:
     """At a path that may be missing by now."""
     if os.path.isdir(f"/proc/self/fd/{tree}"):
         os.makedirs(path, exist_ok=True)
-    else:
+    elif not os.path.exists(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
     kernel.attach(tree, path)
@@ -129,10 +267,9 @@ def _put(tree: int, path: str) -> None:
 def _furnish(devices: list[tuple[str, int]]) -> None:
     """A /dev with what programs expect and accelerators, and no disk."""
     kernel.mount_memory("/dev", "mode=755")
-    for name in ("pts", "shm"):
+    for name in ("pts", "shm", "mqueue"):
         os.mkdir(f"/dev/{name}")
     kernel.mount_terminals("/dev/pts")
-    kernel.mount_memory("/dev/shm", "mode=1777")
     for path, tree in devices:
         _put(tree, path)
     for name, target in _LINKS:
@@ -144,6 +281,7 @@ def _closed(folder: str) -> str | None:
     way = folder.strip("/").split("/")
     for end in range(1, len(way)):
         path = "/" + "/".join(way[:end])
-        if not os.stat(path).st_mode & 0o001:
-            return path
+        with contextlib.suppress(OSError):
+            if not os.stat(path).st_mode & 0o001:
+                return path
     return None

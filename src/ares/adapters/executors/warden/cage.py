@@ -1,92 +1,45 @@
-"""Starting a command with less than its slot has: a process of its own gives up what it must, then becomes it."""
+"""What a slot gives up, for itself and all it will start, when its first attempt says whose it is."""
 
 import contextlib
-import os
 import resource
-import signal
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
-from ares.adapters.executors.warden import box, kernel, launch, rights, seccomp
-from ares.adapters.executors.warden.inherit import go_first
+from ares.adapters.executors.warden import box, kernel, rights, seccomp
 
-_ERROR_BYTES_MAX: Final = 4000
-_ALL_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+FINAL: Final = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
 
 
 class Cage(NamedTuple):
-    """What an attempt is given beyond what its slot gives to all: `hardened` if that does not yet."""
+    """One tenant's, for as long as the slot lives."""
 
     sandbox: bool
-    hardened: bool
+    # Whether what every attempt of the node is given is not enough.
+    harden: bool
+    # Whether Ares' own files are hidden, which a sandbox does in any case.
+    cover: bool
     offline: bool
-    # The attempt's own directories, and who they belong to; -1: the agent's own user.
-    folders: tuple[str, ...]
+    # Where its attempts' own directories are, and who its attempts run as; -1: the agent's own user.
+    parents: tuple[str, ...]
     uid: int
-    # Whether its slot is ended last where memory is short.
-    spared: bool
 
 
-def spawn(cage: Cage, terms: box.Terms, argv: list[str], env: Mapping[str, str], cwd: str, null: int, log: int) -> int:
-    """As `launch.spawn`, and says what could not be done instead of starting with less."""
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    try:
-        pid = os.fork()
-    except OSError as error:
-        os.close(reader)
-        os.close(writer)
-        raise ValueError(f"cannot run {argv[0]}: {error.strerror}") from None
-    if pid == 0:
-        _become(cage, terms, argv, env, cwd, (null, log, writer))
-    os.close(writer)
-    with open(reader, "rb") as file:
-        trouble = file.read()
-    if trouble:
-        os.waitpid(pid, 0)
-        raise ValueError(trouble.decode(errors="replace"))
-    return pid
-
-
-def _become(
-    cage: Cage, terms: box.Terms, argv: list[str], env: Mapping[str, str], cwd: str, files: tuple[int, int, int]
-) -> NoReturn:
-    null, log, writer = files
-    try:
-        os.setsid()
-        if not cage.spared:
-            go_first()
-        enter(cage, terms)
-        # Again, and only now: the directory it was in before lies outside.
-        try:
-            os.chdir(cwd)
-        except OSError as error:
-            raise ValueError(f"cannot enter the working directory {cwd}: {error.strerror}") from None
-        path = launch.locate(argv[0], env)
-        for number in _ALL_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        for target, fd in enumerate((null, log, log)):
-            os.dup2(fd, target)
-        launch.become(path, argv, env)
-    except BaseException as error:
-        os.write(writer, str(error).encode(errors="replace")[:_ERROR_BYTES_MAX])
-    finally:
-        os._exit(127)
-
-
-def enter(cage: Cage, terms: box.Terms) -> None:
+def settle(cage: Cage, terms: box.Terms) -> box.Room:
     """Raises ValueError that names the step the kernel refused."""
-    for what, step in _steps(cage, terms):
+    rooms = [box.Room()]
+    for what, step in _steps(cage, terms, rooms):
         try:
             step()
         except OSError as error:
-            raise ValueError(f"cannot be kept apart: {what}: {error.strerror}") from None
+            raise ValueError(f"cannot be kept apart: {what}: {error.strerror or error}") from None
+    return rooms[-1]
 
 
-def _steps(cage: Cage, terms: box.Terms) -> list[tuple[str, Callable[[], None]]]:
-    groups = box.device_groups(terms) if cage.uid >= 0 else []
+def _steps(cage: Cage, terms: box.Terms, rooms: list[box.Room]) -> list[tuple[str, Callable[[], None]]]:
+    other = cage.uid >= 0
+    groups = box.device_groups(terms) if other else []
     steps: list[tuple[str, Callable[[], None]]] = []
-    if not cage.hardened:
+    if cage.harden:
         steps += [("mount-namespace", kernel.own_mounts), ("read-only-kernel", box.protect_kernel)]
     if cage.offline:
         steps.append(("net-namespace", offline))
@@ -94,35 +47,24 @@ def _steps(cage: Cage, terms: box.Terms) -> list[tuple[str, Callable[[], None]]]
         steps += [
             ("ipc-namespace", lambda: kernel.unshare(kernel.NEWIPC)),
             ("uts-namespace", lambda: kernel.unshare(kernel.NEWUTS)),
-            ("mount-namespace", lambda: box.enclose(terms, cage.folders, cage.uid >= 0)),
+            ("mount-namespace", lambda: rooms.append(box.enclose(terms, cage.parents, cage.uid))),
         ]
-    steps.append(("limits", _final_limits))
-    if not cage.hardened:
+    elif cage.cover:
+        steps.append(("mount-namespace", lambda: rooms.append(box.cover(terms, cage.parents, cage.uid))))
+    if cage.harden:
         steps.append(("no-capabilities", rights.no_capabilities_later))
-    if cage.uid >= 0:
-        steps.append(("uid", lambda: _hand_over(cage, groups)))
-    steps.append(("no-new-privs", rights.no_new_privileges))
+    if other:
+        steps.append(("uid", lambda: rights.lean_to(cage.uid, groups)))
+    if cage.harden or cage.sandbox or other:
+        steps.append(("no-new-privs", rights.no_new_privileges))
     if cage.sandbox:
         steps.append(("seccomp", seccomp.refuse_calls))
     return steps
 
 
-def _hand_over(cage: Cage, groups: list[int]) -> None:
-    for folder in cage.folders:
-        rights.give(folder, cage.uid)
-    rights.become(cage.uid, groups)
-
-
 def offline() -> None:
     kernel.unshare(kernel.NEWNET)
     kernel.loopback_up()
-
-
-def _final_limits() -> None:
-    """It cannot raise them again."""
-    for which in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE):
-        soft, _ = resource.getrlimit(which)
-        resource.setrlimit(which, (soft, soft))
 
 
 # ---- what this machine allows
@@ -140,7 +82,7 @@ def tried(terms: box.Terms, folder: str, uid: int, namespaced: bool) -> list[str
             (("uts-namespace",), lambda: kernel.unshare(kernel.NEWUTS)),
             (
                 ("mount-namespace", "private-tmp", "private-dev", "read-only-root"),
-                lambda: box.enclose(terms, (folder,), uid >= 0),
+                lambda: _lent(box.enclose(terms, (folder,), uid), ()),
             ),
         ]
     steps.append((("no-capabilities",), rights.no_capabilities_later))
@@ -153,6 +95,11 @@ def tried(terms: box.Terms, folder: str, uid: int, namespaced: bool) -> list[str
             step()
             found += names
     return found
+
+
+def _lent(room: box.Room, folders: Sequence[str]) -> None:
+    room.lend(folders)
+    room.take_back()
 
 
 def _filtered() -> None:

@@ -22,6 +22,7 @@ class Inherited:
     def __init__(self, spared: bool) -> None:
         """`spared`: the slot is not to be ended for memory, since the job in its cgroup is."""
         self._cpus = os.sched_getaffinity(0)
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         self._oom_fd = -1
         self._oom_before = self._oom_own = self._oom_now = 0
         with contextlib.suppress(OSError):
@@ -37,9 +38,11 @@ class Inherited:
         return self._oom_own == _NEVER
 
     @contextlib.contextmanager
-    def taken_on(self, oom_score_adj: int, pin: Pin | None, log: int) -> Generator[None, None, None]:
+    def taken_on(self, oom_score_adj: int, boxed: bool, pin: Pin | None, log: int) -> Generator[None, None, None]:
         """Raises ValueError when a pin that is required cannot be had."""
-        self._score(min(_FIRST, self._oom_before + oom_score_adj))
+        # Where a slot cannot be spared: what fills files in memory looks smaller than the slot that holds it.
+        sooner = _SOONER if boxed and not self.spared else 0
+        self._score(min(_FIRST, self._oom_before + oom_score_adj + sooner))
         try:
             if pin is not None:
                 _pin(*pin, log)
@@ -55,19 +58,22 @@ class Inherited:
                 os.pwrite(self._oom_fd, str(value).encode(), 0)
                 self._oom_now = value
 
+    def kept(self) -> bool:
+        """Sets anew what an attempt of the slot's own user may have changed. False when it cannot be."""
+        try:
+            if os.sched_getaffinity(0) != self._cpus:
+                os.sched_setaffinity(0, self._cpus)
+            if os.getpriority(os.PRIO_PROCESS, 0) != self._nice:
+                os.setpriority(os.PRIO_PROCESS, 0, self._nice)
+        except OSError:
+            return False
+        return True
+
     def _unpin(self) -> None:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, self._cpus)
         with contextlib.suppress(OSError):
             kernel.memory_policy(kernel.MPOL_DEFAULT)
-
-
-def go_first() -> None:
-    """Where a slot cannot be spared: what fills files in memory looks smaller than the slot that holds it."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
-        score = int(file.read())
-        file.seek(0)
-        file.write(str(min(_FIRST, score + _SOONER)))
 
 
 def _pin(node: int, cpus: tuple[int, ...], required: bool, log: int) -> None:

@@ -101,15 +101,15 @@ class Warden:
             os.close(self._signals)
             os.close(self._alive)
             sys_fd = os.open(_SYS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            if prepare_slot(self._namespaced, self._orders.harden):
-                paths = {kind: [_behind(sys_fd, path) for path in some] for kind, some in paths.items()}
+            paths = {kind: [_behind(sys_fd, path) for path in some] for kind, some in paths.items()}
+            prepare_slot(self._namespaced, self._orders.harden)
             slot = Slot(agent, self._life, self._namespaced, Limits(paths), self._orders.terms)
             try:
                 slot.serve()
             finally:
                 slot.end()
         except BaseException as error:
-            agent.send(f"E{error}".encode(errors="replace")[:4000])
+            agent.send(f"B{error}".encode(errors="replace")[:4000])
             raise
         finally:
             os._exit(1)
@@ -170,42 +170,38 @@ def _remove_cgroup(folder: str) -> None:
 
 
 def _behind(sys_fd: int, path: str) -> str:
-    """The same file by the /sys there was before one for reading only was put in front of it."""
+    """The same file by the /sys there is before one for reading only is put in front of it."""
     return f"/proc/self/fd/{sys_fd}{path.removeprefix(_SYS)}" if path.startswith(f"{_SYS}/") else path
 
 
-def prepare_slot(namespaced: bool, harden: bool = False) -> bool:
-    """Whether the kernel's files are for reading only now."""
+def prepare_slot(namespaced: bool, harden: bool = False) -> None:
     gc.freeze()
     gc.disable()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
     # A dump holds what was in memory, and goes to where others may read it.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    protected = _contain_slot(namespaced, harden)
+    _contain_slot(namespaced, harden)
     if harden:
         for step in (rights.no_capabilities_later, rights.no_new_privileges):
             # Not everywhere allowed; the node says what it can do.
             with contextlib.suppress(OSError):
                 step()
-    return protected
 
 
-def _contain_slot(namespaced: bool, harden: bool) -> bool:
+def _contain_slot(namespaced: bool, harden: bool) -> None:
     if not namespaced:
         # Told to end rather than killed: it must first end what it holds. Nobody tells it if its warden ended
         # before this line; it then sees the end of the pipe.
         kernel.die_with_parent(signal.SIGTERM)
         kernel.adopt_orphans()
-        return False
+        return
     kernel.die_with_parent(signal.SIGKILL)
-    try:
+    # Some containers forbid the mount. The namespace still ends everything in it.
+    with contextlib.suppress(OSError):
         kernel.private_proc()
         if harden:
             box.protect_kernel()
-    except OSError:
-        return False  # Some containers forbid the mount. The namespace still ends everything in it.
-    return harden
 
 
 def can_contain() -> bool:

@@ -41,8 +41,10 @@ _AT_FDCWD: Final = -100
 _AT_RECURSIVE: Final = 0x8000
 _AT_EMPTY_PATH: Final = 0x1000
 _OPEN_TREE_CLONE: Final = 1
+_COPY: Final = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
 _MOVE_MOUNT_F_EMPTY_PATH: Final = 4
 _ATTR_READ_ONLY: Final = 1
+_MNT_DETACH: Final = 2
 
 MPOL_DEFAULT: Final = 0
 MPOL_PREFERRED: Final = 1
@@ -54,10 +56,14 @@ _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
 
 
 def _call(name: str, *arguments: Any) -> int:
-    result = getattr(_libc, name)(*arguments)
+    return _checked(getattr(_libc, name)(*arguments), name)
+
+
+def _checked(result: int, name: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -108,15 +114,24 @@ def mount_terminals(path: str) -> None:
     _call("mount", b"devpts", os.fsencode(path), b"devpts", ctypes.c_ulong(_MS_NOSUID_NOEXEC), options)
 
 
-def detached(path: str) -> int:
-    """A copy of what is mounted at a path and below it, at no place yet."""
-    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
-    return _call("syscall", ctypes.c_long(_OPEN_TREE), ctypes.c_int(_AT_FDCWD), os.fsencode(path), ctypes.c_uint(flags))
+def mount_queues(path: str) -> None:
+    """Where the message queues of the own IPC namespace are to be seen."""
+    _call("mount", b"mqueue", os.fsencode(path), b"mqueue", ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC), None)
+
+
+def unmount(path: str) -> None:
+    """Also what is in use still."""
+    _call("umount2", os.fsencode(path), _MNT_DETACH)
+
+
+def detached(path: str, folder: int | None = None) -> int:
+    """A copy of what is mounted at a path, seen from `folder`, and below it, at no place yet."""
+    start = _AT_FDCWD if folder is None else folder
+    return _checked(_syscall(_OPEN_TREE, start, os.fsencode(path), _COPY), "open_tree")
 
 
 def attach(tree: int, path: str) -> None:
-    arguments = (ctypes.c_int(tree), b"", ctypes.c_int(_AT_FDCWD), os.fsencode(path))
-    _call("syscall", ctypes.c_long(_MOVE_MOUNT), *arguments, ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH))
+    _checked(_syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH), "move_mount")
 
 
 def read_only(place: str | int, *, yes: bool = True, below: bool = False) -> None:

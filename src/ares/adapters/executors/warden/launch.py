@@ -5,31 +5,25 @@ import os
 import signal
 import stat
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import Final
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _ALL_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
-def spawn(argv: list[str], env: Mapping[str, str], null: int, log: int) -> int:
-    """Starts the command in its own session. Errors name the command and what was tried."""
+def spawn(argv: list[str], env: Mapping[str, str], null: int, log: int, *, other_user: bool = False) -> int:
+    """Starts the command in its own session. Errors name the command and what was tried. `other_user`: as the real
+    user of the caller, who is not its effective one."""
     path = locate(argv[0], env)
     actions = ((os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2))
     try:
-        return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_ALL_SIGNALS)
+        return os.posix_spawn(
+            path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_ALL_SIGNALS,
+            resetids=other_user,
+        )  # fmt: skip
     except OSError as error:
-        raise _failed(path, error) from None
-
-
-def become(path: str, argv: list[str], env: Mapping[str, str]) -> NoReturn:
-    try:
-        os.execve(path, argv, env)
-    except OSError as error:
-        raise _failed(path, error) from None
-
-
-def _failed(path: str, error: OSError) -> ValueError:
-    return ValueError(f"cannot run {path}: {_SPAWN_ERRORS.get(error.errno or 0, error.strerror)}")
+        why = _SPAWN_ERRORS.get(error.errno or 0, error.strerror)
+        raise ValueError(f"cannot run {path}: {why}") from None
 
 
 _SPAWN_ERRORS: Final = {

@@ -49,15 +49,15 @@ class Limits:
         for fd in files:
             os.pwrite(fd, value.encode(), 0)
 
-    def cap(self, cpu_milli: int) -> None:
-        """Limits CPU time. The slot gets out of the way first: it must be able to end what used all of it up."""
-        if not self._quota:
-            return
+    def step_aside(self, cpu_milli: int) -> None:
+        """The slot must be able to end what uses up all CPU time of its group, which is limited unless it is 0."""
         with contextlib.suppress(OSError):
             _move(self._leave)
-            self._capped = self._away = True
-            # Refused where the agent's own group has less: that limit holds anyway.
-            self._write_quota(str(max(_QUOTA_MIN_US, cpu_milli * _PERIOD_MILLI_US)))
+            self._away = True
+            if self._quota and cpu_milli:
+                self._capped = True
+                # Refused where the agent's own group has less: that limit holds anyway.
+                self._write_quota(str(max(_QUOTA_MIN_US, cpu_milli * _PERIOD_MILLI_US)))
 
     def uncap(self) -> None:
         """Processes that are being killed need CPU time too."""

@@ -1,7 +1,8 @@
 """Giving up rights for good: what a process cannot do any more, nothing it starts can."""
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from ares.adapters.executors.warden import kernel
 
@@ -23,14 +24,37 @@ def no_capabilities_later() -> None:
 
 
 def give(folder: str, uid: int) -> None:
-    """All of it, while nobody uses it yet; links themselves, not what they lead to."""
+    """All of a directory that is new and that nobody uses yet; links themselves, not what they lead to."""
+    if os.stat(folder).st_uid == uid:
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            os.chown(entry.path, uid, uid, follow_symlinks=False)
     os.chown(folder, uid, uid)
-    for path, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            os.chown(f"{path}/{name}", uid, uid, follow_symlinks=False)
+
+
+def lean_to(uid: int, groups: Sequence[int]) -> None:
+    """What root starts from here on can be that user: see `starting_as`."""
+    os.setgroups(groups)
+    os.setresgid(uid, 0, 0)
 
 
 def become(uid: int, groups: Sequence[int]) -> None:
+    """For good."""
     os.setgroups(groups)
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
+
+
+@contextlib.contextmanager
+def starting_as(uid: int) -> Generator[None, None, None]:
+    """Root, whose children are of another user: those that reset their effective ids to the real ones. -1: nobody."""
+    if uid < 0:
+        yield
+        return
+    os.setresuid(uid, 0, 0)
+    try:
+        yield
+    finally:
+        # At once, for a user may stop and slow down what is its own.
+        os.setresuid(0, 0, 0)

@@ -12,7 +12,8 @@ from collections.abc import Generator
 from math import inf
 from typing import Final
 
-from ares.adapters.executors.warden import box, cage, kernel
+from ares.adapters.executors.warden import box, cage, kernel, rights
+from ares.adapters.executors.warden.bounds import Bounds
 from ares.adapters.executors.warden.inherit import Inherited, Pin
 from ares.adapters.executors.warden.launch import spawn
 from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, Limits
@@ -22,8 +23,9 @@ from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED,
 DEADLINE_CHECK_S: Final = 1.0
 # An attempt that ends within this is told as a whole.
 QUICK_S: Final = 0.005
-# CPU time is limited only after this: many short attempts then cost no more than without.
-CAP_AFTER_S: Final = 1.0
+# The slot gets out of its attempt's way, and CPU time is limited, only after this: many short attempts then cost no
+# more than without.
+ASIDE_AFTER_S: Final = 1.0
 
 _NO_TERMS: Final = box.Terms()
 # Memory, CPU weight, CPU limit or 0, largest file, processes, open files.
@@ -31,7 +33,7 @@ Numbers = tuple[int, int, int, int, int, int]
 
 
 class Slot:
-    """Runs one attempt at a time and leaves nothing behind."""
+    """Runs one attempt at a time, all of one tenant, and leaves nothing of them behind for the next."""
 
     def __init__(
         self, agent: socket.socket, warden: int, namespaced: bool, limits: Limits, terms: box.Terms = _NO_TERMS
@@ -51,7 +53,9 @@ class Slot:
         self._poll_signals = select.poll()
         self._poll_signals.register(self._signals, select.POLLIN)
         self._owner = (os.getuid(), os.getgid())
-        self._rlimits: dict[int, int] = {}
+        self._bounds = Bounds()
+        self._cage: cage.Cage | None = None
+        self._room = box.Room()
         self._main = 0
         self._status = 0
         self._cpu_s = 0.0
@@ -100,20 +104,27 @@ class Slot:
         deadline: float,
         oom_score_adj: int,
         pin: Pin | None,
-        caged: tuple[bool, bool, bool, tuple[str, ...], int] | None,
+        folders: list[str],
+        caged: tuple[bool, bool, bool, bool, tuple[str, ...], int],
     ) -> None:
         if kernel.boottime() >= deadline:
             self._agent.send(b"X")
             return
+        less = self._settle(cage.Cage(*caged))
         try:
-            self._limit(*limits)
-            with _opened(cwd, log_path) as log, self._inherited.taken_on(oom_score_adj, pin, log):
-                if caged is None:
-                    self._main = spawn(argv, env, self._null, log)
-                else:
-                    less = cage.Cage(*caged, self._inherited.spared)
-                    self._main = cage.spawn(less, self._terms, argv, env, cwd, self._null, log)
+            self._limit(*limits, final=less.sandbox)
+            self._room.lend(folders)
+            if less.uid >= 0:
+                for folder in folders:
+                    rights.give(folder, less.uid)
+            with (
+                _opened(cwd, log_path, less.uid) as log,
+                self._inherited.taken_on(oom_score_adj, less.sandbox, pin, log),
+                rights.starting_as(less.uid),
+            ):
+                self._main = _spawned(argv, env, cwd, self._null, log, less.uid)
         except (OSError, ValueError) as error:
+            self._room.take_back()
             self._agent.send(b"E" + str(error).encode(errors="replace")[:4000])
             return
         self._cpu_s, self._rss_kib = 0.0, 0
@@ -123,9 +134,26 @@ class Slot:
             expired = self._watch(deadline, limits[2])
         self._sweep()
         self._limits.back()
-        oom, crowded, retire = self._limits.killed_for_memory(), self._limits.crowded(), self._limits.spoiled()
+        oom, crowded, retire = self._limits.killed_for_memory(), self._limits.crowded(), not self._is_as_before(less)
         tag = b"Q" if quick else b"F"
         self._agent.send(FINISHED.pack(tag, self._status, oom, crowded, expired, retire, self._rss_kib, self._cpu_s))
+        # After the word, which nobody need wait for; nothing is left that could still look.
+        self._room.take_back()
+
+    def _settle(self, wanted: cage.Cage) -> cage.Cage:
+        """For its first attempt, and for good."""
+        if self._cage is None:
+            self._room = cage.settle(wanted, self._terms)
+            self._cage = wanted
+        if wanted != self._cage:
+            raise ValueError("the slot is another tenant's")
+        return wanted
+
+    def _is_as_before(self, less: cage.Cage) -> bool:
+        """Whether the next attempt finds what this one found."""
+        # Another user's processes cannot change anything about the slot.
+        kept = less.uid >= 0 or (self._bounds.kept() and self._inherited.kept())
+        return kept and self._room.emptied() and not self._limits.spoiled()
 
     def _ends_soon(self) -> bool:
         """Start and end of a short attempt are told in one message: for many of them that is half the work."""
@@ -135,7 +163,15 @@ class Slot:
         return not self._main
 
     def _limit(
-        self, memory_mib: int, cpu_weight: int, _cpu_limit: int, file_bytes: int, processes: int, open_files: int
+        self,
+        memory_mib: int,
+        cpu_weight: int,
+        _cpu_limit: int,
+        file_bytes: int,
+        processes: int,
+        open_files: int,
+        *,
+        final: bool,
     ) -> None:
         try:
             self._limits.apply("memory", str((memory_mib + SLOT_OVERHEAD_MIB) << 20))
@@ -143,32 +179,25 @@ class Slot:
             self._limits.apply("cpu", str(cpu_weight))
         except OSError as error:
             raise ValueError(f"cannot set the limits ({memory_mib} MiB of memory): {error.strerror}") from None
-        self._rlimit(resource.RLIMIT_FSIZE, file_bytes)
-        self._rlimit(resource.RLIMIT_NOFILE, open_files)
+        self._bounds.set(resource.RLIMIT_FSIZE, file_bytes, final=final)
+        self._bounds.set(resource.RLIMIT_NOFILE, open_files, final=final)
+        self._bounds.set(resource.RLIMIT_CORE, 0, final=True)
         if not self._limits.limits_processes():
-            self._rlimit(resource.RLIMIT_NPROC, processes)
-
-    def _rlimit(self, which: int, value: int) -> None:
-        """On the slot itself, for its children to inherit: it needs no more than they do."""
-        if self._rlimits.get(which) != value:
-            hard = resource.getrlimit(which)[1]
-            soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(which, (soft, hard))
-            self._rlimits[which] = value
+            self._bounds.set(resource.RLIMIT_NPROC, processes, final=False)
 
     def _watch(self, deadline: float, cpu_limit_milli: int) -> bool:
         """Waits for the main process. True when the deadline passed first."""
         expired = False
-        cap_at = kernel.boottime() + CAP_AFTER_S if cpu_limit_milli else inf
+        aside_at = kernel.boottime() + ASIDE_AFTER_S
         while self._main:
             now = kernel.boottime()
-            if now >= cap_at:
-                self._limits.cap(cpu_limit_milli)
-                cap_at = inf
+            if now >= aside_at:
+                self._limits.step_aside(cpu_limit_milli)
+                aside_at = inf
             if now >= deadline and not expired:
-                expired, cap_at = True, inf
+                expired, aside_at = True, inf
                 self._kill_all()
-            left = min(inf if expired else deadline, cap_at) - now
+            left = min(inf if expired else deadline, aside_at) - now
             timeout = None if left > 1e9 else max(0.0, min(left, DEADLINE_CHECK_S)) * 1000
             for fd, _ in self._poll.poll(timeout):
                 if fd == self._signals:
@@ -236,8 +265,15 @@ class Slot:
         os._exit(0)
 
 
+def _spawned(argv: list[str], env: dict[str, str], cwd: str, null: int, log: int, uid: int) -> int:
+    if uid >= 0 and not os.access(cwd, os.X_OK):
+        # The slot got there, and the attempt's user would not have.
+        raise ValueError(f"cannot enter the working directory {cwd}: Permission denied for user {uid}")
+    return spawn(argv, env, null, log, other_user=uid >= 0)
+
+
 @contextlib.contextmanager
-def _opened(cwd: str, log_path: str) -> Generator[int, None, None]:
+def _opened(cwd: str, log_path: str, uid: int) -> Generator[int, None, None]:
     """In the working directory, with the log to write to."""
     try:
         os.chdir(cwd)
@@ -245,6 +281,8 @@ def _opened(cwd: str, log_path: str) -> Generator[int, None, None]:
         raise ValueError(f"cannot enter the working directory {cwd}: {error.strerror}") from None
     try:
         log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        if uid >= 0 and os.fstat(log).st_uid != uid:
+            os.fchown(log, uid, uid)
     except OSError as error:
         raise ValueError(f"cannot write the log {log_path}: {error.strerror}") from None
     try:

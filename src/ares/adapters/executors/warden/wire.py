@@ -1,7 +1,8 @@
 """What the agent and its slots say to each other. Standard library only, like everything in this folder.
 
 agent -> slot   L launch (marshal) · S signal number · D new deadline · K kill
-slot -> agent   R ready · S started · E error text · X expired before the start · F finished
+slot -> agent   R ready · S started · E error text · B error text, and it ends · X expired before the start
+                F finished · Q started and finished
 
 The sender's pid travels as socket credentials, so the kernel translates it out of the namespace.
 """

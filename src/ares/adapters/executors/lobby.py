@@ -1,0 +1,82 @@
+"""Starts that wait for a slot, and slots that wait for a start: each goes to one of its own tenant, or to a new one."""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+
+from ares.adapters.executors.process import Asked, Slot
+from ares.adapters.executors.terms import Cell
+
+
+class Lobby:
+    def __init__(self) -> None:
+        # In the order in which they are served next.
+        self._waiting: dict[Cell, deque[Asked]] = {}
+        # The last to become idle is the first to be used. None: of slots that had no attempt yet.
+        self._idle: dict[Cell | None, list[Slot]] = {}
+        self._slots: Counter[Cell] = Counter()
+
+    # ---- starts
+
+    def ask(self, asked: Asked, *, first: bool = False) -> None:
+        line = self._waiting.setdefault(asked.cell, deque())
+        line.appendleft(asked) if first else line.append(asked)
+
+    def waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def turned_away(self) -> Iterator[Asked]:
+        while self._waiting:
+            yield from self._waiting.pop(next(iter(self._waiting)))
+
+    # ---- slots
+
+    def rest(self, slot: Slot) -> None:
+        self._idle.setdefault(slot.cell, []).append(slot)
+
+    def leave(self, slot: Slot) -> None:
+        """It is gone, idle or not."""
+        if slot.cell is not None:
+            self._slots[slot.cell] -= 1
+            if not self._slots[slot.cell]:
+                del self._slots[slot.cell]
+        if slot in (line := self._idle.get(slot.cell, [])):
+            self._take(slot.cell, line.index(slot))
+
+    def idle(self) -> list[Slot]:
+        """The longest unused first."""
+        return sorted((slot for line in self._idle.values() for slot in line), key=lambda slot: slot.idle_since)
+
+    def _take(self, cell: Cell | None, at: int = -1) -> Slot:
+        slot = self._idle[cell].pop(at)
+        if not self._idle[cell]:
+            del self._idle[cell]
+        return slot
+
+    # ---- both
+
+    def match(self) -> tuple[Slot, Asked] | None:
+        """Tenants take turns. What is new goes to the one that has least."""
+        cell = next((cell for cell in self._waiting if cell in self._idle), None)
+        if cell is not None:
+            slot = self._take(cell)
+        elif self._waiting and None in self._idle:
+            cell, slot = min(self._waiting, key=self._slots.__getitem__), self._take(None)
+            self._slots[cell] += 1
+        else:
+            return None
+        line = self._waiting.pop(cell)
+        asked = line.popleft()
+        if line:
+            self._waiting[cell] = line
+        return slot, asked
+
+    def missing(self) -> int:
+        """How many slots more would all be of use at once."""
+        if not self._waiting:
+            return 0
+        short = sum(max(0, len(line) - len(self._idle.get(cell, ()))) for cell, line in self._waiting.items())
+        return max(0, short - len(self._idle.get(None, ())))
+
+    def newcomer(self) -> bool:
+        """Whether a tenant waits that has no slot at all, for which none will be handed back."""
+        return any(cell not in self._slots for cell in self._waiting)

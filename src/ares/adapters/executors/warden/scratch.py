@@ -1,0 +1,103 @@
+"""Where attempts in a box put what is gone with them: /tmp and the like, in memory that counts as theirs, and the
+queues and segments that programs share memory by. One attempt after the other uses them, and finds them empty."""
+
+import contextlib
+import os
+import stat
+from itertools import islice
+from typing import Final
+
+from ares.adapters.executors.warden import kernel
+
+PLACES: Final = ("/tmp", "/var/tmp", "/dev/shm")
+_QUEUES: Final = "/dev/mqueue"
+_SHARED: Final = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
+_MODE: Final = 0o1777
+# More than this is left to the kernel, which ends it with the slot.
+_REMOVED_MAX: Final = 10_000
+
+
+class Scratch:
+    """One file system for all places, so that one look tells whether anything is in them."""
+
+    def __init__(self, own: bool) -> None:
+        """`own`: attempts are of the same user, and may change the places themselves."""
+        self._own = own
+        first = PLACES[0]
+        kernel.mount_memory(first, "mode=755")
+        self._whole = os.open(first, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._trees = list[tuple[str, int]]()
+        for number, place in enumerate(PLACES):
+            os.mkdir(f"{first}/{number}")
+            os.chmod(f"{first}/{number}", _MODE)
+            self._trees.append((place, kernel.detached(f"{first}/{number}")))
+        self._free, self._queues = 0, -1
+        self._shared = list[int]()
+        self._held_first = list[int]()
+
+    def place(self) -> None:
+        for path, tree in self._trees:
+            if os.path.isdir(path):
+                kernel.attach(tree, path)
+            os.close(tree)
+        self._trees = []
+        # Not everywhere allowed; queues are then as the kernel has them, and gone with the slot.
+        with contextlib.suppress(OSError):
+            kernel.mount_queues(_QUEUES)
+            self._queues = os.open(_QUEUES, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def begun(self) -> "Scratch":
+        """In the namespaces that attempts are in."""
+        self._free = os.fstatvfs(self._whole).f_ffree
+        for path in _SHARED:
+            with contextlib.suppress(OSError):
+                self._shared.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        self._held_first = self._held()
+        return self
+
+    def emptied(self) -> bool:
+        """False when it could not be: then only the slot's end removes it."""
+        if self._used() and not self._cleared():
+            return False
+        return self._held() == self._held_first
+
+    def _held(self) -> list[int]:
+        """Segments, semaphores and queues: each is a line, or makes its directory larger."""
+        queues = os.fstat(self._queues).st_size if self._queues >= 0 else 0
+        return [queues, *(len(os.pread(fd, 4096, 0)) for fd in self._shared)]
+
+    def _used(self) -> bool:
+        return os.fstatvfs(self._whole).f_ffree != self._free or (self._own and self._changed())
+
+    def _changed(self) -> bool:
+        modes = (os.stat(str(number), dir_fd=self._whole).st_mode for number in range(len(PLACES)))
+        return any(stat.S_IMODE(mode) != _MODE for mode in modes)
+
+    def _cleared(self) -> bool:
+        try:
+            for place in PLACES:
+                if os.path.isdir(place):
+                    os.chmod(place, _MODE)
+            left = _REMOVED_MAX
+            for place in PLACES:
+                left = _remove_below(place, left)
+        except OSError:
+            return False
+        return not self._used()
+
+
+def _remove_below(folder: str, left: int) -> int:
+    """How many more may be removed. Raises OSError when that is fewer than there are."""
+    with os.scandir(folder) as entries:
+        found = list(islice(entries, left + 1))
+    left -= len(found)
+    if left < 0:
+        raise OSError("too much to remove one by one")
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            os.chmod(entry.path, 0o700)
+            left = _remove_below(entry.path, left)
+            os.rmdir(entry.path)
+        else:
+            os.unlink(entry.path)
+    return left
