@@ -405,6 +405,13 @@ async def test_a_month_is_summed_up(world: World) -> None:
     month = _month(entries(world)[0])
     async with world.client("tenant-admin") as admin:
         found = (await admin.get("/v1/audit/summary", params={"month": month})).json()["summary"]
+        at = entries(world)[0].at
+        whole = (await admin.get("/v1/audit/summary", params={"since": at - 60, "until": at + 3600})).json()["summary"]
+        assert (whole["operations"], whole["month"], whole["since"]) == (found["operations"], "", at - 60)
+        none = (await admin.get("/v1/audit/summary", params={"until": at - 60})).json()["summary"]
+        assert (none["entries"], none["until"]) == (0, at - 60)
+        for params in ({}, {"month": month, "since": 1.0}):
+            assert (await admin.get("/v1/audit/summary", params=params)).status_code == 422
     assert found["operations"]["submitJob"] == {"ALLOW": 4, "DENY": 2}
     assert found["denials"] == {"role": 1, "request_conflict": 1}
     assert [change["operation"] for change in found["changes"]] == ["createToken"]

@@ -148,12 +148,14 @@ class AuditSearch:
             yield await asyncio.to_thread(self._piece, segment, query, only, format_)
 
     async def month(self, who: Principal, query: AuditQuery, month: str) -> AuditMonth:
-        """`query` has the month's bounds."""
+        """`query` has the bounds, of the month or of a period without a name."""
         only, tally = self.only(who), Tally()
         for segment in self._segments(query):
             for entry in await asyncio.to_thread(self._entries, segment, query, only):
                 tally.add(entry)
-        return AuditMonth(summary=tally.result(only or query.tenant, month), chains=self.chains())
+        found = tally.result(only or query.tenant, month)
+        period = found if month else msgspec.structs.replace(found, since=query.since, until=query.until)
+        return AuditMonth(summary=period, chains=self.chains())
 
     def _segments(self, query: AuditQuery) -> Iterator[Segment]:
         for chain in self._here():

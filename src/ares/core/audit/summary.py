@@ -26,7 +26,7 @@ class Happened(Record, frozen=True):
 
 
 class AuditSummary(Record, frozen=True, omit_defaults=False):
-    """`tenant` is empty for all; `month` is like 2026-11, in UTC."""
+    """`tenant` is empty for all; `month` is like 2026-11, in UTC, and empty for another period."""
 
     tenant: str
     month: str
@@ -40,6 +40,9 @@ class AuditSummary(Record, frozen=True, omit_defaults=False):
     quota_rejections: int
     # Of what is listed, the number that was left out.
     left_out: int = 0
+    # Of a period that is no month, in seconds since 1970.
+    since: float = 0.0
+    until: float = 0.0
 
 
 class Tally:

@@ -1,7 +1,7 @@
 """`ares audit`: who did what, and whether that record holds."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +11,7 @@ import click
 from ares.edge.cli.connect import connect
 from ares.edge.cli.output import output_option, print_objects
 from ares.edge.cli.program import configured, load, program
+from ares.edge.cli.replicas import Replicas
 from ares.edge.cli.text import printable
 
 if TYPE_CHECKING:
@@ -66,28 +67,6 @@ def _moment(name: str, text: str) -> float:
         raise click.BadParameter(f"{text!r} is neither a moment nor a duration", param_hint=f"--{name}") from None
 
 
-def _replicas(ctx: click.Context) -> "Iterator[Client]":
-    """A client for each address: every replica has a chain of its own."""
-    from ares.edge.client.sync import Client
-
-    first = connect(ctx)
-    for url in first.endpoint.urls:
-        client = Client(url, first.endpoint.token)
-        ctx.call_on_close(client.close)
-        yield client
-
-
-def _elsewhere(chains: list[dict[str, Any]]) -> None:
-    """Says what was not asked."""
-    here = {chain["chain"] for chain in chains if chain["here"]}
-    missing = sorted({chain["chain"] for chain in chains} - here)
-    if missing:
-        click.echo(
-            f"not asked: {', '.join(map(printable, missing))}, on other replicas; name their addresses in --url",
-            err=True,
-        )
-
-
 @audit.command()
 @_filters
 @click.option("--limit", "-l", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
@@ -105,17 +84,17 @@ def search(ctx: click.Context, limit: int, output: str, **given: Any) -> None:
     """
     found: list[dict[str, Any]] = []
     chains: list[dict[str, Any]] = []
-    for client in _replicas(ctx):
-        entries, known = _pages(client, _asked(given), limit)
+    replicas = Replicas(ctx)
+    for entries, known in replicas.ask(lambda client: _pages(client, _asked(given), limit)):
         found += entries
         chains += known
     found.sort(key=lambda entry: (entry["at"], entry["seq"]), reverse=True)
     del found[limit:]
-    if not print_objects(output, {"entries": found, "chains": chains}, lambda _: []):
+    if not print_objects(output, {"entries": found, "chains": chains, "notAsked": replicas.unasked}, lambda _: []):
         from ares.edge.cli.table import print_table
 
         print_table(HEADER, map(_row, found), of="entries")
-    _elsewhere(chains)
+    replicas.tell(chains)
 
 
 def _pages(client: "Client", asked: "Filters", limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -167,41 +146,66 @@ def export(ctx: click.Context, format: str, name: str, **given: Any) -> None:  #
     from ares.edge.client import audit as calls
 
     chains: list[dict[str, Any]] = []
+    replicas, begun = Replicas(ctx), False
     with click.open_file(name, "wb") as file:
-        for number, client in enumerate(_replicas(ctx)):
+
+        def copy(client: "Client") -> list[dict[str, Any]]:
+            nonlocal begun
+            known: list[dict[str, Any]] = client.send(calls.heads().raw())["chains"]
             # One header is enough.
-            heading = number > 0 and format == "csv"
+            heading = begun and format == "csv"
             for piece in client.audit_export(format, **_asked(given)):
+                begun = True
                 file.write(piece.partition(b"\n")[2] if heading else piece)
                 heading = heading and b"\n" not in piece
-            chains += client.send(calls.heads().raw())["chains"]
-    _elsewhere(chains)
+            return known
+
+        for known in replicas.ask(copy):
+            chains += known
+    replicas.tell(chains)
 
 
 @audit.command()
 @click.option("--month", metavar="YYYY-MM", help="In UTC.  [default: this one]")
+@click.option("--since", metavar="TIME", help="Instead of a month, from then on: 2026-11-01, or 7d ago.")
+@click.option("--until", metavar="TIME", help="Before then.  [default: now]")
 @click.option("--tenant", metavar="NAME", default="", help="Only of this tenant.")
 @output_option("markdown", "json", "yaml")
 @click.pass_context
-def summary(ctx: click.Context, month: str | None, tenant: str, output: str) -> None:
-    """Sums up a month: done, denied, changed, and whether it holds.
+def summary(
+    ctx: click.Context, month: str | None, since: str | None, until: str | None, tenant: str, output: str
+) -> None:
+    """Sums up a month or any period: done, denied, changed, and whether it holds.
 
-    For people who have to show that rules were kept: what was done and denied, who broke glass and
-    why, who changed roles, quotas, policies and secrets.
+    One report over every replica whose address is known; what could not be asked is said. For people
+    who have to show that rules were kept: what was done and denied, who broke glass and why, who
+    changed roles, quotas, policies and secrets.
     """
+    from msgspec import to_builtins
+
     from ares.edge.client import audit as calls
 
-    name = month or datetime.now(UTC).strftime("%Y-%m")
-    call, raws = calls.month(name, tenant), list[Any]()
+    if month and (since or until):
+        raise click.UsageError("a month or a period: give --month, or --since and --until", ctx)
+    moments = {key: _moment(key, text) for key, text in (("since", since), ("until", until)) if text}
+    name = "" if moments else month or datetime.now(UTC).strftime("%Y-%m")
+    call, raws, replicas = calls.month(name, tenant, **moments), list[Any](), Replicas(ctx)
     states: list[dict[str, Any]] = []
-    for client in _replicas(ctx):
-        raws.append(client.send(call.raw()))
-        states += client.send(calls.verified().raw())["verified"]
-    if not print_objects(output, {"replicas": raws, "verified": states}, lambda _: []):
-        for raw in raws:
-            click.echo("\n".join(markdown(call.read(raw))))
-        click.echo("\n".join(("## Verification", "", *(f"- {verdict(state)}" for state in states))))
-    _elsewhere([chain for raw in raws for chain in raw["chains"]])
+    counted: set[str] = set()
+    for raw, known in replicas.ask(lambda one: (one.send(call.raw()), one.send(calls.verified().raw())["verified"])):
+        here = {chain["chain"] for chain in raw["chains"] if chain["here"]}
+        # Two addresses of one replica are one.
+        if not here or here - counted:
+            counted |= here
+            raws.append(raw)
+            states += known
+    report = calls.merged([call.read(raw) for raw in raws])
+    shown = {"summary": to_builtins(report.summary), "replicas": raws, "verified": states}
+    if not print_objects(output, {**shown, "notAsked": replicas.unasked}, lambda _: []):
+        click.echo("\n".join(markdown(report)))
+        missing = [f"- {printable(one['url'])}: not asked: {printable(one['why'])}" for one in replicas.unasked]
+        click.echo("\n".join(("## Verification", "", *(f"- {verdict(state)}" for state in states), *missing)))
+    replicas.tell([chain for raw in raws for chain in raw["chains"]])
 
 
 def markdown(found: "AuditMonth") -> list[str]:
@@ -209,7 +213,8 @@ def markdown(found: "AuditMonth") -> list[str]:
     seen: AuditSummary = found.summary
     here = ", ".join(chain.chain for chain in found.chains if chain.here) or "none"
     lines = [
-        f"# Audit of {seen.tenant or 'all tenants'}, {seen.month}", "", f"Chains: {here}. Entries: {seen.entries:,}.",
+        f"# Audit of {seen.tenant or 'all tenants'}, {seen.month or _period(seen)}", "",
+        f"Chains: {here}. Entries: {seen.entries:,}.",
         f"Policy violations: {seen.policy_violations:,}. Rejected by quota or budget: {seen.quota_rejections:,}.", "",
         "## Operations", "", "| operation | allowed | denied | failed |", "|---|---|---|---|",
     ]  # fmt: skip
@@ -220,6 +225,11 @@ def markdown(found: "AuditMonth") -> list[str]:
     lines += [f"- {_cell(reason)}: {count:,}" for reason, count in seen.denials.items()] or ["None."]
     lines += ["", "## Broken glass", "", *_listed(seen.break_glass), "", "## Changes of rules", ""]
     return [*lines, *_listed(seen.changes), ""]
+
+
+def _period(seen: "AuditSummary") -> str:
+    since = f"from {_when(seen.since)}" if seen.since else "from the beginning"
+    return f"{since} to {_when(seen.until)}"
 
 
 def _listed(happened: "tuple[Happened, ...]") -> list[str]:
@@ -275,12 +285,15 @@ def verify(ctx: click.Context, online: bool, copy: str | None, key: str | None, 
     from ares.ports.store import StoreError
 
     elsewhere: list[str] = []
+    untold = False
     if online:
         from ares.edge.client import audit as calls
 
-        answers = [client.send(calls.verified().raw()) for client in _replicas(ctx)]
+        replicas = Replicas(ctx)
+        answers = list(replicas.ask(lambda client: client.send(calls.verified().raw())))
         states = [state for answer in answers for state in answer["verified"]]
-        _elsewhere([chain for answer in answers for chain in answer["chains"]])
+        untold = bool(replicas.unasked)
+        replicas.tell([chain for answer in answers for chain in answer["chains"]])
     else:
         from ares.edge.cli.main import report
         from ares.edge.cli.progress import Bars
@@ -299,7 +312,7 @@ def verify(ctx: click.Context, online: bool, copy: str | None, key: str | None, 
             click.echo("no audit chain, and no signed head of one", err=True)
     for chain in elsewhere:
         click.echo(f"{printable(chain)}: not on this machine; verify it where it is", err=True)
-    return 0 if whole else 1
+    return 1 if not whole else 2 if untold else 0
 
 
 def verdict(state: dict[str, Any]) -> str:

@@ -1,7 +1,10 @@
 """Requests about the audit log, as values like those in `calls`, and what they are answered."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
+
+from msgspec import structs
 
 from ares.edge.client.addresses import Tour
 from ares.edge.client.calls import Call, Reply, Request, read_problem
@@ -79,6 +82,9 @@ class AuditSummary(Record, frozen=True):
     policy_violations: int = 0
     quota_rejections: int = 0
     left_out: int = 0
+    # Of a period that is no month, in seconds since 1970.
+    since: float = 0.0
+    until: float = 0.0
 
 
 class AuditMonth(Record, frozen=True):
@@ -112,8 +118,38 @@ def verified() -> Call[AuditVerified]:
     return _get("/v1/audit/verify", AuditVerified, {})
 
 
-def month(name: str, tenant: str = "") -> Call[AuditMonth]:
-    return _get("/v1/audit/summary", AuditMonth, {"month": name, "tenant": tenant})
+def month(name: str = "", tenant: str = "", *, since: float = 0.0, until: float = 0.0) -> Call[AuditMonth]:
+    """A month by its name, or a period."""
+    return _get("/v1/audit/summary", AuditMonth, {"month": name, "tenant": tenant, "since": since, "until": until})
+
+
+def merged(months: Sequence[AuditMonth]) -> AuditMonth:
+    """What several replicas counted of one period, as one."""
+    operations: dict[str, Counter[str]] = {}
+    denials: Counter[str] = Counter()
+    for one in months:
+        denials.update(one.summary.denials)
+        for name, outcomes in one.summary.operations.items():
+            operations.setdefault(name, Counter()).update(outcomes)
+    all_ = [one.summary for one in months]
+    chains: dict[str, AuditChain] = {}
+    for chain in (chain for one in months for chain in one.chains):
+        chains[chain.chain] = chain if chain.here else chains.get(chain.chain, chain)
+    return AuditMonth(
+        summary=structs.replace(
+            all_[0],
+            entries=sum(one.entries for one in all_),
+            operations={name: dict(found) for name, found in sorted(operations.items())},
+            denials=dict(denials.most_common()),
+            break_glass=tuple(sorted((one for each in all_ for one in each.break_glass), key=lambda one: one.at)),
+            changes=tuple(sorted((one for each in all_ for one in each.changes), key=lambda one: one.at)),
+            policy_violations=sum(one.policy_violations for one in all_),
+            quota_rejections=sum(one.quota_rejections for one in all_),
+            left_out=sum(one.left_out for one in all_),
+            until=max(one.until for one in all_),
+        ),
+        chains=tuple(chains[name] for name in sorted(chains)),
+    )
 
 
 def export(flows: Flows, filters: Filters, format_: str) -> Flow[None]:
@@ -167,9 +203,11 @@ class AuditMethods(Sends):
         """The signed heads of all chains."""
         return self.send(heads())
 
-    def audit_summary(self, month_: str, tenant: str = "") -> AuditMonth:
-        """A month, such as "2026-11", in numbers."""
-        return self.send(month(month_, tenant))
+    def audit_summary(
+        self, month_: str = "", tenant: str = "", *, since: float = 0.0, until: float = 0.0
+    ) -> AuditMonth:
+        """A month, such as "2026-11", or a period, in numbers."""
+        return self.send(month(month_, tenant, since=since, until=until))
 
 
 class AsyncAuditMethods(AsyncSends):
@@ -198,6 +236,8 @@ class AsyncAuditMethods(AsyncSends):
         """The signed heads of all chains."""
         return await self.send(heads())
 
-    async def audit_summary(self, month_: str, tenant: str = "") -> AuditMonth:
-        """A month, such as "2026-11", in numbers."""
-        return await self.send(month(month_, tenant))
+    async def audit_summary(
+        self, month_: str = "", tenant: str = "", *, since: float = 0.0, until: float = 0.0
+    ) -> AuditMonth:
+        """A month, such as "2026-11", or a period, in numbers."""
+        return await self.send(month(month_, tenant, since=since, until=until))

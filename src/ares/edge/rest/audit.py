@@ -48,9 +48,11 @@ class AuditExportQuery(AuditFilters, frozen=True):
 
 
 class AuditMonthQuery(Record, frozen=True):
-    """A month like 2026-11, in UTC."""
+    """A month like 2026-11, in UTC; or from `since` to `until` (now, unless it is given), in seconds since 1970."""
 
-    month: Annotated[str, Meta(pattern=r"^20[0-9]{2}-(0[1-9]|1[0-2])$(?!\n)")]
+    month: Annotated[str, Meta(pattern=r"^20[0-9]{2}-(0[1-9]|1[0-2])$(?!\n)")] | UnsetType = UNSET
+    since: _Moment | UnsetType = UNSET
+    until: _Moment | UnsetType = UNSET
     tenant: _Text = ""
 
 
@@ -84,9 +86,13 @@ async def export_audit(call: Call[AuditExportQuery, None]) -> ASGIApp:
 
 
 async def audit_month(call: Call[AuditMonthQuery, None]) -> ASGIApp:
-    since, until = month_of(call.query.month)
-    filters = AuditFilters(tenant=call.query.tenant, since=since, until=until)
-    return answer(await call.edge.services.audit_search.month(call.who, _query(call, filters), call.query.month))
+    asked, name = call.query, given(call.query.month) or ""
+    since, until = given(asked.since), given(asked.until)
+    if bool(name) == (since is not None or until is not None):
+        raise Problem("invalid", detail="give a month, or a period by since and until", path="query.month")
+    bounds = month_of(name) if name else (since or 0.0, until or call.edge.services.clock.wall())
+    filters = AuditFilters(tenant=asked.tenant, since=bounds[0], until=bounds[1])
+    return answer(await call.edge.services.audit_search.month(call.who, _query(call, filters), name))
 
 
 async def list_heads(call: Call[Record, None]) -> ASGIApp:
