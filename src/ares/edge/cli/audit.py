@@ -175,7 +175,7 @@ def export(ctx: click.Context, format: str, name: str, **given: Any) -> None:  #
 def summary(
     ctx: click.Context, month: str | None, since: str | None, until: str | None, tenant: str, output: str
 ) -> None:
-    """Sums up a month or any period: done, denied, changed, and whether it holds.
+    """Sums up a period: done, denied, changed, and whether it holds.
 
     One report over every replica whose address is known; what could not be asked is said. For people
     who have to show that rules were kept: what was done and denied, who broke glass and why, who
