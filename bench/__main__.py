@@ -18,6 +18,7 @@ from bench import (
     machine,
     masking,
     memory,
+    neighbours,
     noops,
     pauses,
     replays,
@@ -42,6 +43,7 @@ TITLES = {
     "h": "lost nodes",
     "i": "many tenants",
     "j": "secrets in output",
+    "k": "a noisy neighbour",
     "l": "pauses while plans are made",
 }
 
@@ -56,7 +58,7 @@ def main() -> int:
     benchmarks: dict[str, Benchmark] = {
         "a": submissions.rows, "b": noop_rows, "c": latency.rows, "d": etcd.rows, "e": memory.rows,
         "f": scheduling.rows, "g": replays.rows, "h": losses.rows, "i": tenants.rows,
-        "j": masking.rows, "l": pauses.rows,
+        "j": masking.rows, "k": neighbours.rows, "l": pauses.rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")
     rows: list[Row] = []

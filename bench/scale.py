@@ -42,6 +42,8 @@ class Scale:
     paused_nodes: tuple[int, ...] = (10, 1000)
     paused_jobs: tuple[int, ...] = (1000, 5000)
     paused_s: float = 20.0
+    # For neighbours: jobs of the noisy one.
+    neighbour_jobs: int = 50_000
 
 
 FULL = Scale(
@@ -51,6 +53,6 @@ FULL = Scale(
 QUICK = Scale(
     spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=100_000,
     fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000), replayed=(5000, 100), logged=2000,
-    losses=2, watched=(100, 0.5), tenants=100, rounds=2, round_s=3.0,
+    losses=2, watched=(100, 0.5), tenants=100, rounds=2, round_s=3.0, neighbour_jobs=5000,
     paused_nodes=(10,), paused_jobs=(1000,), paused_s=8.0,
 )  # fmt: skip

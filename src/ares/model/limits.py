@@ -39,6 +39,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     waiting_s: _Seconds = 1.5
     # Event, log and output streams that one tenant has open.
     streams_per_tenant_max: _Count = 400
+    # Of a server's time, what one tenant may have while others are there, and how far ahead it may be.
+    tenant_time_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.25
+    tenant_time_burst_s: _Seconds = 0.1
     # Bytes of large bodies that are being received.
     body_mib_max: _Count = 256
     tenant_body_mib_max: _Count = 64

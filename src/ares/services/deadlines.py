@@ -1,6 +1,7 @@
 """Deadlines and classes of service: whether a job will meet its own, and how many did."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from msgspec.structs import asdict, replace
 
@@ -18,6 +19,7 @@ from ares.model.job import JobSpec
 from ares.model.profile import Sla
 from ares.model.state import BOUND, TERMINAL, JobState
 from ares.ports.clock import Clock
+from ares.services.pacing import LOOKED_AT, WORKED_ON, breathe
 from ares.services.planner import Planner, unsubmitted
 from ares.services.view import View
 
@@ -159,21 +161,25 @@ class Deadlines:
         """By name, those with a deadline of their own first. Of the tenant's jobs; of all for an admin."""
         await self._view.catch_up()
         jobs: dict[str, list[JobState]] = {name: [] for name in self.classes}
-        for entry in self._view.entries.values():
-            state = entry.state
-            if (state.deadline_at is None and state.start_by_at is None) or (
-                state.tenant != who.tenant and not sees_all(who)
-            ):
-                continue
-            jobs.setdefault(state.sla or OWN, []).append(state)
-        return tuple(self._class(name, jobs[name]) for name in sorted(jobs))
+        whose = tuple(self._view.order) if sees_all(who) else (who.tenant,)
+        for place, (_, job) in enumerate(chain.from_iterable(tuple(self._view.order.get(one, ())) for one in whose)):
+            entry = self._view.entries.get(job)
+            if entry is not None and (entry.state.deadline_at is not None or entry.state.start_by_at is not None):
+                jobs.setdefault(entry.state.sla or OWN, []).append(entry.state)
+            if place % LOOKED_AT == LOOKED_AT - 1:
+                await breathe()
+        return tuple([await self._class(name, jobs[name]) for name in sorted(jobs)])
 
-    def _class(self, name: str, states: Iterable[JobState]) -> SlaView:
+    async def _class(self, name: str, states: Iterable[JobState]) -> SlaView:
         decided = [(state, outcome(state)) for state in states]
         met = sum(found == "met" for _, found in decided)
         missed = sum(found == "missed" for _, found in decided)
         still = [state for state, found in decided if found is None and state.phase not in TERMINAL]
-        at_risk = sorted(state.id for state in still if self.at_risk(state))
+        at_risk: list[str] = []
+        for first in range(0, len(still), WORKED_ON):
+            at_risk += (state.id for state in still[first : first + WORKED_ON] if self.at_risk(state))
+            await breathe()
+        at_risk.sort()
         one = self.classes.get(name, Sla())
         return SlaView(
             name=name,

@@ -40,6 +40,7 @@ from ares.services.alerts import alert_id
 from ares.services.deadlines import DeadlineSeen
 from ares.services.decisions import Decisions
 from ares.services.holders import GpuSeen, Holder, gpus, holders
+from ares.services.pacing import WORKED_ON, breathe
 from ares.services.planner import Planner, unsubmitted
 from ares.services.requeue import STORM
 from ares.services.view import View
@@ -241,11 +242,16 @@ class Explain:
         cluster, now = self._planner.cluster, self._clock.wall()
         shares, order = cluster.shares(now), cluster.profile.order
         rows: list[tuple[tuple[float, float, object], PrioRow]] = []
-        for one in cluster.waiting.active.values():
+        for number, one in enumerate(tuple(cluster.waiting.active.values())):
             tenant = one.key.account.split("/", 1)[0]
+            if number % WORKED_ON == WORKED_ON - 1:
+                await breathe()
             if tenant != who.tenant and not sees_all(who):
                 continue
             for place in one.line.heads(limit):
+                if place[3] not in cluster.waiting:
+                    # Placed since the last stride.
+                    continue
                 factors = explain(cluster.waiting.facts_of(place[3]), shares, order, now)
                 primary, secondary = _sum(factors, "primary"), _sum(factors, "secondary")
                 entry = self._view.entries.get(place[3])

@@ -26,6 +26,7 @@ from ares.ports.store import Store
 from ares.services.cursors import BadCursor, Cursors
 from ares.services.deadlines import Deadlines, DeadlineSeen
 from ares.services.listing import JobPage, JobQuery, Listing, Waiting, count, whole
+from ares.services.pacing import LOOKED_AT, breathe
 from ares.services.planner import Planner
 from ares.services.retries import Retries
 from ares.services.submit import Rejected, Submit, SubmitRequest, Submitted
@@ -118,14 +119,19 @@ class Jobs:
     async def resolve(self, who: Principal, prefix: str) -> tuple[str, ...]:
         """Ids of the tenant's jobs and arrays that begin with `prefix`, newest first, a handful at most."""
         await self._view.catch_up()
-        arrays = [a.id for a in self._view.arrays.values() if a.tenant == who.tenant and a.id.startswith(prefix)]
-        jobs = (job for _, job in reversed(self._view.order.get(who.tenant, [])) if job.startswith(prefix))
-        found = list(arrays)
-        for job in jobs:
+        found: list[str] = []
+        for place, array in enumerate(tuple(self._view.arrays.values())):
+            if array.tenant == who.tenant and array.id.startswith(prefix):
+                found.append(array.id)
+            if place % LOOKED_AT == LOOKED_AT - 1:
+                await breathe()
+        for place, (_, job) in enumerate(reversed(tuple(self._view.order.get(who.tenant, ())))):
             if len(found) >= _RESOLVE_MAX:
                 break
-            if "_" not in job or "_" in prefix:
+            if job.startswith(prefix) and ("_" not in job or "_" in prefix):
                 found.append(job)
+            if place % LOOKED_AT == LOOKED_AT - 1:
+                await breathe()
         return tuple(found[:_RESOLVE_MAX])
 
     async def list(self, who: Principal, query: JobQuery) -> JobPage | BadCursor:

@@ -1,8 +1,8 @@
 """Lists of jobs: filters, order, pages, and why the pending ones wait."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -18,6 +18,8 @@ from ares.ports.clock import Clock
 from ares.ports.store import Store
 from ares.services.cursors import BadCursor, Cursors
 from ares.services.deadlines import Deadlines
+from ares.services.index import JobIndex, Place
+from ares.services.pacing import LOOKED_AT, WORKED_ON, breathe
 from ares.services.planner import Planner
 from ares.services.view import View
 
@@ -77,33 +79,40 @@ class Listing:
         self._deadlines = deadlines
         self._cursors = cursors
         self._clock = clock
+        self._index = JobIndex(store, view)
 
     async def page(self, tenant: str, query: JobQuery) -> JobPage | BadCursor:
         start = self._cursors.read(tenant, query.cursor)
         if isinstance(start, BadCursor):
             return start
-        rows: list[Sequence[JobState]] = []
-        last, cursor = start, ""
-        for place, job in self._walk(tenant, query, start):
-            row = self._row(job, query)
-            if not any(_matches(state, query) for state in row):
-                continue
-            if query.labels and not await self._labelled(row[0], query.labels):
-                continue
-            if len(rows) == query.limit:
-                assert last is not None
-                cursor = self._cursors.make(tenant, last)
-                break
-            rows.append(row)
-            last = (place, job)
-        return self._page(rows, query, cursor)
+        order, wanted = await self._candidates(tenant, query), query.limit + 1
+        rows: list[tuple[Place, Sequence[JobState]]] = []
+        last = start
+        # The order moves on between two strides: each begins at the last place again.
+        while len(rows) < wanted and (stride := _stride(order, last, query.sort)):
+            for place in stride:
+                if (row := self._row(place[1], query)) and self._fits(row, query):
+                    rows.append((place, row))
+                if len(rows) == wanted:
+                    break
+            last = stride[-1]
+            await breathe()
+        more = len(rows) == wanted
+        cursor = self._cursors.make(tenant, rows[-2][0]) if more else ""
+        return await self._page([row for _, row in (rows[:-1] if more else rows)], query, cursor)
 
-    def _page(self, rows: list[Sequence[JobState]], query: JobQuery, cursor: str) -> JobPage:
+    def _fits(self, row: Sequence[JobState], query: JobQuery) -> bool:
+        if not any(_matches(state, query) for state in row):
+            return False
+        return not query.labels or self._index.has(row[0], query.labels)
+
+    async def _page(self, rows: list[Sequence[JobState]], query: JobQuery, cursor: str) -> JobPage:
         jobs: list[JobState] = []
         waiting: dict[str, Waiting] = {}
         counts: dict[str, dict[Phase, int]] = {}
         used: dict[str, Use] = {}
-        now = self._clock.wall()
+        at_risk: list[str] = []
+        now, done = self._clock.wall(), 0
         for row in rows:
             array = self._array(row[0], query)
             state = self.shown(row[0]) if array is None else whole(array, row)
@@ -114,16 +123,25 @@ class Listing:
                 used[state.id] = use_of((state,), now)
             if why := self.waiting(row):
                 waiting[state.id] = why
-        at_risk = tuple(state.id for state in jobs if self._deadlines.at_risk(state))
+            if self._deadlines.at_risk(state):
+                at_risk.append(state.id)
+            done += len(row)
+            if done >= WORKED_ON:
+                done = 0
+                await breathe()
         return JobPage(
-            jobs=tuple(jobs), cursor=cursor, waiting=waiting, array_counts=counts, used=used, at_risk=at_risk
+            jobs=tuple(jobs), cursor=cursor, waiting=waiting, array_counts=counts, used=used, at_risk=tuple(at_risk)
         )
 
     def _row(self, job: str, query: JobQuery) -> Sequence[JobState]:
-        """The job, or all tasks of the array whose place in the list it holds."""
-        state = self._view.entries[job].state
-        array = self._array(state, query)
-        return (state,) if array is None else self.tasks(array)
+        """The job, or all tasks of the array whose place in the list it holds; nothing of one that is gone."""
+        entry = self._view.entries.get(job)
+        if entry is None:
+            return ()
+        array = self._array(entry.state, query)
+        if array is None:
+            return (entry.state,)
+        return self.tasks(array) if self._head(job) == job else ()
 
     def _array(self, state: JobState, query: JobQuery) -> ArrayRecord | None:
         if query.arrays == "tasks" or state.array is None:
@@ -150,23 +168,15 @@ class Listing:
         eta = None if pending is None else self._planner.eta(pending)
         return Waiting(code=reason.code, remedy=reason.remedy, message=reason.message, numbers=reason.numbers, eta=eta)
 
-    def _walk(self, tenant: str, query: JobQuery, start: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
-        order = self._candidates(tenant, query)
-        if query.sort == "submitted":
-            first = 0 if start is None else bisect_left(order, start)
-            found = (item for item in order[first:] if item != start)
-        else:
-            found = reversed(order[: len(order) if start is None else bisect_left(order, start)])
-        if query.arrays == "tasks":
-            yield from found
-        else:
-            yield from (item for item in found if self._head(item[1]) == item[1])
-
-    def _candidates(self, tenant: str, query: JobQuery) -> Sequence[tuple[int, str]]:
-        """All of the tenant's jobs in order; only an array's, or the live ones if few, where that is enough."""
+    async def _candidates(self, tenant: str, query: JobQuery) -> Sequence[Place]:
+        """The tenant's jobs in order: those of an array, of a name or a label, the live ones if few, or all."""
         live = self._view.live.get(tenant, set())
         if query.array is not None:
             return self._in_order_of_index(tenant, query.array)
+        if query.name is not None or query.labels:
+            named = None if query.name is None else self._index.named(tenant, query.name)
+            labelled = await self._index.labelled(tenant, query.labels) if query.labels else None
+            return min((found for found in (named, labelled) if found is not None), key=len)
         if not query.phases or query.phases & TERMINAL or len(live) > _LIVE_FEW:
             return self._view.order.get(tenant, [])
         some = live if query.arrays == "tasks" else {self._head(job) for job in live}
@@ -183,16 +193,21 @@ class Listing:
         array, is_task, _ = job.partition("_")
         return self._view.by_array[array][0] if is_task else job
 
-    async def _labelled(self, state: JobState, labels: dict[str, str]) -> bool:
-        spec = await self.spec(state)
-        return spec is not None and labels.items() <= spec.labels.items()
-
     async def spec(self, state: JobState) -> JobSpec | None:
         spec = self._view.spec(state)
         if spec is not None:
             return spec
         kv = await self._store.get(keys.job(state.tenant, state.array or state.id))
         return None if kv is None else self._view.decode_spec(kv.value)
+
+
+def _stride(order: Sequence[Place], last: Place | None, sort: str) -> Sequence[Place]:
+    """The next places after `last` in that direction."""
+    if sort == "submitted":
+        first = 0 if last is None else bisect_right(order, last)
+        return order[first : first + LOOKED_AT]
+    end = len(order) if last is None else bisect_left(order, last)
+    return order[max(0, end - LOOKED_AT) : end][::-1]
 
 
 def _matches(state: JobState, query: JobQuery) -> bool:

@@ -16,6 +16,7 @@ from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Delete, Put, Store
 from ares.services.leader import leads_for_s
 from ares.services.monitor import lease_of, ready
+from ares.services.pacing import LOOKED_AT, breathe
 from ares.services.view import View
 
 LOCAL_CLUSTER = "local"
@@ -119,7 +120,7 @@ class Nodes:
                 ready_nodes=sum(node.ready for node in nodes),
                 gpus=sum(len(node.info.gpus) for node in nodes),
                 gpus_free=sum(node.gpus_free for node in nodes),
-                pending=self._count("PENDING"),
+                pending=await self._count("PENDING"),
                 running=sum(node.running for node in nodes),
                 leader="" if leader is None else leader.replica,
                 leader_age_s=leads_for_s(self._view, self._clock),
@@ -128,8 +129,16 @@ class Nodes:
             ),
         )
 
-    def _count(self, phase: Phase) -> int:
-        return sum(1 for entry in self._view.entries.values() if entry.state.phase == phase)
+    async def _count(self, phase: Phase) -> int:
+        """Of jobs that have not ended."""
+        found = 0
+        for live in tuple(self._view.live.values()):
+            jobs = tuple(live)
+            for first in range(0, len(jobs), LOOKED_AT):
+                entries = (self._view.entries.get(job) for job in jobs[first : first + LOOKED_AT])
+                found += sum(1 for entry in entries if entry is not None and entry.state.phase == phase)
+                await breathe()
+        return found
 
     async def leases(self, who: Principal, job_id: str | None = None) -> tuple[LeaseView, ...]:
         """The leases on the tenant's jobs, or on one of them."""

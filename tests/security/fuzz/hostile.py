@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote
 
+from tests.security.fuzz.wires import handshake, heads, trailers
+
 ODD_TEXTS = (
     "", " ", "\x00", "a\x00b", "\n", "\r\nx-injected: 1", "../../etc/passwd", "..%2f..%2f", "%252e%252e/", "\\..\\",
     "$(id)", "; rm -rf /", "{{7*7}}", "${jndi:ldap://x}", "%s%n%x", "' OR 1=1 --", "<script>alert(1)</script>",
@@ -213,6 +215,9 @@ class Hostile:
             Attack("many headers", good.replace(b"\r\n\r\n", b"\r\n" + b"a: b\r\n" * 5_000 + b"\r\n"), whole=False),
             Attack("long header", good.replace(b"\r\n\r\n", b"\r\nx: " + b"y" * 90_000 + b"\r\n\r\n"), whole=False),
             Attack("socket", self._socket(), whole=False),
+            Attack("trailers", trailers(self._rng, chunked, body), whole=False),
+            Attack("head", heads(self._rng, good), whole=False),
+            Attack("handshake", handshake(self._rng), whole=False),
         ))  # fmt: skip
 
     def _socket(self) -> bytes:

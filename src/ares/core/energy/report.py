@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Literal
 
 from ares.core.energy.meter import HOUR_S, spent_by
@@ -131,30 +132,51 @@ _KEYS: dict[By, Callable[[JobState, Spent], str]] = {
 }
 
 
-def usage(states: Iterable[JobState], by: By, since: float, now: float, limit: int) -> UsageReport:
-    """The dearest groups first; without prices, those with the most GPU-hours, then CPU-hours."""
-    key_of, sums, total = _KEYS[by], dict[str, _Sum](), _Sum()
-    known_since: float | None = None
-    for state in states:
-        known_since = state.submitted_at if known_since is None else min(known_since, state.submitted_at)
-        if state.phase in TERMINAL and (state.ended_at or 0.0) < since:
-            continue
-        parts = _parts(state, now)
-        total.jobs += bool(parts)
-        keys: set[str] = set()
-        for one in parts:
-            key = key_of(state, one)
-            mine = sums.setdefault(key, _Sum(name=state.name if by == "job" else ""))
-            mine.add(one)
-            total.add(one)
-            keys.add(key)
-        for key in keys:
-            sums[key].jobs += 1
-    order = sorted(sums.items(), key=lambda item: (-item[1].cost, -item[1].gpu_s, -item[1].cpu_s, item[0]))
-    rows = tuple(one.row(key) for key, one in order[:limit])
-    return UsageReport(
-        by=by, since=since, until=now, known_since=known_since, rows=rows, total=total.row("total"), groups=len(sums)
-    )
+class Usage:
+    """Adds up jobs, some at a time. The dearest groups first; without prices, those with the most GPU-hours, then
+    CPU-hours."""
+
+    def __init__(self, by: By, since: float, now: float) -> None:
+        self._by: By = by
+        self._since = since
+        self._now = now
+        self._sums: dict[str, _Sum] = {}
+        self._total = _Sum()
+        self._known_since: float | None = None
+
+    def add(self, states: Iterable[JobState]) -> None:
+        key_of, sums, total, known = _KEYS[self._by], self._sums, self._total, self._known_since
+        for state in states:
+            known = state.submitted_at if known is None else min(known, state.submitted_at)
+            if state.phase in TERMINAL and (state.ended_at or 0.0) < self._since:
+                continue
+            parts = _parts(state, self._now)
+            total.jobs += bool(parts)
+            keys: set[str] = set()
+            for one in parts:
+                key = key_of(state, one)
+                mine = sums.setdefault(key, _Sum(name=state.name if self._by == "job" else ""))
+                mine.add(one)
+                total.add(one)
+                keys.add(key)
+            for key in keys:
+                sums[key].jobs += 1
+        self._known_since = known
+
+    def report(self, limit: int) -> UsageReport:
+        sums = self._sums
+        # Of very many groups only the first are put in order.
+        order = nsmallest(limit, sums.items(), key=_dearest)
+        rows = tuple(one.row(key) for key, one in order)
+        return UsageReport(
+            by=self._by, since=self._since, until=self._now, known_since=self._known_since, rows=rows,
+            total=self._total.row("total"), groups=len(sums),
+        )  # fmt: skip
+
+
+def _dearest(item: tuple[str, _Sum]) -> tuple[float, float, float, str]:
+    key, one = item
+    return -one.cost, -one.gpu_s, -one.cpu_s, key
 
 
 def _parts(state: JobState, now: float) -> list[Spent]:

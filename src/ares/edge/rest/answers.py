@@ -1,6 +1,6 @@
 """What clients get. Values are written out whole: a reader need not know our defaults."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -16,6 +16,7 @@ from ares.model.event import LedgerEvent
 from ares.services.deadlines import DeadlineSeen
 from ares.services.explain import PrioRow
 from ares.services.nodes import ClusterView, LeaseView, NodeView
+from ares.services.pacing import WORKED_ON, breathe
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
@@ -180,7 +181,22 @@ class Answer:
 
 
 def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> ASGIApp:
+    if isinstance(value, msgspec.Struct) and any(_is_long(getattr(value, name)) for name in value.__struct_fields__):
+        return _Long(value, status, headers)
     return Answer(_encode(value if isinstance(value, Shown) else whole(value)), status=status, headers=headers)
+
+
+class _Long:
+    """A list or a table that is written out in strides."""
+
+    def __init__(self, value: msgspec.Struct, status: int, headers: Mapping[str, str] | None) -> None:
+        self._value = value
+        self._status = status
+        self._headers = headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await _in_strides(self._value)
+        await Answer(body, status=self._status, headers=self._headers)(scope, receive, send)
 
 
 def empty() -> ASGIApp:
@@ -214,4 +230,41 @@ def whole(value: Any) -> Any:
         return [whole(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, dict):
         return {key: whole(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value
+
+
+# ---- in strides
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, tuple | list | dict) and len(cast("Sequence[Any]", value)) > WORKED_ON
+
+
+async def _in_strides(value: msgspec.Struct) -> bytes:
+    """The same bytes as at once."""
+    parts: list[bytes] = []
+    shape = _as_it_is if isinstance(value, Shown) else whole
+    for field in msgspec.structs.fields(type(value)):
+        one = getattr(value, field.name)
+        text = await _pieces(one, shape) if _is_long(one) else _encode(shape(one))
+        parts.append(b'"%b":%b' % (field.encode_name.encode(), text))
+    return b"{%b}" % b",".join(parts)
+
+
+async def _pieces(value: Any, shape: Callable[[Any], Any]) -> bytes:
+    found: list[bytes] = []
+    is_table = isinstance(value, dict)
+    items: list[Any] = list(cast("dict[str, Any]", value).items() if is_table else value)
+    for first in range(0, len(items), WORKED_ON):
+        some = items[first : first + WORKED_ON]
+        found.append(_encode(dict(map(_shaped(shape), some)) if is_table else list(map(shape, some)))[1:-1])
+        await breathe()
+    return (b"{%b}" if is_table else b"[%b]") % b",".join(found)
+
+
+def _shaped(shape: Callable[[Any], Any]) -> Callable[[tuple[str, Any]], tuple[str, Any]]:
+    return lambda item: (item[0], shape(item[1]))
+
+
+def _as_it_is(value: Any) -> Any:
     return value

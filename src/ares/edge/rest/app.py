@@ -17,7 +17,7 @@ from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.failures import Failures
 from ares.edge.rest.gate import CALLER, PERMISSION, ROUTE, Frontier, Gate
 from ares.edge.rest.inputs import BodyReader, QueryReader
-from ares.edge.rest.limits import Meter, lane_of
+from ares.edge.rest.limits import Meter, lane_of, payer
 from ares.edge.rest.openapi import document
 from ares.edge.rest.operation import PUBLIC, Call, Edge, Operation, Socket
 from ares.edge.rest.problems import Problem
@@ -104,6 +104,7 @@ def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
         try:
             raw = b"" if body is None else await body.receive(request.receive)
             # Not before all of it is here: who sends slowly takes nobody's turn.
+            await meter.pacer.begin(payer(who))
             await lane.begin(who)
             try:
                 value, plain = (None, None) if body is None else body.decode(scope, raw)

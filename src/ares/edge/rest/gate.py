@@ -24,6 +24,7 @@ from ares.edge.rest.peers import MACHINE
 from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.wire import header
 from ares.model.access import Principal
+from ares.services.pacing import PACE
 
 PERMISSION = "permission"
 # The table's entry for a route, for its audit entry.
@@ -62,6 +63,15 @@ class Gate:
                 await self._meter.hold(address(scope) if who is None else payer(who))
             await refuse(problem, scope["path"])(scope, receive, send)
             return
+        who, _ = scope["state"].get(CALLER, (None, ""))
+        if who is None:
+            # Of an earlier request on this connection, if any.
+            PACE.set(None)
+            await self._app(scope, receive, send)
+        else:
+            await self._meter.pacer.serve(payer(who), self._serve(scope, receive, send))
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
 
     async def _enter(self, scope: Scope) -> None:

@@ -12,6 +12,7 @@ from litestar.types import Scope
 
 from ares.core.limits.buckets import Buckets
 from ares.core.limits.turns import Full, Turns
+from ares.edge.rest.pacing import Pacer
 from ares.edge.rest.problems import Problem, retry_after
 from ares.model.access import Principal
 from ares.model.limits import Limits
@@ -42,6 +43,7 @@ class Meter:
         self._refusals = Buckets[str](limits.refusals_per_s, limits.refusals_burst)
         # Apart, so that a store that does not answer stops what is written but not what is read from memory.
         self._lanes = {kind: Lane(limits, clock, telemetry) for kind in get_args(Kind)}
+        self.pacer = Pacer(limits, telemetry)
         self._bytes: Counter[str] = Counter()
 
     # ---- rates

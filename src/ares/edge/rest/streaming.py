@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ares.core.access.tokens import Denied
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.limits import payer
+from ares.edge.rest.pacing import charged
 from ares.edge.rest.problems import Problem, retry_after
 from ares.model.access import Principal
 from ares.model.audit import AuditDraft
@@ -52,7 +53,7 @@ class Streams:
         """Runs `work` until it is done, the client is gone, what it may do has changed, or the server stops.
         What runs aside has no end of its own."""
         watched: dict[asyncio.Task[Any], Ending] = {
-            asyncio.create_task(work): "done",
+            asyncio.create_task(charged(work)): "done",
             asyncio.create_task(gone): "gone",
             asyncio.create_task(self._changed(token, who)): "revoked",
             asyncio.create_task(self._closing.wait()): "shutdown",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.energy.report import usage, use_of
+from ares.core.energy.report import By, Usage, UsageReport, use_of
 from ares.core.run.inputs import (
     Bind,
     Cancel,
@@ -33,6 +33,14 @@ NODES = {
     "c": Rate(pool="q", gpu_model="A100", watts=410.0, per_hour=1.8),
 }
 SPEC = JobSpec(command=("true",), gang=Gang(ranks=4, min_ranks=1), retry=RetryPolicy(limit=100))
+
+
+def usage(states: list[JobState], by: By, since: float, now: float, limit: int) -> UsageReport:
+    """One job at a time, as a report in strides adds them."""
+    found = Usage(by, since, now)
+    for state in states:
+        found.add([state])
+    return found.report(limit)
 
 
 def rates(places: tuple[Placement, ...]) -> tuple[Rate, ...]:
