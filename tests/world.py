@@ -159,6 +159,7 @@ class Replica(services.Replica):
         )  # fmt: skip
         terms = services.Terms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
+            tenant_jobs_max=world.tenant_jobs_max, tenant_records_max=world.tenant_records_max,
             keep_s=KEEP_S, linger_s=0.0, ack_within_s=0.0, timing=timing,
         )  # fmt: skip
         super().__init__(ports, terms)
@@ -205,6 +206,8 @@ class World:
         *,
         replicas: int = 1,
         queue_max: int = 1_000_000,
+        tenant_jobs_max: int = 1_000_000,
+        tenant_records_max: int = 1_000_000,
         exclusive: bool = False,
         scheduling: bool = True,
         timings: Sequence[Timing] = (),
@@ -214,6 +217,8 @@ class World:
         self.clock = ManualClock()
         self.rng = SeededRng()
         self.queue_max = queue_max
+        self.tenant_jobs_max = tenant_jobs_max
+        self.tenant_records_max = tenant_records_max
         self.agents: list[ScriptedAgent] = []
         self.replicas: list[Replica] = []
         self._wanted = replicas

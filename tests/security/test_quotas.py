@@ -222,3 +222,55 @@ async def judge_through_both(urls: list[str], token: str) -> None:
                 (429, 100.0, 0.0)
             }
             await asyncio.gather(*(client.delete(f"{urls[n % 2]}/v1/jobs/{job}") for n, job in enumerate(jobs)))
+
+
+@pytest.mark.parametrize(("qos", "counted"), [("guaranteed", 1), ("burstable", 2), ("best-effort", 4)])
+async def test_memory_counts_as_far_as_a_job_may_use_it(world: World, qos: str, counted: int) -> None:
+    """A best-effort job that asked for one MiB used all that a node had, outside of every quota."""
+    await limit(world, memory=1)
+    async with world.client() as client:
+        fits = {"spec": {**JOB, "qos": qos, "resources": {"memoryMib": 1024 // counted}}}
+        assert (await client.post("/v1/jobs", json=fits)).status_code == 201
+        assert (await client.post("/v1/jobs", json=fits)).json()["code"] == "quota-exceeded"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "taken"),
+    [
+        ({"key": "tenant", "value": "acme"}, True),
+        ({"key": "tenant", "value": "bank"}, False),
+        ({"key": "tenant"}, False),
+        ({"key": "spot"}, True),
+    ],
+)
+async def test_machines_of_a_tenant_are_its_own(world: World, toleration: dict[str, str], taken: bool) -> None:
+    """Whoever asked for it went to machines that were tainted for somebody else."""
+    body = {"spec": {**JOB, "tolerations": [toleration]}}
+    for role in ("submitter", "tenant-admin", "admin"):
+        async with world.client(role) as client:  # type: ignore[arg-type]
+            answer = await client.post("/v1/jobs", json=body)
+            told = "" if answer.status_code == 201 else answer.json()["code"]
+            assert told == ("" if taken else "toleration-not-yours"), answer.text
+
+
+_FOR_NOTHING: list[dict[str, Any]] = [
+    {"expectedRuntimeS": 0},
+    {"expectedRuntimesS": {"A100": 0}},
+    {"expectedRuntimeS": 0, "timeLimitS": 3600},
+    {"expectedRuntimeS": 1, "timeLimitS": 3600},
+    {"timeLimitS": 3600},
+    {},
+]
+
+
+@pytest.mark.parametrize("stated", _FOR_NOTHING)
+async def test_a_stated_run_time_of_nothing_costs_what_the_job_may_cost(world: World, stated: dict[str, Any]) -> None:
+    await world.services.profiles.put(ROOT, Profile(pools={"big": Pool(gpu_hour=2.0)}))
+    await limit(world, budget=3)
+    async with world.client() as client:
+        body = {"spec": {**JOB, "resources": {"gpus": 1}, **stated}}
+        first, second = [await client.post("/v1/jobs", json=body) for _ in range(2)]
+        assert (first.status_code, second.status_code) == (201, 429), second.text
+        assert second.json()["quota"][0]["used"] == 2.0
+        dear = await client.post("/v1/jobs", json={"spec": {**body["spec"], "timeLimitS": 7200}})
+        assert (dear.status_code, dear.json()["code"]) == (403, "quota-too-small")

@@ -87,6 +87,9 @@ class LimitsConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     # How long finished jobs, their ledgers, results, request ids and logs are kept.
     keep_days: Annotated[float, Meta(ge=0.01, le=36_500.0)] = 35.0
     jobs_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 2_000_000
+    # The same of one tenant, and those of its jobs that have not ended; of an array every task counts.
+    tenant_records_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 1_000_000
+    tenant_jobs_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 500_000
     # So many failed attempts of one tenant are repeated in a minute; beyond that its retries pause, with an alert.
     retries_per_minute: Annotated[int, Meta(ge=1, le=10_000_000)] = 600
     # Of the files that one rank of an attempt hands over, and of what it writes to its log.

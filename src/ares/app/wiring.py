@@ -101,6 +101,8 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         # Nobody else can have the embedded store open.
         exclusive=not config.store_url.startswith("etcd:"),
         jobs_max=config.limits.jobs_max,
+        tenant_records_max=config.limits.tenant_records_max,
+        tenant_jobs_max=config.limits.tenant_jobs_max,
         retries_per_minute=config.limits.retries_per_minute,
         keep_s=config.limits.keep_days * 86_400,
         output_bytes_max=config.limits.output_mib_max << 20,

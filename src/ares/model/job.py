@@ -17,6 +17,8 @@ FAILURE_CLASSES: tuple[FailureClass, ...] = ("exit", "signal", "oom", "time-limi
 WarnSignal = Literal["SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGHUP"]
 # How firmly a job holds what it asked for: with limits, with a right to more when idle, or only what is left over.
 Qos = Literal["guaranteed", "burstable", "best-effort"]
+# How much of the memory it asked for each may use at most, where the node has it: so much counts for quotas.
+MEMORY_BURST: dict[Qos, int] = {"guaranteed": 1, "burstable": 2, "best-effort": 4}
 NumaPolicy = Literal["none", "preferred", "required"]
 # From the tightest to the widest: GPUs joined by NVLink, one machine, one rack, one zone, one region.
 TopologyLevel = Literal["nvlink", "node", "rack", "zone", "region"]

@@ -1,12 +1,14 @@
 """What a request becomes before it is written: checked, given an id, and encoded as the operations of a transaction."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from ares.core import keys
 from ares.core.admit.decide import decide, too_late
 from ares.core.admit.dedup import payload_sha256
+from ares.core.admit.placing import not_tolerable
 from ares.core.admit.secrets import unavailable
 from ares.core.admit.verdict import Rejected as NotAdmitted
 from ares.core.policy.verdict import Judged, Said
@@ -25,6 +27,7 @@ from ares.services.deadlines import Deadlines
 from ares.services.estimates import Estimated, Estimates
 from ares.services.ids import job_id
 from ares.services.judging import Judging, Submission
+from ares.services.population import Population
 from ares.services.quotas import Quotas
 from ares.services.view import View
 
@@ -130,6 +133,17 @@ def begin_ops(begun: Stepped, encode: Encode) -> tuple[Op, ...]:
     return (Put(keys.state(state.tenant, state.id), encode(state)), *puts)
 
 
+_LIVE_KEY = "limits.tenant_jobs_max"
+
+
+class Room(NamedTuple):
+    """How many jobs there may be: kept of all tenants, and of one tenant kept, and not ended."""
+
+    jobs: int = 2_000_000
+    kept: int = 1_000_000
+    live: int = 500_000
+
+
 class Drafting:
     """Decides about one request at a time; writes nothing."""
 
@@ -141,7 +155,7 @@ class Drafting:
         rng: Rng,
         telemetry: Telemetry,
         epoch: int,
-        queue_max: int,
+        room: Room,
         judging: Judging,
         estimates: Estimates,
         quotas: Quotas,
@@ -155,13 +169,9 @@ class Drafting:
         self._rng = rng
         self._telemetry = telemetry
         self._epoch = epoch
-        self._queue_max = queue_max
+        self._room = room
+        self._population = Population(view)
         self._encode = msgspec.json.Encoder().encode
-
-    @property
-    def room(self) -> int:
-        """How many more jobs may be kept."""
-        return self._queue_max - len(self._view.entries)
 
     def draft(self, who: Principal, request: SubmitRequest) -> Draft | Rejected:
         admitted = decide(request.spec)
@@ -233,24 +243,36 @@ class Drafting:
             return Rejected(code=unfit.code, message=message, fix=unfit.fix)
         return judged
 
-    def no_new(self, who: Principal, draft: Draft, room: int) -> Rejected | None:
-        """Why the job would be refused if it is new, though nothing is wrong with it."""
+    def no_new(self, who: Principal, draft: Draft, before: int) -> Rejected | None:
+        """Why the job would be refused if it is new, though nothing is wrong with it; `before` jobs come with it."""
         if draft.judged.rejected is not None:
             return refused_by(draft.judged.rejected)
         spec = draft.judged.spec
         no = too_late(spec, self._clock.wall()) or self._not_in(who, spec)
+        no = no or not_tolerable(who.tenant, spec)
         no = no or unavailable(who.tenant, spec, self._view.kept.secrets)
         no = no or self._deadlines.unknown(spec) or self._deadlines.strict(who, spec)
         if no is not None:
             return Rejected(code=no.code, message=no.message, fix=no.fix)
-        if draft.tasks <= room:
-            return None
-        return Rejected(
-            code="queue-full",
-            message=f"{draft.tasks} more do not fit: {self._queue_max - room} of {self._queue_max} jobs are kept",
-            fix="wait until finished jobs are removed by retention, or raise limits.jobs_max",
-            retry_after_s=5.0,
+        return self._no_room(who.tenant, draft.tasks, before)
+
+    def _no_room(self, tenant: str, tasks: int, before: int) -> Rejected | None:
+        """One tenant must not take all there is; an array takes as much as its tasks."""
+        bounds = (
+            ("jobs are kept", len(self._view.entries), self._room.jobs, "limits.jobs_max"),
+            (f"jobs of {tenant} are kept", self._population.kept(tenant), self._room.kept, "limits.tenant_records_max"),
+            (f"jobs of {tenant} have not ended", self._population.live(tenant), self._room.live, _LIVE_KEY),
         )
+        for words, there, most, key in bounds:
+            if there + before + tasks > most:
+                wait = "jobs end, or cancel some" if key == _LIVE_KEY else "finished jobs are removed by retention"
+                return Rejected(
+                    code="queue-full",
+                    message=f"{tasks} more do not fit: {there + before} of {most} {words}",
+                    fix=f"wait until {wait}; an operator can raise {key}",
+                    retry_after_s=5.0,
+                )
+        return None
 
     def _not_in(self, who: Principal, spec: JobSpec) -> NotAdmitted | None:
         """Why it may not run in the reservation it names."""

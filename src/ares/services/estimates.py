@@ -23,8 +23,16 @@ class Estimated(NamedTuple):
 NOTHING = Estimated()
 
 
+def at_least(spec: JobSpec) -> float:
+    """What must be paid for whatever like jobs took: as long as it may run; without a limit as long as it says, and an
+    hour where it says nothing. A run time of nothing is none."""
+    said = max((spec.expected_runtime_s or 0.0, *spec.expected_runtimes_s.values()))
+    return spec.time_limit_s or said or DEFAULT_S
+
+
 class Estimates:
-    """Prediction times price, by the profile in force."""
+    """What a job may cost, by the profile in force: never less because of short jobs that ran before, and never by what
+    other tenants' jobs took."""
 
     def __init__(self, view: View, planner: Planner) -> None:
         self._view = view
@@ -37,8 +45,8 @@ class Estimates:
         price = per_hour(spec, pools, self._known_models()) if pools else 0.0
         if not price and not spec.resources.gpus and not spec.resources.devices:
             return NOTHING
-        found = self._planner.predictor.estimate(spec, f"{who.tenant}/{spec.team or 'default'}/{who.subject}")
-        seconds = DEFAULT_S if found is None else found.seconds
+        account = f"{who.tenant}/{spec.team or 'default'}/{who.subject}"
+        seconds = max(at_least(spec), self._planner.predictor.own_high(spec, account))
         return Estimated(seconds, seconds * price / HOUR_S)
 
     def _known_models(self) -> Models:

@@ -43,7 +43,7 @@ from ares.services.deadlines import Deadlines
 from ares.services.decisions import Decisions
 from ares.services.delivery import Delivery
 from ares.services.disk_watch import DiskWatch
-from ares.services.drafting import Drafting
+from ares.services.drafting import Drafting, Room
 from ares.services.drain import Drain
 from ares.services.enrolment import Enrolment
 from ares.services.estimates import Estimates
@@ -139,6 +139,9 @@ class Terms:
     # Nobody else can have the store open.
     exclusive: bool = False
     jobs_max: int = 2_000_000
+    # Of one tenant: kept, and not ended.
+    tenant_records_max: int = 1_000_000
+    tenant_jobs_max: int = 500_000
     # Of one tenant's failed attempts.
     retries_per_minute: int = RETRIES_PER_MINUTE
     keep_s: float = 35 * 86_400.0
@@ -275,7 +278,8 @@ class Replica:
         self.quotas = Quotas(store, view, counting, self.meters, clock)
         self.recount = Recount(store, view, counting, self.alerts, clock, telemetry)
         drafting = Drafting(
-            view, deadlines, clock, ports.rng, telemetry, terms.epoch, terms.jobs_max, judging,
+            view, deadlines, clock, ports.rng, telemetry, terms.epoch,
+            Room(terms.jobs_max, terms.tenant_records_max, terms.tenant_jobs_max), judging,
             Estimates(view, self.planner), self.quotas,
         )  # fmt: skip
         expanding = Expanding(store, view, terms.epoch)

@@ -86,7 +86,7 @@ class Submit:
         ):
             # It may have been made through another replica a moment ago.
             await self._view.catch_up()
-        room = self._drafting.room
+        fresh = 0
         for place, request in enumerate(requests):
             if request.request_id is not None and request.request_id in seen:
                 repeats.append(place)
@@ -96,10 +96,10 @@ class Submit:
             drafted = self._drafting.draft(who, request)
             if isinstance(drafted, Rejected):
                 outcomes[place] = drafted
-            elif (no := self._drafting.no_new(who, drafted, room)) is not None:
+            elif (no := self._drafting.no_new(who, drafted, fresh)) is not None:
                 outcomes[place] = await self._unless_seen(drafted, no)
             else:
-                room -= drafted.tasks
+                fresh += drafted.tasks
                 drafts.append((place, drafted))
         outcomes.update(await self._write(who.tenant, drafts))
         await self._tell(who, [draft for place, draft in drafts if _is_new(outcomes[place])])

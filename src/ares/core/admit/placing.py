@@ -7,6 +7,8 @@ from ares.core.admit.verdict import Rejected
 from ares.core.run.ranks import why_not_preemptible
 from ares.model.job import JobSpec, NodeTerm, Resources
 
+# The taint that gives a tenant machines of its own.
+TENANT_TAINT = "tenant"
 # How many values each kind of condition compares with: at least, at most.
 _VALUES: dict[str, tuple[int, int]] = {
     "in": (1, 64), "not-in": (1, 64), "exists": (0, 0), "absent": (0, 0), "gt": (1, 1), "lt": (1, 1),
@@ -88,6 +90,19 @@ def _term(n: int, term: NodeTerm) -> Rejected | None:
     if term.op in ("gt", "lt") and not _number(term.values[0]):
         message = f"{path}: {term.op} compares numbers, {term.values[0]!r} is none"
         return Rejected(code="affinity-not-a-number", message=message, fix="write a number, such as 80")
+    return None
+
+
+def not_tolerable(tenant: str, spec: JobSpec) -> Rejected | None:
+    """A taint of the key `tenant` keeps machines for the tenant it names: nobody else may tolerate it, nor all of them
+    at once. Other taints are wishes of operators, and no border."""
+    for one in spec.tolerations:
+        if one.key == TENANT_TAINT and one.value != tenant:
+            whose = "every tenant" if one.value is None else f"tenant {one.value}"
+            message = f"the job tolerates the taint of machines that are {whose}'s, and is {tenant}'s"
+            return Rejected(
+                code="toleration-not-yours", message=message, fix=f"tolerate {TENANT_TAINT}={tenant}, or none"
+            )
     return None
 
 

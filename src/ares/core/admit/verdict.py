@@ -13,7 +13,7 @@ RejectCode = Literal[
     "nvlink-without-gpus", "policy-rejected",
     "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",
     "reservation-unknown", "secret-target", "secret-too-large", "secret-twice", "secret-unknown",
-    "sla-and-deadline", "sla-unknown", "unsafe-restart", "warn-after-limit", "workdir-dots",
+    "sla-and-deadline", "sla-unknown", "toleration-not-yours", "unsafe-restart", "warn-after-limit", "workdir-dots",
 ]  # fmt: skip
 
 

@@ -20,6 +20,8 @@ KINDS_MAX = 50_000
 _ACCOUNTS_MAX = 10_000
 # Which quantile of what like jobs took is planned by: chosen on the first halves of KTH and SDSC.
 _PLANNED = 0.5
+# And which is paid by.
+_PAID = 0.9
 _SHORTEST_S = 1.0
 # Comparisons of what an account states with its history before history may win, and what an older one counts.
 _COMPARED_MIN = 5
@@ -109,6 +111,16 @@ class Predictor:
     def estimate(self, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
         """None when nobody can say. The account is "tenant/team/user"."""
         return self._say(spec, kind_of(spec, account, gpu_model)).used
+
+    def own_high(self, spec: JobSpec, account: str) -> float:
+        """What nine of ten like jobs of the same tenant stayed within, at most the limit; 0.0 when there were none."""
+        kind = kind_of(spec, account)
+        for level, key in zip(LEVELS, keys_of(kind), strict=True):
+            recent = self._histories.get(key) if not level.others or level.words.startswith("of that tenant") else None
+            if recent is not None and len(recent) >= (OTHERS_MIN if level.others else self.policy.min_samples):
+                high = recent.quantile(_PAID)
+                return high if kind.limit_s is None else min(high, kind.limit_s)
+        return 0.0
 
     def _say(self, spec: JobSpec, kind: Kind) -> _Said:
         said, past = stated(spec, kind.gpu_model), self._modelled(spec, kind) or self._past(kind)

@@ -8,7 +8,7 @@ from math import ceil
 from ares.core.energy.known import known
 from ares.core.quota.measures import ANY_MODEL, MODEL_PREFIX, Amounts
 from ares.core.topology.cards import words
-from ares.model.job import JobSpec, Resources
+from ares.model.job import MEMORY_BURST, JobSpec, Resources
 
 _WHOLE_GPU = 1000
 # Compute slices of a GPU that MIG can hand out.
@@ -23,6 +23,8 @@ def asked_by(spec: JobSpec) -> dict[str, int]:
     for other in spec.alternatives:
         for measure, units in _of(other).items():
             most[measure] = max(units, most.get(measure, 0))
+    # What it may use, not what it says: memory that was used is gone for others.
+    most["memory"] *= MEMORY_BURST[spec.qos]
     if ranks > 1:
         most = {measure: ranks * units for measure, units in most.items()}
     most["jobs"] = 1

@@ -1,11 +1,10 @@
 """What the executor is asked for: the job's command with its environment, limits and place on the machine."""
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from ares.model.job import Qos
+from ares.model.job import MEMORY_BURST, Qos
 from ares.model.link import Start
 from ares.model.node import NodeInfo
 from ares.ports.executor import Launch, Pin
@@ -17,8 +16,6 @@ from ares.services.agent.workspace import Folder
 class _Hold(msgspec.Struct, frozen=True):
     """How firmly a class holds what it asked for."""
 
-    # Memory, from what was asked for and what the node has.
-    memory_mib: Callable[[int, int], int]
     # Whether its weight is what it asked for, or the least there is.
     weighs: bool
     # Whether it gets no more CPU time than it asked for.
@@ -27,13 +24,15 @@ class _Hold(msgspec.Struct, frozen=True):
 
 
 _HOLDS: Final[dict[Qos, _Hold]] = {
-    "guaranteed": _Hold(lambda asked, _: asked, weighs=True, capped=True, oom_score_adj=0),
-    "burstable": _Hold(
-        lambda asked, node: max(asked, min(2 * asked, node)), weighs=True, capped=False, oom_score_adj=300
-    ),
-    "best-effort": _Hold(max, weighs=False, capped=False, oom_score_adj=1000),
+    "guaranteed": _Hold(weighs=True, capped=True, oom_score_adj=0),
+    "burstable": _Hold(weighs=True, capped=False, oom_score_adj=300),
+    "best-effort": _Hold(weighs=False, capped=False, oom_score_adj=1000),
 }
 _LEAST_WEIGHT: Final = 1
+
+
+def _memory_mib(qos: Qos, asked: int, node: int) -> int:
+    return max(asked, min(MEMORY_BURST[qos] * asked, node))
 
 
 def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: Settings, deadline: float) -> Launch:
@@ -44,7 +43,7 @@ def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: Settings, 
         env=job_environment(settings.environment, start, folder, info),
         cwd=start.spec.workdir or folder.work,
         log_path=folder.log,
-        memory_mib=hold.memory_mib(placement.memory_mib, info.memory_mib),
+        memory_mib=_memory_mib(start.spec.qos, placement.memory_mib, info.memory_mib),
         cpu_milli=placement.cpu_milli if hold.weighs else _LEAST_WEIGHT,
         cpu_limit_milli=placement.cpu_milli if hold.capped else 0,
         oom_score_adj=hold.oom_score_adj,

@@ -117,6 +117,8 @@ def test_a_rank_sees_its_own_devices_only(placement: dict[str, object], told: di
         ("burstable", 300, (600, 500, 0, 300)),
         ("burstable", 600, (1000, 500, 0, 300)),
         ("best-effort", 600, (1000, 1, 0, 1000)),
+        # A bound that quotas count: not all that the node has.
+        ("best-effort", 100, (400, 1, 0, 1000)),
     ],
 )
 def test_each_class_holds_what_it_asked_for_differently(qos: str, asked_mib: int, limits: tuple[int, ...]) -> None:
