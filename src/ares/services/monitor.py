@@ -5,7 +5,7 @@ Only the leader runs this. Silence is measured by this process's monotonic clock
 lease record change; the revocation compares that very record, so a renewal that lands first wins.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import structlog
@@ -60,6 +60,8 @@ class Monitor:
         self._clock = clock
         self._telemetry = telemetry
         self._timing = timing
+        # Who hears of nodes that work was lost with.
+        self.noted: Callable[[str], None] = lambda _: None
         self._verdict = Verdict()
         # When this leader first saw a gang that has yet to assemble.
         self._assembling: dict[tuple[str, Fence], float] = {}
@@ -91,14 +93,18 @@ class Monitor:
         changes += [change for change in self._not_assembled(staged, now) if change.job not in losses]
         if not changes:
             return
+        lost = set[str]()
         for change, outcome in zip(changes, await self._transitions.apply(changes), strict=True):
             if isinstance(outcome, Written) and change.job in losses:
                 nodes = [loss.node for loss in losses[change.job]]
+                lost.update(nodes)
                 log.warning("attempt.lost", job=change.job, nodes=nodes, phase=outcome.state.phase)
                 self._telemetry.count("ares_lease_losses_total")
                 self._telemetry.observe("ares_recovery_seconds", max(ages.get(node) or 0.0 for node in nodes))
             elif isinstance(outcome, Written):
                 log.warning("gang.not_assembled", job=change.job, phase=outcome.state.phase)
+        for node in sorted(lost):
+            self.noted(node)
 
     # ---- silence
 

@@ -72,6 +72,7 @@ from ares.services.predictions import Predictions
 from ares.services.profiles import Profiles
 from ares.services.progress import ProgressBoard
 from ares.services.proof import Proof
+from ares.services.quarantine import Quarantine
 from ares.services.quotas import Quotas
 from ares.services.recount import Recount
 from ares.services.reports import Reports
@@ -242,6 +243,8 @@ class Replica:
         store, view, clock, telemetry = ports.store, self.view, ports.clock, ports.telemetry
         planner, transitions = self.planner, self.transitions
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
+        self.quarantine = Quarantine(store, view, clock, self.alerts)
+        self.monitor.noted = self.quarantine.note
         self.requeue = Requeue(view, transitions, clock, self.alerts, terms.retries_per_minute)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
         self.schedule = Schedule(
@@ -345,6 +348,7 @@ class Replica:
             self.predictions.lead(guard),
             self.monitor.run(),
             self.requeue.run(),
+            self.quarantine.run(),
             self.tally.run(),
             self.arrays.run(),
             self.retention.run(),
