@@ -30,7 +30,7 @@ chaos: ## all proof of exactly-once: simulated histories, real faults on real pr
 	ARES_SEARCH=20 .venv/bin/pytest tests/property -q -n $(WORKERS) --timeout 3600 || failed=1; \
 	.venv/bin/pytest $(TESTS) -q -m soak -p no:randomly $(ARGS) || failed=1; exit $$failed
 
-fuzz: ## hostile requests against a real server (REQUESTS=100000; ARES_FUZZ_SEED=n for others)
+fuzz: ## hostile requests and frames of agents against a real server (REQUESTS=100000; ARES_FUZZ_SEED=n for others)
 	@scripts/setup test
 	@ARES_FUZZ_REQUESTS=$(REQUESTS) exec .venv/bin/pytest tests/security/fuzz -q -s $(ARGS)
 

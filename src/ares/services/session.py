@@ -13,6 +13,8 @@ _FRAME_BYTES_MAX = 4 * 1024 * 1024
 _MESSAGE_BYTES = 256
 
 _SILENT_SHARE = 0.9
+# What waits of one agent, far beyond what an honest one has under way.
+_REPORTS_MAX, _REPORT_BYTES_MAX, _RENEWALS_MAX, _ANSWERS_MAX = 20_000, 32 * 1024 * 1024, 1000, 50_000
 
 # One rank of an attempt.
 Key = tuple[AttemptRef, int]
@@ -45,6 +47,7 @@ class Session:
         self.chunk_bytes = 0
         self.chunk_ready = asyncio.Event()
         self.reports: list[Report] = []
+        self.report_bytes = 0
         self.report_ready = asyncio.Event()
         # When the latest renewal that became durable was begun, by the monotonic clock.
         self.renewed_at = float("-inf")
@@ -89,8 +92,17 @@ class Session:
         """Returns when there is something to send, or the session is over."""
         await self._wake.wait()
 
+    @property
+    def crowded(self) -> bool:
+        """More waits than an agent has to say, or it reads no answers: nothing more is read of it for a while."""
+        if self.closed_why:
+            return False
+        said = len(self.reports) > _REPORTS_MAX or (self.reports and self.report_bytes > _REPORT_BYTES_MAX)
+        return bool(said) or len(self.renewals) > _RENEWALS_MAX or len(self._out) > _ANSWERS_MAX
+
     def take(self, report: Report) -> None:
         """Queues a report to be committed."""
+        self.report_bytes = len(getattr(report.message, "value", b"")) + (self.report_bytes if self.reports else 0)
         self.reports.append(report)
         if report.final:
             self.ending.add((report.ref, report.rank))

@@ -335,6 +335,8 @@ class Sessions:
         try:
             async for frame in frames:
                 self._take(session, frame.messages)
+                while session.crowded:
+                    await self._clock.sleep(_STORE_PAUSE_S)
         except SessionRefused as refusal:
             session.refusal = await self._rights.refused(session.node, refusal)
         session.close(str(session.refusal or "the agent closed the stream"))

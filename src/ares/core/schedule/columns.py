@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from ares.core.energy.model import NodePower, Power, node_power
 from ares.core.topology.cards import words
+from ares.core.topology.links import GPUS_MAX
 from ares.core.topology.subset import MachineShape, machine_shape
 from ares.model.isolation import LEVELS
 from ares.model.node import Gpu, NodeInfo, NodeRecord
@@ -24,8 +25,6 @@ Key = TypeVar("Key")
 WHOLE = 1000
 POOL_LABEL = "pool"
 NODE_LABEL = "node"
-# One bit each; a node's further GPUs are not given away.
-GPUS_MAX = 62
 # A node lasts on this many devices and NUMA nodes without wider arrays.
 _ROWS, _GPUS, _NUMA = 16, 8, 2
 # Made-on-demand columns of one kind; beyond it all are forgotten and made again when asked for.

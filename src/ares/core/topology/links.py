@@ -13,6 +13,8 @@ UNKNOWN: Final = "?"
 SELF: Final = "X"
 # Masks have one bit per GPU index; a larger index is a driver's nonsense.
 INDEX_MAX: Final = 1023
+# One bit each: a node's further GPUs are not given away, and their links, which are many, not looked at.
+GPUS_MAX: Final = 62
 
 
 class Speeds(NamedTuple):
@@ -104,7 +106,7 @@ _JOINING: Final = frozenset[LinkKind]({"nvlink", "xgmi"})
 
 def link_graph(gpus: Sequence[Gpu], rows: Sequence[Sequence[str]]) -> LinkGraph:
     """`rows` are `NodeInfo.gpu_links`, in the order of `gpus`; what is missing there is not known."""
-    known = {gpu.index: at for at, gpu in enumerate(gpus) if 0 <= gpu.index <= INDEX_MAX}
+    known = {gpu.index: at for at, gpu in enumerate(gpus) if 0 <= gpu.index < GPUS_MAX}
     order = sorted(known)
     places = [known[index] for index in order]
 
