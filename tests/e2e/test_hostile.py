@@ -1,6 +1,7 @@
 """Jobs and requests that mean no good: each gets a clear state or error, and a normal job right after still works."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import httpx2
 import pytest
 
 from ares.edge.client.answers import JobDetail
+from ares.model.isolation import shortfall
 from ares.model.job import JobSpec, Resources, RetryPolicy
 from tests import needs
 from tests.platform import Platform, eventually
@@ -152,6 +154,49 @@ def test_job_that_looks_for_the_agents_credential_from_a_sandbox(shared: Platfor
     # Two lines of header, and the loopback.
     assert (ran.code, ran.out.split()) == (0, ["attempts", "3", "Seccomp:", "2"]), ran
     assert {"attempts", "executor"} <= {path.name for path in agent.iterdir()}
+
+
+def test_job_that_looks_for_keys_without_asking_for_a_sandbox(shared: Platform) -> None:
+    """N28: on the server's machine, at the level that every job gets."""
+    (node,) = shared.client().nodes()
+    if shortfall(node.info.sandbox):
+        pytest.skip(needs.SANDBOX)
+    home = shared.servers[0].home
+    agent = shared.directory / "nodes" / "agents" / "node-a"
+    script = f"cat {home}/client.json {home}/keys/* {agent}/* && echo read; ls {agent}; id -u"
+    detail = run(shared, script)
+    output = b"".join(shared.client().logs(detail)).decode()
+    assert "token" not in output
+    assert "read\n" not in output
+    last = output.splitlines()[-2:]
+    assert last[0] == "attempts"
+    assert (last[1] == "0") == (os.geteuid() == 0 and "uid-per-tenant" not in node.info.sandbox)
+
+
+BOMB = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+
+
+def test_fork_bomb_ends_at_its_time_limit_and_its_neighbour_goes_on(shared: Platform) -> None:
+    client, some = shared.client(), Resources(cpu_milli=500, memory_mib=2048)
+    near = client.submit(JobSpec(command=("sleep", "600"), resources=Resources(cpu_milli=500), retry=ONE_TRY))
+    eventually(lambda: client.get(near).state.phase == "RUNNING", "the start of the neighbour")
+    command = ("/usr/bin/python3", "-I", "-S", "-c", BOMB)
+    bomb = JobSpec(command=command, resources=some, retry=ONE_TRY, time_limit_s=3, grace_s=1)
+    detail = client.wait(client.submit(bomb), timeout=90)
+    assert detail.state.exit is not None
+    assert (detail.state.phase, detail.state.exit.failure) == ("FAILED", "time-limit")
+    after = client.get(near).state
+    assert (after.phase, after.attempt) == ("RUNNING", 1)
+    client.cancel(near)
+    client.wait(near, timeout=60)
 
 
 def test_log_file_that_is_taken_away(shared: Platform) -> None:
