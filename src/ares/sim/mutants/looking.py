@@ -5,6 +5,7 @@ import contextlib
 
 from ares.core import keys
 from ares.ports.store import Compacted
+from ares.services import view
 from ares.services.view import View
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
@@ -26,6 +27,12 @@ async def _as_it_is(self: View) -> None:
 
 
 MUTANTS = {
+    "unusable-record-ends-view": Mutant(
+        "a record that cannot be used ends the replica that reads it",
+        ("E11",),
+        replace(view, "UNUSABLE", ()),
+        case="unusable-record",
+    ),
     "gap-not-relisted": Mutant(
         "after a compaction the watch goes on where it can",
         ("E11", "E12", "E16", "E8"),

@@ -3,7 +3,7 @@
 The product keeps every promise in each of them. A seed moves the details: delays, jitter, who is asked first.
 """
 
-from ares.sim.world.cases import absences, answers, leaders, tenants, watches, zombies
+from ares.sim.world.cases import absences, answers, leaders, records, tenants, watches, zombies
 from ares.sim.world.stage import Case
 
 CASES: dict[str, Case] = {
@@ -13,4 +13,5 @@ CASES: dict[str, Case] = {
     **watches.CASES,
     **absences.CASES,
     **tenants.CASES,
+    **records.CASES,
 }
