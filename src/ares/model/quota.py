@@ -19,6 +19,7 @@ Measure = Annotated[
 ]
 # A user's name, or the id of a token that is nobody's in particular.
 Subject = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]*$(?!\n)")]
+OverBudget = Literal["warn", "stop"]
 LevelName = Literal["tenant", "team", "user"]
 
 
@@ -48,6 +49,8 @@ class Quota(Record, frozen=True):
     user_default: Limits = Limits()
     # A job is refused when use with it would reach this part of a limit; at 1, when it would be beyond the limit.
     threshold: Annotated[float, Meta(ge=0.1, le=1.0)] = 0.9
+    # What becomes of jobs that cost something when, by what outlived its estimate, the budget is exceeded.
+    over_budget: OverBudget = "warn"
 
 
 class QuotaRecord(Record, frozen=True):

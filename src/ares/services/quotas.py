@@ -14,7 +14,7 @@ from ares.core.quota.measures import from_units
 from ares.model.access import Principal
 from ares.model.base import Note, Record
 from ares.model.job import Priority
-from ares.model.quota import LevelName, Limit, Limits, Measure, Quota, QuotaRecord, Subject
+from ares.model.quota import LevelName, Limit, Limits, Measure, OverBudget, Quota, QuotaRecord, Subject
 from ares.ports.clock import Clock
 from ares.ports.store import Delete, Put, Store
 from ares.services.counting import Counting
@@ -71,6 +71,7 @@ class QuotaChange(Record, frozen=True):
     amounts: Annotated[dict[Measure, Limit | None], Meta(max_length=64)] = {}
     priority: Priority | UnsetType | None = UNSET
     threshold: Annotated[float, Meta(ge=0.1, le=1.0)] | UnsetType = UNSET
+    over_budget: OverBudget | UnsetType = UNSET
     note: Note = ""
 
 
@@ -234,6 +235,8 @@ def changed(quota: Quota, what: QuotaChange) -> Quota:
     level = Level(what.level, "" if isinstance(what.name, UnsetType) else what.name)
     if isinstance(what.threshold, float):
         quota = replace(quota, threshold=what.threshold)
+    if not isinstance(what.over_budget, UnsetType):
+        quota = replace(quota, over_budget=what.over_budget)
     before = limits_of(quota, level) if level.kind == "tenant" or level.name else _default(quota, level.kind)
     amounts = dict(before.amounts)
     for measure, limit in what.amounts.items():

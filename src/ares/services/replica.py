@@ -35,6 +35,7 @@ from ares.services.audit_search import AuditSearch
 from ares.services.audit_watch import AuditWatch
 from ares.services.authority import Authority
 from ares.services.booking import Book
+from ares.services.budget_watch import BudgetWatch
 from ares.services.channels import Channels
 from ares.services.consolidate import Consolidate
 from ares.services.counting import Counting
@@ -276,6 +277,7 @@ class Replica:
         judging = Judging(view, clock, ports.rules)
         self.policies = Policies(store, view, clock, judging)
         counting = Counting(view, self.planner, self.time.ending)
+        self.budget_watch = BudgetWatch(view, counting, self.transitions, self.alerts, clock)
         admissions = Admissions(store, view, counting, clock, ports.rng, telemetry)
         self.meters = Meters(store, view, clock, terms.replica)
         self.quotas = Quotas(store, view, counting, self.meters, clock)
@@ -353,5 +355,6 @@ class Replica:
             self.arrays.run(),
             self.retention.run(),
             self.time.lead(guard),
+            self.budget_watch.run(),
             self.delivery.run(guard),
         )

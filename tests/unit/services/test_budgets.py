@@ -3,11 +3,12 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from ares.core.quota.months import month_of
 from ares.core.run.inputs import Cancel
 from ares.model.profile import Pool, Profile
-from ares.model.state import JobState
+from ares.model.state import BOUND, JobState
 from ares.services.submit import Rejected, SubmitRequest, Submitted
 from tests.quotas import admitted, ask, give, quota, refused
 from tests.world import ADMIN, ALICE, KEEP_S, World, spec
@@ -155,3 +156,27 @@ async def test_the_estimate_of_the_client_counts_for_nothing() -> None:
         (second,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(gpus=1))])
         assert isinstance(second, Rejected)
         assert second.code == "budget-exceeded"
+
+
+@pytest.mark.parametrize("over", ["warn", "stop"])
+async def test_jobs_that_outlive_their_estimate_are_told_of_and_stopped_where_the_quota_says_so(over: str) -> None:
+    """60 long jobs were admitted as short ones, and 90 were spent of a budget of 10."""
+    async with World() as world:
+        await price(world, default=2.0)
+        await give(world, replace(quota(1.0, budget=6), over_budget=over))
+        agent = await world.agent("n1", gpus=1)
+        runs, waits = [await world.submit(gpus=1, expected_runtime_s=HOUR / 2) for _ in range(2)]
+        await world.until(lambda: world.state(runs).phase in BOUND)
+        agent.started(agent.starts[runs])
+        await world.settle()
+        world.later(2 * HOUR)
+        await world.advance(1)
+        await world.one.budget_watch.look()
+        kinds = {alert.kind for alert in world.one.view.kept.alerts.values()}
+        assert ("budget-exceeded" in kinds) is False
+        world.later(2 * HOUR)
+        await world.advance(10)
+        kinds = {alert.kind for alert in world.one.view.kept.alerts.values()}
+        assert "budget-exceeded" in kinds
+        ended = {world.state(job).phase for job in (runs, waits)}
+        assert (ended == {"CANCELLED"}) is (over == "stop"), ended

@@ -69,7 +69,7 @@ def unset_quota(tenant: str, names: Sequence[str], level: str, name: str) -> Cal
 
 
 def _change(settings: Mapping[str, str | float]) -> dict[str, Any]:
-    """`gpus=8`, `soft.gpus=6`, `memory=512G`, `priority=HIGH`, `threshold=1`."""
+    """`gpus=8`, `soft.gpus=6`, `memory=512G`, `priority=HIGH`, `threshold=1`, `over-budget=stop`."""
     amounts: dict[str, dict[str, float]] = {}
     found: dict[str, Any] = {}
     for key, value in settings.items():
@@ -77,6 +77,8 @@ def _change(settings: Mapping[str, str | float]) -> dict[str, Any]:
             found["priority"] = _priority(str(value))
         elif key == "threshold":
             found["threshold"] = _number(key, value)
+        elif key == "over-budget":
+            found["overBudget"] = value
         else:
             measure, kind = key.removeprefix(_SOFT), "soft" if key.startswith(_SOFT) else "hard"
             amounts.setdefault(measure, {})[kind] = _amount(measure, value)

@@ -1,0 +1,73 @@
+"""Budgets while jobs run: what outlived its estimate costs on, so each is looked at again; the leader's."""
+
+import structlog
+
+from ares.core.quota.counts import TENANT, is_live
+from ares.core.quota.judge import bound
+from ares.core.quota.measures import from_units, to_units
+from ares.core.run.inputs import Cancel
+from ares.model.quota import QuotaRecord
+from ares.ports.clock import Clock
+from ares.ports.store import StoreError
+from ares.services.alerts import Alerts
+from ares.services.counting import Counting
+from ares.services.transitions import Change, Transitions
+from ares.services.view import View
+
+log = structlog.get_logger()
+
+_LOOK_EVERY_S = 5.0
+_BUDGET = "budget"
+_BY = "budget"
+
+
+class BudgetWatch:
+    """Warns at the threshold, alerts beyond the budget, and there stops what costs where the quota says so."""
+
+    def __init__(self, view: View, counting: Counting, transitions: Transitions, alerts: Alerts, clock: Clock) -> None:
+        self._view = view
+        self._counting = counting
+        self._transitions = transitions
+        self._alerts = alerts
+        self._clock = clock
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except StoreError as error:
+                log.warning("budgets.delayed", error=str(error))
+            await self._clock.sleep(_LOOK_EVERY_S)
+
+    async def look(self) -> None:
+        for record in list(self._view.kept.quotas.values()):
+            limit = record.quota.own.amounts.get(_BUDGET)
+            if limit is not None and limit.hard is not None:
+                await self._look_at(record, limit.hard)
+
+    async def _look_at(self, record: QuotaRecord, hard: float) -> None:
+        tenant = record.tenant
+        units = self._counting.used(tenant)(TENANT).get(_BUDGET, 0)
+        if units <= bound(_BUDGET, hard, record.quota.threshold):
+            return
+        spent = from_units(_BUDGET, units)
+        numbers = {"spent": spent, "budget": hard}
+        if units <= to_units(_BUDGET, hard):
+            text = (
+                f"{tenant} has spent or promised {spent:g} of its budget of {hard:g} this month; no more jobs are taken"
+            )
+            await self._alerts.raise_("budget-near", tenant, tenant, text, numbers)
+            return
+        stops = record.quota.over_budget == "stop"
+        what = "its jobs are stopped" if stops else "its jobs go on and cost on: over_budget is warn"
+        text = f"{tenant} has spent or promised {spent:g}, beyond its budget of {hard:g} this month; {what}"
+        await self._alerts.raise_("budget-exceeded", tenant, tenant, text, numbers, "critical")
+        if stops:
+            await self._stop(tenant, f"the tenant's budget of {hard:g} is exceeded by {spent - hard:g}")
+
+    async def _stop(self, tenant: str, why: str) -> None:
+        """All that costs something: what waits would start, and what runs costs on."""
+        states = (self._view.entries[job].state for _, job in self._view.order.get(tenant, ()))
+        costly = [state.id for state in states if is_live(state) and state.cost_estimate > 0]
+        log.warning("budget.stopped", tenant=tenant, jobs=len(costly))
+        await self._transitions.apply([Change(job, tenant, (Cancel(by=_BY, reason=why),)) for job in costly])
