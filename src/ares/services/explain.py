@@ -278,7 +278,7 @@ class Explain:
         spec = at_least(spec, self._view.kept.isolation(who.tenant))
         key = class_key(state, spec)
         runs = cluster.predictor.estimate(spec, account_of(state))
-        runs_s = inf if runs is None else runs.seconds
+        runs_s = inf if runs is None else runs.hold_s
         found = course(cluster, state, spec, now)
         starts = isinstance(found, Course) and found.start <= now
         reason = None if starts else would_wait(cluster, state, spec, now) or self._lacks(key, runs_s, now)

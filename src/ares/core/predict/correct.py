@@ -8,6 +8,16 @@ STEPS = (
 )  # fmt: skip
 
 
+# A job that is late by an instant is looked at again a second later.
+_LEAST_S = 1.0
+
+
+def overrun(estimate_s: float, ran_s: float) -> float:
+    """The run time to plan by where nothing bounds it: as far beyond its estimate again as it is already. An overrun of
+    an instant moves a promise by a second, one of an hour by an hour."""
+    return ran_s + max(_LEAST_S, ran_s - estimate_s)
+
+
 def corrected(estimate_s: float, ran_s: float, limit_s: float | None = None) -> float:
     """The run time to plan by, longer than `ran_s`: the next step, or the limit where that comes first."""
     step = next((estimate_s + step for step in STEPS if estimate_s + step > ran_s), None)

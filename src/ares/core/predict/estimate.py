@@ -7,12 +7,22 @@ from ares.model.job import JobSpec
 
 
 class Estimate(NamedTuple):
-    """Seconds. Four of five like jobs end between `low` and `high`; with nothing to go by the three are equal."""
+    """Seconds. Four of five like jobs end between `low` and `high`; with nothing to go by the three are equal.
+
+    `seconds` is the likely run time: the order may go by it. Holds and promises go by `hold_s`, never less than
+    what the job states, nor than its limit."""
 
     seconds: float
     low: float
     high: float
     basis: str
+    # The most that is known of it: what it states, an upper quantile of its history, its limit with the grace.
+    longest: float = 0.0
+
+    @property
+    def hold_s(self) -> float:
+        """How long room is taken to be held: others plan around it, so it is rather too long than too short."""
+        return max(self.seconds, self.longest)
 
 
 def stated(spec: JobSpec, gpu_model: str | None = None) -> Estimate | None:

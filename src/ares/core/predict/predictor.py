@@ -3,7 +3,7 @@
 from math import exp, log
 from typing import NamedTuple, TypeVar
 
-from ares.core.predict.correct import corrected
+from ares.core.predict.correct import corrected, overrun
 from ares.core.predict.estimate import Estimate, stated
 from ares.core.predict.features import features_of
 from ares.core.predict.judged import Accuracy, Judged, JudgedData, distance
@@ -22,7 +22,12 @@ _ACCOUNTS_MAX = 10_000
 _PLANNED = 0.5
 # And which is paid by.
 _PAID = 0.9
+# Which one holds and promises go by: room that is given back too soon costs nobody anything, too late a promise.
+_HELD = 0.9
 _SHORTEST_S = 1.0
+# Kinds of evidence from runs under the job's own name; a job that was given none has the name of all such jobs.
+_OWN_NAME = frozenset("abcdm")
+_NAMELESS = "job"
 # Comparisons of what an account states with its history before history may win, and what an older one counts.
 _COMPARED_MIN = 5
 _COMPARED_DECAY = 0.9
@@ -51,6 +56,8 @@ class _Past(NamedTuple):
     runs: int
     words: str
     bucket: str
+    # The quantile that holds go by.
+    upper: float = 0.0
 
 
 class _Said(NamedTuple):
@@ -125,11 +132,13 @@ class Predictor:
     def _say(self, spec: JobSpec, kind: Kind) -> _Said:
         said, past = stated(spec, kind.gpu_model), self._modelled(spec, kind) or self._past(kind)
         used, policy, bucket = said, self.policy, _bucket_stated(spec)
+        longest = _as_stated(spec, said) if policy.source == "stated" else _longest(spec, said, past)
         if policy.source != "stated":
             if past is not None and (not _states(spec) or self._goes_by_history(kind.account)):
                 basis = f"{past.runs} run{'' if past.runs == 1 else 's'} {past.words}"
                 used, bucket = Estimate(past.seconds, past.seconds, past.seconds, basis), past.bucket
             used = None if used is None else self._with_interval(used, bucket, spec.time_limit_s)
+        used = None if used is None else used._replace(longest=longest)
         return _Said(
             used, said, past, self._ends(_bucket_stated(spec)), None if past is None else self._ends(past.bucket)
         )
@@ -139,17 +148,22 @@ class Predictor:
         return None if spread is None else spread.ends
 
     def corrected(self, estimate_s: float, ran_s: float, limit_s: float | None) -> float:
-        """What to plan by once a job has run longer than its estimate."""
-        if self.policy.correction == "limit" and limit_s is not None and limit_s > ran_s:
-            return limit_s
-        return corrected(estimate_s, ran_s, limit_s)
+        """What to plan by once a job has run longer than it was to. `limit_s` is with the grace."""
+        if self.policy.correction == "steps":
+            return corrected(estimate_s, ran_s, limit_s)
+        if limit_s is not None:
+            # Beyond it a job is about to be ended.
+            return max(limit_s, ran_s + 1.0)
+        return overrun(estimate_s, ran_s)
 
     def _modelled(self, spec: JobSpec, kind: Kind) -> _Past | None:
         if self.forest is None:
             return None
         seconds = self.forest.seconds(features_of(spec, kind, self._histories))
         seconds = seconds if kind.limit_s is None else min(seconds, kind.limit_s)
-        return _Past(seconds, self.forest.model.trained_on, "that a model was trained on, and like jobs", "t")
+        alike = self._alike(kind)
+        upper = seconds if alike is None else max(seconds, alike.upper)
+        return _Past(seconds, self.forest.model.trained_on, "that a model was trained on, and like jobs", "t", upper)
 
     def features(self, spec: JobSpec, account: str) -> tuple[float, ...]:
         """What a model is told about a job that comes now."""
@@ -179,8 +193,9 @@ class Predictor:
         for other in self._models:
             there, ratio = self._histories.get(on_model(kind, other)), self._histories.get(_ratio_key(model, other))
             if there is not None and ratio is not None and len(ratio) >= _MODEL_RUNS_MIN:
-                seconds = max(_SHORTEST_S, there.quantile(_PLANNED) * exp(ratio.quantile(0.5)))
-                return _Past(seconds, len(there), f"of that kind on {other}, as {model} compares to it", "n")
+                compares = exp(ratio.quantile(0.5))
+                seconds, upper = (max(_SHORTEST_S, compares * each) for each in there.quantiles(_PLANNED, _HELD))
+                return _Past(seconds, len(there), f"of that kind on {other}, as {model} compares to it", "n", upper)
         return None
 
     def _goes_by_history(self, account: str) -> bool:
@@ -197,7 +212,7 @@ class Predictor:
         low, high = spread.around(plain.seconds)
         if limit_s is not None:
             low, high = min(low, limit_s), min(high, limit_s)
-        return Estimate(plain.seconds, low, high, plain.basis)
+        return plain._replace(low=low, high=high)
 
     # ---- learning
 
@@ -275,7 +290,25 @@ def _past(recent: Recent, words: str, bucket: str) -> _Past:
     count = len(recent)
     # One run tells less than four: their errors are kept apart.
     few = "1" if count == 1 else "2" if count < 4 else "4"
-    return _Past(max(_SHORTEST_S, recent.quantile(_PLANNED)), count, words, bucket + few)
+    seconds, upper = recent.quantiles(_PLANNED, _HELD)
+    return _Past(max(_SHORTEST_S, seconds), count, words, bucket + few, max(_SHORTEST_S, upper))
+
+
+def _longest(spec: JobSpec, said: Estimate | None, past: _Past | None) -> float:
+    """The greatest of what the job states, what its like took and what it may take at most. What a job states is made
+    longer by jobs of its own name only, and shorter by none."""
+    states, longest = _states(spec), _as_stated(spec, said)
+    if past is not None and (not states or (past.bucket[0] in _OWN_NAME and spec.name != _NAMELESS)):
+        longest = max(longest, past.upper)
+    # Nothing runs longer than that, whatever its like did under other limits.
+    return longest if spec.time_limit_s is None else spec.time_limit_s + spec.grace_s
+
+
+def _as_stated(spec: JobSpec, said: Estimate | None) -> float:
+    """What the job says, to the second; a limit ends with its grace."""
+    if said is None:
+        return 0.0
+    return said.seconds if _states(spec) or spec.time_limit_s is None else spec.time_limit_s + spec.grace_s
 
 
 def _states(spec: JobSpec) -> bool:

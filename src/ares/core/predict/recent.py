@@ -6,6 +6,7 @@ KEPT = 16
 # What a value counts against the next newer one: behaviour that changed is followed after a handful of jobs.
 DECAY = 0.8
 _WEIGHTS = tuple(DECAY**age for age in range(KEPT))
+_SUMS = tuple(sum(_WEIGHTS[:count]) for count in range(KEPT + 1))
 # From sums of these, in floating point.
 _SLACK = 1e-9
 
@@ -32,11 +33,17 @@ class Recent:
 
     def quantile(self, share: float) -> float:
         """The smallest value that at least this share of the weight is at or below."""
+        return self.quantiles(share, share)[0]
+
+    def quantiles(self, lower: float, upper: float) -> tuple[float, float]:
+        """Two of them for the price of one. The lower one comes first."""
         ranked = sorted(zip(self._values, _WEIGHTS, strict=False))
-        wanted = share * sum(_WEIGHTS[: len(ranked)]) - _SLACK
-        below = 0.0
+        whole = _SUMS[len(ranked)]
+        low, high, below, first = lower * whole - _SLACK, upper * whole - _SLACK, 0.0, None
         for value, weight in ranked:
             below += weight
-            if below >= wanted:
-                return value
+            if first is None and below >= low:
+                first = value
+            if first is not None and below >= high:
+                return first, value
         raise ValueError("no values: ask `len` first")

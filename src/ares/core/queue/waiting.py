@@ -58,8 +58,10 @@ class Waiting:
         self._places: dict[str, Place] = {}
         # Of jobs that carry any.
         self._labels: dict[str, dict[str, str]] = {}
-        # How long each will run, of those of which anybody can say.
+        # How long each is taken to hold its room, of those of which anybody can say; and how long it will likely run,
+        # where that is less: the order goes by it.
         self._runs: dict[str, float] = {}
+        self._likely: dict[str, float] = {}
         # Of those that make use of gaps: the shortest they can use.
         self._gaps: dict[str, float] = {}
         # All of them in one line, where the order allows for that.
@@ -85,10 +87,11 @@ class Waiting:
             for job_id, at in self._places.items():
                 settled.add(at, self.facts_of(job_id))
 
-    def add(self, state: JobState, spec: JobSpec, runs_s: float = inf) -> JobClass:
-        """Queues a job, once: a job that is already there is put where it belongs now."""
+    def add(self, state: JobState, spec: JobSpec, runs_s: float = inf, likely_s: float = inf) -> JobClass:
+        """Queues a job, once: a job that is already there is put where it belongs now. Plans go by `runs_s`, the order
+        by `likely_s` where that is less."""
         found = self._class_for(state, spec)
-        at = place(state, latest_start(spec, runs_s), found.id)
+        at = place(state, latest_start(spec, min(runs_s, likely_s)), found.id)
         if self._places.get(state.id) != at:
             self.remove(state.id)
             self._places[state.id] = at
@@ -96,6 +99,8 @@ class Waiting:
                 self._labels[state.id] = spec.labels
             if runs_s < inf:
                 self._runs[state.id] = runs_s
+            if likely_s < runs_s:
+                self._likely[state.id] = likely_s
             # It is told to leave so long before the gap ends.
             gap_s = inf if spec.gap_min_s is None else spec.gap_min_s + leaving_s(spec)
             if gap_s < inf:
@@ -114,6 +119,7 @@ class Waiting:
             return False
         self._labels.pop(job_id, None)
         self._runs.pop(job_id, None)
+        self._likely.pop(job_id, None)
         self._gaps.pop(job_id, None)
         if self.settled is not None:
             self.settled.remove(job_id)
@@ -130,8 +136,13 @@ class Waiting:
         return self._labels.get(job_id)
 
     def runs_of(self, job_id: str) -> float:
-        """How long it will run; for ever when nobody can say."""
+        """How long it will hold its room at most, as far as is known; for ever when nobody can say."""
         return self._runs.get(job_id, inf)
+
+    def likely_of(self, job_id: str) -> float:
+        """How long it will likely run."""
+        likely_s = self._likely.get(job_id)
+        return self.runs_of(job_id) if likely_s is None else likely_s
 
     def gap_of(self, job_id: str) -> float | None:
         """How long a gap must be that it can make use of; None when it wants to run to its end."""
@@ -143,7 +154,7 @@ class Waiting:
         key = self._by_id[at[4]].key
         ask = key.asks[0]
         width = (ask.gpus_milli or ask.cpu_milli) * ask.ranks / 1000
-        return facts_of(at, key.level, key.account, key.dated, self.runs_of(job_id), width)
+        return facts_of(at, key.level, key.account, key.dated, self.likely_of(job_id), width)
 
     def class_of(self, job_id: str) -> JobClass | None:
         at = self._places.get(job_id)

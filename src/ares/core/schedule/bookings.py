@@ -40,11 +40,12 @@ def _left(cluster: Cluster, one: Reservation) -> Iterator[Taken]:
 
 
 def claim_of(cluster: Cluster, promise: Promise) -> Claim | None:
-    """None when some of its nodes are not there any more."""
+    """From when on the room is held for it. None when some of its nodes are not there any more."""
     table, taken = cluster.table, list[Taken]()
     for place in promise.placements:
         row = cluster.rows.get(place.node)
         if row is None or not table.healthy[row]:
             return None
         taken.append(taken_by(table, row, place))
-    return Claim(promise.job, promise.start, inf if promise.until is None else promise.until, tuple(taken))
+    start = promise.start if promise.held_from is None else promise.held_from
+    return Claim(promise.job, start, inf if promise.until is None else promise.until, tuple(taken))

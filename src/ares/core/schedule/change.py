@@ -69,7 +69,7 @@ class _Trial:
         if not self.cluster.bookings:
             return inf
         runs = self.cluster.predictor.estimate(spec, account_of(self._state))
-        return inf if runs is None else runs.seconds
+        return inf if runs is None else runs.hold_s
 
     def largest(self, low: int, high: int, made: Callable[[int], JobSpec]) -> int | None:
         """The largest number from `low` to `high` with which the job starts, as fewer never makes it harder."""

@@ -218,8 +218,9 @@ class Cluster(Occupancy):
 
     def enqueue(self, state: JobState, spec: JobSpec) -> JobClass:
         estimate = self.predictor.met(state.id, spec, account_of(state))
-        found = self.waiting.add(state, spec, inf if estimate is None else estimate.seconds)
-        self.backlog.add(state.id, found.key.asks[0], found.key.level, self.waiting.runs_of(state.id))
+        runs_s, likely_s = (inf, inf) if estimate is None else (estimate.hold_s, estimate.seconds)
+        found = self.waiting.add(state, spec, runs_s, likely_s)
+        self.backlog.add(state.id, found.key.asks[0], found.key.level, likely_s)
         self._facts_stale |= self._typicals.count(found.key.asks[0])
         return found
 

@@ -40,12 +40,12 @@ def _hold(cluster: Cluster, state: JobState, spec: JobSpec) -> None:
 
 
 def planned_s(cluster: Cluster, state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -> float | None:
-    """How long the waiting job will run there: settled when it was queued, unless it depends on what it gets."""
+    """How long the waiting job will hold it: settled when it was queued, unless it depends on what it gets."""
     runs_s = cluster.waiting.runs_of(state.id)
     if runs_s < inf and not spec.expected_runtimes_s:
         return runs_s
     estimate = cluster.predictor.estimate(spec, account_of(state), _gpu_model(cluster, placements))
-    return None if estimate is None else estimate.seconds
+    return None if estimate is None else estimate.hold_s
 
 
 def _gpu_model(cluster: Cluster, placements: tuple[Placement, ...]) -> str | None:

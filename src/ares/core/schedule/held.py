@@ -30,7 +30,9 @@ def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: flo
             # Of so many it does not matter which: one of those behind the first holds the room.
             return _reason(claims[0], runs_s, now) if len(claims) > _CLAIMS_MAX else None
         claim = _longest(round_, key, claims[:_CLAIMS_MAX], now)
-        return None if claim is None else _reason(claim, runs_s, now)
+        if claim is None:
+            return _overdue(claims[0], now) if claims[0].start <= now else None
+        return _reason(claim, runs_s, now)
     finally:
         round_.close()
 
@@ -85,6 +87,15 @@ def _reason(claim: Claim, runs_s: float, now: float) -> Reason:
         f"and one that runs for at most {_span(left_s)} would start now"
     )
     return Reason(code="HELD_BACK", message=message, numbers=numbers)
+
+
+def _overdue(claim: Claim, now: float) -> Reason:
+    late_s = int(now - claim.start)
+    message = (
+        f"there is room, held for a job ahead of it that was to start {_span(late_s)} ago: what holds the rest of it "
+        "runs longer than was thought, and nobody comes into that room before that job has started"
+    )
+    return Reason(code="HELD_BACK", message=message, numbers={"heldForS": 0, "lateS": late_s})
 
 
 def _span(seconds: float) -> str:

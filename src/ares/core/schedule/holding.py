@@ -24,7 +24,7 @@ class Holding:
     preemptible: bool = False
     preemptions: int = 0
     preempted_at: float | None = None
-    # When it will probably have ended, as far as anybody can say; how long it was to run at first, and may at most.
+    # When it will have ended, as far as anybody can say; how long it was to run at first, and may at most, with grace.
     ends_at: float | None = None
     runs_s: float | None = None
     limit_s: float | None = None
@@ -77,7 +77,7 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
         ends_at=_ends_at(state, since, runs_s),
         leaves_at=state.leaves_at,
         runs_s=runs_s,
-        limit_s=spec.time_limit_s,
+        limit_s=None if spec.time_limit_s is None else spec.time_limit_s + spec.grace_s,
         leave_s=leaving_s(spec),
         elastic=elastic,
         ranks=() if elastic is None else state.placements,

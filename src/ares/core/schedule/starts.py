@@ -22,7 +22,6 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.eta import start_estimate
 from ares.core.schedule.explain import infeasible
 from ares.core.schedule.faster import named, paced_jobs
-from ares.core.schedule.held import held_by
 from ares.core.schedule.models import choices
 from ares.core.schedule.openings import Opening, earliest
 from ares.core.schedule.pace import Paced
@@ -86,7 +85,8 @@ class Starts:
     def of_new(self, state: JobState, specs: Sequence[JobSpec]) -> list[Course | str]:
         """Of a job that would be submitted now, in several forms. They have the place in the queue of the first."""
         waiting, runs = self._cluster.waiting, self._cluster.predictor.estimate(specs[0], account_of(state))
-        waiting.add(state, specs[0], inf if runs is None else runs.seconds)
+        hold_s, likely_s = (inf, inf) if runs is None else (runs.hold_s, runs.seconds)
+        waiting.add(state, specs[0], hold_s, likely_s)
         try:
             return [self._asked(state, spec) for spec in specs]
         finally:
@@ -112,7 +112,7 @@ class Starts:
         ahead = self._ahead(state.id)
         if isinstance(ahead, str):
             return ahead
-        runs_s = inf if runs is None else runs.seconds
+        runs_s = inf if runs is None else runs.hold_s
         # Where run times differ by GPU model, room at once may be the slower way.
         if not key.asks[0].runs and (found := self._at_once(key, runs_s, ahead)) is not None:
             return Course(now, runs, "there is room now", found)
@@ -160,7 +160,7 @@ class Starts:
         round_ = Round(cluster, cluster.profile, self._now)
         try:
             for job, _ in ahead:
-                if (promise := cluster.promises.get(job)) is not None and (claim := held_by(cluster, promise)):
+                if (promise := cluster.promises.get(job)) is not None and (claim := claim_of(cluster, promise)):
                     round_.claims.add(claim)
             found: Found | None = round_.find(key, runs_s)
             return None if found is None else round_.placements(found.taken)
@@ -209,7 +209,7 @@ class Starts:
         try:
             for ask, model in _asks(self._cluster, key):
                 runs = self._cluster.predictor.estimate(spec, account_of(state), model)
-                opening = _opening(round_, key, ask, inf if runs is None else runs.seconds)
+                opening = _opening(round_, key, ask, inf if runs is None else runs.hold_s)
                 if isinstance(opening, str):
                     why = why or opening
                     continue

@@ -39,14 +39,14 @@ class _Option(NamedTuple):
 
 def ways(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> tuple[Way, ...]:
     """Those that meet the deadline, the earliest end first."""
-    runs_s = cluster.waiting.runs_of(state.id)
+    runs_s, likely_s = cluster.waiting.runs_of(state.id), cluster.waiting.likely_of(state.id)
     # It must not stand in its own way.
     waits = cluster.waiting.remove(state.id)
     try:
         tried = [_tried(cluster, state, option, now) for option in _options(cluster, spec)]
     finally:
         if waits:
-            cluster.waiting.add(state, spec, runs_s)
+            cluster.waiting.add(state, spec, runs_s, likely_s)
     found = [way for way in tried if way is not None]
     least = max((PRIORITIES.index(way.fields["priority"]) for way in found if "priority" in way.fields), default=0)
     # No more important than need be.

@@ -156,7 +156,7 @@ class Behind:
             if candidate is None:
                 return
             yield candidate
-        yield from sorted(rest, key=lambda candidate: self._waiting.runs_of(candidate[0]))
+        yield from sorted(rest, key=lambda candidate: self._waiting.likely_of(candidate[0]))
 
     def _hopeless(self, job: str, one: JobClass) -> bool:
         """A quick look at most of those behind: no room, no promise to make, and nobody who wants to know."""
@@ -268,20 +268,29 @@ class Behind:
         if found is None:
             return False
         start = found.start
-        first = start if kept is None else kept.first_start
-        if self._strategy == "aggressive":
-            start = max(start, first + self._policy.delay_max_s)
-        round_.claims.add(Claim(job, start, start + runs_s, found.taken))
+        held_from = self._held_from(start, kept)
+        round_.claims.add(Claim(job, held_from, max(start, held_from) + runs_s, found.taken))
         round_.promises[job] = Promise(
             job=job,
-            start=found.start,
-            until=None if runs_s == inf else found.start + runs_s,
+            start=start,
+            until=None if runs_s == inf else start + runs_s,
             placements=round_.placements(found.taken),
-            first_start=first,
+            first_start=start if kept is None else kept.first_start,
             made_at=round_.now,
+            held_from=None if held_from == start else held_from,
         )
         self._most.clear()
         return True
+
+    def _held_from(self, start: float, kept: Promise | None) -> float:
+        """Others have to be gone by the earliest start it was ever promised: whatever holds its room for longer than
+        was thought, nobody new comes into it meanwhile. Where it may be delayed, by so much after the first."""
+        if self._strategy == "aggressive":
+            return (start if kept is None else kept.first_start) + self._policy.delay_max_s
+        if kept is None or self._strategy == "conservative":
+            # Where everybody is promised a start, room kept longer for one would be in the way of those ahead of it.
+            return start
+        return min(start, kept.start if kept.held_from is None else kept.held_from)
 
     def _still(self, kept: Promise) -> bool:
         """Whether nothing that matters has changed since the first in line was promised a start."""
@@ -321,7 +330,7 @@ class Behind:
         setback = self._cluster.future.setbacks != self._cluster.promised_before
         for job, kept in self._kept.items():
             claim = claim_of(self._cluster, kept)
-            if claim is None or (setback and not claims.has_room(claim)):
+            if claim is None or (setback and not claims.has_room(claim._replace(start=kept.start))):
                 self._lost.add(job)
             else:
                 claims.add(claim)

@@ -29,8 +29,9 @@ class Machine:
 
 @lru_cache(maxsize=65_536)
 def _spec(wanted: int, widest: int, limit_s: float | None, name: str) -> JobSpec:
-    """Equal jobs share one. What is wider than a node becomes a gang of as few equal ranks as it takes."""
+    """Equal jobs share one. What is wider than a node becomes a gang of as few equal ranks as it takes. A log tells
+    how long each job held its place, with all it took to end: there is no grace beyond its limit."""
     ranks = ceil(wanted / widest)
     resources = Resources(cpu_milli=ceil(1000 * wanted / ranks), memory_mib=1)
     gang = None if ranks == 1 else Gang(ranks=ranks)
-    return JobSpec(command=COMMAND, name=name, resources=resources, gang=gang, time_limit_s=limit_s)
+    return JobSpec(command=COMMAND, name=name, resources=resources, gang=gang, time_limit_s=limit_s, grace_s=0.0)
