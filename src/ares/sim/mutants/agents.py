@@ -55,7 +55,7 @@ def _every_start(self: Attempts, start: Start) -> bool:
     return _is_new(self, start)
 
 
-def _beside(self: Workspace, folder: Folder) -> None:
+def _beside(self: Workspace, folder: Folder, uid: int | None = None) -> None:
     """A directory that is there already will do."""
     for path in (folder.path, folder.work, folder.outputs):
         os.makedirs(path, 0o700, exist_ok=True)
