@@ -16,6 +16,7 @@ from ares.sim.invariants.rules.ends import Cancelled, Liveness, Recovery
 from ares.sim.invariants.rules.fencing import Guarded, Monotone, Terminal
 from ares.sim.invariants.rules.gangs import WholeGang
 from ares.sim.invariants.rules.ledger import Ledger, Ownership
+from ares.sim.invariants.rules.logs import WholeLog
 from ares.sim.invariants.rules.processes import Overlap, StartOnce, Zombie
 from ares.sim.invariants.rules.quota import Quota
 from ares.sim.invariants.rules.reads import MonotoneReads
@@ -26,7 +27,7 @@ from ares.sim.invariants.scene import Scene
 
 _CHECKERS: tuple[type[Rule], ...] = (
     Dedup, Terminal, Monotone, Guarded, OneResult, Checkpoints, Budget, Quota, Zombie, Overlap, Liveness, Recovery,
-    Cancelled, Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, OwnShare, OneOrder,
+    Cancelled, Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, OwnShare, OneOrder, WholeLog,
 )  # fmt: skip
 
 # Every rule by its id: its title in words, and what checks it.

@@ -111,6 +111,16 @@ class ProcessEnded(_Event, frozen=True, tag="process-ended"):
     how: str = ""
 
 
+class LogSeen(_Event, frozen=True, tag="log-seen"):
+    """A log was read when its attempt had ended and been reported: what its process wrote, what of it is there, and
+    whether the log says that something is missing."""
+
+    job: str
+    written: int
+    kept: int
+    told: bool = False
+
+
 # ---- faults
 
 
@@ -185,6 +195,7 @@ Event = (
     | ProcessStarted
     | Effect
     | ProcessEnded
+    | LogSeen
     | Fault
     | Frozen
     | Woken

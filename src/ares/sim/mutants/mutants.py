@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from ares.sim.mutants import agents, committing, ending, granting, judging, looking, requests, sharing
+from ares.sim.mutants import agents, committing, ending, granting, judging, logging, looking, requests, sharing
 from ares.sim.mutants.mutant import Mutant
 
 MUTANTS: dict[str, Mutant] = {
@@ -14,6 +14,7 @@ MUTANTS: dict[str, Mutant] = {
     **judging.MUTANTS,
     **agents.MUTANTS,
     **looking.MUTANTS,
+    **logging.MUTANTS,
     **sharing.MUTANTS,
 }
 

@@ -92,6 +92,9 @@ class Process:
 
     def _write_result(self) -> None:
         env = self._launch.env
+        if says := env.get("SAYS"):
+            with open(self._launch.log_path, "a") as file:
+                file.write(says)
         if self._code == 0 and self.rank == 0:
             with open(env["ARES_RESULT_FILE"], "w") as file:
                 json.dump({"job": self.job, "fence": self.fence}, file)

@@ -3,7 +3,6 @@
 import asyncio
 from pathlib import Path
 
-from ares.adapters.logs.files import FileLogs
 from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.telemetry.null import NullTelemetry
 from ares.ports.blobs import Blobs
@@ -14,6 +13,7 @@ from ares.services.replica import Ports, Replica, Terms
 from ares.services.sessions import Sessions
 from ares.sim.invariants.history import Fault, Frozen, Woken
 from ares.sim.world.clocks import Chance, SimClock
+from ares.sim.world.logs import SimLogs
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
 from ares.sim.world.record import Recorder
@@ -42,7 +42,7 @@ class Plane(Listener):
         self._store = store
         self._weather = weather
         self._chance = chance
-        self._logs = FileLogs(logs)
+        self.logs = SimLogs(logs)
         self._blobs = blobs
         self.clock = SimClock(loop, chance)
         self._starts = 0
@@ -68,7 +68,7 @@ class Plane(Listener):
         cut, self.wire = self.wire.cut, StoreWire(self._loop, self._store, self._weather, self._chance, self.name)
         self.wire.set_cut(cut)
         ports = Ports(
-            store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self._logs,
+            store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self.logs,
             blobs=self._blobs, planning=InlinePlanning(self._mirror, self.clock),
         )  # fmt: skip
         self.replica = Replica(

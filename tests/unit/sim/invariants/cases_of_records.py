@@ -1,5 +1,6 @@
 """E1 to E6: requests, ends, fences, results, checkpoints."""
 
+from ares.sim.invariants.history import LogSeen
 from tests.unit.sim.invariants.case import case, running
 from tests.unit.sim.invariants.forge import Forge, raised
 
@@ -285,3 +286,11 @@ def an_attempt_resumes_from_another_digest(forge: Forge, wrong: bool) -> None:
     forge.requeue("j1")
     forge.bind("j1", "n1")
     forge.process("j1", resumed="1.1/1/d9" if wrong else "1.1/1/d1")
+
+
+# ---- E23
+
+
+@case("E23")
+def a_log_lacks_output_and_does_not_say_so(forge: Forge, wrong: bool) -> None:
+    forge.events.append(LogSeen(t=forge.after(1.0).t, job="j1", written=100, kept=40, told=not wrong))

@@ -3,7 +3,7 @@
 The product keeps every promise in each of them. A seed moves the details: delays, jitter, who is asked first.
 """
 
-from ares.sim.world.cases import absences, answers, leaders, records, tenants, watches, zombies
+from ares.sim.world.cases import absences, answers, leaders, logs, records, tenants, watches, zombies
 from ares.sim.world.stage import Case
 
 CASES: dict[str, Case] = {
@@ -14,4 +14,5 @@ CASES: dict[str, Case] = {
     **absences.CASES,
     **tenants.CASES,
     **records.CASES,
+    **logs.CASES,
 }
