@@ -106,6 +106,17 @@ async def test_no_trailer_is_taken(world: World, trailer: str) -> None:
         assert (await client.get("/v1/jobs")).json()["jobs"] == []
 
 
+async def test_what_is_refused_is_no_line_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The request before the fault goes on being served: it hears that nobody listens, and does not break."""
+    token = await world.token()
+    asked = chunked(f"authorization: Bearer {token}", method="GET") + pieces(b"x", "x-a: b")
+    for _ in range(20):
+        assert (await said_to(world.server.port, asked)).startswith(b"HTTP/1.1 400")
+    async with world.client_with(token) as client:
+        assert (await client.get("/v1/jobs")).status_code == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 async def test_a_body_in_pieces_without_trailers_is_taken(world: World) -> None:
     asked = chunked(f"authorization: Bearer {await world.token()}", "connection: close", "te: trailers", "trailer: x-a")
     one_by_one = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n"

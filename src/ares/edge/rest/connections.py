@@ -103,6 +103,8 @@ class _Http(HttpToolsProtocol):
         # Received, and no part of a body: of a head that is not complete, or around the pieces of a body.
         self._loose_bytes = 0
         self._why: Problem | None = None
+        # The request that is being served; requests behind it may have arrived already.
+        self._serving: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -117,6 +119,7 @@ class _Http(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.all.forget(self)
         self.all.closed(self._address)
+        self._leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -223,7 +226,18 @@ class _Http(HttpToolsProtocol):
             }  # fmt: skip
             head = b"".join(f"{name}: {value}\r\n".encode() for name, value in fields.items())
             self.transport.write(b"".join((STATUS_LINE[problem.kind.status], head, b"\r\n", body)))
+        self._leave()
         self.transport.close()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._serving = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _leave(self) -> None:
+        """What is being served learns that nobody listens: writing to them would be an error, and a line in the log."""
+        if self._serving is not None and not self._serving.response_complete:
+            self._serving.disconnected = True
+            self._serving.message_event.set()
 
 
 class _Ws(WebSocketsSansIOProtocol):
