@@ -16,13 +16,14 @@ import msgspec
 from msgspec import Meta
 
 from ares.adapters.store.open import FORMS
+from ares.app.sections import AuthConfig, Section
 from ares.core.access.certificates import LIFE_S
 from ares.model.base import LabelKey, LabelValue, Slug
 from ares.model.isolation import Isolation
 from ares.model.job import DeviceKind
 from ares.model.limits import Limits
 from ares.model.node import Taint
-from ares.model.provider import Algorithm, Provider
+from ares.model.provider import Provider
 from ares.model.timing import Timing, broken
 
 _STORE_URL = re.compile(r"memory:|sqlite:///.+|etcd://[^/?]+/?(\?[^#]+)?")
@@ -33,10 +34,6 @@ ThingName = Annotated[PlaceName, Meta(min_length=1)]
 # In place of a file: what comes by standard input.
 STDIN = "-"
 HostPath = Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$(?!\n)")]
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unknown keys are mistakes and are named."""
 
 
 class HttpConfig(Section, frozen=True):
@@ -107,32 +104,6 @@ class LimitsConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
 class SecretsConfig(Section, frozen=True):
     # The keys that secrets are sealed with; servers that share a store share them. Empty: in the home directory.
     key_file: str = ""
-
-
-class OidcConfig(Section, frozen=True):
-    """An identity provider, see docs/concepts/identity.md. The fields are those of `model.provider.Provider`."""
-
-    issuer: Annotated[str, Meta(min_length=1)]
-    audience: Annotated[str, Meta(min_length=1)]
-    jwks_url: str
-    algorithms: Annotated[tuple[Algorithm, ...], Meta(min_length=1)] = ("RS256", "ES256", "EdDSA")
-    client_id: str = ""
-    device_url: str = ""
-    token_url: str = ""
-    scopes: str = "openid profile email offline_access"
-    send: Literal["id_token", "access_token"] = "id_token"
-    tenant_claim: str = ""
-    create: bool = False
-    tenant: Slug | None = None
-    role: Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin"] = "viewer"
-    role_claim: str = ""
-    roles: dict[str, Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin"]] = {}
-    name_claim: str = "preferred_username"
-
-
-class AuthConfig(Section, frozen=True):
-    # By a name of one's own: [auth.oidc.NAME].
-    oidc: dict[Slug, OidcConfig] = {}
 
 
 class SandboxConfig(Section, frozen=True):

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from ares.app import carried, up
-from ares.app.config import Config, ConfigError, OidcConfig, load
+from ares.app.config import Config, ConfigError, load
+from ares.app.sections import OidcConfig
 from tests.tidy.source import SRC, python_files
 
 Ares = Callable[..., Any]
