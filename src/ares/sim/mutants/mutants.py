@@ -3,7 +3,18 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from ares.sim.mutants import agents, committing, ending, granting, judging, logging, looking, requests, sharing
+from ares.sim.mutants import (
+    agents,
+    committing,
+    ending,
+    granting,
+    judging,
+    logging,
+    looking,
+    planning,
+    requests,
+    sharing,
+)
 from ares.sim.mutants.mutant import Mutant
 
 MUTANTS: dict[str, Mutant] = {
@@ -16,6 +27,7 @@ MUTANTS: dict[str, Mutant] = {
     **looking.MUTANTS,
     **logging.MUTANTS,
     **sharing.MUTANTS,
+    **planning.MUTANTS,
 }
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.telemetry.null import NullTelemetry
 from ares.ports.blobs import Blobs
-from ares.ports.planning import Handler
 from ares.ports.store import StoreError
-from ares.services.planning.mirror import Mirror
 from ares.services.replica import Ports, Replica, Terms
 from ares.services.sessions import Sessions
 from ares.sim.invariants.history import Fault, Frozen, Woken
@@ -16,6 +14,7 @@ from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.logs import SimLogs
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
+from ares.sim.world.planner import Moods
 from ares.sim.world.record import Recorder
 from ares.sim.world.store import RecordedStore, StoreWire, Weather
 
@@ -34,6 +33,7 @@ class Plane(Listener):
         name: str,
         logs: Path,
         blobs: Blobs,
+        planners: Chance,
     ) -> None:
         self.name = name
         self._loop = loop
@@ -45,6 +45,7 @@ class Plane(Listener):
         self.logs = SimLogs(logs)
         self._blobs = blobs
         self.clock = SimClock(loop, chance)
+        self.moods = Moods(self.clock, planners)
         self._starts = 0
         self.component = ""
         self.replica: Replica | None = None
@@ -69,15 +70,12 @@ class Plane(Listener):
         self.wire.set_cut(cut)
         ports = Ports(
             store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self.logs,
-            blobs=self._blobs, planning=InlinePlanning(self._mirror, self.clock),
+            blobs=self._blobs, planning=InlinePlanning(self.moods.make, self.clock, self.moods.lag_s),
         )  # fmt: skip
         self.replica = Replica(
             ports, Terms(replica=self.name, epoch=self._store.epoch, store_id="world", jobs_max=1000)
         )
         self._loop.spawn(self.component, self._live(self.replica))
-
-    def _mirror(self) -> Handler:
-        return Mirror(self.clock.monotonic).handle
 
     async def _live(self, replica: Replica) -> None:
         self._loop.spawn(self.component, replica.view.run())

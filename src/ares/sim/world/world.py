@@ -79,7 +79,10 @@ class World:
 
     def _plane(self, name: str, logs: Path) -> Plane:
         chance = Chance(self.seed, name)
-        return Plane(self.loop, self.recorder, self.network, self.store, self.weather, chance, name, logs, self.blobs)
+        planners = Chance(self.seed, f"planners of {name}")
+        return Plane(
+            self.loop, self.recorder, self.network, self.store, self.weather, chance, name, logs, self.blobs, planners
+        )
 
     def _node(self, name: str, directory: Path) -> Node:
         chance = Chance(self.seed, name)
@@ -103,9 +106,13 @@ class World:
         self.recorder.add(Ended(t=self.recorder.now(), quiet=quiet))
 
     async def _swarm(self) -> None:
+        for plane in self.planes:
+            plane.moods.calm = Chance(self.seed, f"moods of {plane.name}")(0.6)
         self._lives = [self.loop.spawn(f"person {person.name}", person.live(self.mix.deeds)) for person in self.people]
         steering = self.loop.spawn("operator", self.operator.live(self.mix.steers, lambda: self.nemesis.healed))
         await self.nemesis.run()
+        for plane in self.planes:
+            plane.moods.calm = True
         await steering
 
     async def _directed(self, script: "Script") -> None:

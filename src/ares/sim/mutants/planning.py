@@ -1,0 +1,49 @@
+"""Bugs in believing a planner whose picture is old: it has not heard of the places that were given since."""
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Callable
+
+from msgspec import structs
+
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.plan import Plan
+from ares.model.state import BOUND
+from ares.services.planning import proposer
+from ares.services.planning.messages import News, Told
+from ares.services.planning.mirror import Mirror
+from ares.sim.mutants.mutant import Mutant
+from ares.sim.mutants.patching import replace, together
+
+_follow = Mirror._follow
+
+
+def _old(self: Mirror, told: Told, news: News) -> None:
+    if told.state.phase not in BOUND:
+        _follow(self, told, news)
+
+
+# Harmless as long as plans are verified: it costs time.
+OLD_PICTURE = replace(Mirror, "_follow", _old)
+
+
+def _believed(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str], bool]) -> tuple[Plan, int]:
+    return plan, 0
+
+
+def _records_alone(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str], bool]) -> tuple[Plan, int]:
+    placed = tuple(one for one in plan.placed if unchanged(one.job))
+    return structs.replace(plan, placed=placed), len(plan.placed) - len(placed)
+
+
+MUTANTS = {
+    "plan-not-verified": Mutant(
+        "the leader writes what the planner proposes, whatever its picture was",
+        ("E8",),
+        together(OLD_PICTURE, replace(proposer, "verified", _believed)),
+    ),
+    "old-picture-accepted": Mutant(
+        "of a plan by an old picture only the jobs' own records are compared, not the live columns",
+        ("E8",),
+        together(OLD_PICTURE, replace(proposer, "verified", _records_alone)),
+    ),
+}

@@ -1,0 +1,58 @@
+"""Planners of simulated replicas: they answer late, die, hang, and plan by an old picture, as the seed decides."""
+
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+
+import msgspec
+
+from ares.ports.clock import Clock
+from ares.ports.planning import Handler
+from ares.services.planning.messages import Answer
+from ares.services.planning.mirror import Mirror
+from ares.sim.world.clocks import Chance
+
+_EARLIER_MAX = 16
+
+
+class Moods:
+    """Of one replica's planners. Calm until a swarm makes them otherwise, and again once everything is mended."""
+
+    def __init__(self, clock: Clock, chance: Chance) -> None:
+        self._clock = clock
+        self._chance = chance
+        self.calm = True
+
+    def make(self) -> Handler:
+        """A new planner: it knows nothing."""
+        return _Wayward(Mirror(self._clock.monotonic).handle, self).answer
+
+    def lag_s(self) -> float:
+        """How late the next answer is; infinite when the planner hangs, below zero when it dies."""
+        if self.calm or self._chance(0.7):
+            return 0.0
+        return self._chance.pick((self._chance.between(0.05, 3.0), self._chance.between(0.05, 3.0), -1.0, inf))
+
+    def instead(self, earlier: Sequence[bytes]) -> bytes | None:
+        """One of the earlier answers, now and then: a plan by an old picture."""
+        return self._chance.pick(earlier) if earlier and not self.calm and self._chance(0.3) else None
+
+
+class _Wayward:
+    """Says now and then what it said before."""
+
+    def __init__(self, handler: Handler, moods: Moods) -> None:
+        self._handler = handler
+        self._moods = moods
+        # Answers that gave places away.
+        self._earlier: deque[bytes] = deque(maxlen=_EARLIER_MAX)
+
+    def answer(self, frame: bytes) -> bytes:
+        answer = self._handler(frame)
+        plan = msgspec.msgpack.decode(answer, type=Answer).plan
+        if plan is None:
+            return answer
+        instead = self._moods.instead(self._earlier)
+        if plan.placed:
+            self._earlier.append(answer)
+        return instead or answer
