@@ -18,6 +18,8 @@ from ares.sim.traces.trace import Trace
 # Times are sums of parts: they differ by rounding.
 _ROUNDING_S = 1e-3
 _SAID_MAX = 100
+# What a person takes for the time that was named.
+_KEPT_WITHIN_S = 60.0
 
 
 @dataclass(slots=True)
@@ -53,7 +55,11 @@ class Checker:
         # What each was promised last, and first since nothing unforeseen happened.
         self._promised: dict[int, float] = {}
         self._first: dict[int, float] = {}
-        self._counts = dict.fromkeys(("decisions", "starts", "ends", "heads", "promises", "plans", "excused"), 0)
+        self._counts = dict.fromkeys(
+            ("decisions", "starts", "ends", "heads", "promises", "plans", "excused", "told", "kept"), 0
+        )
+        # What each was told first of all.
+        self._told: dict[int, float] = {}
         self._said: list[str] = []
         self._more = 0
 
@@ -77,6 +83,7 @@ class Checker:
         self._judge_head(decision)
         self._judge_plan(decision)
         self._judge_promises(decision, unforeseen=unforeseen)
+        self._judge_first_words(decision)
 
     def verdict(self) -> Verdict:
         """After the last decision: every job must have been dealt with."""
@@ -306,6 +313,16 @@ class Checker:
         # What is unforeseen may put it off; what happens after that may not put it off further.
         first = {job: self._first.get(job, at) for job, at in promised.items()}
         self._first = {job: max(first[job], at) for job, at in promised.items()} if unforeseen else first
+
+    def _judge_first_words(self, decision: Decision) -> None:
+        """By what a user was told first: what happened since excuses nothing here."""
+        for one in decision.promises:
+            self._told.setdefault(one.job, one.start)
+        for one in decision.started:
+            told = self._told.pop(one.job, None)
+            if told is not None:
+                self._counts["told"] += 1
+                self._counts["kept"] += decision.time <= told + _KEPT_WITHIN_S
 
     # ---- in the end
 

@@ -19,6 +19,9 @@ class Verdict(Record, frozen=True):
     plans: int = 0
     # Promises that moved, or could not be judged, because somebody outlived an estimate or a node failed.
     excused: int = 0
+    # Jobs that were promised a start and started, and how many of them within a minute of what they were told first.
+    told: int = 0
+    kept: int = 0
     # What of the policy is not judged here, and why.
     not_judged: tuple[str, ...] = ()
     violations: tuple[str, ...] = ()
@@ -36,5 +39,8 @@ class Verdict(Record, frozen=True):
             f" line, {self.promises:,} promises, {self.plans:,} plans ahead; {self.excused:,} excused;"
             f" {self.broken:,} violations"
         )
+        if self.told:
+            share = 100 * self.kept / self.told
+            counts += f"; {share:.1f} % of {self.told:,} started within a minute of what they were told first"
         rest = [f"and {self.more:,} more"] if self.more else []
         return [counts, *(f"not judged: {one}" for one in self.not_judged), *self.violations, *rest]

@@ -2,7 +2,10 @@
 
 import pytest
 
-from ares.sim.traces.engine import replay
+from ares.core.schedule.actions.backfill import Behind
+from ares.core.schedule.promise import Promise
+from ares.sim.check.checker import Checker
+from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.policies import policy
 from tests.unit.sim.traces.heavy import heavy, wait_of_wide
 from tests.unit.sim.traces.made import job, trace
@@ -27,3 +30,21 @@ def test_an_overrun_of_an_instant_costs_a_promise_nothing(name: str) -> None:
     ]
     found = replay(trace(*jobs), policy(name)).jobs
     assert found.first_start.tolist() == pytest.approx([0.0, 10.02, 110.02])
+
+
+def test_what_was_told_first_is_counted() -> None:
+    by, made = policy("easy@predicted"), heavy(0, 100)
+    checker = Checker(made, by.name, by.profile)
+    replay(made, by, Options(log=checker))
+    assert checker.verdict().told >= checker.verdict().kept > 0
+
+
+def test_room_that_opens_again_when_a_promise_slips_starves_the_wide_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seeded bug: the room is held from the new start, and others come in again and again."""
+
+    def from_its_new_start(_self: Behind, start: float, _kept: Promise | None) -> float:
+        return start
+
+    exact = wait_of_wide(replay(heavy(0), policy("default@exact")))
+    monkeypatch.setattr(Behind, "_held_from", from_its_new_start)
+    assert wait_of_wide(replay(heavy(0), policy("default"))) > 1.5 * exact + 60.0
