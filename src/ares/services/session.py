@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ares.model.link import Ack, AttemptRef, LogAck, OutputChunk, Renew, ServerMessage
-from ares.services.enrolment import Enrolled, SessionRefused
+from ares.services.enrolment import Enrolled
 from ares.services.reports import Report
 
 # A stream carries 16 MiB at once, and a frame that is refused would be refused again after every reconnect.
@@ -56,8 +56,9 @@ class Session:
         # The agent said that it is about to go.
         self.left = asyncio.Event()
         self.closed_why = ""
-        # It said what cannot be taken: told to the agent when the stream ends.
-        self.refusal: SessionRefused | None = None
+        # Why it is refused that said what cannot be taken: told when the stream ends. In words, for an exception knows
+        # where it was raised, and with that this session and the frame: nobody would ever find that circle.
+        self.refusal = ""
         self._out: deque[tuple[ServerMessage, int]] = deque()
         self._wake = asyncio.Event()
         # Something waits that is more than an acknowledgement.

@@ -159,8 +159,8 @@ class Sessions:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._close(session)
-        if session.refusal is not None:
-            raise session.refusal
+        if session.refusal:
+            raise SessionRefused(session.refusal, "malformed")
 
     @property
     def connected(self) -> tuple[str, ...]:
@@ -338,8 +338,8 @@ class Sessions:
                 while session.crowded:
                     await self._clock.sleep(_STORE_PAUSE_S)
         except SessionRefused as refusal:
-            session.refusal = await self._rights.refused(session.node, refusal)
-        session.close(str(session.refusal or "the agent closed the stream"))
+            session.refusal = str(await self._rights.refused(session.node, refusal))
+        session.close(session.refusal or "the agent closed the stream")
 
     def _take(self, session: Session, messages: tuple[AgentMessage, ...]) -> None:
         for message in messages:
