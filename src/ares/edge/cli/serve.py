@@ -129,7 +129,9 @@ def forget_authority(**where: Any) -> None:
 @store.command("new-admin")
 @configured
 def new_admin(**where: Any) -> None:
-    """Lets the next server leave an administrator's token in its home, as the first one did.
+    """Lets the next server make an administrator's token again.
+
+    It leaves the token in its home directory, as the first server did.
 
     For an installation without any administrator left. All servers must be stopped; the audit log has an entry.
     """
