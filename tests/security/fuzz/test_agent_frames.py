@@ -19,11 +19,11 @@ FRAMES = int(os.environ.get("ARES_FUZZ_REQUESTS", "2000"))
 SEED = int(os.environ.get("ARES_FUZZ_SEED", "6"))
 ROUNDS = 5
 LINES = 4
-# How a stream may end: its frame was refused, or it began anew in the middle.
-_EXPECTED = ("INVALID_ARGUMENT", "OK", "FAILED_PRECONDITION")
-# Measured 56 KiB for each hostile frame, linear up to 16,000: memory that is not given back, whose holder is not found
-# yet. The bound keeps it from growing worse.
-GROWTH_MIB, GROWTH_KIB_PER_FRAME = 64, 80
+# How a stream may end: its frame was refused, it began anew in the middle, or, in the words of the client's library, it
+# was over when the client wrote.
+_EXPECTED = ("INVALID_ARGUMENT", "OK", "FAILED_PRECONDITION", "INTERNAL Internal error from Core")
+# However many frames come.
+GROWTH_MIB = 64
 ANSWER_S = 60.0
 _OPTIONS = (("grpc.max_send_message_length", 16 << 20), ("grpc.use_local_subchannel_pool", 1))
 
@@ -120,8 +120,7 @@ def test_hostile_frames(tmp_path: Path) -> None:
         assert any(end.startswith("INVALID_ARGUMENT") for end in ends), "no frame was refused"
         odd = {end: many for end, many in ends.items() if not end.startswith(_EXPECTED)}
         assert not odd, f"seed {SEED}: {odd}"
-        allowed = GROWTH_MIB + FRAMES * GROWTH_KIB_PER_FRAME // 1024
-        assert rss[-1] - rss[0] <= allowed, f"RSS after each round: {rss} MiB, {allowed} allowed"
+        assert rss[-1] - rss[0] <= GROWTH_MIB, f"RSS after each round: {rss} MiB, {GROWTH_MIB} more allowed"
         # The neighbour has its lease and its log, and nothing was written about it.
         after = client.get(job).state
         assert (after.phase, after.fence, after.attempt, after.seq) == ("RUNNING", before.fence, 1, before.seq)

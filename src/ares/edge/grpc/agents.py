@@ -210,7 +210,7 @@ class AgentServer:
         self._audit.tell(_allowed("renewCertificate", "certificate", shown.role, shown.name, shown.serial))
         return CertifyReply(certificate=renewed.certificate, authority=renewed.authority)
 
-    async def _session(self, frames: AsyncIterator[bytes], context: Context) -> None:
+    async def _session(self, _: AsyncIterator[bytes], context: Context) -> None:
         shown = self._shown(context)
         who = await self._authenticate(shown)
         about = _about(shown.certificate)
@@ -224,7 +224,7 @@ class AgentServer:
                 f"who is a {who.role} cannot run a node; join with a token for a node",
                 about,
             )
-        serving = asyncio.create_task(self._serve(who, frames, context))
+        serving = asyncio.create_task(self._serve(who, context))
         ending = asyncio.create_task(self._until_denied(shown))
         try:
             await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -236,14 +236,16 @@ class AgentServer:
             _log.warning("agent.cut_off", node=who.node, reason=denied.reason)
             await self._denied(context, denied, about or f"nodes/{who.node}")
         if isinstance(served, SessionRefused):
-            code = _REFUSED.get(served.reason, grpc.StatusCode.FAILED_PRECONDITION)
-            await context.abort(code, str(served))
+            code, why = _REFUSED.get(served.reason, grpc.StatusCode.FAILED_PRECONDITION), str(served)
+            _forget_stack(served)
+            del served, denied, serving, ending
+            await context.abort(code, why)
         if isinstance(served, Exception):
             raise served
 
-    async def _serve(self, who: Principal, frames: AsyncIterator[bytes], context: Context) -> None:
+    async def _serve(self, who: Principal, context: Context) -> None:
         # Written rather than yielded: a broken stream ends the session now, not when garbage is collected.
-        async with aclosing(self._sessions.serve(who, _frames(frames))) as answers:
+        async with aclosing(self._sessions.serve(who, _frames(context))) as answers:
             async for frame in answers:
                 await context.write(frame)
 
@@ -299,8 +301,9 @@ _REFUSED: Final = {
 _FIX: Final = "remove the agent's identity file and join this node again with a new token of `ares token join`"
 
 
-async def _frames(sent: AsyncIterator[bytes]) -> AsyncIterator[AgentFrame]:
-    async for data in sent:
+async def _frames(context: Context) -> AsyncIterator[AgentFrame]:
+    """Read one by one: grpc's own iterator and its generator hold each other, and the last frame with them, for ever."""
+    while (data := await context.read()) is not grpc.aio.EOF:
         yield read_frame(data)
 
 
@@ -315,6 +318,17 @@ async def _read(data: bytes, kind: type[_T], context: Context) -> _T:
 def _address(context: Context) -> str:
     """Whence they come, without the port: the same for all that comes from there."""
     return context.peer().partition(":")[2].rpartition(":")[0] or context.peer()
+
+
+def _forget_stack(error: BaseException) -> None:
+    """An error's stack holds all that its functions had at hand, the frame that was refused among it, and they hold the
+    error: garbage that is found late. Where the error is answered, nobody needs to know where it came from."""
+    while error.__context__ is not None or error.__traceback__ is not None:
+        error.__traceback__ = None
+        before, error.__context__ = error.__context__, None
+        if before is None:
+            return
+        error = before
 
 
 def _bind(server: grpc.aio.Server, address: str, tls: TlsSource | None) -> int:
