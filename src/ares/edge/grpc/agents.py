@@ -302,7 +302,7 @@ _FIX: Final = "remove the agent's identity file and join this node again with a 
 
 
 async def _frames(context: Context) -> AsyncIterator[AgentFrame]:
-    """Read one by one: grpc's own iterator and its generator hold each other, and the last frame with them, for ever."""
+    """Read one by one: grpc's own iterator and its generator hold each other, and the last frame too, for ever."""
     while (data := await context.read()) is not grpc.aio.EOF:
         yield read_frame(data)
 
