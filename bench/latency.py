@@ -110,7 +110,7 @@ async def measure(scale: Scale, folder: Path, store_url: str = "") -> tuple[floa
     """p50, p99, floor, and the floor in words."""
     bell = Bell(folder)
     try:
-        with platform(folder, store_url) as ares:
+        with platform(folder, store_url, lend=True) as ares:
             took = await start_s(ares, bell, scale.starts)
         bare = await bare_start_s(bell, scale.starts)
     finally:

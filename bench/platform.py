@@ -65,9 +65,15 @@ class Platform:
 
 @contextlib.contextmanager
 def platform(
-    folder: Path, store_url: str = "", *, with_agent: bool = True, program: Sequence[str] = ("-m", "ares")
+    folder: Path,
+    store_url: str = "",
+    *,
+    with_agent: bool = True,
+    lend: bool = False,
+    program: Sequence[str] = ("-m", "ares"),
 ) -> Iterator[Platform]:
-    """Runs for the length of the block. Without a URL the store is SQLite in the home directory."""
+    """Runs for the length of the block. Without a URL the store is SQLite in the home directory. With `lend` jobs reach
+    the benchmark's own files, as its user."""
     home = folder / "ares"
     home.mkdir(mode=0o700)
     http, agents = free_ports(2)
@@ -92,6 +98,7 @@ def platform(
             return
         log = folder / "agent.log"
         join = ["--server", f"127.0.0.1:{agents}", "--auto-join", "--name", "bench"]
+        join += [f"--set=node.sandbox.writable={folder}", "--set=node.sandbox.uids=none"] if lend else []
         agent = stack.enter_context(running([*ares, "agent", *join], log, env))
         _wait(lambda: _node_is_ready(http, token), agent, "the agent", log)
         yield Platform(http, token, home, server, agent)
