@@ -84,6 +84,8 @@ class Cluster(Occupancy):
         self.ends = Ends()
         # Starts that the latest plan promised to waiting jobs, and room that is booked ahead.
         self.promises: dict[str, Promise] = {}
+        # These, and those that the latest plan could not make anew because nobody could say: not forgotten until then.
+        self.told: dict[str, Promise] = {}
         # How much slack the future had when they were made, and how often it had changed.
         self.promised_at = self.promised_when = self.promised_before = 0
         self.bookings: dict[str, Reservation] = {}
@@ -227,6 +229,7 @@ class Cluster(Occupancy):
     def dequeue(self, job_id: str) -> None:
         self.waiting.remove(job_id)
         self.backlog.remove(job_id)
+        self.told.pop(job_id, None)
         if self.promises.pop(job_id, None) is not None:
             self.future.slack += 1
 
@@ -236,10 +239,19 @@ class Cluster(Occupancy):
         """What the latest plan promised, instead of what earlier ones did. With `more` it did not come to everybody;
         where several together did, `as_of` is when the first of them began."""
         self.promises = {one.job: one for one in promises if one.job in self.waiting}
+        others = self.told.keys() - self.promises.keys()
+        if not more and self.promises:
+            # Whoever has all its nodes was passed over: others are ahead of it now.
+            others = {job for job in others if not self._all_there(self.told[job])}
+        self.told = {job: self.told[job] for job in others} | self.promises
         if more:
             # What got better or worse is still to be looked at.
             return
         self.promised_at, self.promised_before, self.promised_when = as_of or self.moment
+
+    def _all_there(self, promise: Promise) -> bool:
+        rows = [self.rows.get(place.node) for place in promise.placements]
+        return all(row is not None and self.table.healthy[row] for row in rows)
 
     @property
     def moment(self) -> Moment:

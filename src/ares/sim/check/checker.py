@@ -7,12 +7,13 @@ from math import inf
 from ares.model.profile import Pool, Profile
 from ares.model.state import Placement
 from ares.sim.check.ahead import overlaps
+from ares.sim.check.drain import entered
 from ares.sim.check.earliest import End, earliest
 from ares.sim.check.placed import wrong_places
 from ares.sim.check.room import Wish, beyond, empty, wishes
 from ares.sim.check.rules import rules_of
 from ares.sim.check.verdict import Verdict
-from ares.sim.traces.decisions import Decision, Ended, Started
+from ares.sim.traces.decisions import Decision, Ended, Promised, Started
 from ares.sim.traces.trace import Trace
 
 # Times are sums of parts: they differ by rounding.
@@ -53,13 +54,14 @@ class Checker:
         self._running: dict[int, _Running] = {}
         self._ran: set[int] = set()
         # What each was promised last, and first since nothing unforeseen happened.
-        self._promised: dict[int, float] = {}
+        self._promised: dict[int, Promised] = {}
         self._first: dict[int, float] = {}
         self._counts = dict.fromkeys(
-            ("decisions", "starts", "ends", "heads", "promises", "plans", "excused", "told", "kept"), 0
+            ("decisions", "starts", "ends", "heads", "promises", "plans", "drains", "excused", "told", "kept"), 0
         )
-        # What each was told first of all.
+        # What each was told first of all, and the earliest that it was told while it was the first.
         self._told: dict[int, float] = {}
+        self._soonest: dict[int, float] = {}
         self._said: list[str] = []
         self._more = 0
 
@@ -68,12 +70,11 @@ class Checker:
         now = decision.time
         self._now = now
         self._fail(decision)
-        late = [self._end(one, decision.down) for one in decision.ended]
+        struck = set(decision.down)
+        for one in decision.ended:
+            struck.update(self._end(one, decision.down))
         self._come(decision)
-        unforeseen = bool(decision.down) or any(late) or self._unsure(now)
-        if self._rules.strategy != "conservative":
-            # Whoever waits again, or for a node that is back, may be ahead of the one that was first.
-            unforeseen = unforeseen or bool(decision.again or decision.up)
+        struck.update(self._overdue(now))
         self._resize(decision.resized, -1)
         self._begin(decision)
         self._resize(decision.resized, +1)
@@ -82,7 +83,8 @@ class Checker:
                 self._running[job].ends = ends
         self._judge_head(decision)
         self._judge_plan(decision)
-        self._judge_promises(decision, unforeseen=unforeseen)
+        self._judge_promises(decision, struck)
+        self._judge_drain(decision)
         self._judge_first_words(decision)
 
     def verdict(self) -> Verdict:
@@ -119,25 +121,26 @@ class Checker:
         if decision.down or decision.up:
             self._possible.clear()
 
-    def _end(self, one: Ended, down: tuple[str, ...]) -> bool:
-        """Whether it was thought to end before."""
+    def _end(self, one: Ended, down: tuple[str, ...]) -> set[str]:
+        """The nodes that it held for longer than was thought."""
         self._counts["ends"] += 1
         running = self._running.pop(one.job, None)
         if running is None:
             self._say(one.at, one.job, "ended without having run")
-            return False
+            return set()
         self._add(running.placements, +1)
+        late = {place.node for place in running.placements} if one.at > running.ends else set[str]()
         ran, whole = one.at - running.since, self._whole(one.job, running.placements)
         gang = self._jobs[one.job].spec.gang
         if gang is not None and gang.min_ranks is not None:
-            return one.at > running.ends
+            return late
         if ran > whole + _ROUNDING_S:
             self._say(one.at, one.job, f"ran for {ran:g} s; it takes {whole:g} s")
         elif ran < whole - _ROUNDING_S and not (
             self._taken_away or any(one.node in down for one in running.placements)
         ):
             self._say(one.at, one.job, f"ended after {ran:g} s; it takes {whole:g} s, and no node failed")
-        return one.at > running.ends
+        return late
 
     def _whole(self, job: int, placements: tuple[Placement, ...]) -> float:
         """How long the attempt runs if nothing happens to it."""
@@ -247,6 +250,10 @@ class Checker:
         """Somebody runs longer than was thought, and nobody has said how long."""
         return any(one.ends <= now for one in self._running.values())
 
+    def _overdue(self, now: float) -> set[str]:
+        """Where that is so."""
+        return {place.node for one in self._running.values() if one.ends <= now for place in one.placements}
+
     def _earliest(self, job: int, without: set[int], now: float) -> float:
         rooms = {name: room for name, room in self._rooms.items() if name not in self._down}
         for passed in without:
@@ -274,33 +281,39 @@ class Checker:
         """All promises can be kept together, if those who run end when they are thought to."""
         if not decision.promises or self._rules.strategy == "aggressive":
             return
-        if self._unsure(decision.time):
-            self._counts["excused"] += 1
-            return
-        self._counts["plans"] += 1
+        overdue = self._overdue(decision.time)
+        sure = tuple(one for one in decision.promises if not overdue or overdue.isdisjoint(_nodes(one)))
+        self._counts["excused"] += len(sure) < len(decision.promises)
+        self._counts["plans"] += bool(sure)
         ends: Iterator[End] = ((one.ends, one.placements) for one in self._running.values())
-        for job, words in overlaps(self._rooms, ends, decision.promises, self._down):
+        for job, words in overlaps(self._rooms, ends, sure, self._down):
             self._say(decision.time, job, words)
 
-    def _judge_promises(self, decision: Decision, *, unforeseen: bool) -> None:
-        """Nobody starts later than promised; of whom only the first that waits is promised, as long as it is that."""
+    def _judge_promises(self, decision: Decision, struck: set[str]) -> None:
+        """Nobody starts later than promised; of whom only the first that waits is promised, as long as it is that.
+        Only what happened to the very nodes that were promised excuses it."""
         now, strategy = decision.time, self._rules.strategy
-        promised = {one.job: one.start for one in decision.promises}
+        # Whoever waits again, or for a node that is back, may be ahead of the one that was first.
+        others = strategy != "conservative" and bool(decision.again or decision.up)
+        before = self._promised.items() if others or struck else ()
+        excused = {job for job, one in before if others or not struck.isdisjoint(_nodes(one))}
+        promised = {one.job: one for one in decision.promises}
         started = {one.job for one in decision.started}
         if decision.more and strategy != "conservative":
             # Whoever this one did not come to is promised something by the next.
             return
         kept = strategy == "conservative" or (self._rules.in_line and strategy in ("easy", "aggressive", "deadline"))
         for job, before in self._promised.items() if kept else ():
-            at = now if job in started else promised.get(job, inf if job in self._waiting else None)
+            at = inf if job in self._waiting else None
+            at = now if job in started else promised[job].start if job in promised else at
             if at is None or (at == inf and (strategy != "conservative" or self._rules.partial)):
                 continue
             self._counts["promises"] += 1
-            allowed, base = (0.0, before)
+            allowed, base = (0.0, before.start)
             if strategy == "aggressive":
-                allowed, base = self._rules.delay_max_s, self._first.get(job, before)
+                allowed, base = self._rules.delay_max_s, self._first.get(job, before.start)
             if at > base + allowed + _ROUNDING_S:
-                if unforeseen:
+                if job in excused:
                     self._counts["excused"] += 1
                 else:
                     what = "started" if job in started else "is promised"
@@ -308,11 +321,34 @@ class Checker:
         if strategy != "conservative":
             # Whoever is promised a start behind one of which nobody can say when is delayed by that one.
             head = self._first_in_line() if self._waiting else None
-            promised = {job: at for job, at in promised.items() if job == head}
+            promised = {job: one for job, one in promised.items() if job == head}
         self._promised = promised
         # What is unforeseen may put it off; what happens after that may not put it off further.
-        first = {job: self._first.get(job, at) for job, at in promised.items()}
-        self._first = {job: max(first[job], at) for job, at in promised.items()} if unforeseen else first
+        first = {job: self._first.get(job, one.start) for job, one in promised.items()}
+        self._first = {job: max(at, promised[job].start) if job in excused else at for job, at in first.items()}
+
+    def _judge_drain(self, decision: Decision) -> None:
+        """Once its promise has slipped, nobody who comes later enters the room of the first that waits, unless he will
+        have ended by the earliest it was told as such. No overrun and no failure excuses that."""
+        for one in decision.promises:
+            self._soonest[one.job] = min(self._soonest.get(one.job, inf), one.start)
+        for one in decision.started:
+            self._soonest.pop(one.job, None)
+        if not self._rules.in_line or self._rules.strategy not in ("easy", "deadline"):
+            return
+        head = self._first_in_line() if decision.promises and self._waiting else None
+        slipped = next((one for one in decision.promises if one.job == head), None)
+        if slipped is None or head is None:
+            return
+        # Whoever waits again before it takes its turn; whoever is behind it does not.
+        self._soonest = {job: at for job, at in self._soonest.items() if job <= head}
+        now, by = decision.time, max(self._soonest[head], decision.time) + _ROUNDING_S
+        if slipped.start > by:
+            self._counts["drains"] += 1
+            late = [new for new in decision.started if new.job > head and (new.estimated_end or inf) > by]
+            gone = ((run.ends, run.placements) for run in self._running.values() if now < run.ends <= by)
+            for new in entered(self._rooms, gone, slipped, late):
+                self._say(now, new.job, f"entered room promised to {self._id(head)} for {_at(self._soonest[head])}")
 
     def _judge_first_words(self, decision: Decision) -> None:
         """By what a user was told first: what happened since excuses nothing here."""
@@ -353,6 +389,10 @@ class Checker:
             self._said.append(f"{when}: {self._id(job)} {words}")
         else:
             self._more += 1
+
+
+def _nodes(one: Promised) -> set[str]:
+    return {place.node for place in one.placements}
 
 
 def _at(at: float) -> str:

@@ -17,6 +17,8 @@ class Verdict(Record, frozen=True):
     # How often a promise was compared with the one before, and all promises of a decision with all that runs.
     promises: int = 0
     plans: int = 0
+    # How often a promise that had slipped was looked at: whether others came into its room.
+    drains: int = 0
     # Promises that moved, or could not be judged, because somebody outlived an estimate or a node failed.
     excused: int = 0
     # Jobs that were promised a start and started, and how many of them within a minute of what they were told first.

@@ -3,10 +3,12 @@
 import numpy as np
 
 from ares.model.base import Record
-from ares.sim.traces.outcome import Floats, Outcome
+from ares.sim.traces.outcome import Bools, Floats, Outcome
 
 # Jobs shorter than this do not count as slowed down by waiting for as long again.
 SLOWDOWN_BOUND_S = 10.0
+# The share of jobs that count as wide.
+_WIDE = 0.05
 _J_PER_KWH = 3_600_000.0
 
 
@@ -42,6 +44,10 @@ class Summary(Record, frozen=True):
     cost: float
     preemptions: int
     attempts: int
+    # Of all, and of wide jobs: the twentieth of the jobs with the most CPUs, and all with as many as the least of them.
+    longest_wait_s: float = 0.0
+    wide_mean_wait_s: float = 0.0
+    wide_longest_wait_s: float = 0.0
 
 
 def summary(outcome: Outcome) -> Summary:
@@ -74,6 +80,9 @@ def summary(outcome: Outcome) -> Summary:
         cost=float(jobs.cost.sum()),
         preemptions=int(jobs.preemptions.sum()),
         attempts=int(jobs.attempts.sum()),
+        longest_wait_s=_longest(wait),
+        wide_mean_wait_s=_mean(wait[_wide(jobs.cpus)[ended]]),
+        wide_longest_wait_s=_longest(wait[_wide(jobs.cpus)[ended]]),
     )
 
 
@@ -112,6 +121,15 @@ def _over_time(time: Floats, values: Floats, until: float) -> float:
         return 0.0
     lasts = np.diff(np.append(time, max(until, time[-1])))
     return float((lasts * values).sum() / lasts.sum()) if lasts.sum() > 0 else float(values[-1])
+
+
+def _wide(cpus: Floats) -> Bools:
+    most = np.sort(cpus)[::-1]
+    return cpus >= most[max(1, int(len(most) * _WIDE)) - 1] if len(most) else np.zeros(0, np.bool_)
+
+
+def _longest(values: Floats) -> float:
+    return float(values.max()) if len(values) else 0.0
 
 
 def _mean(values: Floats) -> float:

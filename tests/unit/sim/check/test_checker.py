@@ -123,6 +123,52 @@ def test_promises_that_cannot_be_kept_are_found(monkeypatch: pytest.MonkeyPatch)
     said((judged(some(seed, outlive=True), POLICIES["conservative"]) for seed in range(4)), "will not have at")
 
 
+def test_one_overrun_that_costs_everybody_a_promise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what happens on the nodes that were promised excuses a promise; it was excused wherever it happened."""
+
+    def never(claims: Claims, claim: Any) -> bool:
+        return False
+
+    monkeypatch.setattr(Claims, "has_room", never)
+    verdicts = [judged(some(seed, outlive=True), POLICIES["conservative"]) for seed in range(4)]
+    said(verdicts, "nothing unforeseen happened")
+
+
+def _held_from_its_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def held_from(_self: Behind, start: float, _told: Promise | None) -> float:
+        return start
+
+    monkeypatch.setattr(Behind, "_held_from", held_from)
+
+
+def _forgotten_for_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    promise = Cluster.promise
+
+    def by_the_latest_plan(cluster: Cluster, promises: Iterable[Promise], **more: Any) -> None:
+        cluster.told.clear()
+        promise(cluster, promises, **more)
+
+    monkeypatch.setattr(Cluster, "promise", by_the_latest_plan)
+
+
+@pytest.mark.parametrize("bug", [_held_from_its_new_start, _forgotten_for_a_cycle], ids=lambda one: one.__name__)
+def test_who_enters_the_room_of_a_slipped_promise_is_found(bug: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {seed: some(seed, outlive=True) for seed in (1, 7)}
+    failures = {
+        seed: drawn([one.name for one in trace.nodes], 0.0, 3000.0, mtbf_s=1500.0, mttr_s=200.0, seed=seed)
+        for seed, trace in made.items()
+    }
+
+    def verdicts() -> list[Verdict]:
+        return [judged(trace, POLICIES["easy"], failures=failures[seed]) for seed, trace in made.items()]
+
+    for verdict in verdicts():
+        fine(verdict)
+        assert verdict.drains
+    bug(monkeypatch)
+    said(verdicts(), "entered room promised to")
+
+
 def test_who_counts_nothing_as_taken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: Any) -> None:
         return None

@@ -1,11 +1,16 @@
 """A wide job behind small ones of which nobody knows how long they run: it waits about as long as if it were known."""
 
+from typing import Any
+
 import pytest
 
+from ares.core.predict import predictor
 from ares.core.schedule.actions.backfill import Behind
 from ares.core.schedule.promise import Promise
+from ares.model.job import JobSpec
 from ares.sim.check.checker import Checker
 from ares.sim.traces.engine import Options, replay
+from ares.sim.traces.failures import Failure
 from ares.sim.traces.policies import policy
 from tests.unit.sim.traces.heavy import heavy, wait_of_wide
 from tests.unit.sim.traces.made import job, trace
@@ -32,11 +37,48 @@ def test_an_overrun_of_an_instant_costs_a_promise_nothing(name: str) -> None:
     assert found.first_start.tolist() == pytest.approx([0.0, 10.02, 110.02])
 
 
+@pytest.mark.parametrize("name", ["easy", "deadline"])
+def test_a_promise_that_is_away_for_a_while_is_remembered(name: str) -> None:
+    """One node of two runs longer than it says, the other one is down for twenty seconds: meanwhile nobody can say when
+    the job that needs both will start. A short job that comes then would fit before the new start, not before the
+    first; it started at 171 s on the version before, and the job that waits at 191 s."""
+    jobs = [
+        job(0, 180, 4, expected_runtime_s=100.0),
+        job(1, 100, 4, ranks=2, expected_runtime_s=100.0),
+        job(171, 20, 4, expected_runtime_s=20.0),
+    ]
+    away = (Failure(150.0, "n1", 20.0),)
+    found = replay(trace(*jobs, nodes=2), policy(name), Options(failures=away)).jobs
+    assert found.first_start.tolist() == pytest.approx([0.0, 180.0, 280.0])
+
+
 def test_what_was_told_first_is_counted() -> None:
     by, made = policy("easy@predicted"), heavy(0, 100)
     checker = Checker(made, by.name, by.profile)
     replay(made, by, Options(log=checker))
     assert checker.verdict().told >= checker.verdict().kept > 0
+
+
+def test_a_stated_run_time_that_is_planned_by_shorter_runs_of_others_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seeded bug: twenty runs of five seconds are taken for what a job takes that says a thousand seconds, and does.
+    Whoever waits for it is told a time that does not come."""
+    short = [job(10 * n, 5, name="train", expected_runtime_s=100.0) for n in range(20)]
+    long = job(300, 1000, 3, name="train", expected_runtime_s=1000.0)
+    wide = job(301, 100, 4, name="wide", expected_runtime_s=100.0)
+    by, made = policy("easy@predicted"), trace(*short, long, wide)
+
+    def told_and_kept() -> tuple[int, int]:
+        checker = Checker(made, by.name, by.profile)
+        replay(made, by, Options(log=checker))
+        return checker.verdict().told, checker.verdict().kept
+
+    assert told_and_kept() == (1, 1)
+
+    def by_history(_spec: JobSpec, said: Any, past: Any) -> float:
+        return said.seconds if past is None else past.upper
+
+    monkeypatch.setattr(predictor, "_longest", by_history)
+    assert told_and_kept() == (1, 0)
 
 
 def test_room_that_opens_again_when_a_promise_slips_starves_the_wide_job(monkeypatch: pytest.MonkeyPatch) -> None:

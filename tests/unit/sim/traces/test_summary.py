@@ -28,6 +28,15 @@ def test_figures_of_two_jobs_one_after_the_other() -> None:
     assert (figures.deadlines, figures.deadline_misses) == (1, 1)
 
 
+def test_the_longest_wait_and_that_of_wide_jobs() -> None:
+    narrow = [job(0, 10, 2, expected_runtime_s=10.0) for _ in range(37)]
+    wide = [job(0, 10, 4, expected_runtime_s=10.0), job(1, 10, 4, expected_runtime_s=10.0)]
+    figures = summary(replay(trace(*narrow, *wide, job(2, 10, expected_runtime_s=10.0)), policy("fcfs")))
+    # Nineteen turns of two narrow ones, the last of them alone; the wide ones next, and the last job after both.
+    assert (figures.wide_mean_wait_s, figures.wide_longest_wait_s) == ((190 + 199) / 2, 199)
+    assert figures.longest_wait_s == 208
+
+
 def test_short_jobs_count_as_ten_seconds() -> None:
     found = replay(trace(job(0, 40, 4), job(0, 1, 4)), policy("fcfs"))
     assert summary(found).bounded_slowdown == pytest.approx((1 + 4.1) / 2)

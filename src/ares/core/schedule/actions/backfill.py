@@ -268,29 +268,31 @@ class Behind:
         if found is None:
             return False
         start = found.start
-        held_from = self._held_from(start, kept)
+        # The latest cycle may have come to no promise for it: its node was away.
+        told = self._cluster.told.get(job)
+        held_from = self._held_from(start, told)
         round_.claims.add(Claim(job, held_from, max(start, held_from) + runs_s, found.taken))
         round_.promises[job] = Promise(
             job=job,
             start=start,
             until=None if runs_s == inf else start + runs_s,
             placements=round_.placements(found.taken),
-            first_start=start if kept is None else kept.first_start,
+            first_start=start if told is None else told.first_start,
             made_at=round_.now,
             held_from=None if held_from == start else held_from,
         )
         self._most.clear()
         return True
 
-    def _held_from(self, start: float, kept: Promise | None) -> float:
+    def _held_from(self, start: float, told: Promise | None) -> float:
         """Others have to be gone by the earliest start it was ever promised: whatever holds its room for longer than
         was thought, nobody new comes into it meanwhile. Where it may be delayed, by so much after the first."""
         if self._strategy == "aggressive":
-            return (start if kept is None else kept.first_start) + self._policy.delay_max_s
-        if kept is None or self._strategy == "conservative":
+            return (start if told is None else told.first_start) + self._policy.delay_max_s
+        if told is None or self._strategy == "conservative":
             # Where everybody is promised a start, room kept longer for one would be in the way of those ahead of it.
             return start
-        return min(start, kept.start if kept.held_from is None else kept.held_from)
+        return min(start, told.start if told.held_from is None else told.held_from)
 
     def _still(self, kept: Promise) -> bool:
         """Whether nothing that matters has changed since the first in line was promised a start."""
