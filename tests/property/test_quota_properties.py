@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from ares.core.quota.asked import asked_by
 from ares.core.quota.counts import TENANT, Counts, Level, is_live, levels_of, live, used_by
-from ares.core.quota.judge import Yes, bound, judge
-from ares.core.quota.measures import add
+from ares.core.quota.judge import No, Yes, judge
+from ares.core.quota.measures import add, to_units
 from ares.core.quota.months import month_of
 from ares.model.job import JobSpec, Resources
 from ares.model.quota import Limit, Limits, Quota
@@ -76,22 +76,30 @@ def test_counts_are_the_sums_over_the_jobs_there_are(changes: list[tuple[JobStat
         assert {key: units for key, units in found.items() if units} == {k: v for k, v in truth.items() if v}
 
 
+# What comes in pieces may be used up; of everything else, and of money above all, use stays below the threshold.
+_IN_PIECES = ("gpus", "gpus.a100", "jobs", "jobs-queued")
+_IN_ANY_PART = ("cpu", "memory", "gpu-hours", "budget", "storage")
+
+
 @given(
-    st.floats(0.0, 500.0), st.integers(100, 1000), st.lists(st.integers(1, 40_000), max_size=60),
+    st.sampled_from([*_IN_PIECES, *_IN_ANY_PART]), st.floats(0.0, 500.0), st.integers(100, 1000),
+    st.lists(st.integers(0, 1200), max_size=60),
 )  # fmt: skip
-def test_whatever_is_asked_for_in_whichever_order_use_stays_below_the_threshold(
-    hard: float, threshold_milli: int, asks: list[int]
+def test_whatever_is_asked_for_in_whichever_order_use_stays_within_its_bound(
+    measure: str, hard: float, threshold_milli: int, shares: list[int]
 ) -> None:
-    quota = Quota(own=Limits(amounts={"cpu": Limit(hard=hard)}), threshold=threshold_milli / 1000)
-    used = {"cpu": 0}
-    for units in asks:
-        if isinstance(judge(quota, (TENANT,), lambda _: used, {"cpu": units}), Yes):
-            used["cpu"] += units
-    most = round(hard * 1000)
-    assert used["cpu"] == 0 or (
-        used["cpu"] <= most if threshold_milli == 1000 else used["cpu"] * 1000 < most * threshold_milli
-    )
-    # And nothing that fits is refused.
-    left = bound("cpu", hard, threshold_milli) - used["cpu"]
+    quota = Quota(own=Limits(amounts={measure: Limit(hard=hard)}), threshold=threshold_milli / 1000)
+    most, used = to_units(measure, hard), {measure: 0}
+    for share in shares:
+        units = 1 + most * share // 1000
+        if isinstance(judge(quota, (TENANT,), lambda _: used, {measure: units}), Yes):
+            used[measure] += units
+    whole = measure in _IN_PIECES or threshold_milli == 1000
+    # The most that is not beyond the limit, or that does not reach the threshold of it.
+    within = most if whole else (most * threshold_milli - 1) // 1000
+    assert used[measure] <= max(0, within)
+    # And nothing that fits is refused, nor is one unit more than that taken.
+    left = within - used[measure]
     if left > 0:
-        assert isinstance(judge(quota, (TENANT,), lambda _: used, {"cpu": left}), Yes)
+        assert isinstance(judge(quota, (TENANT,), lambda _: used, {measure: left}), Yes)
+    assert isinstance(judge(quota, (TENANT,), lambda _: used, {measure: max(0, left) + 1}), No)
