@@ -1,13 +1,13 @@
 """A whole platform of real processes: servers, agents, etcd. Each can be killed, frozen and started again."""
 
 import asyncio
+import http.client
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -69,7 +69,7 @@ class Process:
         self.name = name
         self.log = log
         self._command = list(command)
-        self._env = dict(env)
+        self._env = {name: value for name, value in env.items() if value}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -153,7 +153,8 @@ class Server(Process):
         try:
             with urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as answer:
                 return json.load(answer)["checks"]
-        except (urllib.error.URLError, OSError):
+        except (OSError, http.client.HTTPException):
+            # Not there, or killed in the middle of its answer.
             return {}
 
     def token(self) -> str:
@@ -168,13 +169,13 @@ class Platform:
     def __init__(self, directory: Path, store: StoreKind = "sqlite", *, lend: bool = True) -> None:
         """`lend`: jobs read and write the tests' own files, as the tests' user; otherwise all is as users have it."""
         self.directory = directory
-        self._lend = lend
+        self.lent = lent(directory.parent) if lend else {}
         self.servers: dict[int, Server] = {}
         self.agents: dict[str, Process] = {}
         self.etcd = EtcdServer(directory / "etcd") if store == "etcd" else None
         self._ports = [(pair[0], pair[1]) for pair in zip(*[iter(free_ports(2 * _REPLICAS_MAX))] * 2, strict=True)]
         # What replicas keep in one place.
-        self.shared = ("logs", "outputs")
+        self.shared: tuple[str, ...] = ("logs", "outputs")
         self._clients: list[Client] = []
         self._token = ""
 
@@ -256,8 +257,8 @@ class Platform:
     def _agent_command(self, name: str, gpus: int, servers: Sequence[str]) -> list[str]:
         addresses = servers or [f"127.0.0.1:{port}" for _, port in self._ports[: max(len(self.servers), 1)]]
         reach = [part for address in addresses for part in ("--server", address)]
-        lent = [f"--set=node.sandbox.writable={self.directory.parent}", "--set=node.sandbox.uids=none"]
-        return [*ares("agent"), "--name", name, "--mock-gpu", str(gpus), *reach, *(lent if self._lend else ())]
+        settings = [f"--set={name}={value}" for name, value in self.lent.items()]
+        return [*ares("agent"), "--name", name, "--mock-gpu", str(gpus), *reach, *settings]
 
     def _join_token(self, name: str) -> str:
         return self.client().create_join_token(node=name).token
@@ -367,6 +368,11 @@ class Run:
 
     def __repr__(self) -> str:
         return f"exit code {self.code}\n{self.out}\n{self.err}"
+
+
+def lent(folder: Path) -> dict[str, str]:
+    """Settings of an agent whose jobs read and write a folder of the tests, as the tests' user."""
+    return {"node.sandbox.writable": str(folder), "node.sandbox.uids": "none"}
 
 
 def ares(command: str) -> list[str]:

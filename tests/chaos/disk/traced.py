@@ -16,7 +16,7 @@ from ares.model.state import TERMINAL
 from tests.chaos.disk.inject import Call, Injection, calls_of, traced_command
 from tests.chaos.load import marked
 from tests.history import Acknowledged, judge, read_store
-from tests.platform import Process, Server, ares, environment, eventually
+from tests.platform import Process, Server, ares, environment, eventually, lent
 from tests.ports import free_ports
 
 NODE = "n"
@@ -41,7 +41,9 @@ class Place:
         self.agent = self.new_agent(NODE, self.directory / "nodes")
 
     def new_agent(self, name: str, home: Path, *flags: str) -> Process:
-        command = [*ares("agent"), "--name", name, "--mock-gpu", "4", "--server", self.server.agents, *flags]
+        # Jobs leave marks by which the run is judged.
+        lends = [f"--set={key}={value}" for key, value in lent(self.marks).items()]
+        command = [*ares("agent"), "--name", name, "--mock-gpu", "4", "--server", self.server.agents, *lends, *flags]
         return Process("agent", command, self.directory / "agent.log", environment(home))
 
     @property

@@ -27,10 +27,17 @@ class Mixed:
         self.platform = platform
         # The old version has no outputs to keep, and refuses settings that it does not know.
         platform.shared = ("logs",)
-        self._source = {"old": old, "new": NEW}
+        # Nor has it a sandbox: jobs of a new agent are lent the folder of the marks by its environment, which changes
+        # with its version.
+        lent, platform.lent = platform.lent, {}
+        variables = {f"ARES_{name.upper().replace('.', '__')}": value for name, value in lent.items()}
+        self._env = {
+            "old": {"PYTHONPATH": str(old), **dict.fromkeys(variables, "")},
+            "new": {"PYTHONPATH": str(NEW), **variables},
+        }
 
     def env(self, version: str) -> dict[str, str]:
-        return {"PYTHONPATH": str(self._source[version])}
+        return self._env[version]
 
     def start(self, servers: Sequence[str], agents: Sequence[str]) -> None:
         """Versions of the replicas and of the agents, in order."""

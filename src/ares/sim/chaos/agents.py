@@ -23,13 +23,14 @@ def _die_with_us() -> None:
 class OwnAgent:
     """Started by the main thread only: an agent dies with the thread that started it."""
 
-    def __init__(self, name: str, run: str, folder: Path, server: str, tls_ca: str, seed: int) -> None:
+    def __init__(self, name: str, run: str, folder: Path, marks: Path, server: str, tls_ca: str, seed: int) -> None:
         self.name = name
         self.proxy = Proxy(server, seed)
         self.home = folder / name
         self.log = folder / f"{name}.log"
         self.frozen = False
         self._run = run
+        self._marks = marks
         self._tls_ca = tls_ca
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -43,6 +44,9 @@ class OwnAgent:
             "node.labels": f"ares-chaos={self._run}",
             "node.taints": f"ares-chaos={self._run}:no-schedule",
             "node.tls_ca": self._tls_ca,
+            # Canaries prove by their marks when they ran: of all files of this user, that folder alone is lent to them.
+            "node.sandbox.writable": str(self._marks),
+            "node.sandbox.uids": "none",
         }
         command = [sys.executable, "-m", "ares", "agent", "--name", self.name, "--server", self.proxy.address]
         with self.log.open("ab") as log:

@@ -92,7 +92,8 @@ class Camp:
         if url.scheme == "http":
             self.front = self._proxies.enter_context(Proxy(f"{url.hostname}:{url.port or 80}", self.options.seed))
         for number, name in enumerate(self.names):
-            agent = OwnAgent(name, self.run, self.folder, address, self.options.tls_ca, self.options.seed + number)
+            seed = self.options.seed + number
+            agent = OwnAgent(name, self.run, self.folder, self.marks, address, self.options.tls_ca, seed)
             self._proxies.enter_context(agent.proxy)
             self.agents.append(agent)
             agent.start(self._admin.create_join_token(node=name).token)
