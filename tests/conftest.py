@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from hypothesis import HealthCheck, settings
 
 # Tests start processes while gRPC channels are open; its fork handlers would crash them.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+# A run in the background of a script is started with SIGINT ignored, and everything that it starts would ignore it too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two cores run servers and three workers at once: a slow example says nothing.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ares.edge.cli.table import layout
 from ares.edge.cli.terminal import TerminalFilter
 from ares.edge.cli.text import cpus, duration, memory, printable
+from ares.model.isolation import BOX
 from tests.unit.edge.client.stub import JOB, Stub, detail, state
 
 Ares = Callable[..., Any]
@@ -190,11 +191,27 @@ local: led by replica-a for 1h1m; the store was heard of 0s ago
 """
 
 
+SANDBOX = [*BOX, "cgroup-v2"]
+
+
+def test_where_jobs_are_kept_apart_less_well_is_said_under_the_nodes(stub: Stub, ares: Ares) -> None:
+    parts = {"whole": SANDBOX, "bare-1": [], "bare-2": [], "limitless": [*BOX], "lost": []}
+    nodes = [
+        {"name": name, "info": {"name": name, "cpuMilli": 1, "memoryMib": 1, "sandbox": have}, "ready": name != "lost"}
+        for name, have in parts.items()
+    ]
+    stub.on("GET", "/v1/nodes", {"nodes": nodes})
+    stub.on("GET", "/v1/clusters", {"clusters": [{"id": "local", "storeAgeS": 0.0}]})
+    bare, limitless, _ = ares("nodes").out.splitlines()[1 + len(parts) :]
+    assert bare.startswith("bare-1, bare-2: jobs are in no sandbox and read whatever the agent may")
+    assert limitless == "limitless: jobs are in sandboxes without limits on memory, CPU and processes: no cgroups"
+
+
 def test_nodes_pools_and_leases(stub: Stub, ares: Ares) -> None:
     gpu = {"uuid": "u", "model": "A100", "memoryMib": 1}
     stub.on("GET", "/v1/nodes", {"nodes": [
         {"name": "n-1", "info": {"name": "n-1", "cpuMilli": 4000, "memoryMib": 8192,
-                                 "gpus": [{**gpu, "index": 0}, {**gpu, "index": 1}]},
+                                 "sandbox": SANDBOX, "gpus": [{**gpu, "index": 0}, {**gpu, "index": 1}]},
          "ready": True, "leaseAgeS": 2.4, "running": 2, "cpuMilliFree": 1500, "memoryMibFree": 512, "gpusFree": 1},
         {"name": "n-2", "info": {"name": "n-2", "cpuMilli": 1000, "memoryMib": 1, "pool": "spot"}, "cordoned": True,
          "cpuMilliFree": 1000, "memoryMibFree": 1},

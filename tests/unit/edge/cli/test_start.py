@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -173,25 +175,34 @@ def test_a_missing_file_is_named(ares: Callable[..., Any], stub: Stub) -> None:
 # ---- as a process
 
 
-def spawn(stub: Stub, *arguments: str) -> subprocess.Popen[str]:
+@contextmanager
+def spawned(stub: Stub, *arguments: str) -> Generator[subprocess.Popen[str]]:
+    """A command line in a process of its own, which ends with the test however that ends."""
     env = {**os.environ, "ARES_URL": stub.url, "ARES_TOKEN": "token"}
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "ares", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_ctrl_c_detaches_and_leaves_the_job(stub: Stub) -> None:
+    ended = threading.Event()
+
     def quiet() -> Any:
         yield b": open\n\n"
-        process.wait(60)
+        ended.wait(60)
 
     stub.on("POST", "/v1/jobs", Say({"id": JOB, "replayed": False, "tasks": 1}, 201))
     stub.on("GET", "/v1/events", Say(pieces=quiet()))
     stub.on("GET", f"/v1/jobs/{JOB}", detail("RUNNING"))
-    process = spawn(stub, "submit", "--wait", "--", "sleep", "100")
-    stub.wait_for("GET", f"/v1/jobs/{JOB}")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    with spawned(stub, "submit", "--wait", "--", "sleep", "100") as process:
+        stub.wait_for("GET", f"/v1/jobs/{JOB}")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    ended.set()
     assert process.returncode == 130
     assert out == ""
     assert f"the job goes on. ares wait {JOB} waits again, ares cancel {JOB} ends it" in err
@@ -201,13 +212,12 @@ def test_ctrl_c_detaches_and_leaves_the_job(stub: Stub) -> None:
 
 def test_a_reader_that_leaves_is_no_error(stub: Stub) -> None:
     stub.on("GET", "/v1/jobs", {"jobs": [state(id=f"job{n}", reason="x" * 500) for n in range(1000)], "cursor": ""})
-    process = spawn(stub, "jobs")
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == ""
-    assert process.wait(30) == 1
-    process.stderr.close()
+    with spawned(stub, "jobs") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(30) == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
