@@ -82,7 +82,8 @@ async def test_plugins_are_listed_with_their_origin_and_use(world: World) -> Non
     async with world.client("viewer") as viewer:
         listed = (await viewer.get("/v1/plugins")).json()["plugins"]
         by_name = {(one["kind"], one["name"]): one for one in listed}
-        assert by_name["scorer", "fit"] == {"kind": "scorer", "name": "fit", "origin": "ares", "used": True}
+        fit = {"kind": "scorer", "name": "fit", "origin": "ares", "used": True, "cutOff": ""}
+        assert by_name["scorer", "fit"] == fit
         assert by_name["order", "fifo"]["used"] is False
 
 

@@ -13,8 +13,8 @@ _LEAST_S = 1.0
 
 
 def overrun(estimate_s: float, ran_s: float) -> float:
-    """The run time to plan by where nothing bounds it: its estimate and 1, 2, 4, 8... seconds, the first that it has not
-    reached. An overrun of an instant moves a promise by a second, one of an hour by up to an hour; and whenever anybody
+    """The run time to plan by where nothing bounds it: its estimate and 1, 2, 4, 8... seconds, the first not reached
+    yet. An overrun of an instant moves a promise by a second, one of an hour by up to an hour; and whenever anybody
     looks, at the same time the answer is the same."""
     later_s = _LEAST_S
     while estimate_s + later_s <= ran_s:

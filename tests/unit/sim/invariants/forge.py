@@ -15,6 +15,7 @@ from ares.sim.invariants.history import (
     Fault,
     Frozen,
     Healed,
+    LogSeen,
     Lost,
     ProcessEnded,
     ProcessStarted,
@@ -370,5 +371,6 @@ def legal() -> Forge:
         forge.succeed(job)
     op = forge.ask("submit", request="q1", payload="other")
     forge.answer(op, "refused", code="request-conflict")
+    forge.events.append(LogSeen(t=forge.after(1.0).t, job="j1", written=100, kept=100, told=False))
     forge.forget("j1")
     return forge
