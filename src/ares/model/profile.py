@@ -92,6 +92,9 @@ class BackfillPolicy(Record, frozen=True):
     # How many jobs behind the first that waits are looked at in one cycle; 0: all.
     depth: Annotated[int, Meta(ge=0, le=1_000_000)] = 1000
     delay_max_s: Seconds = 600.0
+    # Whether the room of a promise that slipped is kept as it comes free. Without it, EASY as it was published: whoever
+    # ends before the new start may enter, again and again, and nothing bounds the wait for jobs that outlive estimates.
+    drain: bool = True
 
 
 class Sla(Record, frozen=True):

@@ -52,4 +52,6 @@ def test_the_first_jobs_of_a_real_log_are_in_order(name: str) -> None:
     assert not verdict.broken, "\n".join(verdict.words())
     assert verdict.starts == JOBS
     assert verdict.promises > 1000
-    assert bool(verdict.excused) == (name == "easy@predicted"), "no job outlives the time it asked for"
+    # Room is held by limits, also where the order goes by predictions: no job outlives the time it asked for.
+    assert not verdict.excused
+    assert verdict.kept == verdict.told or name == "aggressive"

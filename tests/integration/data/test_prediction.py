@@ -49,7 +49,10 @@ def test_every_job_starts_as_published_where_estimates_are_corrected(count: int 
         put(job, spec=put(job.spec, expected_runtime_s=float(row["tsafrir_prediction"])))
         for job, row in zip(whole.jobs, rows, strict=True)
     )
-    by = put(by, profile=put(by.profile, prediction=PredictionPolicy(source="stated", correction="steps")))
+    # As it was published: a promise that slips is made anew, and its room is open to whoever ends before the new start.
+    filling = put(by.profile.backfill, drain=False)
+    prediction = PredictionPolicy(source="stated", correction="steps")
+    by = put(by, profile=put(by.profile, backfill=filling, prediction=prediction))
     found = replay(first(replace(whole, jobs=jobs), count), by, Options(event_order="reference")).jobs
     published = np.array([float(row["wait_easy_sjbf_tsafrir"]) for row in rows])
     assert differing(whole, found.first_start - found.submit, published) == []
@@ -58,7 +61,9 @@ def test_every_job_starts_as_published_where_estimates_are_corrected(count: int 
 def test_like_jobs_runs_shorten_waits_on_kth() -> None:
     by_requests, _ = slowdown_and_starts("KTH-SP2.csv.gz", "easy-sjbf")
     by_runs, rate = slowdown_and_starts("KTH-SP2.csv.gz", "easy-sjbf@predicted")
-    assert by_runs < 0.9 * by_requests
+    # The order goes by what like jobs took, and gains by it; room is held by limits in both, so that no promise is
+    # broken. With room held by the likely run time too it gained a tenth and more, and every third promise was broken.
+    assert by_runs < by_requests
     assert 0.75 <= rate <= 0.85
 
 

@@ -334,7 +334,7 @@ class Checker:
             self._soonest[one.job] = min(self._soonest.get(one.job, inf), one.start)
         for one in decision.started:
             self._soonest.pop(one.job, None)
-        if not self._rules.in_line or self._rules.strategy not in ("easy", "deadline"):
+        if not self._rules.drains:
             return
         head = self._first_in_line() if decision.promises and self._waiting else None
         slipped = next((one for one in decision.promises if one.job == head), None)

@@ -16,13 +16,17 @@ class Rules(NamedTuple):
     in_line: bool
     # Whether the log may say less of promises than the scheduler goes by.
     partial: bool
+    # Whether nobody new may enter the room of a promise that slipped.
+    drains: bool
     not_judged: tuple[str, ...]
 
 
 def rules_of(profile: Profile, *, committed: bool = False) -> Rules:
     strategy = profile.backfill.strategy if "backfill" in profile.actions else "strict"
     said = [f"{why}: the first that waits is not compared" for why in _why_not(profile, committed=committed)]
-    return Rules(strategy, profile.backfill.delay_max_s, not said, bool(profile.backfill.depth), tuple(said))
+    filling = profile.backfill
+    drains = filling.drain and not said and strategy in ("easy", "deadline")
+    return Rules(strategy, filling.delay_max_s, not said, bool(filling.depth), drains, tuple(said))
 
 
 def _why_not(profile: Profile, *, committed: bool) -> list[str]:

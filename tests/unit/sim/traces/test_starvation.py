@@ -3,17 +3,21 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as put
 
 from ares.core.predict import predictor
 from ares.core.schedule.actions.backfill import Behind
 from ares.core.schedule.promise import Promise
 from ares.model.job import JobSpec
+from ares.model.profile import PredictionPolicy
 from ares.sim.check.checker import Checker
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.failures import Failure
 from ares.sim.traces.policies import policy
 from tests.unit.sim.traces.heavy import heavy, wait_of_wide
 from tests.unit.sim.traces.made import job, trace
+
+_IN_STEPS = PredictionPolicy(source="stated", correction="steps")
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -50,6 +54,27 @@ def test_a_promise_that_is_away_for_a_while_is_remembered(name: str) -> None:
     away = (Failure(150.0, "n1", 20.0),)
     found = replay(trace(*jobs, nodes=2), policy(name), Options(failures=away)).jobs
     assert found.first_start.tolist() == pytest.approx([0.0, 180.0, 280.0])
+
+
+def test_a_profile_may_go_without_the_drain_as_the_published_rules_do() -> None:
+    """A job is seen to run for a minute more than it says: one that ends within that minute enters, and the one that
+    waits starts when it has ended."""
+    jobs = [
+        job(0, 20, 3, expected_runtime_s=10.0),
+        job(0, 100, 4, expected_runtime_s=100.0),
+        job(11, 50, 1, expected_runtime_s=50.0),
+    ]
+    starts = {True: [0.0, 20.0, 120.0], False: [0.0, 61.0, 11.0]}
+    for drain, expected in starts.items():
+        by = policy("easy")
+        filling = put(by.profile.backfill, drain=drain)
+        by = put(by, profile=put(by.profile, backfill=filling, prediction=_IN_STEPS))
+        checker = Checker(trace(*jobs), by.name, by.profile)
+        found = replay(trace(*jobs), by, Options(log=checker)).jobs
+        assert found.first_start.tolist() == pytest.approx(expected)
+        # The checker asks for a drain where the profile says so, and for nothing else.
+        assert not checker.verdict().broken, "\n".join(checker.verdict().words())
+        assert bool(checker.verdict().drains) == drain
 
 
 def test_what_was_told_first_is_counted() -> None:

@@ -289,7 +289,7 @@ class Behind:
         was thought, nobody new comes into it meanwhile. Where it may be delayed, by so much after the first."""
         if self._strategy == "aggressive":
             return (start if told is None else told.first_start) + self._policy.delay_max_s
-        if told is None or self._strategy == "conservative":
+        if told is None or not self._policy.drain or self._strategy == "conservative":
             # Where everybody is promised a start, room kept longer for one would be in the way of those ahead of it.
             return start
         return min(start, told.start if told.held_from is None else told.held_from)
