@@ -23,6 +23,8 @@ from ares.ports.audit import AuditUnavailable, Segment
 SEGMENT_BYTES = 8 * 1024 * 1024
 # Below this nothing new is begun: what was begun can still be recorded.
 RESERVE_BYTES = 16 * 1024 * 1024
+# And no more than this part of a small disk: half of what jobs' files leave free there.
+_RESERVE_SHARE = 20
 DAY_S = 86_400.0
 _NAME = re.compile(r"(\d{16})-(\d{13,16})\.jsonl")
 _STUB = "stub.json"
@@ -44,12 +46,17 @@ class FileAudit:
     """`ports.audit.AuditLog`. `wanted` is the name of the chain to go on with, if no other process has it open."""
 
     def __init__(
-        self, directory: Path, wanted: str, *, segment_bytes: int = SEGMENT_BYTES, reserve: int = RESERVE_BYTES
+        self,
+        directory: Path,
+        wanted: str,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
     ) -> None:
         self.chain = wanted
         self._directory = directory
         self._segment_bytes = segment_bytes
-        self._reserve = reserve
+        self._statvfs = statvfs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._lock = -1
         self._open: _Open | None = None
@@ -173,10 +180,11 @@ class FileAudit:
 
     def has_room(self) -> bool:
         try:
-            found = os.statvfs(self._home)
+            disk = self._statvfs(self._home)
         except OSError:
             return False
-        return found.f_bavail * found.f_frsize >= self._reserve
+        reserve = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // _RESERVE_SHARE)
+        return disk.f_bavail * disk.f_frsize >= reserve
 
     # ---- any chain
 

@@ -3,6 +3,8 @@
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -101,12 +103,27 @@ async def test_segments_end_with_the_day_and_with_their_size(tmp_path: Path) -> 
     await log.close()
 
 
-async def test_little_room_is_said_before_there_is_none(tmp_path: Path) -> None:
-    log = FileAudit(tmp_path, "c", reserve=1 << 60)
-    await log.open()
-    assert not log.has_room()
-    await log.close()
-    assert FileAudit(tmp_path, "c", reserve=0).has_room()
+_MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("size", "free", "room"),
+    [
+        (1 << 40, 16 * _MIB, True),
+        (1 << 40, 16 * _MIB - 1, False),
+        # A small disk is no full one.
+        (_MIB, _MIB // 20, True),
+        (_MIB, _MIB // 20 - 1, False),
+        (_MIB, 0, False),
+    ],
+)
+def test_little_room_is_said_before_there_is_none(tmp_path: Path, size: int, free: int, room: bool) -> None:
+    disk = cast("os.statvfs_result", SimpleNamespace(f_frsize=1, f_blocks=size, f_bavail=free))
+    assert FileAudit(tmp_path, "c", statvfs=lambda _: disk).has_room() is room
+
+
+def test_a_disk_that_cannot_be_looked_at_has_no_room(tmp_path: Path) -> None:
+    assert not FileAudit(tmp_path / "missing", "c").has_room()
 
 
 async def test_a_directory_that_cannot_be_made_is_said_to_be_unavailable(tmp_path: Path) -> None:
