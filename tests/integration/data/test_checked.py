@@ -1,9 +1,11 @@
 """Every decision of replays of public data, judged by the checker: with the right machine, and for each strategy."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as put
 
 from ares.model.job import JobSpec, Resources
 from ares.sim.check.checker import Checker
@@ -55,3 +57,21 @@ def test_the_first_jobs_of_a_real_log_are_in_order(name: str) -> None:
     # Room is held by limits, also where the order goes by predictions: no job outlives the time it asked for.
     assert not verdict.excused
     assert verdict.kept == verdict.told or name == "aggressive"
+
+
+@pytest.mark.parametrize("name", ["easy", "easy-sjbf", "easy@predicted"])
+def test_promises_of_a_real_log_without_limits_slip_and_drain(name: str) -> None:
+    """Jobs state a third of what users asked for, and nothing bounds them: promises slip, and nobody new comes into
+    their room."""
+    whole = cut(read(DATA / "easy" / "KTH-SP2.csv.gz"), first=JOBS)
+    jobs = tuple(put(job, spec=_a_third(job.spec)) for job in whole.jobs)
+    verdict = judged(replace(whole, jobs=jobs), name, "instant")
+    assert not verdict.broken, "\n".join(verdict.words())
+    assert verdict.excused
+    assert verdict.kept < verdict.told
+    assert verdict.drains
+
+
+def _a_third(spec: JobSpec) -> JobSpec:
+    assert spec.time_limit_s is not None
+    return put(spec, time_limit_s=None, expected_runtime_s=spec.time_limit_s / 3)
