@@ -126,6 +126,14 @@ class EtcdServer:
     def pause(self) -> None:
         """SIGSTOP: connections stay up, nobody answers."""
         os.kill(self.pid, signal.SIGSTOP)
+        # On a busy machine a thread that runs elsewhere goes on for a moment.
+        deadline = time.monotonic() + _READY_S
+        while time.monotonic() < deadline and not self._stopped():
+            time.sleep(_POLL_S)
+
+    def _stopped(self) -> bool:
+        tasks = Path(f"/proc/{self.pid}/task").glob("*/stat")
+        return all(stat.read_text().rpartition(")")[2].split()[0] in ("T", "t") for stat in tasks)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

@@ -6,6 +6,7 @@ jobs, and the scheduler's picture of the cluster is the one a fresh look at the 
 """
 
 import asyncio
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from ares.adapters.store.memory import Fault
 from ares.adapters.store.memory.faults import Faults
+from ares.core.schedule.holding import Holding
 from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
 from ares.model.profile import BackfillPolicy, OrderPolicy, PreemptionPolicy, Profile, Share
 from ares.model.state import TERMINAL
@@ -283,7 +285,7 @@ def picture(planner: Planner, now: float) -> dict[str, Any]:
     return {
         "free": {name: cluster.free(name) for name in sorted(rows)},
         "healthy": {name: bool(cluster.table.healthy[rows[name]]) for name in sorted(rows)},
-        "holdings": cluster.holdings,
+        "holdings": {job: _settled(one) for job, one in cluster.holdings.items()},
         "reserved": cluster.reserved,
         "waiting": {job: cluster.waiting.place_of(job)[:4] for job in cluster.waiting._places},  # type: ignore[index]
         "held": {path: cluster.held_below(path, "cpu") for path in ("alpha", "beta")},
@@ -293,6 +295,12 @@ def picture(planner: Planner, now: float) -> dict[str, Any]:
         "capacity": cluster.capacity(),
         "profile": cluster.profile,
     }
+
+
+def _settled(one: Holding) -> Holding:
+    """Without the guess when a job ends that has outlived its estimate: it goes by when the replica looked last."""
+    outlived = one.ends_at is not None and one.runs_s is not None and one.ends_at > one.since + one.runs_s
+    return dataclasses.replace(one, ends_at=None) if outlived else one
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.soak) for n in range(8, 64))])

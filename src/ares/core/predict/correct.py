@@ -13,13 +13,9 @@ _LEAST_S = 1.0
 
 
 def overrun(estimate_s: float, ran_s: float) -> float:
-    """The run time to plan by where nothing bounds it: its estimate and 1, 2, 4, 8... seconds, the first not reached
-    yet. An overrun of an instant moves a promise by a second, one of an hour by up to an hour; and whenever anybody
-    looks, at the same time the answer is the same."""
-    later_s = _LEAST_S
-    while estimate_s + later_s <= ran_s:
-        later_s *= 2.0
-    return estimate_s + later_s
+    """The run time to plan by where nothing bounds it: as far beyond its estimate again as it is already. An overrun of
+    an instant moves a promise by a second, one of an hour by an hour."""
+    return ran_s + max(_LEAST_S, ran_s - estimate_s)
 
 
 def corrected(estimate_s: float, ran_s: float, limit_s: float | None = None) -> float:
