@@ -15,7 +15,7 @@ from ares.adapters.clocks import SystemClock
 from ares.adapters.store.sqlite import SqliteStore
 from ares.core import keys
 from ares.ports.store import Committed, Put
-from tests.chaos.disk.inject import SYNC_CALLS, Injection, Point, Traced, points_of, table, trace
+from tests.chaos.disk.inject import SYNC_CALLS, Errno, Injection, Point, Traced, points_of, table, trace
 from tests.chaos.disk.many import Few, each, sample, unless_held
 from tests.chaos.disk.store_child import LEASE_S, applied, expected
 from tests.platform import say
@@ -147,6 +147,14 @@ def test_full_and_failing_disk_at_every_call(
     say(f"store: {dict(hit)}")
     assert hit
     record_property("cases", sum(hit.values()))
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+def test_mark_that_does_not_reach_the_disk_keeps_the_store_shut(tmp_path: Path, story: Story, error: Errno) -> None:
+    run = strike(story, tmp_path / "store", Injection(Point("fsync", 1, "store.db.mark"), error))
+    assert run.injected == 1, run
+    assert run.out.startswith("not-open"), run.out
 
 
 def stops_after_a_failed_sync(run: Traced, injection: Injection) -> None:

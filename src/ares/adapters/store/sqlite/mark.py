@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ares.adapters.store.sqlite.seal import Damaged
+from ares.ports.store import StoreError
 
 _BYTES = 32
 _FIX = (
@@ -35,18 +36,46 @@ def read(path: str) -> Mark | None:
 
 def write(path: str, mark: Mark, *, durable: bool) -> bool:
     """Whether it could be written. What it says of the revision may be late, never early."""
-    text = f"{'open' if mark.in_use else 'closed'} {mark.revision}".ljust(_BYTES - 1) + "\n"
     try:
-        handle = os.open(f"{path}.mark", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(handle, text.encode("ascii"), 0)
-            if durable:
-                os.fsync(handle)
-        finally:
-            os.close(handle)
+        _put(path, mark, durable=durable)
     except OSError:
         return False
     return True
+
+
+def write_first(path: str, mark: Mark) -> None:
+    """The mark of a store that is being opened. A full disk leaves the one that was there.
+
+    After a failed sync nothing on that disk can be believed, and syncing again would only say that all is well.
+    """
+    try:
+        _put(path, mark, durable=True)
+    except _NotSynced as error:
+        raise StoreError(f"{path}.mark did not reach the disk ({error}): check the disk, then start again") from error
+    except OSError:
+        pass
+
+
+class _NotSynced(OSError):
+    """The kernel took the bytes and could not keep them."""
+
+
+def _put(path: str, mark: Mark, *, durable: bool) -> None:
+    text = f"{'open' if mark.in_use else 'closed'} {mark.revision}".ljust(_BYTES - 1) + "\n"
+    handle = os.open(f"{path}.mark", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(handle, text.encode("ascii"), 0)
+        if durable:
+            _sync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        raise _NotSynced(*error.args) from error
 
 
 def require_files(path: str, mark: Mark | None) -> None:
