@@ -1,5 +1,6 @@
 """A cluster through time: plans are carried out by the real state graph, and the picture is kept as a replica does."""
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -55,16 +56,25 @@ class Course:
         by_row = sorted(self.world.nodes, key=lambda one: self.cluster.rows[one.info.name])
         for job in sorted(self.jobs, reverse=True):
             self.tell(job, made)
+            self._guess_alike(job, made)
         for record in by_row:
             made.set_ready(record.info.name, record.info.name in self.world.ready)
             made.put_node(record)
         kept, mine = self.cluster, made
         mine.promise(kept.promises.values())
+        mine.told = dict(kept.told)
         # Whether anything changed since they were made.
         mine.promised_at -= kept.promised_at != kept.future.slack
         mine.promised_before -= kept.promised_before != kept.future.setbacks
         mine.promised_when -= kept.promised_when != kept.future.changes
         return made
+
+    def _guess_alike(self, job: str, made: Cluster) -> None:
+        """When a job ends that has outlived its estimate is guessed by when somebody looked: that is handed over."""
+        mine, kept = made.holdings.get(job), self.cluster.holdings.get(job)
+        if mine is not None and kept is not None and mine.ends_at != kept.ends_at:
+            made.release(job)
+            made.hold(dataclasses.replace(mine, ends_at=kept.ends_at))
 
     # ---- what happens
 
