@@ -16,6 +16,7 @@ from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.devices.presets import UnknownMock
 from ares.adapters.devices.system import SystemDevices
 from ares.adapters.links.grpc import GrpcLink
+from ares.adapters.witness import LockWitness
 from ares.app.config import Config, ConfigError, NodeConfig
 from ares.app.joining import Joined, Joining
 from ares.app.processes import look_for_garbage_less_often, run
@@ -59,6 +60,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         credential=joined.credential,
         boot=begin_boot(state_dir, SystemClock().wall()),
         settings=settings_of(config, state_dir),
+        witness=LockWitness(),
     )
     beside = [asyncio.create_task(_stop_agent(stop, agent))]
     if config.node.notice_file:

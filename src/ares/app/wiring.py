@@ -27,6 +27,7 @@ from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.format import ensure_format, keep_to_format
 from ares.adapters.store.open import open_store
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.adapters.witness import lock_of
 from ares.app import audit, plugins
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
@@ -36,6 +37,7 @@ from ares.edge.grpc.agents import AgentServer
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
+from ares.model.link import StoreLock
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock
 from ares.ports.planning import PlannerLost
@@ -100,6 +102,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         cluster=config.cluster,
         # Nobody else can have the embedded store open.
         exclusive=not config.store_url.startswith("etcd:"),
+        store_lock=_store_lock(config),
         jobs_max=config.limits.jobs_max,
         tenant_records_max=config.limits.tenant_records_max,
         tenant_jobs_max=config.limits.tenant_jobs_max,
@@ -116,6 +119,11 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         plugins=plugins.load(apart=True),
     )
     return Assembled(Replica(ports, terms), telemetry, kept, planning)
+
+
+def _store_lock(config: Config) -> StoreLock | None:
+    url = urlsplit(config.store_url)
+    return lock_of(url.path, config.timing.longest_s) if url.scheme == "sqlite" else None
 
 
 def written(config: Config) -> tuple[Path, ...]:

@@ -142,6 +142,19 @@ class AgentFrame(Record, frozen=True):
 # ---- control plane -> agent
 
 
+class StoreLock(Record, frozen=True):
+    """The lock on an embedded store that every process holds which decides by it. An agent that sees this very file,
+    under the same kernel, and finds it free, knows that nobody decides."""
+
+    path: str
+    device: int
+    inode: int
+    # The kernel's own name for this start of it.
+    kernel: str
+    # A lease is taken to last this long at most, however often the lock is found free.
+    longest_s: float
+
+
 class Welcome(Record, frozen=True, tag="welcome"):
     """Accepts the session. Attempts the agent holds that are not listed in `keep` must be stopped."""
 
@@ -154,6 +167,8 @@ class Welcome(Record, frozen=True, tag="welcome"):
     self_fence_ratio: float = 7.0 / 9.0
     # The shortest lease that any job has here.
     dead_after_s: float = 9.0
+    # Where one server at a time has the store; None: others may decide.
+    store_lock: StoreLock | None = None
 
 
 class Renewed(Record, frozen=True, tag="renewed"):

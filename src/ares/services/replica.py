@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from ares.core.access.certificates import LIFE_S
+from ares.model.link import StoreLock
 from ares.model.provider import Provider
 from ares.model.timing import DEFAULT, Timing
 from ares.ports.audit import AuditPorts
@@ -140,6 +141,8 @@ class Terms:
     cluster: str = "local"
     # Nobody else can have the store open.
     exclusive: bool = False
+    # What keeps others from it, for agents that see it.
+    store_lock: StoreLock | None = None
     jobs_max: int = 2_000_000
     # Of one tenant: kept, and not ended.
     tenant_records_max: int = 1_000_000
@@ -237,7 +240,7 @@ class Replica:
             reports=Reports(self.transitions, telemetry), rights=rights, timing=terms.timing,
             progress=self.progress, tokens=self.tokens, logs=keeper, uploads=uploads, secrets=self.secrets, clock=clock,
             handover=Handover(view, self.transitions, clock, telemetry),
-            telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s,
+            telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s, store_lock=terms.store_lock,
         )  # fmt: skip
 
     def _scheduling(self, ports: Ports, terms: Terms) -> None:

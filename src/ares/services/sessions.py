@@ -27,6 +27,7 @@ from ares.model.link import (
     Resize,
     ServerFrame,
     Stop,
+    StoreLock,
     Welcome,
     WorldInfo,
 )
@@ -82,6 +83,7 @@ class Sessions:
         epoch: int,
         timing: Timing = DEFAULT,
         ack_within_s: float = ACK_WITHIN_S,
+        store_lock: StoreLock | None = None,
     ) -> None:
         self._view = view
         self._enrolment = enrolment
@@ -97,7 +99,7 @@ class Sessions:
         self._telemetry = telemetry
         self._epoch = epoch
         self._timing = timing
-        self._ack_within_s = ack_within_s
+        self._ack_within_s, self._store_lock = ack_within_s, store_lock
         self._by_node: dict[str, Session] = {}
         self._door = asyncio.Semaphore(_ENROLLING_MAX)
         # Streams that are opened from now on end at once: agents try elsewhere, or again.
@@ -200,7 +202,7 @@ class Sessions:
             incarnation=enrolled.incarnation, store_epoch=self._epoch, keep=keep,
             dead_after_s=self._renewals.lasts_s(session),
             renew_every_s=self._timing.renew_every_s, self_fence_ratio=self._timing.self_fence_ratio,
-            output_bytes_max=self._uploads.bytes_max,
+            output_bytes_max=self._uploads.bytes_max, store_lock=self._store_lock,
         )  # fmt: skip
         session.send(welcome)
         self._renewals.answer(session, renewals)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -11,6 +12,8 @@ from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
 from ares.ports.executor import Executor
 from ares.ports.link import Link
+from ares.ports.witness import Witness
+from ares.services.agent.absence import Absence
 from ares.services.agent.attempts import Attempts
 from ares.services.agent.disk import DiskGuard, free_bytes
 from ares.services.agent.leash import Leash
@@ -42,6 +45,7 @@ class Agent:
         boot: int,
         settings: Settings | None = None,
         collect: Collect = collect,
+        witness: Witness | None = None,
     ) -> None:
         self._info = info
         self._link = link
@@ -52,6 +56,8 @@ class Agent:
         self._boot = boot
         self._settings = settings or Settings()
         self._collect = collect
+        # Tells whether there is a control plane at all; None: nobody can.
+        self._witness = witness
         self._workspace = Workspace(state_dir)
         self._mailbox = Mailbox()
         self._stopping = asyncio.Event()
@@ -109,7 +115,10 @@ class Agent:
         looking = asyncio.create_task(self._look(attempts))
         guarding = asyncio.create_task(self._guard(attempts).run())
         stopping = asyncio.create_task(self._stopping.wait())
-        tasks = (talking, looking, guarding, stopping)
+        tasks: list[asyncio.Task[Any]] = [talking, looking, guarding, stopping]
+        if self._witness is not None:
+            absence = Absence(self._witness, leash, attempts, self._clock, lambda: conversation.welcome)
+            tasks.append(asyncio.create_task(absence.run()))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():

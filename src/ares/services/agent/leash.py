@@ -20,6 +20,8 @@ class Leash:
         self._nonce = 0
         self._sent: dict[int, float] = {}
         self._held_since = -inf
+        # When nobody was there last who could judge this node, and what that may add up to.
+        self._unjudged_at, self._longest_s = -inf, 0.0
         self.last_sent = -inf
 
     def set_terms(self, self_fence_ratio: float, dead_after_s: float) -> None:
@@ -49,6 +51,14 @@ class Leash:
         self.holds_by_s = max(self.holds_by_s, dead_after_s)
         return longer
 
+    def unjudged(self, at: float, longest_s: float) -> bool:
+        """At that moment no control plane was there. Whoever comes later counts silence from its own start: that is as
+        good as a renewal that was sent then. Not so once the right had ended: it may have been judged before."""
+        if at >= self.deadline(0.0):
+            return False
+        self._unjudged_at, self._longest_s = at, longest_s
+        return True
+
     def dropped(self) -> None:
         """The session ended: renewals under way may never be answered."""
         self._sent.clear()
@@ -66,4 +76,8 @@ class Leash:
 
     def deadline(self, lease_s: float) -> float:
         """Until when an attempt with this lease may run, by the agent's own clock."""
-        return self._held_since + max(lease_s, self.holds_by_s) * self._held_ratio
+        lasts_s = max(lease_s, self.holds_by_s)
+        acknowledged = self._held_since + lasts_s * self._held_ratio
+        unjudged = self._unjudged_at + lasts_s * self._held_ratio
+        at_most = self._held_since + max(lease_s, self._longest_s) * self._held_ratio
+        return max(acknowledged, min(unjudged, at_most))

@@ -80,6 +80,11 @@ class Conversation:
         self._patience = 1.0
         self._failures = 0
 
+    @property
+    def welcome(self) -> Welcome:
+        """The latest."""
+        return self._welcome
+
     async def run(self) -> None:
         """Ends only by cancellation, or by LinkRefused when the control plane does not want this node."""
         while True:

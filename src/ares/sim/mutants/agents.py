@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ares.model.link import AttemptRef, Start
+from ares.model.link import AttemptRef, Start, StoreLock
 from ares.services.agent import attempts
+from ares.services.agent.absence import Absence
 from ares.services.agent.attempts import Attempts
 from ares.services.agent.leash import Leash
 from ares.services.agent.session import Conversation
@@ -65,6 +66,11 @@ def _keep_all(self: Attempts, refs: Iterable[AttemptRef]) -> None:
     """Whatever the control plane says, what runs goes on."""
 
 
+async def _nobody_answers(self: Absence, lock: StoreLock) -> bool:
+    """Silence is taken for absence."""
+    return True
+
+
 MUTANTS = {
     "renewal-dated-from-answer": Mutant(
         "the right to run counts from when the answer came",
@@ -89,6 +95,12 @@ MUTANTS = {
         ("E9", "E10"),
         together(*(replace(part, "__init__", on_wall_clock(part.__init__)) for part in _CLOCKED)),
         case="jump-and-cut",
+    ),
+    "silence-is-absence": Mutant(
+        "an agent whose server is silent takes it for gone",
+        ("E9", "E10"),
+        replace(Absence, "_free", _nobody_answers),
+        case="cut-beside",
     ),
     "started-again": Mutant(
         "a start that comes twice starts twice",

@@ -8,6 +8,7 @@ from pathlib import Path
 from ares.model.node import Gpu, NodeInfo
 from ares.ports.executor import Launch
 from ares.ports.link import LinkRefused
+from ares.ports.witness import Witness
 from ares.services.agent.agent import Agent
 from ares.services.agent.identity import begin_boot
 from ares.services.agent.settings import Settings
@@ -43,6 +44,7 @@ class Node:
         drift: float,
         cpu_milli: int,
         gpus: int,
+        witness: Witness | None = None,
     ) -> None:
         self.name = name
         self._loop = loop
@@ -55,6 +57,7 @@ class Node:
         self.machine = Machine(loop, recorder, self.clock, chance, name)
         self._cpu_milli = cpu_milli
         self.gpus = gpus
+        self._witness = witness
         self._boots = 0
         self.component = ""
         self._executor: SimExecutor | None = None
@@ -96,6 +99,7 @@ class Node:
             credential="known",
             boot=begin_boot(self._directory, self.clock.wall()),
             settings=_SETTINGS,
+            witness=self._witness,
         )
 
     # ---- faults

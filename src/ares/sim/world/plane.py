@@ -1,10 +1,12 @@
 """A replica of the control plane as a process of the simulated world: the real services, which crash and freeze."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.telemetry.null import NullTelemetry
+from ares.model.link import StoreLock
 from ares.ports.blobs import Blobs
 from ares.ports.store import StoreError
 from ares.services.replica import Ports, Replica, Terms
@@ -34,8 +36,10 @@ class Plane(Listener):
         logs: Path,
         blobs: Blobs,
         planners: Chance,
+        lock: StoreLock | None = None,
     ) -> None:
         self.name = name
+        self._lock = lock
         self._loop = loop
         self._recorder = recorder
         self._network = network
@@ -72,9 +76,10 @@ class Plane(Listener):
             store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self.logs,
             blobs=self._blobs, planning=InlinePlanning(self.moods.make, self.clock, self.moods.lag_s),
         )  # fmt: skip
-        self.replica = Replica(
-            ports, Terms(replica=self.name, epoch=self._store.epoch, store_id="world", jobs_max=1000)
+        terms = Terms(
+            replica=self.name, epoch=self._store.epoch, store_id="world", jobs_max=1000, store_lock=self._lock
         )
+        self.replica = Replica(ports, terms)
         self._loop.spawn(self.component, self._live(self.replica))
 
     async def _live(self, replica: Replica) -> None:
@@ -118,6 +123,16 @@ class Plane(Listener):
         for stream in self._network.streams:
             if stream.up.far == self.name:
                 stream.breaks("the control plane is gone")
+
+
+class Beside:
+    """The witness on the machine of these replicas: a process that is gone holds no lock, one that is frozen does."""
+
+    def __init__(self, planes: Sequence[Plane]) -> None:
+        self._planes = planes
+
+    async def free(self, lock: StoreLock) -> bool:
+        return not any(plane.up for plane in self._planes)
 
 
 async def _until_caught_up(replica: Replica, clock: SimClock) -> None:

@@ -56,6 +56,8 @@ class Mix:
     # A lease of the store ends after this part of its time.
     lease_stretch: float
     drift: float
+    # The only replica has its store to itself, and the nodes see whether it is there.
+    beside: bool
 
 
 def mix(seed: int) -> Mix:
@@ -79,6 +81,7 @@ def mix(seed: int) -> Mix:
         runs_s=(0.2, 0.5, 2.0, 6.0, 12.0),
         lease_stretch=chance.pick((1.0, 1.0, 0.6, 1.6)),
         drift=chance.pick((0.0, 0.0, 0.01, -0.01)),
+        beside=chance(0.5),
     )
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import structlog
 
+from ares.model.link import StoreLock
+from ares.model.timing import DEFAULT
 from ares.sim.invariants.history import Ended, Event, Settings
 from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance, SimClock
@@ -21,7 +23,7 @@ from ares.sim.world.network import Listener, Network
 from ares.sim.world.node import Node
 from ares.sim.world.operator import QUOTAS, Operator
 from ares.sim.world.people import Calls, Person
-from ares.sim.world.plane import Plane
+from ares.sim.world.plane import Beside, Plane
 from ares.sim.world.quiet import Quiet
 from ares.sim.world.record import Recorder
 from ares.sim.world.store import RecordedStore, Weather
@@ -40,6 +42,10 @@ class Played:
     mix: Mix
     events: list[Event]
     failures: tuple[str, ...]
+
+
+# What says where it is does not matter here.
+_LOCK = StoreLock(path="store", device=0, inode=0, kernel="", longest_s=DEFAULT.longest_s)
 
 
 class Vain(Exception):
@@ -77,19 +83,25 @@ class World:
         )  # fmt: skip
         self._lives: list[asyncio.Task[None]] = []
 
+    @property
+    def _beside(self) -> bool:
+        """With several replicas another may decide."""
+        return self.mix.beside and self.mix.replicas == 1
+
     def _plane(self, name: str, logs: Path) -> Plane:
         chance = Chance(self.seed, name)
         planners = Chance(self.seed, f"planners of {name}")
         return Plane(
-            self.loop, self.recorder, self.network, self.store, self.weather, chance, name, logs, self.blobs, planners
-        )
+            self.loop, self.recorder, self.network, self.store, self.weather, chance, name, logs, self.blobs, planners,
+            _LOCK if self._beside else None,
+        )  # fmt: skip
 
     def _node(self, name: str, directory: Path) -> Node:
         chance = Chance(self.seed, name)
         replicas: list[Listener] = [*self.planes]
         return Node(
             self.loop, self.recorder, self.network, chance, name, directory / name, lambda: replicas,
-            drift=self.mix.drift, cpu_milli=3000, gpus=2,
+            drift=self.mix.drift, cpu_milli=3000, gpus=2, witness=Beside(self.planes) if self._beside else None,
         )  # fmt: skip
 
     async def play(self, script: "Script | None" = None) -> None:

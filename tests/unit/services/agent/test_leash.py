@@ -69,3 +69,49 @@ def test_a_lost_session_keeps_the_right_and_forgets_what_was_under_way(leash: Le
     assert leash.deadline(9.0) == pytest.approx(107.0)
     leash.lost()
     assert leash.deadline(9.0) == -inf
+
+
+# ---- nobody is there who could judge
+
+
+def _held(leash: Leash) -> None:
+    assert leash.acknowledged(leash.sending())
+
+
+def test_a_moment_without_control_plane_is_as_good_as_a_renewal(leash: Leash, clock: HandClock) -> None:
+    _held(leash)
+    assert leash.unjudged(104.0, 18.0)
+    assert leash.deadline(9.0) == pytest.approx(111.0)
+    assert leash.held_since() == 100.0, "a renewal is due all the same"
+
+
+def test_such_moments_add_up_to_the_longest_lease_and_no_more(leash: Leash, clock: HandClock) -> None:
+    """A store that was restored elsewhere lets no more than that pass."""
+    _held(leash)
+    for at in (104.0, 110.0, 113.0):
+        assert leash.unjudged(at, 18.0)
+    assert leash.deadline(9.0) == pytest.approx(114.0)
+    assert not leash.unjudged(114.5, 18.0)
+    assert leash.deadline(9.0) == pytest.approx(114.0)
+    assert leash.deadline(90.0) == pytest.approx(170.0), "a job's own lease is never cut"
+
+
+def test_a_right_that_has_ended_does_not_come_back(leash: Leash, clock: HandClock) -> None:
+    """It may have been given away by a server that was killed since."""
+    _held(leash)
+    assert not leash.unjudged(107.0, 18.0)
+    assert leash.deadline(9.0) == pytest.approx(107.0)
+
+
+def test_without_a_longer_lease_it_adds_nothing(leash: Leash, clock: HandClock) -> None:
+    _held(leash)
+    leash.unjudged(104.0, 9.0)
+    assert leash.deadline(9.0) == pytest.approx(107.0)
+
+
+def test_a_lost_right_stays_lost_whatever_was_seen(leash: Leash, clock: HandClock) -> None:
+    _held(leash)
+    assert leash.unjudged(104.0, 18.0)
+    leash.lost()
+    assert leash.deadline(9.0) == -inf
+    assert not leash.unjudged(105.0, 18.0)

@@ -13,6 +13,7 @@ from ares.sim.world.stage import (
     Case,
     at_once,
     cut_off,
+    ends,
     node_of,
     phase,
     ready,
@@ -22,7 +23,7 @@ from ares.sim.world.stage import (
     until,
     writes,
 )
-from ares.sim.world.world import World
+from ares.sim.world.world import Vain, World
 
 # As the documents say: an agent or the only server may be away this long, whenever that begins.
 AWAY_S = 4.0
@@ -63,6 +64,44 @@ async def _killed_server(world: World) -> None:
     await asyncio.sleep(AWAY_S)
     plane.start()
     await _first_ends(world, job)
+
+
+# ---- the only server is killed, and agents see that its store is in nobody's hands
+
+
+async def _killed_beside(world: World) -> None:
+    """The only server is killed just before a renewal, and another is there 10 s later."""
+    job, _ = await _running_on(world, 25.0)
+    (plane,) = world.planes
+    plane.crash()
+    await asyncio.sleep(DEFAULT.restart_s)
+    plane.start()
+    await _first_ends(world, job)
+
+
+async def _killed_for_long(world: World) -> None:
+    """It stays away: what runs is over before a restored store would let anything begin, and is repeated."""
+    job, _ = await _running_on(world, 25.0)
+    (plane,) = world.planes
+    ended = at_once(world, ends, lambda: None)
+    killed_at = world.loop.time()
+    plane.crash()
+    await until(world, lambda: bool(ended))
+    if not DEFAULT.restart_s < world.loop.time() - killed_at < DEFAULT.longest_s:
+        raise Vain(f"the job was over {world.loop.time() - killed_at:.1f} s after the server")
+    plane.start()
+    await until(world, lambda: phase(world, job) == "SUCCEEDED")
+
+
+async def _cut_beside(world: World) -> None:
+    """The only server is alive, and one node does not reach it: its job goes on elsewhere, as soon as ever."""
+    _, node = await _running_on(world, 20.0)
+    (plane,) = world.planes
+    again = at_once(world, starts, lambda: None)
+    cut_off(world, node, [plane.name], cut=True, back=True)
+    await until(world, lambda: bool(again))
+    await asyncio.sleep(4.0)
+    cut_off(world, node, [plane.name], cut=False, back=True)
 
 
 # ---- the only server is stopped in order
@@ -140,6 +179,9 @@ def _lasts_s(world: World, node: Node) -> float:
 CASES: dict[str, Case] = {
     "paused-agent": Case("a machine with a rank of a gang stands still for 4 s", _paused_agent),
     "killed-server": Case("the only server is killed and back after 4 s", _killed_server, replicas=1),
+    "killed-beside": Case("the server beside them is killed and back after 10 s", _killed_beside, 1, beside=True),
+    "killed-for-long": Case("the server beside them is killed and stays away", _killed_for_long, 1, beside=True),
+    "cut-beside": Case("the server is alive, and a node beside it is cut off", _cut_beside, 1, beside=True),
     "stopped-server": Case("the only server is stopped in order and back after 10 s", _stopped_server, replicas=1),
     "stopped-and-cut": Case("the server is restarted, and a node does not find back", _stopped_and_cut, replicas=1),
     "lost-welcome": Case("the server is restarted, and a node hears no answer", _lost_welcome, replicas=1),
