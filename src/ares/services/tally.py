@@ -12,6 +12,8 @@ from ares.services.planner import Planner
 _EVERY_S = 2.0
 # Classes looked at each time; with more of them the counts of the others are as of an earlier time.
 _CLASSES_AT_ONCE = 32
+# Pools with a metric of their own.
+_POOLS_MAX = 256
 
 
 class Tally:
@@ -22,6 +24,7 @@ class Tally:
         self._clock = clock
         self._telemetry = telemetry
         self._codes: dict[int, ReasonCode] = {}
+        # Those with a metric.
         self._pools: set[str] = set()
         self._next = 0
 
@@ -50,7 +53,8 @@ class Tally:
 
     def _power(self) -> None:
         drawn = draw_of_pools(self._planner.cluster.table)
+        # A metric keeps every label it ever had, and a node says which pool it is in.
+        self._pools |= set(islice(sorted(drawn.keys() - self._pools), _POOLS_MAX - len(self._pools)))
         # A pool that lost its last node draws nothing.
-        for pool in (*drawn, *(self._pools - drawn.keys())):
+        for pool in self._pools:
             self._telemetry.gauge("ares_pool_power_watts", drawn.get(pool, 0.0), pool)
-        self._pools = set(drawn)

@@ -43,6 +43,17 @@ class Hostile:
                 "gpuLinks": [["NV18"] * 60] * 60,
                 "taints": [{"key": "hostile"}],
             }
+        elif rng.random() < 0.2:
+            # Another machine each time: what it is called by, and how its GPUs are linked.
+            words = [f"NV{rng.randrange(1, 19)}" for _ in range(8)]
+            info |= {name: f"{name}-{rng.getrandbits(64):x}" for name in ("region", "zone", "rack", "pool")}
+            info |= {
+                "gpus": [
+                    {"index": n, "uuid": f"u{n}", "model": f"m{rng.getrandbits(32)}", "memoryMib": 1} for n in range(8)
+                ],
+                "gpuLinks": [words] * 8,
+                "labels": {f"key-{rng.getrandbits(32)}": f"{rng.getrandbits(64):x}" for _ in range(8)},
+            }
         return {"type": "hello", "info": info}
 
     def next(self) -> bytes:

@@ -3,12 +3,15 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from ares.core.queue.line import Line
 from ares.core.queue.order import Place
 from ares.core.queue.position import position
 from ares.core.schedule.cluster import Cluster
+from ares.core.topology.subset import shape_id
 from ares.model.job import JobTerm
+from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile
 from tests.unit.core.world import NOW, cluster, left_out, node, nodes_of, placed, plan, reserve, run, spec, state
 
@@ -102,6 +105,32 @@ def test_many_nodes_come_and_go_and_rows_are_used_again() -> None:
     made.enqueue(state("device"), spec(devices={"fpga": 1}, priority="LOW"))
     # Row 0 was that of a node with a device, and now is that of one with a GPU.
     assert nodes_of(plan(made)) == [("gpu", "n100"), ("device", "n1")]
+
+
+def test_a_node_that_is_another_machine_each_time_leaves_nothing_behind() -> None:
+    made = Cluster()
+    made.put_node(node("b", gpus=4))
+    made.set_ready("b", True)
+
+    def says(number: int) -> NodeRecord:
+        plain = node("a", gpus=2, incarnation=number + 1)
+        names = {name: f"{name}-{number}" for name in ("pool", "region", "zone", "rack")}
+        links = (("X", f"NV{number + 1}"), (f"NV{number + 1}", "X"))
+        return replace(plain, info=replace(plain.info, gpu_links=links, labels={"hall": f"{number}"}, **names))
+
+    table = made.table
+    for number in range(100):
+        made.put_node(says(number))
+        row, other = made.rows["a"], made.rows["b"]
+        assert table.labels.of("hall")[row] == table.values.known(f"{number}")
+        assert table.domains.known(f"region-{number}") == table.region[row] > 0
+        assert table.machines[table.machine.item(row)].id == shape_id(says(number).info)
+        assert table.machines[table.machine.item(other)].id == shape_id(node("b", gpus=4).info)
+        assert table.machine[row] != table.machine[other]
+    assert (len(table.pools), len(table.domains), len(table.machines)) == (2, 3, 4)
+    made.drop_node("a")
+    assert (len(table.pools), len(table.domains)) == (1, 0)
+    assert table.domains.known("region-99") == -1
 
 
 def test_a_wide_machine_is_known_whole() -> None:

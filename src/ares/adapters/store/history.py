@@ -8,13 +8,17 @@ from ares.ports.store import Change, Changes, Compacted
 
 COUNT_MAX = 200_000
 BYTES_MAX = 64 * 1024 * 1024
+# Of what every watch has seen, this much is kept for those that come again.
+SEEN_COUNT_MAX = 10_000
+SEEN_BYTES_MAX = 8 * 1024 * 1024
 # A watch far behind catches up in steps, so that it does not hold the loop for long.
 _REVISIONS_PER_STEP = 2_000
-_ENTRY_BYTES = 200
+# What a change takes beyond its key and value, measured.
+_ENTRY_BYTES = 400
 
 
 class History:
-    """Watches are cursors over one list: a slow one costs no memory, it ends by `Compacted`."""
+    """Watches are cursors over one list: a slow one costs no memory of its own, it ends by `Compacted`."""
 
     def __init__(self, revision: int, *, count_max: int = COUNT_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._compacted = revision
@@ -26,6 +30,8 @@ class History:
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._waiting: list[Future[None]] = []
+        # The revision that each watch wants next.
+        self._cursors: dict[object, int] = {}
         self._failure: Exception | None = None
 
     def append(self, revision: int, changes: Sequence[Change]) -> None:
@@ -38,6 +44,9 @@ class History:
     def wake(self) -> None:
         while self._count > self._count_max or self._bytes > self._bytes_max:
             self._drop_oldest()
+        unseen = min(self._cursors.values(), default=0)
+        while self._is_long() and self._revisions[self._start] < unseen:
+            self._drop_oldest()
         if self._start > len(self._entries) // 2:
             del self._revisions[: self._start], self._entries[: self._start]
             self._start = 0
@@ -45,6 +54,9 @@ class History:
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _is_long(self) -> bool:
+        return self._count > SEEN_COUNT_MAX or self._bytes > SEEN_BYTES_MAX
 
     def compact(self, revision: int) -> None:
         """Forgets everything up to `revision`."""
@@ -59,24 +71,29 @@ class History:
         self.wake()
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes | Compacted]:
-        wanted = max(1, from_revision)
-        while self._failure is None:
-            if wanted <= self._compacted:
-                yield Compacted(self._compacted)
-                return
-            first = bisect_left(self._revisions, wanted, self._start)
-            last = min(first + _REVISIONS_PER_STEP, len(self._revisions))
-            if first == last:
-                waiter = get_running_loop().create_future()
-                self._waiting.append(waiter)
-                await waiter
-                continue
-            found = tuple(c for entry in self._entries[first:last] for c in entry if c.kv.key.startswith(prefix))
-            complete = self._revisions[last - 1]
-            wanted = complete + 1
-            if found:
-                yield Changes(complete, found)
-        raise self._failure
+        me = object()
+        self._cursors[me] = wanted = max(1, from_revision)
+        try:
+            while self._failure is None:
+                if wanted <= self._compacted:
+                    self._cursors.pop(me, None)
+                    yield Compacted(self._compacted)
+                    return
+                first = bisect_left(self._revisions, wanted, self._start)
+                last = min(first + _REVISIONS_PER_STEP, len(self._revisions))
+                if first == last:
+                    waiter = get_running_loop().create_future()
+                    self._waiting.append(waiter)
+                    await waiter
+                    continue
+                found = tuple(c for entry in self._entries[first:last] for c in entry if c.kv.key.startswith(prefix))
+                complete = self._revisions[last - 1]
+                self._cursors[me] = wanted = complete + 1
+                if found:
+                    yield Changes(complete, found)
+            raise self._failure
+        finally:
+            self._cursors.pop(me, None)
 
     def _drop_oldest(self) -> None:
         changes = self._entries[self._start]

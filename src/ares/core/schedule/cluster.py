@@ -112,7 +112,7 @@ class Cluster(Occupancy):
         if row is None:
             row = self.rows[name] = self._new_row()
             self._match_on(name)
-        before, shapes = self.table.records[row], len(self.table.machines)
+        before, shapes = self.table.records[row], self.table.shape_changes
         self.table.put(row, record, self.profile.pools.get(record.info.pool, _PLAIN))
         self._shift(row)
         self._set_healthy(name)
@@ -120,7 +120,7 @@ class Cluster(Occupancy):
         if before is None or before.info != record.info or before.taints != record.taints:
             self.evaluations.forget_possible()
             self._facts_stale = True
-            if len(self.table.machines) > shapes:
+            if self.table.shape_changes != shapes:
                 # Whether links matter at all depends on every machine there is.
                 self.evaluations.forget()
             self._forget_places(before, record)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ares.core.energy.model import NodePower, Power, node_power
+from ares.core.schedule.codes import Codes
 from ares.core.topology.cards import words
 from ares.core.topology.links import GPUS_MAX
 from ares.core.topology.subset import MachineShape, machine_shape
@@ -29,6 +30,8 @@ NODE_LABEL = "node"
 _ROWS, _GPUS, _NUMA = 16, 8, 2
 # Made-on-demand columns of one kind; beyond it all are forgotten and made again when asked for.
 _ON_DEMAND_MAX = 512
+# Values of labels that have a number; nodes that come and go bring others.
+_VALUES_MAX = 1 << 16
 
 
 class OnDemand(Generic[Key]):
@@ -57,20 +60,6 @@ class OnDemand(Generic[Key]):
 
     def clear(self) -> None:
         self._columns.clear()
-
-
-class Codes:
-    """Small numbers for texts: equal texts, equal numbers. 0 stands for none."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, int] = {}
-
-    def of(self, text: str | None) -> int:
-        return 0 if text is None else self._of.setdefault(text, len(self._of) + 1)
-
-    def known(self, text: str) -> int:
-        """-1 for a text that nothing carries."""
-        return self._of.get(text, -1)
 
 
 class Columns:
@@ -125,11 +114,11 @@ class Columns:
         self.numa_memory: Ints = np.zeros((_ROWS, _NUMA), np.int64)
         self.numa_cpu_free: Ints = np.zeros((_ROWS, _NUMA), np.int64)
         self.numa_memory_free: Ints = np.zeros((_ROWS, _NUMA), np.int64)
-        self.values = Codes()
-        self.domains = Codes()
-        self.pools = Codes()
+        self.values, self.domains, self.pools = Codes(), Codes(), Codes()
         self.machines: list[MachineShape] = [machine_shape(NodeInfo(name="", cpu_milli=1, memory_mib=1))]
-        self._machine_of: dict[MachineShape, int] = {self.machines[0]: 0}
+        # Numbers of their places in that list, and how often a shape came or went.
+        self._shapes = Codes()
+        self.shape_changes = 0
         self.labels = OnDemand[str](self, lambda r, key: self.values.of(_label(r, key)), 0, np.int64)
         self.numbers = OnDemand[str](self, lambda r, key: _number(_label(r, key)), np.nan, np.float64)
         self.datasets = OnDemand[str](self, lambda r, name: name in r.info.datasets, False, np.bool_)
@@ -168,16 +157,13 @@ class Columns:
         self.cpu_extra[row] = int(info.cpu_milli * (pool.overcommit_cpu - 1.0))
         self.memory_extra[row] = int(info.memory_mib * (pool.overcommit_memory - 1.0))
         self.network_gbps[row] = info.network_gbps
-        self.pool[row], self.spot[row] = self.pools.of(info.pool), pool.spot
+        self.spot[row] = pool.spot
         self.isolation[row] = LEVELS.index(info.isolation_level)
         self.netless[row] = "net-namespace" in info.sandbox
         due = pool.spot_factor if pool.spot else 1.0
         self.gpu_hour[row], self.cpu_hour[row] = due * pool.gpu_hour, due * pool.cpu_hour
         self.memory_gib_hour[row] = due * pool.memory_gib_hour
-        # A rack belongs to its zone and a zone to its region: equal names elsewhere are others.
-        self.region[row] = self.domains.of(info.region or None)
-        self.zone[row] = self.domains.of(f"{info.region}\n{info.zone}" if info.zone else None)
-        self.rack[row] = self.domains.of(f"{info.region}\n{info.zone}\n{info.rack}" if info.rack else None)
+        self._name(row, info)
         self.gpu_count[row] = sum(not gpu.mig for gpu in gpus)
         self.gpu_left[row] = self.gpu_numa[row] = -1
         self.gpu_idle[row] = self.gpu_whole[row] = 0
@@ -187,8 +173,26 @@ class Columns:
         self.numa_cpu[row] = self.numa_memory[row] = 0
         for place, numa in enumerate(info.numa):
             self.numa_cpu[row, place], self.numa_memory[row, place] = 1000 * len(numa.cpus), numa.memory_mib
-        self.machine[row] = self._machine(info)
         self._put_on_demand(row, record)
+
+    def _name(self, row: int, info: NodeInfo | None) -> None:
+        """The numbers of what a row is called by. What it was called before is given back after, so that what stays the
+        same keeps its number."""
+        before = [column.item(row) for column in (self.pool, self.region, self.zone, self.rack, self.machine)]
+        if info is not None:
+            self.pool[row] = self.pools.of(info.pool)
+            # A rack belongs to its zone and a zone to its region: equal names elsewhere are others.
+            self.region[row] = self.domains.of(info.region or None)
+            self.zone[row] = self.domains.of(f"{info.region}\n{info.zone}" if info.zone else None)
+            self.rack[row] = self.domains.of(f"{info.region}\n{info.zone}\n{info.rack}" if info.rack else None)
+            self.machine[row] = self._machine(info)
+        pool, *domains, machine = before
+        self.pools.back(pool)
+        for number in domains:
+            self.domains.back(number)
+        if self._shapes.back(machine):
+            self.machines[machine] = self.machines[0]
+            self.shape_changes += 1
 
     def _put_power(self, row: int, power: NodePower) -> None:
         self.cpu_mw[row], self.idle_uw[row] = power.cpu, power.idle
@@ -203,6 +207,7 @@ class Columns:
 
     def drop(self, row: int) -> None:
         self.records[row] = None
+        self._name(row, None)
         self.slices.pop(row, None)
         self.exists[row] = self.healthy[row] = False
         for name, nothing in self.PLAIN.items():
@@ -217,6 +222,9 @@ class Columns:
 
     def _put_on_demand(self, row: int, record: NodeRecord | None) -> None:
         self._declared = None
+        if len(self.values) > _VALUES_MAX:
+            self.values = Codes()
+            self.labels.clear()
         for columns in (self.labels, self.numbers, self.datasets, self.devices, self.refusing, self.reluctant):
             columns.put(row, record)
         for (model, memory), column in self._answers.items():
@@ -226,10 +234,13 @@ class Columns:
 
     def _machine(self, info: NodeInfo) -> int:
         shape = machine_shape(info)
-        found = self._machine_of.setdefault(shape, len(self.machines))
-        if found == len(self.machines):
-            self.machines.append(shape)
-        return found
+        number = self._shapes.of(shape.id)
+        if number == len(self.machines):
+            self.machines.append(self.machines[0])
+        if self.machines[number].id != shape.id:
+            self.machines[number] = shape
+            self.shape_changes += 1
+        return number
 
     # ---- what jobs ask about
 

@@ -4,10 +4,10 @@ Of all sets the one with the best ring is taken (see `rings`), then the one with
 that leaves the best rest, then the one with the lowest indexes.
 """
 
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, wraps
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,8 +16,12 @@ from ares.core.topology.links import LinkGraph, link_graph
 from ares.core.topology.rings import TABLE_GPUS_MAX, Rings, pair_score, sets_of
 from ares.model.node import Gpu, NodeInfo
 
-_SHAPES_MAX: Final = 512
-_CHOICES_MAX: Final = 1 << 16
+# A table of sets takes a megabyte, and machines may say of themselves what they like.
+_SHAPES_MAX: Final = 64
+_CHOICES_MAX: Final = 1 << 14
+
+Question = ParamSpec("Question")
+Answer = TypeVar("Answer")
 
 
 class Choice(NamedTuple):
@@ -42,7 +46,7 @@ class Choice(NamedTuple):
 class MachineShape:
     """Machines with equal links, NUMA nodes and models have one shape. Made by `machine_shape` only."""
 
-    __slots__ = ("_rings", "domain_masks", "graph", "id")
+    __slots__ = ("_rings", "answers", "domain_masks", "graph", "id")
 
     def __init__(self, graph: LinkGraph, id_: str) -> None:
         self.id = id_
@@ -53,6 +57,8 @@ class MachineShape:
             for number in range(max(graph.domain, default=-1) + 1)
         )
         self._rings: Rings | None = None
+        # What was asked about it, remembered as long as it is.
+        self.answers: dict[tuple[object, ...], Any] = {}
 
     @property
     def rings(self) -> Rings | None:
@@ -75,7 +81,24 @@ def shape_id(info: NodeInfo) -> str:
     return machine_shape(info).id
 
 
-@lru_cache(maxsize=_CHOICES_MAX)
+def _remembered(
+    compute: Callable[Concatenate[MachineShape, Question], Answer],
+) -> Callable[Concatenate[MachineShape, Question], Answer]:
+    """With the shape: a cache of its own would hold the tables of shapes that no machine has any more."""
+
+    @wraps(compute)
+    def answer(shape: MachineShape, *question: Question.args, **named: Question.kwargs) -> Answer:
+        key = (compute, *question)
+        if key not in shape.answers:
+            if len(shape.answers) >= _CHOICES_MAX:
+                shape.answers.clear()
+            shape.answers[key] = compute(shape, *question, **named)
+        return shape.answers[key]
+
+    return answer
+
+
+@_remembered
 def best(shape: MachineShape, free_mask: int, count: int) -> Choice:
     """The best `count` of the free GPUs, of which there must be as many. Masks have one bit per GPU index."""
     free = shape.inside(free_mask)
@@ -84,7 +107,7 @@ def best(shape: MachineShape, free_mask: int, count: int) -> Choice:
     return _choose(shape, free, (free,), count)
 
 
-@lru_cache(maxsize=_CHOICES_MAX)
+@_remembered
 def best_in_domain(shape: MachineShape, free_mask: int, count: int) -> Choice | None:
     """The best set inside one NVLink domain; None when no domain has as many free."""
     free = shape.inside(free_mask)
@@ -92,7 +115,7 @@ def best_in_domain(shape: MachineShape, free_mask: int, count: int) -> Choice | 
     return _choose(shape, free, pools, count) if pools and count >= 1 else None
 
 
-@lru_cache(maxsize=_CHOICES_MAX)
+@_remembered
 def largest_in_domain(shape: MachineShape, free_mask: int) -> tuple[int, ...]:
     """How many GPUs are free in each NVLink domain that has any, most first: 8 free may be 6 + 2."""
     return _domain_sizes(shape, shape.inside(free_mask))
