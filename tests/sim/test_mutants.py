@@ -12,12 +12,15 @@ from ares.core.run import fences
 from ares.sim.invariants.check import RULES
 from ares.sim.mutants.gate import gate, measure, noticed
 from ares.sim.mutants.mutants import MUTANTS, switched_on
+from ares.sim.mutants.replays import KEPT, ORDER, REPLAYS
+from ares.sim.mutants.replays import judged as judged_replay
 from ares.sim.world.cases import CASES
 from ares.sim.world.seeds import Range, replay, run
 from tests.platform import say
 
 DIRECTED = [name for name, mutant in MUTANTS.items() if mutant.case]
-BY_CHANCE = [name for name, mutant in MUTANTS.items() if not mutant.case]
+BY_CHANCE = [name for name, mutant in MUTANTS.items() if not mutant.shown_by]
+BY_TRACE = [name for name, mutant in MUTANTS.items() if mutant.trace]
 
 
 @pytest.fixture
@@ -51,6 +54,20 @@ def test_a_directed_case_breaks_no_promise_with_any_seed(case: str) -> None:
     outcomes = list(run(Range(1, 50, case=case)))
     assert [one.seed for one in outcomes if not one.clean] == []
     assert len(outcomes) == 50
+
+
+# ---- traces
+
+
+@pytest.mark.parametrize("name", REPLAYS)
+def test_a_replay_breaks_no_promise(name: str) -> None:
+    assert judged_replay(name) == ()
+
+
+@pytest.mark.parametrize("name", BY_TRACE)
+def test_a_replay_shows_its_bugs(name: str) -> None:
+    (found,) = gate([name])
+    assert (found.ok, found.case) == (True, MUTANTS[name].trace), found
 
 
 # ---- the gate
@@ -94,8 +111,9 @@ def test_how_many_seeds_bugs_take() -> None:
 
 
 def test_every_mutant_names_rules_and_a_case_that_exist() -> None:
-    assert {rule for mutant in MUTANTS.values() for rule in mutant.caught_by} <= set(RULES)
+    assert {rule for mutant in MUTANTS.values() for rule in mutant.caught_by} <= {*RULES, ORDER, KEPT}
     assert {mutant.case for mutant in MUTANTS.values() if mutant.case} <= set(CASES)
+    assert {mutant.trace for mutant in MUTANTS.values() if mutant.trace} == set(REPLAYS)
 
 
 def test_a_mutant_is_put_back_whatever_happens() -> None:

@@ -122,7 +122,7 @@ def _known_case(case: str) -> None:
     "--seeds", type=click.IntRange(0, 1_000_000), default=0, help="At most.  [default: each one's own budget]"
 )
 @click.option("--first", type=click.IntRange(0, 1 << 62), default=0, show_default=True, help="The first seed.")
-@click.option("--cases", is_flag=True, help="Only the directed case of those that have one.")
+@click.option("--cases", is_flag=True, help="Only the directed case or the trace of those that have one.")
 @click.option("--list", "listed", is_flag=True, help="Name them, and do nothing.")
 @output_option("table", "json")
 def mutants_(names: tuple[str, ...], seeds: int, first: int, cases: bool, listed: bool, output: str) -> int:
@@ -135,7 +135,7 @@ def mutants_(names: tuple[str, ...], seeds: int, first: int, cases: bool, listed
     for name in names:
         _known(name)
     if listed:
-        rows = [(name, ", ".join(one.caught_by), one.case or "-", one.what) for name, one in known.items()]
+        rows = [(name, ", ".join(one.caught_by), one.shown_by or "-", one.what) for name, one in known.items()]
         found = [dict(zip(("mutant", "expected", "case", "what"), row, strict=True)) for row in rows]
         if not print_objects(output, found, lambda _: []):
             _print_table(("MUTANT", "EXPECTED", "CASE", "WHAT IS WRONG"), rows)

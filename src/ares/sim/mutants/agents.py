@@ -8,18 +8,23 @@ from typing import Any
 
 import msgspec
 
-from ares.model.link import AttemptRef, Start, StoreLock
+from ares.model.link import AttemptRef, Exited, Fenced, Start, Started, StoreLock
+from ares.ports.executor import Finished
 from ares.services.agent import attempts
 from ares.services.agent.absence import Absence
-from ares.services.agent.attempts import Attempts
+from ares.services.agent.attempts import Attempt, Attempts
 from ares.services.agent.leash import Leash
 from ares.services.agent.session import Conversation
 from ares.services.agent.workspace import Folder, Workspace
+from ares.services.handover import Handover
+from ares.services.reports import Report
+from ares.services.session import Session
 from ares.sim.mutants.judging import on_wall_clock
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace, together
 
 _acknowledged, _launch_of, _is_new = Leash.acknowledged, attempts.launch_of, Attempts._is_new
+_finished, _report = Attempts._finished, Report.of
 
 _CLOCKED = (Leash, Attempts, Conversation)
 
@@ -71,7 +76,33 @@ async def _nobody_answers(self: Absence, lock: StoreLock) -> bool:
     return True
 
 
+def _blames_the_job(cls: type[Report], message: Started | Exited | Fenced, leaving: str = "") -> Report:
+    return _report(message)
+
+
+async def _moves_nothing(self: Handover, session: Session) -> None:
+    """An agent that goes is like one that is lost."""
+
+
+def _dead_or_not(self: Attempts, attempt: Attempt, finished: Finished) -> None:
+    """Only what says goodbye is heard, and what was told to end."""
+    if finished.code is not None or attempt.fenced or finished.expired:
+        _finished(self, attempt, finished)
+
+
 MUTANTS = {
+    "stopped-agent-costs-retry": Mutant(
+        "what an agent ends because it is told to stop counts as the job's failure",
+        ("E7",),
+        together(replace(Handover, "_move", _moves_nothing), replace(Report, "of", classmethod(_blames_the_job))),
+        case="told-to-stop",
+    ),
+    "death-unheard": Mutant(
+        "a process that dies without a word counts as running",
+        ("E11", "E12"),
+        replace(Attempts, "_finished", _dead_or_not),
+        case="killed-process",
+    ),
     "renewal-dated-from-answer": Mutant(
         "the right to run counts from when the answer came",
         ("E9", "E10"),

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from ares.sim.mutants.mutants import MUTANTS, Mutant
+from ares.sim.mutants.mutants import MUTANTS, Mutant, switched_on
+from ares.sim.mutants.replays import judged as judged_replay
 from ares.sim.world.seeds import Judged, Range, run
 
 # Seeds that a directed case is played with.
@@ -27,7 +28,7 @@ class Caught(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     # The first rule of those expected that noticed it, and after how many seeds of the swarm.
     rule: str = ""
     seeds: int | None = None
-    # Its directed case, and the rule that noticed it there with every seed.
+    # Its directed case or its trace, and the rule that noticed it there, with every seed.
     case: str = ""
     case_rule: str = ""
 
@@ -53,14 +54,14 @@ def gate(names: Iterable[str] = (), budget: int = 0, *, first: int = 0, search: 
     where there are any."""
     for name in names or MUTANTS:
         mutant = MUTANTS[name]
-        case_rule = _by_case(name, mutant) if mutant.case else ""
-        searched = search or not mutant.case
+        case_rule = _by_case(name, mutant) if mutant.case else _by_trace(name, mutant) if mutant.trace else ""
+        searched = not mutant.trace and (search or not mutant.case)
         rule, seeds = _by_chance(name, mutant, first, budget or mutant.seeds) if searched else ("", None)
-        yield Caught(name, mutant.what, rule, seeds, mutant.case, case_rule)
+        yield Caught(name, mutant.what, rule, seeds, mutant.shown_by, case_rule)
 
 
 def measure(names: Iterable[str] = (), *, ranges: int = 10, budget: int = 500) -> Iterator[Measured]:
-    for name in names or MUTANTS:
+    for name in names or (name for name, mutant in MUTANTS.items() if not mutant.trace):
         found = [_by_chance(name, MUTANTS[name], _APART * (1 + place), budget)[1] for place in range(ranges)]
         caught = sorted(seeds for seeds in found if seeds is not None)
         # What was not caught took longer than all that was.
@@ -84,6 +85,12 @@ def noticed(judged: Judged, mutant: Mutant) -> str:
 def _by_case(name: str, mutant: Mutant) -> str:
     rules = [noticed(one, mutant) for one in run(Range(0, _CASE_SEEDS, name, 1, case=mutant.case))]
     return rules[0] if all(rules) else ""
+
+
+def _by_trace(name: str, mutant: Mutant) -> str:
+    with switched_on(name):
+        found = judged_replay(mutant.trace)
+    return next((rule for rule in found if rule in mutant.caught_by), "")
 
 
 def _by_chance(name: str, mutant: Mutant, first: int, budget: int) -> tuple[str, int | None]:

@@ -4,6 +4,7 @@
 from ares.model.link import LogAck, LogChunk
 from ares.services.log_keeping import LogKeeper
 from ares.services.reports import Report
+from ares.services.rights import Rights
 from ares.services.session import Session
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
@@ -21,7 +22,17 @@ def _say_nothing(self: LogKeeper, report: Report, attempt: int, sent: int, why: 
     return ""
 
 
+def _of_anybody(self: Rights, session: Session, chunk: LogChunk) -> bool:
+    return chunk.ref.job in self._view.entries
+
+
 MUTANTS = {
+    "foreign-log-accepted": Mutant(
+        "a node's word is taken for output of attempts that it does not have",
+        ("E23",),
+        replace(Rights, "may_log", _of_anybody),
+        case="foreign-log",
+    ),
     "log-acknowledged-unwritten": Mutant(
         "output is acknowledged though it could not be written",
         ("E23",),

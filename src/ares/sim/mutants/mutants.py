@@ -12,6 +12,7 @@ from ares.sim.mutants import (
     logging,
     looking,
     planning,
+    promises,
     requests,
     sharing,
 )
@@ -28,6 +29,7 @@ MUTANTS: dict[str, Mutant] = {
     **logging.MUTANTS,
     **sharing.MUTANTS,
     **planning.MUTANTS,
+    **promises.MUTANTS,
 }
 
 

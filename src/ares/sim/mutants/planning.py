@@ -39,11 +39,13 @@ MUTANTS = {
     "plan-not-verified": Mutant(
         "the leader writes what the planner proposes, whatever its picture was",
         ("E8",),
-        together(OLD_PICTURE, replace(proposer, "verified", _believed)),
+        replace(proposer, "verified", _believed),
+        case="old-plan",
     ),
     "old-picture-accepted": Mutant(
         "of a plan by an old picture only the jobs' own records are compared, not the live columns",
         ("E8",),
         together(OLD_PICTURE, replace(proposer, "verified", _records_alone)),
+        case="old-plan",
     ),
 }

@@ -61,6 +61,7 @@ class Node:
         self._boots = 0
         self.component = ""
         self._executor: SimExecutor | None = None
+        self._running: Agent | None = None
         self.up = False
         self._away = False
         directory.mkdir()
@@ -81,8 +82,9 @@ class Node:
     async def _live(self) -> None:
         """As a supervisor would: an agent that ends by itself is started again."""
         while True:
+            self._running = self._agent()
             with contextlib.suppress(LinkRefused):
-                await self._agent().run()
+                await self._running.run()
             await asyncio.sleep(_COMES_AGAIN_S)
 
     def _agent(self) -> Agent:
@@ -101,6 +103,12 @@ class Node:
             settings=_SETTINGS,
             witness=self._witness,
         )
+
+    def tell_to_stop(self) -> None:
+        """As by SIGTERM, or the notice that a spot machine is about to go."""
+        assert self._running is not None, f"{self.name} has no agent"
+        self._note("told-to-stop", "its agent is told to stop")
+        self._running.stop()
 
     # ---- faults
 

@@ -65,12 +65,20 @@ def at_once(world: World, point: Callable[[Event], bool], act: Callable[[], obje
 
 
 async def submit(
-    world: World, runs_s: float, number: int = 1, *, by: int = 0, cpu_milli: int = 2000, says: str = "", **spec: Any
+    world: World,
+    runs_s: float,
+    number: int = 1,
+    *,
+    by: int = 0,
+    cpu_milli: int = 2000,
+    says: str = "",
+    codes: str = "0",
+    **spec: Any,
 ) -> str:
-    """Submits a job, by one of the people, and returns its id."""
+    """Submits a job, by one of the people, and returns its id. `codes`: how its attempts exit, the last for all."""
     person = world.people[by]
     wanted = JobSpec(
-        command=("work",), env={"RUNS_S": f"{runs_s}", "CODES": "0", **({"SAYS": says} if says else {})},
+        command=("work",), env={"RUNS_S": f"{runs_s}", "CODES": codes, **({"SAYS": says} if says else {})},
         resources=Resources(cpu_milli=cpu_milli, memory_mib=64), retry=RetryPolicy(limit=2, base_s=0.2, max_s=0.5),
         grace_s=0.0, **spec,
     )  # fmt: skip

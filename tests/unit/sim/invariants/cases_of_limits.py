@@ -53,6 +53,16 @@ def it_leaves_for_others_beyond_the_cap(forge: Forge, wrong: bool) -> None:
 
 
 @case("E7", quiet=False)
+def an_agent_that_is_told_to_stop_costs_a_retry(forge: Forge, wrong: bool) -> None:
+    running(forge, retry={"limit": 2})
+    forge.fault("told-to-stop", "agent n1")
+    forge.end("j1", how="terminated" if wrong else "exit 1")
+    said = {"by": "agent n1", "fence": "1.1"}
+    fence = {"epoch": 1, "counter": 2}
+    forge.step("j1", "retrying", said=said, phase="RETRYING", fence=fence, placements=[], retries={"exit": 1})
+
+
+@case("E7", quiet=False)
 def retried_by_hand_too_often(forge: Forge, wrong: bool) -> None:
     forge.commit(("/retry/alpha/j1", {"root": "j1", "jobs": ["j"] * (11 if wrong else 10)}))
 

@@ -1,7 +1,7 @@
 """E7: no attempt without a cause, and causes within their limits."""
 
 from ares.sim.invariants.books import Books, Step
-from ares.sim.invariants.history import Event, ProcessStarted
+from ares.sim.invariants.history import Event, Fault, ProcessEnded, ProcessStarted
 from ares.sim.invariants.records import Fence, RetryBudget, Spec, State, fence_of
 from ares.sim.invariants.rule import Rule
 from ares.sim.invariants.scene import Scene
@@ -9,6 +9,8 @@ from ares.sim.invariants.scene import Scene
 # Limits of failure classes that do not go by the job's own limit.
 _LIMITS = {"time-limit": 0, "node-lost": 10, "staging": 2}
 _MANUAL_MAX = 10
+# How a history says that an agent was told to stop.
+_TOLD_TO_STOP = "told-to-stop"
 # Rules of leaving that the profile's cap counts.
 _CAPPED = frozenset({"priority", "reclaim", "consolidate"})
 
@@ -17,11 +19,12 @@ class Budget(Rule):
     """Attempts are at most one and one for each retry, restart and preemption, each counted with its own entry.
 
     Retries keep to the limits of their class, restarts to jobs that ask for them, preemptions for others to the cap of
-    a profile, manual retries to ten for a lineage. A job whose effects are unsafe starts once."""
+    a profile, manual retries to ten for a lineage. A job whose effects are unsafe starts once. What an agent ends
+    because it was told to stop costs no retry."""
 
     id = "E7"
     title = "every attempt has a cause, within its limits"
-    hears = (ProcessStarted,)
+    hears = (ProcessStarted, ProcessEnded, Fault)
     notes = ("/retry/",)
 
     def __init__(self, books: Books, scene: Scene) -> None:
@@ -30,6 +33,9 @@ class Budget(Rule):
         self._started: set[str] = set()
         self._ran: dict[str, Fence] = {}
         self._left: dict[str, int] = {}
+        # Nodes whose agent was told to stop, and the attempts that it ended since.
+        self._stopping: set[str] = set()
+        self._sent_off: set[tuple[str, Fence]] = set()
         self._causes: dict[str, int] = {}
 
     def step(self, step: Step) -> None:
@@ -42,6 +48,10 @@ class Budget(Rule):
         if after.attempt != before.attempt or "bound" in kinds:
             self._granted(step, before, after, spec, kinds.count("bound"))
         retried = sum(after.retries.values()) - sum(before.retries.values())
+        if (step.job, before.fence) in self._sent_off:
+            self.tested += 1
+            if retried or "retrying" in kinds or "failed" in kinds:
+                self.blame(step.job, f"its agent was told to stop and ended it, and that counts: {', '.join(kinds)}")
         if retried or "retrying" in kinds:
             self._retried(step.job, after, spec, retried, kinds.count("retrying"))
         if after.restarts != before.restarts or "restarted" in kinds:
@@ -99,7 +109,17 @@ class Budget(Rule):
                 self.blame(name, f"was retried {len(after.jobs)} times by hand, the limit is {_MANUAL_MAX}")
 
     def hear(self, event: Event) -> None:
+        if isinstance(event, Fault):
+            if event.kind == _TOLD_TO_STOP:
+                self._stopping.add(event.who.removeprefix("agent "))
+            return
+        if isinstance(event, ProcessEnded):
+            if event.node in self._stopping and not event.how.startswith("exit"):
+                self._sent_off.add((event.job, fence_of(event.fence)))
+            return
         assert isinstance(event, ProcessStarted)
+        # Its next agent is up.
+        self._stopping.discard(event.node)
         state = self.books.states.get(event.job)
         spec = None if state is None else self.books.spec_of(state)
         fence = fence_of(event.fence)
@@ -114,5 +134,6 @@ class Budget(Rule):
         self._started.clear()
         self._ran.clear()
         self._left.clear()
+        self._sent_off.clear()
         states = self.books.states.values()
         self._causes = {one.id: one.attempt for one in states}

@@ -104,6 +104,28 @@ async def _cut_beside(world: World) -> None:
     cut_off(world, node, [plane.name], cut=False, back=True)
 
 
+# ---- an agent is told to stop, a process dies
+
+
+async def _told_to_stop(world: World) -> None:
+    """The agent of a running job is told to stop: the job goes on elsewhere, and no retry is used up."""
+    await ready(world)
+    job = await submit(world, 6.0)
+    await until(world, lambda: phase(world, job) == "RUNNING")
+    node_of(world, job).tell_to_stop()
+    await until(world, lambda: phase(world, job) == "SUCCEEDED")
+
+
+async def _killed_process(world: World) -> None:
+    """A job's process is gone from one moment to the next, and says nothing."""
+    await ready(world)
+    job = await submit(world, 6.0)
+    await until(world, lambda: phase(world, job) == "RUNNING")
+    node_of(world, job).machine.die("killed")
+    await until(world, lambda: state_of(world, job)["attempt"] == 2)
+    await until(world, lambda: phase(world, job) == "SUCCEEDED")
+
+
 # ---- the only server is stopped in order
 
 
@@ -177,6 +199,8 @@ def _lasts_s(world: World, node: Node) -> float:
 
 
 CASES: dict[str, Case] = {
+    "told-to-stop": Case("the agent of a running job is told to stop", _told_to_stop),
+    "killed-process": Case("a job's process dies without a word", _killed_process),
     "paused-agent": Case("a machine with a rank of a gang stands still for 4 s", _paused_agent),
     "killed-server": Case("the only server is killed and back after 4 s", _killed_server, replicas=1),
     "killed-beside": Case("the server beside them is killed and back after 10 s", _killed_beside, 1, beside=True),

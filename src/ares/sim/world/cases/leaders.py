@@ -1,8 +1,10 @@
 """Leaders that are replaced while they decide."""
 
 import asyncio
+from collections.abc import Sequence
 
 from ares.core import keys
+from ares.sim.world.planner import Moods
 from ares.sim.world.stage import (
     Case,
     ask_only,
@@ -83,7 +85,26 @@ async def _unsettled_grant(world: World) -> None:
     await until(world, lambda: phase(world, first) == phase(world, second) == "SUCCEEDED")
 
 
+async def _old_plan(world: World) -> None:
+    """A job fails, another takes its place, and the planner goes on with what it said when the node was free."""
+    await ready(world)
+    moods = world.planes[0].moods
+    job = await submit(world, 1.0, codes="1 0")
+    await until(world, lambda: phase(world, job) == "RUNNING")
+    after = await submit(world, 6.0, number=2, priority="HIGH")
+    await until(world, lambda: phase(world, after) in ("STAGING", "RUNNING"))
+
+    def as_before(earlier: Sequence[bytes]) -> bytes | None:
+        return earlier[0] if earlier else None
+
+    moods.instead = as_before
+    await asyncio.sleep(3.0)
+    moods.instead = Moods.instead.__get__(moods)
+    await until(world, lambda: phase(world, job) == phase(world, after) == "SUCCEEDED")
+
+
 CASES: dict[str, Case] = {
+    "old-plan": Case("the planner says what it said before", _old_plan, replicas=1, nodes=1),
     "late-array": Case("an array's tasks arrive when they have ended", _late_array),
     "late-grant": Case("a binding arrives when the job has ended", _late_grant, nodes=1),
     "old-leader": Case("a leader is frozen inside a binding and replaced", _old_leader, nodes=1),
