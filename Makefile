@@ -7,7 +7,8 @@
 unexport PYTHONDONTWRITEBYTECODE
 
 TESTS ?= tests
-WORKERS ?= 3
+# More than there are cores: many tests wait for processes.
+WORKERS ?= 4
 SEEDS ?= 100000
 HOURS ?= 2
 REQUESTS ?= 100000

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,14 @@ import structlog
 import uvloop
 from hypothesis import HealthCheck, settings
 
+from tests.running import pytest_collection_modifyitems, pytest_terminal_summary
+
+__all__ = ["pytest_collection_modifyitems", "pytest_terminal_summary"]
+
+# Compiled modules are kept, whatever the caller's environment says: tests start hundreds of processes.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Tests start processes while gRPC channels are open; its fork handlers would crash them.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
@@ -18,7 +27,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Two cores run servers and three workers at once: a slow example says nothing.
+# Two cores run servers and four workers at once: a slow example says nothing.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples in every run of the check; a person's own runs keep searching.
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)

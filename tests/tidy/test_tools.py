@@ -17,7 +17,8 @@ TOOLS = {
 }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_tool_finds_nothing(tool: str) -> None:
     command = [str(BIN / TOOLS[tool][0]), *TOOLS[tool][1:]]

@@ -1,0 +1,60 @@
+"""How a run goes: files of tests that take long begin first, and at its end a run says where its time went."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+# Ten seconds and more for a test, as a rule; elsewhere the mark says so.
+_LONG = ("tests/chaos/", "tests/e2e/")
+_SHOWN = 10
+
+
+def spread(items: Sequence[T], long: Sequence[Sequence[T]], workers: int) -> list[T]:
+    """The items in as many equal parts as there are workers, each beginning with its share of the groups of long ones.
+
+    Each worker begins with its part and takes half of another's rest when it has none (`--dist worksteal`). A long test
+    that begins last has all but one processor wait for it. A group stays together: it may share what it set up.
+    """
+    first = {item for group in long for item in group}
+    others = [item for item in items if item not in first]
+    parts = [[item for group in long[worker::workers] for item in group] for worker in range(workers)]
+    left = len(items)
+    for worker, part in enumerate(parts):
+        size = max(left // (workers - worker) - len(part), 0)
+        part += others[:size]
+        del others[:size]
+        left -= len(part)
+    return [item for part in parts for item in part] + others
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """After those that shuffle and leave out: the parts are made of what is left."""
+    if config.option.markexpr == "soak":
+        return
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    items[:] = spread(items, [group for group in files.values() if any(map(_is_long, group))], workers)
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(_LONG) or item.get_closest_marker("slow") is not None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    spent: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                spent[report.nodeid.partition("::")[0]] += report.duration
+    if len(spent) > _SHOWN:
+        terminalreporter.section(f"{_SHOWN} slowest of {len(spent)} files, {sum(spent.values()):.0f} s in sum")
+        for path, seconds in spent.most_common(_SHOWN):
+            terminalreporter.write_line(f"{seconds:6.1f} s  {path}")
