@@ -15,6 +15,8 @@ ODD_NUMBERS: tuple[Any, ...] = (
     -math.inf,
 )  # fmt: skip
 ODD_TEXTS = ("", "\x00", "\x1b[2J", "../../etc/passwd", "🙂" * 300, "A" * 70_000, "n1", "system", "\n", "é" * 200)
+# Kinds of frames that are as large as can be.
+_HUGE = 5
 ODD_VALUES: tuple[Any, ...] = (None, True, [], {}, [[]], {"": ""}, b"", b"\xff" * 5000, "x", 7)
 
 
@@ -29,6 +31,8 @@ class Hostile:
     def __init__(self, name: str, job: str, tenant: str, seed: int) -> None:
         self._name, self._job, self._tenant = name, job, tenant
         self._rng = random.Random(seed)
+        # The largest come first, each once: what a server takes for them is not taken for growth.
+        self._first = list(range(_HUGE))
 
     def hello(self) -> dict[str, Any]:
         """One that is let in: it says nothing wrong but may be as large as a node's record can be."""
@@ -57,6 +61,8 @@ class Hostile:
         return {"type": "hello", "info": info}
 
     def next(self) -> bytes:
+        if self._first:
+            return self._huge(self._first.pop())
         kind: Callable[[], bytes]
         (kind,) = self._rng.choices((self._lie, self._bent, self._rubbish, self._huge), (55, 35, 8, 2))
         return kind()
@@ -82,12 +88,12 @@ class Hostile:
                 raw[at:at] = bytes(self._rng.randrange(256) for _ in range(self._rng.randint(1, 9)))
         return bytes(raw) or b"\xc1"
 
-    def _huge(self) -> bytes:
-        many: Any = self._rng.choice((
+    def _huge(self, which: int | None = None) -> bytes:
+        many: Any = (
             [{"type": "leave"}] * 200_000, [{"type": "renew", "nonce": 1}] * 19_000, [_deep(100_000)],
             [{"type": "log", "ref": self._ref(), "rank": 0, "attempt": 1, "offset": 0, "data": b"x" * (5 << 20)}],
             [{**self.hello(), "info": {"name": self._name, "cpuMilli": 2**63, "memoryMib": 1}}],
-        ))  # fmt: skip
+        )[self._rng.randrange(_HUGE) if which is None else which]  # fmt: skip
         return msgspec.msgpack.encode({"messages": many})
 
     # ---- messages

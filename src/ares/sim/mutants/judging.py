@@ -1,10 +1,12 @@
 """Bugs in judging which nodes, agents and attempts are there."""
 # pyright: reportPrivateUsage=false
 
+from math import inf
 from typing import Any
 
 import msgspec
 
+from ares.core.run import suspicion
 from ares.model.link import Hello, Renewed
 from ares.model.node import NodeRecord, RemovedNode
 from ares.model.state import JobState, Placement
@@ -148,6 +150,12 @@ MUTANTS = {
             replace(Monitor, "__init__", on_wall_clock(_monitor_init)),
         ),
         case="wall-jump",
+    ),
+    "long-dead-in-storm": Mutant(
+        "a machine that has been off for long counts towards a storm",
+        ("E12",),
+        replace(suspicion, "LONG_GONE", inf),
+        case="long-gone",
     ),
     "assigned-not-recovered": Mutant(
         "a job that was assigned and never started is left where it is",

@@ -27,6 +27,8 @@ from ares.sim.world.world import Vain, World
 
 # As the documents say: an agent or the only server may be away this long, whenever that begins.
 AWAY_S = 4.0
+# So long that a machine is no part of what happens now.
+_LONG_S = 4 * DEFAULT.dead_after_s
 # Just before the next renewal: the worst moment.
 _BEFORE_RENEWAL_S = DEFAULT.renew_every_s - 0.05
 
@@ -102,6 +104,22 @@ async def _cut_beside(world: World) -> None:
     await until(world, lambda: bool(again))
     await asyncio.sleep(4.0)
     cut_off(world, node, [plane.name], cut=False, back=True)
+
+
+async def _long_gone(world: World) -> None:
+    """One machine of five has been off for long when another one is lost: that is no storm."""
+    await ready(world)
+    job = await submit(world, 60.0)
+    await until(world, lambda: phase(world, job) == "RUNNING")
+    node = node_of(world, job)
+    off = next(other for other in world.nodes if other is not node)
+    off.crash()
+    await asyncio.sleep(_LONG_S)
+    node.crash()
+    await until(world, lambda: phase(world, job) != "RUNNING")
+    node.start()
+    off.start()
+    await world.people[0].cancel(job)
 
 
 # ---- an agent is told to stop, a process dies
@@ -199,6 +217,7 @@ def _lasts_s(world: World, node: Node) -> float:
 
 
 CASES: dict[str, Case] = {
+    "long-gone": Case("one of five machines has been off for long when another is lost", _long_gone, nodes=5),
     "told-to-stop": Case("the agent of a running job is told to stop", _told_to_stop),
     "killed-process": Case("a job's process dies without a word", _killed_process),
     "paused-agent": Case("a machine with a rank of a gang stands still for 4 s", _paused_agent),
