@@ -41,7 +41,7 @@ class Scale:
     # For pauses: nodes, jobs that wait, and for how long each case is watched.
     paused_nodes: tuple[int, ...] = (10, 1000)
     paused_jobs: tuple[int, ...] = (1000, 5000)
-    paused_s: float = 20.0
+    paused_s: float = 12.0
     # For neighbours: jobs of the noisy one.
     neighbour_jobs: int = 50_000
 

@@ -11,7 +11,7 @@ from ares.core.admit.verdict import Rejected
 from ares.core.predict.estimate import Estimate
 from ares.core.run.deadlines import outcome
 from ares.core.schedule.outlook import Outlook, judged, outlook
-from ares.core.schedule.starts import Course
+from ares.core.schedule.starts import Course, Starts
 from ares.core.schedule.ways import Way, ways
 from ares.model.access import Principal
 from ares.model.base import Record
@@ -19,7 +19,7 @@ from ares.model.job import JobSpec
 from ares.model.profile import Sla
 from ares.model.state import BOUND, TERMINAL, JobState
 from ares.ports.clock import Clock
-from ares.services.pacing import LOOKED_AT, WORKED_ON, breathe
+from ares.services.pacing import LOOKED_AT, WORKED_ON, breathe, stepped
 from ares.services.planner import Planner, unsubmitted
 from ares.services.view import View
 
@@ -74,44 +74,44 @@ class Deadlines:
         """With the times that its class of service gives it from now on."""
         return dated(spec, self.classes, self._clock.wall())
 
-    def strict(self, who: Principal, spec: JobSpec) -> Rejected | None:
+    async def strict(self, who: Principal, spec: JobSpec) -> Rejected | None:
         """Why a job is refused that wants to be taken only if it will meet its deadline."""
         if not spec.deadline_strict:
             return None
-        found = self.ahead(who, self.dated(spec))
+        found = await self.ahead(who, self.dated(spec))
         if found is None or found.verdict == "yes":
             return None
         fix = "; or ".join(way.message for way in found.ways) or "choose a later deadline, or leave out deadlineStrict"
         return Rejected(code="deadline-not-met", message=f"its deadline: {found.message}", fix=fix)
 
-    def ahead(self, who: Principal, spec: JobSpec) -> DeadlineSeen | None:
+    async def ahead(self, who: Principal, spec: JobSpec, starts: Starts | None = None) -> DeadlineSeen | None:
         """As if the job were submitted now. None without a deadline."""
         now = self._clock.wall()
         state = unsubmitted(who, now, spec)
         self._planner.refresh_ready()
-        return self._seen(state, spec, now)
+        return await self._seen(state, spec, now, starts)
 
-    def ahead_of_each(self, who: Principal, specs: Sequence[JobSpec]) -> list[DeadlineSeen | None]:
+    async def ahead_of_each(self, who: Principal, specs: Sequence[JobSpec]) -> list[DeadlineSeen | None]:
         """Of the first jobs of a submission that have a deadline."""
-        left = _LOOKED_AT_MAX
+        left, starts = _LOOKED_AT_MAX, Starts(self._planner.cluster, self._clock.wall())
         found: list[DeadlineSeen | None] = []
         for spec in specs:
             with_times = self.dated(spec)
             is_dated = with_times.deadline_at is not None or with_times.start_by_at is not None
-            found.append(self.ahead(who, with_times) if is_dated and left else None)
+            found.append(await self.ahead(who, with_times, starts) if is_dated and left else None)
             left -= is_dated and left > 0
         return found
 
     # ---- of a job that is there
 
-    def of(self, state: JobState, spec: JobSpec) -> DeadlineSeen | None:
+    async def of(self, state: JobState, spec: JobSpec) -> DeadlineSeen | None:
         """None without a deadline, and once it is decided."""
         if state.phase in TERMINAL or (state.deadline_at is None and state.start_by_at is None):
             return None
         now = self._clock.wall()
         if state.phase == "PENDING":
             self._planner.refresh_ready()
-            return self._seen(state, spec, now)
+            return await self._seen(state, spec, now)
         held = self._planner.cluster.holdings.get(state.id)
         if held is None or state.phase not in BOUND:
             return None
@@ -120,12 +120,15 @@ class Deadlines:
         runs = None if ends is None else Estimate(ends - start, ends - start, ends - start, "what was expected of it")
         return DeadlineSeen(**asdict(judged(spec, Course(start, runs, "it runs"), now)))
 
-    def _seen(self, state: JobState, spec: JobSpec, now: float) -> DeadlineSeen | None:
+    async def _seen(
+        self, state: JobState, spec: JobSpec, now: float, starts: Starts | None = None
+    ) -> DeadlineSeen | None:
         cluster = self._planner.cluster
-        found = outlook(cluster, state, spec, now)
+        starts = starts or Starts(cluster, now)
+        found = await stepped(outlook.steps(cluster, state, spec, now, starts))
         if found is None:
             return None
-        others = () if found.verdict == "yes" else ways(cluster, state, spec, now)
+        others = () if found.verdict == "yes" else await stepped(ways.steps(cluster, state, spec, now, starts))
         # Of an array nothing is known but that each task asks for as much.
         first = (
             replace(found, message=f"for its first task: {found.message}") if spec.array and not state.array else found

@@ -243,7 +243,7 @@ class Drafting:
             return Rejected(code=unfit.code, message=message, fix=unfit.fix)
         return judged
 
-    def no_new(self, who: Principal, draft: Draft, before: int) -> Rejected | None:
+    async def no_new(self, who: Principal, draft: Draft, before: int) -> Rejected | None:
         """Why the job would be refused if it is new, though nothing is wrong with it; `before` jobs come with it."""
         if draft.judged.rejected is not None:
             return refused_by(draft.judged.rejected)
@@ -251,7 +251,7 @@ class Drafting:
         no = too_late(spec, self._clock.wall()) or self._not_in(who, spec)
         no = no or not_tolerable(who.tenant, spec)
         no = no or unavailable(who.tenant, spec, self._view.kept.secrets)
-        no = no or self._deadlines.unknown(spec) or self._deadlines.strict(who, spec)
+        no = no or self._deadlines.unknown(spec) or await self._deadlines.strict(who, spec)
         if no is not None:
             return Rejected(code=no.code, message=no.message, fix=no.fix)
         return self._no_room(who.tenant, draft.tasks, before)

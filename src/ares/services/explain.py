@@ -40,7 +40,7 @@ from ares.services.alerts import alert_id
 from ares.services.deadlines import DeadlineSeen
 from ares.services.decisions import Decisions
 from ares.services.holders import GpuSeen, Holder, gpus, holders
-from ares.services.pacing import WORKED_ON, breathe
+from ares.services.pacing import WORKED_ON, breathe, stepped
 from ares.services.planner import Planner, unsubmitted
 from ares.services.requeue import STORM
 from ares.services.view import View
@@ -165,7 +165,7 @@ class Explain:
             reason = self._paused(state)
             remedy = None if reason is None else reason.remedy
             return Explanation(job=job_id, phase=state.phase, at=self._clock.wall(), reason=reason, remedy=remedy)
-        return self._waiting(who, state, spec, found)
+        return await self._waiting(who, state, spec, found)
 
     def _paused(self, state: JobState) -> Reason | None:
         """Why a job that failed is not tried again yet, though its backoff may be over."""
@@ -174,7 +174,7 @@ class Explain:
             return None
         return Reason(code="RETRIES_PAUSED", message=storm.text)
 
-    def _waiting(self, who: Principal, state: JobState, spec: JobSpec, found: JobClass) -> Explanation:
+    async def _waiting(self, who: Principal, state: JobState, spec: JobSpec, found: JobClass) -> Explanation:
         self._planner.refresh_ready()
         cluster, now = self._planner.cluster, self._clock.wall()
         reason = self._planner.reason(state.id)
@@ -182,7 +182,9 @@ class Explain:
         round_ = Round(cluster, cluster.profile, now)
         order = cluster.profile.order
         factors = explain(cluster.waiting.facts_of(state.id), round_.shares, order, now)
-        stands = position(cluster.waiting, state.id, round_.shares, order, now)
+        limits, no_eviction = self._limits(found), self._no_eviction(state, spec, now)
+        # From here on in steps: the job may leave the queue in between, which is answered as it was.
+        stands = await stepped(position.steps(cluster.waiting, state.id, round_.shares, order, now))
         ahead = 0 if stands is None else stands.ahead
         return Explanation(
             job=state.id,
@@ -197,17 +199,17 @@ class Explain:
             ahead_in_tenant=None if stands is None else stands.ahead_in_tenant,
             rank=_sum(factors, "primary"),
             factors=factors,
-            limits=self._limits(found),
-            starts=self._starts(state.id, reason, now),
-            eta=self._planner.eta(state.id),
+            limits=limits,
+            starts=await self._starts(state.id, reason, now),
+            eta=await self._planner.eta(state.id),
             promise=cluster.promises.get(state.id),
-            no_eviction=self._no_eviction(state, spec, now),
-            change=smallest_change(cluster, state, spec, now),
+            no_eviction=no_eviction,
+            change=await stepped(smallest_change.steps(cluster, state, spec, now)),
         )
 
-    def _starts(self, job: str, reason: Reason | None, now: float) -> Eta | None:
+    async def _starts(self, job: str, reason: Reason | None, now: float) -> Eta | None:
         """A job that can never run has no such time."""
-        found = None if reason is not None and reason.remedy == "yours" else self._planner.start_of(job)
+        found = None if reason is not None and reason.remedy == "yours" else await self._planner.start_of(job)
         return None if found is None else eta_of(found, now)
 
     def _no_eviction(self, state: JobState, spec: JobSpec, now: float) -> str:
@@ -279,20 +281,23 @@ class Explain:
         key = class_key(state, spec)
         runs = cluster.predictor.estimate(spec, account_of(state))
         runs_s = inf if runs is None else runs.hold_s
-        found = course(cluster, state, spec, now)
+        found = await stepped(course.steps(cluster, state, spec, now))
         starts = isinstance(found, Course) and found.start <= now
         reason = None if starts else would_wait(cluster, state, spec, now) or self._lacks(key, runs_s, now)
         evicted = "" if starts else would_evict(cluster, state, spec, now)
+        displaced = None if isinstance(evicted, str) else evicted
+        others = await stepped(offers.steps(cluster, state, spec, now, displaced))
+        change = None if starts else await stepped(smallest_change.steps(cluster, state, spec, now))
         return PlanAnswer(
             starts_now=starts,
             revision=self._view.revision,
             profile_version=self._view.profile.version,
             reason=reason,
             remedy=None if reason is None else reason.remedy,
-            offers=offers(cluster, state, spec, now, None if isinstance(evicted, str) else evicted),
-            eviction=None if isinstance(evicted, str) else seen_by(evicted.record, who.tenant),
+            offers=others,
+            eviction=None if displaced is None else seen_by(displaced.record, who.tenant),
             no_eviction=evicted if isinstance(evicted, str) else "",
-            change=None if starts else smallest_change(cluster, state, spec, now),
+            change=change,
             ahead=cluster.pending,
         )
 

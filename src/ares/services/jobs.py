@@ -95,10 +95,10 @@ class Jobs:
             state=self._listing.shown(state),
             result=await self._result(state),
             progress=self._view.progress.get(job_id),
-            queue_position=self._position(state),
-            waiting=self._listing.waiting((state,)),
+            queue_position=await self._position(state),
+            waiting=await self._listing.waiting((state,)),
             used=use_of((state,), self._clock.wall()),
-            deadline=self._deadlines.of(state, spec),
+            deadline=await self._deadlines.of(state, spec),
         )
         return _seen_by(who, detail)
 
@@ -110,7 +110,7 @@ class Jobs:
         detail = JobDetail(
             spec=self._view.decode_spec(kv.value),
             state=whole(array, tasks),
-            waiting=self._listing.waiting(tasks),
+            waiting=await self._listing.waiting(tasks),
             array_counts=count(tasks),
             used=use_of(tasks, self._clock.wall()),
         )
@@ -156,8 +156,8 @@ class Jobs:
         kv = await self._store.get(keys.result(state.tenant, state.id))
         return None if kv is None else msgspec.json.decode(kv.value, type=Result)
 
-    def _position(self, state: JobState) -> int | None:
-        return None if state.phase != "PENDING" else self._planner.position(state.id)
+    async def _position(self, state: JobState) -> int | None:
+        return None if state.phase != "PENDING" else await self._planner.position(state.id)
 
     # ---- steering
 

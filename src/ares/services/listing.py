@@ -121,7 +121,7 @@ class Listing:
                 counts[array.id] = count(row)
             elif state.attempt:
                 used[state.id] = use_of((state,), now)
-            if why := self.waiting(row):
+            if why := await self.waiting(row):
                 waiting[state.id] = why
             if self._deadlines.at_risk(state):
                 at_risk.append(state.id)
@@ -159,13 +159,13 @@ class Listing:
     def tasks(self, array: ArrayRecord) -> list[JobState]:
         return [self._view.entries[job].state for job in self._view.by_array.get(array.id, ())]
 
-    def waiting(self, tasks: Iterable[JobState]) -> Waiting | None:
+    async def waiting(self, tasks: Iterable[JobState]) -> Waiting | None:
         """Tasks of an array ask for the same: what holds back one holds back all that are pending."""
         pending = next((task.id for task in tasks if task.phase == "PENDING"), None)
         reason = None if pending is None else self._planner.reason(pending)
         if reason is None:
             return None
-        eta = None if pending is None else self._planner.eta(pending)
+        eta = None if pending is None else await self._planner.eta(pending)
         return Waiting(code=reason.code, remedy=reason.remedy, message=reason.message, numbers=reason.numbers, eta=eta)
 
     async def _candidates(self, tenant: str, query: JobQuery) -> Sequence[Place]:

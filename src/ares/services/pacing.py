@@ -1,15 +1,23 @@
-"""Long reads in strides: between two of them everybody else's work has its turn.
+"""Long work in strides: between two of them everybody else's work has its turn.
 
 A stride is a number of rows, not of milliseconds: a simulation takes the same strides every time.
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from ares.core.steps import Steps
+from ares.ports.store import Changes
+
+T = TypeVar("T")
 
 # Rows of one stride: such that are looked at, and such that are computed or written out.
 LOOKED_AT = 2000
 WORKED_ON = 64
+# Changes of the store; a submitted job is about four.
+TAKEN_IN = 256
 
 
 class Pace(Protocol):
@@ -28,3 +36,35 @@ async def breathe() -> None:
     """Between two strides."""
     pace = PACE.get()
     await (asyncio.sleep(0) if pace is None else pace.rest())
+
+
+async def stepped(steps: Steps[T]) -> T:
+    """What a long computation finds, which others need not wait for: they have their turn after each step."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+        await breathe()
+
+
+async def in_parts(batch: Changes) -> AsyncIterator[Changes]:
+    """What was committed, a stride at a time."""
+    for number, part in enumerate(parts(batch)):
+        if number:
+            await breathe()
+        yield part
+
+
+def parts(batch: Changes) -> Iterator[Changes]:
+    """However much was committed at once: what was committed together stays together."""
+    changes, first = batch.changes, 0
+    while len(changes) - first > TAKEN_IN:
+        end = first + TAKEN_IN
+        while end < len(changes) and changes[end].kv.mod_revision == changes[end - 1].kv.mod_revision:
+            end += 1
+        if end == len(changes):
+            break
+        yield Changes(changes[end - 1].kv.mod_revision, changes[first:end])
+        first = end
+    yield Changes(batch.revision, changes[first:]) if first else batch

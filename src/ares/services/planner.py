@@ -37,6 +37,7 @@ from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.services.aside import UNUSABLE
 from ares.services.monitor import ready
+from ares.services.pacing import stepped
 from ares.services.view import Delta, View
 
 log = structlog.get_logger()
@@ -142,10 +143,10 @@ class Planner:
         one = self.paced(job_id)
         return None if one is None else waits_for_faster(one, now)
 
-    def position(self, job_id: str) -> int | None:
+    async def position(self, job_id: str) -> int | None:
         """How many waiting jobs are ahead of this one, or None when it does not wait."""
         cluster, now = self.cluster, self._clock.wall()
-        stands = position(cluster.waiting, job_id, cluster.shares(now), cluster.profile.order, now)
+        stands = await stepped(position.steps(cluster.waiting, job_id, cluster.shares(now), cluster.profile.order, now))
         return None if stands is None else stands.ahead
 
     def wait_of(self, job_id: str) -> Wait | None:
@@ -159,7 +160,7 @@ class Planner:
         where = "several GPU models" if slot.model is None else named(slot.model)
         return wait._replace(seconds=max(0.0, slot.start - self._clock.wall()), basis=f"planned for {where}")
 
-    def start_of(self, job_id: str) -> Course | str | None:
+    async def start_of(self, job_id: str) -> Course | str | None:
         """When the job starts, or why nobody can say; None when it does not wait."""
         entry = self._view.entries.get(job_id)
         spec = None if entry is None else self._view.spec(entry.state)
@@ -168,15 +169,16 @@ class Planner:
         now = self._clock.monotonic()
         if self._starts is None or now - self._starts[0] > _SUPPLIES_KEPT_S:
             self._starts = now, Starts(self.cluster, self._clock.wall())
-        return self._starts[1].of(entry.state, at_least(spec, self._view.kept.isolation(entry.state.tenant)))
+        spec = at_least(spec, self._view.kept.isolation(entry.state.tenant))
+        return (await stepped(self._starts[1].steps(entry.state, (spec,))))[0]
 
-    def eta(self, job_id: str) -> Eta | None:
+    async def eta(self, job_id: str) -> Eta | None:
         """When the job starts, in four of five cases like it; None when it does not wait or can never run."""
         wait, reason = self.wait_of(job_id), self.reason(job_id)
         if wait is None or (reason is not None and reason.remedy == "yours"):
             return None
         now = self._clock.wall()
-        if isinstance(start := self.start_of(job_id), Course):
+        if isinstance(start := await self.start_of(job_id), Course):
             wait = wait._replace(seconds=max(0.0, start.start - now), basis=start.basis)
         if job_id in self.etas:
             self.etas.give(job_id, wait, now)

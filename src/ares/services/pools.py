@@ -1,7 +1,7 @@
 """Pools of nodes: what they have, who holds it now and later, and when a job of some size would start there."""
 
-import asyncio
 from collections.abc import Iterable
+from itertools import islice
 
 from ares.core.access.table import sees_all
 from ares.core.schedule.cluster import Cluster
@@ -14,6 +14,7 @@ from ares.model.reservation import BOOKED, Reservation, ReservationState
 from ares.model.state import Placement
 from ares.ports.clock import Clock
 from ares.services.nodes import Nodes, NodeView
+from ares.services.pacing import WORKED_ON, breathe, stepped
 from ares.services.planner import Planner, unsubmitted
 from ares.services.view import View
 
@@ -100,13 +101,14 @@ class Pools:
             here = [node for node in nodes if node.info.pool == one]
             now = self._clock.wall()
             shapes = (asked,) if asked is not None else tuple(common_shapes([node.info for node in here]))
-            etas = shape_etas(self._planner.cluster, unsubmitted(who, now), one, shapes, runs_s, now)
-            found.append(self._pool(who, one, here, tuple(etas)))
+            steps = shape_etas.steps(self._planner.cluster, unsubmitted(who, now), one, shapes, runs_s, now)
+            etas = await stepped(steps)
+            found.append(await self._pool(who, one, here, tuple(etas)))
             # With thousands of nodes each pool takes its time: others get their turn on the loop.
-            await asyncio.sleep(0)
+            await breathe()
         return tuple(found)
 
-    def _pool(self, who: Principal, name: str, nodes: "list[NodeView]", shapes: tuple[ShapeEta, ...]) -> PoolView:
+    async def _pool(self, who: Principal, name: str, nodes: "list[NodeView]", shapes: tuple[ShapeEta, ...]) -> PoolView:
         cluster = self._planner.cluster
         models: dict[str, int] = {}
         for gpu in (gpu for node in nodes for gpu in node.info.gpus):
@@ -114,7 +116,7 @@ class Pools:
         here = {node.name for node in nodes}
         held = [place for node in here for places in self._view.by_node.get(node, {}).values() for place in places]
         kept = [place for one in cluster.reserved.values() for place in one.placements]
-        bookings = self._bookings(who, here)
+        bookings, pending = self._bookings(who, here), await _pending(cluster, here)
         return PoolView(
             name=name,
             nodes=len(nodes),
@@ -132,7 +134,7 @@ class Pools:
             gpus_reserved=sum(one.gpus for one in bookings if one.state == "active"),
             gpu_models=models,
             running_jobs=len({job for node in here for job in self._view.by_node.get(node, ())}),
-            pending_jobs=_pending(cluster, here),
+            pending_jobs=pending,
             reservations=bookings,
             promises=self._promises(who, here),
             terms=cluster.profile.pools.get(name, _PLAIN),
@@ -180,12 +182,13 @@ def _gpus(places: Iterable[Placement], here: set[str]) -> int:
     return len({(place.node, gpu) for place in places if place.node in here for gpu in place.gpus})
 
 
-def _pending(cluster: Cluster, here: set[str]) -> int:
+async def _pending(cluster: Cluster, here: set[str]) -> int:
     """Waiting jobs that some node of the pool could take if nothing ran on it."""
     rows = sorted(cluster.rows[name] for name in here if name in cluster.rows)
-    active = [one for _, one in zip(range(_CLASSES_MAX), cluster.waiting.active.values(), strict=False)]
-    return sum(
-        len(one.line)
-        for one in active
-        if rows and any(cluster.evaluations.possible(ask)[rows].any() for ask in one.key.asks)
-    )
+    found = 0
+    for number, one in enumerate(tuple(islice(cluster.waiting.active.values(), _CLASSES_MAX)), start=1):
+        if rows and any(cluster.evaluations.possible(ask)[rows].any() for ask in one.key.asks):
+            found += len(one.line)
+        if number % WORKED_ON == 0:
+            await breathe()
+    return found

@@ -25,6 +25,7 @@ from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, Delete, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry
+from ares.services.pacing import WORKED_ON, breathe, stepped
 from ares.services.planner import Planner, unsubmitted
 from ares.services.view import Delta, View
 
@@ -114,7 +115,7 @@ class Predictions:
         state = unsubmitted(who, now, spec)
         runs = planner.predictor.estimate(spec, account_of(state))
         wait = Supplies(planner.cluster, now).wait_of_new(class_key(state, spec), runs)
-        if isinstance(start := course(planner.cluster, state, spec, now), Course):
+        if isinstance(start := await stepped(course.steps(planner.cluster, state, spec, now)), Course):
             wait = wait._replace(seconds=max(0.0, start.start - now), basis=start.basis)
         return JobPrediction(runtime=None if runs is None else _interval(runs), starts=eta(planner.etas, wait, now))
 
@@ -227,7 +228,7 @@ class Predictions:
             await self._read_once()
             while True:
                 await self._clock.sleep(_LOOK_EVERY_S)
-                self.tell()
+                await self.tell()
                 if self._clock.monotonic() - kept_at >= _KEEP_EVERY_S:
                     kept_at = self._clock.monotonic()
                     await self._keep(guard)
@@ -241,11 +242,13 @@ class Predictions:
         except StoreError as error:
             log.warning("predictions.delayed", error=str(error))
 
-    def tell(self) -> None:
+    async def tell(self) -> None:
         """Says to some of those who came to wait when they will start."""
         planner, now = self._planner, self._clock.wall()
-        for job in list(self._untold)[:_AT_ONCE]:
-            del self._untold[job]
+        for number, job in enumerate(list(self._untold)[:_AT_ONCE], start=1):
+            self._untold.pop(job, None)
+            if number % WORKED_ON == 0:
+                await breathe()
             wait = planner.wait_of(job)
             if wait is not None and wait.seconds < LONGEST_S:
                 planner.etas.give(job, wait, now)

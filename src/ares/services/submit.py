@@ -22,6 +22,7 @@ from ares.services.alerts import Alerts
 from ares.services.deadlines import Deadlines
 from ares.services.drafting import FULL, Draft, Drafting, Rejected, SubmitRequest, Submitted, refused_by, unacknowledged
 from ares.services.expanding import Expanding
+from ares.services.pacing import WORKED_ON, breathe
 from ares.services.packing import packs
 from ares.services.view import View
 
@@ -88,6 +89,8 @@ class Submit:
             await self._view.catch_up()
         fresh = 0
         for place, request in enumerate(requests):
+            if place and place % WORKED_ON == 0:
+                await breathe()
             if request.request_id is not None and request.request_id in seen:
                 repeats.append(place)
                 continue
@@ -96,7 +99,7 @@ class Submit:
             drafted = self._drafting.draft(who, request)
             if isinstance(drafted, Rejected):
                 outcomes[place] = drafted
-            elif (no := self._drafting.no_new(who, drafted, fresh)) is not None:
+            elif (no := await self._drafting.no_new(who, drafted, fresh)) is not None:
                 outcomes[place] = await self._unless_seen(drafted, no)
             else:
                 fresh += drafted.tasks

@@ -20,6 +20,7 @@ from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError, StoreUnavailable, Unknown
 from ares.ports.telemetry import Telemetry
+from ares.services.pacing import WORKED_ON, breathe
 from ares.services.packing import packs
 from ares.services.tracing import stretches
 from ares.services.view import Entry, View
@@ -94,6 +95,9 @@ class Transitions:
         outcomes: dict[int, Outcome] = {}
         drafts: list[tuple[int, _Draft]] = []
         for place, change in enumerate(changes):
+            if place and place % WORKED_ON == 0:
+                # A storm takes hundreds of jobs at once; renewals must not wait for the last of them.
+                await breathe()
             drafted = self._draft(change, self._view.entries.get(change.job))
             if isinstance(drafted, _Draft):
                 drafts.append((place, drafted))

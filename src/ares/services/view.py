@@ -28,6 +28,7 @@ from ares.ports.clock import Clock
 from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreBroken, StoreError, StoreUnavailable
 from ares.services.aside import UNUSABLE, Aside
 from ares.services.kept import Kept
+from ares.services.pacing import in_parts
 from ares.services.waiting import happens
 
 log = structlog.get_logger()
@@ -229,7 +230,8 @@ class View:
             async for item in stream:
                 if isinstance(item, Compacted):
                     return
-                self._apply(item)
+                async for part in in_parts(item):
+                    self._apply(part)
 
     def _apply(self, batch: Changes) -> None:
         delta = Delta()
@@ -273,14 +275,11 @@ class View:
             self._publish(delta)
 
     def _apply_state(self, change: Change, delta: Delta) -> None:
-        kv = change.kv
+        kv, job = change.kv, keys.job_of(change.kv.key)
         if change.deleted:
-            self._drop_state(keys.job_of(kv.key), delta)
-            return
-        known = self.entries.get(keys.job_of(kv.key))
-        if known is not None and known.mod_revision >= kv.mod_revision:
-            return
-        self._put_state(self._decode_state(kv.value), kv.mod_revision, kv.create_revision, delta)
+            self._drop_state(job, delta)
+        elif (known := self.entries.get(job)) is None or known.mod_revision < kv.mod_revision:
+            self._put_state(self._decode_state(kv.value), kv.mod_revision, kv.create_revision, delta)
 
     def _put_state(self, state: JobState, mod_revision: int, create_revision: int, delta: Delta) -> None:
         known = self.entries.get(state.id)

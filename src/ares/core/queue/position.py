@@ -7,7 +7,12 @@ from ares.core.queue.order import Place, facts_of
 from ares.core.queue.settled import Settled
 from ares.core.queue.shares import Shares
 from ares.core.queue.waiting import JobClass, Waiting
+from ares.core.steps import Steps, in_steps
 from ares.model.profile import OrderPolicy
+
+# Looked at in one step: kinds of jobs, each of which is ranked, and jobs that are only counted.
+_CLASSES_AT_A_TIME = 512
+_JOBS_AT_A_TIME = 10_000
 
 
 class Position(NamedTuple):
@@ -17,26 +22,35 @@ class Position(NamedTuple):
     ahead_in_tenant: int
 
 
-def position(waiting: Waiting, job: str, shares: Shares, order: OrderPolicy, now: float) -> Position | None:
+@in_steps
+def position(waiting: Waiting, job: str, shares: Shares, order: OrderPolicy, now: float) -> Steps[Position | None]:
     """None when the job does not wait."""
     mine, place = waiting.class_of(job), waiting.place_of(job)
     if mine is None or place is None:
         return None
-    if waiting.settled is not None:
-        return _settled(waiting, waiting.settled, job, _tenant(mine))
-    key = _key(mine, place, shares, order, now)
     tenant = _tenant(mine)
+    if waiting.settled is not None:
+        return (yield from _settled(waiting, waiting.settled, job, tenant))
+    key = _key(mine, place, shares, order, now)
     ahead = ahead_in_tenant = 0
-    for other in waiting.active.values():
-        count = _before(other, key, shares, order, now)
+    for number, other in enumerate(tuple(waiting.active.values()), start=1):
+        # Its last job may have left since the last step.
+        count = _before(other, key, shares, order, now) if len(other.line) else 0
         ahead += count
         ahead_in_tenant += count if _tenant(other) == tenant else 0
+        if number % _CLASSES_AT_A_TIME == 0:
+            yield
     return Position(ahead, ahead_in_tenant)
 
 
-def _settled(waiting: Waiting, settled: Settled, job: str, tenant: str) -> Position:
-    before = [waiting.class_of(place[3]) for _, _, place in settled.ahead(job)]
-    return Position(len(before), sum(one is not None and _tenant(one) == tenant for one in before))
+def _settled(waiting: Waiting, settled: Settled, job: str, tenant: str) -> Steps[Position]:
+    before, mine = settled.ahead(job), 0
+    for number, (_, _, place) in enumerate(before, start=1):
+        one = waiting.class_of(place[3])
+        mine += one is not None and _tenant(one) == tenant
+        if number % _JOBS_AT_A_TIME == 0:
+            yield
+    return Position(len(before), mine)
 
 
 _Key = tuple[float, float, Place]

@@ -12,6 +12,7 @@ from ares.core.queue.waiting import class_key
 from ares.core.reserve.words import span
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.round import Round
+from ares.core.steps import Steps, in_steps
 from ares.model.base import Record
 from ares.model.job import TOPOLOGY_LEVELS, JobSpec, Toleration, TopologyWish
 from ares.model.state import JobState
@@ -40,12 +41,16 @@ _LONGEST_S = 400 * 86_400
 _NUMA, _LEVEL, _TOLERATE, _WISH, _MODEL, _REGION, _SPREAD = 0.05, 0.1, 0.2, 0.3, 0.35, 0.5, 0.1
 
 
-def smallest_change(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Change | None:
+@in_steps
+def smallest_change(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Steps[Change | None]:
     """None when the job would start as it is, or when no change of it would help."""
-    trial = _Trial(cluster, state, now)
-    if trial.starts(spec):
+    if _Trial(cluster, state, now).starts(spec):
         return None
-    found = [option for maker in _CHANGES for option in maker(spec, trial) if trial.starts(option.spec)]
+    found: list[_Option] = []
+    for maker in _CHANGES:
+        trial = _Trial(cluster, state, now)
+        found += [option for option in maker(spec, trial) if trial.starts(option.spec)]
+        yield
     if not found:
         return None
     best = min(found, key=lambda option: (option.cost, sorted(option.fields)))

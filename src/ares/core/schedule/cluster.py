@@ -95,12 +95,17 @@ class Cluster(Occupancy):
 
     def configure(self, profile: Profile) -> None:
         """Goes by another profile from now on."""
-        self.profile = profile
+        before, self.profile = self.profile, profile
         self.predictor.policy = profile.prediction
         self.evaluations.rules = rules_of(profile, self.cut)
         self.waiting.settle(profile.order)
+        # Of all that is known about a node, only what its pool says and what it draws are by the profile.
+        moved = {
+            name for name in before.pools.keys() | profile.pools if before.pools.get(name) != profile.pools.get(name)
+        }
         for record in [record for record in self.table.records if record is not None]:
-            self.put_node(record)
+            if record.info.pool in moved or before.energy != profile.energy:
+                self.put_node(record)
         self._facts_stale = True
 
     # ---- nodes

@@ -11,6 +11,7 @@ from ares.core.schedule.explain import infeasible
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.round import Round
 from ares.core.schedule.starts import SOON_S, Course, Starts, eta_of
+from ares.core.steps import Steps, in_steps
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import Pool
@@ -29,21 +30,25 @@ class Offer(Record, frozen=True):
     placements: tuple[Placement, ...] = ()
 
 
+@in_steps
 def offers(
     cluster: Cluster, state: JobState, spec: JobSpec, now: float, evicts: Eviction | None = None
-) -> tuple[Offer, ...]:
+) -> Steps[tuple[Offer, ...]]:
     """The job as it is, its alternatives, other GPU models and half the size, by start and then by price.
 
     The one for which `evicts` makes room does not wait for others to end."""
     variants = _variants(cluster, spec)
     asked = (spec.resources, *spec.alternatives)
     displaces = None if evicts is None else replace(spec, resources=asked[evicts.alternative], alternatives=())
-    starts = Starts(cluster, now).of_new(state, [variant for _, variant in variants])
+    # Before anything is looked at in steps: those who would leave are still there.
     made = [
-        _displacing(cluster, words, evicts, now)
-        if evicts is not None and variant == displaces
-        else _offer(cluster, class_key(state, variant), words, found, now)
-        for (words, variant), found in zip(variants, starts, strict=True)
+        _displacing(cluster, words, evicts, now) if evicts is not None and variant == displaces else None
+        for words, variant in variants
+    ]
+    starts = yield from Starts(cluster, now).steps(state, [variant for _, variant in variants])
+    made = [
+        there or _offer(cluster, class_key(state, variant), words, found, now)
+        for there, (words, variant), found in zip(made, variants, starts, strict=True)
     ]
     ranked = sorted(((_sort_key(n, offer), offer) for n, offer in enumerate(made) if offer is not None), key=_first)
     return tuple(offer for _, offer in ranked)
@@ -130,6 +135,7 @@ def _displacing(cluster: Cluster, words: str, evicts: Eviction, now: float) -> O
 
 
 def _price(cluster: Cluster, placements: tuple[Placement, ...]) -> float:
-    records = (cluster.table.records[cluster.rows[place.node]] for place in placements)
+    rows = (cluster.rows.get(place.node) for place in placements)
+    records = (None if row is None else cluster.table.records[row] for row in rows)
     pools = (_PLAIN if one is None else cluster.profile.pools.get(one.info.pool, _PLAIN) for one in records)
     return round(sum(price_of(place, pool) for place, pool in zip(placements, pools, strict=True)), 6)

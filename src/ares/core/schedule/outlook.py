@@ -5,7 +5,8 @@ from typing import Any, Literal
 from ares.core.predict.estimate import Estimate
 from ares.core.reserve.words import clock, span
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.starts import Course, course
+from ares.core.schedule.starts import Course, Starts
+from ares.core.steps import Steps, in_steps
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.state import JobState
@@ -28,11 +29,16 @@ class Outlook(Record, frozen=True):
     basis: str = ""
 
 
-def outlook(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Outlook | None:
-    """Of a job that waits, or would if it were submitted now. None when it has no deadline."""
+@in_steps
+def outlook(
+    cluster: Cluster, state: JobState, spec: JobSpec, now: float, starts: Starts | None = None
+) -> Steps[Outlook | None]:
+    """Of a job that waits, or would if it were submitted now. None when it has no deadline. `starts` may be those that
+    others were told."""
     if spec.deadline_at is None and spec.start_by_at is None:
         return None
-    return judged(spec, course(cluster, state, spec, now), now)
+    (found,) = yield from (starts or Starts(cluster, now)).steps(state, (spec,))
+    return judged(spec, found, now)
 
 
 # ---- the verdict

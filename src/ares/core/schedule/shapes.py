@@ -11,6 +11,7 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import POOL_LABEL
 from ares.core.schedule.explain import infeasible
 from ares.core.schedule.starts import Course, Starts, eta_of
+from ares.core.steps import Steps, in_steps
 from ares.model.base import Record
 from ares.model.job import Gang, JobSpec, Resources
 from ares.model.node import NodeInfo
@@ -64,12 +65,13 @@ def _size(info: NodeInfo) -> tuple[int, int]:
     return info.cpu_milli, info.memory_mib
 
 
+@in_steps
 def shape_etas(
     cluster: Cluster, state: JobState, pool: str | None, shapes: Sequence[Shape], runs_s: float, now: float
-) -> list[ShapeEta]:
+) -> Steps[list[ShapeEta]]:
     """When jobs of these sizes that run so long would start in the pool if they were submitted now, as `state`."""
     specs = [_spec(pool, shape, runs_s) for shape in shapes]
-    starts = Starts(cluster, now).of_new(state, specs) if specs else []
+    starts = yield from Starts(cluster, now).steps(state, specs)
     return [
         _eta(cluster, class_key(state, spec), shape, found, runs_s, now)
         for shape, spec, found in zip(shapes, specs, starts, strict=True)

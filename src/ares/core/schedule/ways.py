@@ -12,7 +12,8 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.outlook import judged
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.round import Round
-from ares.core.schedule.starts import Course, course
+from ares.core.schedule.starts import Course, Starts
+from ares.core.steps import Steps, in_steps
 from ares.model.base import Record
 from ares.model.job import PRIORITIES, JobSpec
 from ares.model.state import JobState
@@ -37,16 +38,25 @@ class _Option(NamedTuple):
     evicts: bool = False
 
 
-def ways(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> tuple[Way, ...]:
-    """Those that meet the deadline, the earliest end first."""
-    runs_s, likely_s = cluster.waiting.runs_of(state.id), cluster.waiting.likely_of(state.id)
-    # It must not stand in its own way.
-    waits = cluster.waiting.remove(state.id)
-    try:
-        tried = [_tried(cluster, state, option, now) for option in _options(cluster, spec)]
-    finally:
-        if waits:
-            cluster.waiting.add(state, spec, runs_s, likely_s)
+@in_steps
+def ways(
+    cluster: Cluster, state: JobState, spec: JobSpec, now: float, starts: Starts | None = None
+) -> Steps[tuple[Way, ...]]:
+    """Those that meet the deadline, the earliest end first. `starts` may be those that others were told."""
+    starts, place = starts or Starts(cluster, now), _stands(cluster, state.id)
+    tried: list[Way | None] = []
+    for option in _options(cluster, spec):
+        if (stands := cluster.waiting.place_of(state.id)) != place and (
+            not stands or not place or stands[:4] != place[:4]
+        ):
+            # It left the queue since the last step, or stands elsewhere.
+            return ()
+        if option.evicts:
+            course = _displacing(cluster, state, option.spec, now)
+        else:
+            (course,) = yield from starts.steps(state, (option.spec,), None if place is None else spec)
+        tried.append(_met(option, course, now))
+        yield
     found = [way for way in tried if way is not None]
     least = max((PRIORITIES.index(way.fields["priority"]) for way in found if "priority" in way.fields), default=0)
     # No more important than need be.
@@ -55,6 +65,12 @@ def ways(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> tuple[
     for way in sorted(found, key=_soonest):
         best.setdefault(str(way.fields), way)
     return tuple(best.values())[:_WAYS_MAX]
+
+
+def _stands(cluster: Cluster, job: str) -> tuple[object, ...] | None:
+    """Its place in the queue; kinds of jobs are numbered anew when the last of one comes back."""
+    place = cluster.waiting.place_of(job)
+    return None if place is None else place[:4]
 
 
 def _soonest(way: Way) -> tuple[float, str]:
@@ -99,8 +115,7 @@ def _longer(spec: JobSpec, times: float) -> JobSpec:
     )
 
 
-def _tried(cluster: Cluster, state: JobState, option: _Option, now: float) -> Way | None:
-    found = _displacing(cluster, state, option.spec, now) if option.evicts else course(cluster, state, option.spec, now)
+def _met(option: _Option, found: Course | str | None, now: float) -> Way | None:
     if found is None or isinstance(found, str):
         return None
     seen = judged(option.spec, found, now)

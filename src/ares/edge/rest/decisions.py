@@ -42,7 +42,8 @@ async def plan_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     spec = deadlines.dated(spec)
     found = await call.edge.services.explain.plan(call.who, spec)
     warnings = tuple(f"policy {said.policy}: {said.message}" for said in judged.warnings)
-    return answer(replace(found, deadline=deadlines.ahead(call.who, spec), warnings=warnings))
+    deadline = await deadlines.ahead(call.who, spec)
+    return answer(replace(found, deadline=deadline, warnings=warnings))
 
 
 async def list_preemptions(call: Call[NoQuery, None]) -> ASGIApp:

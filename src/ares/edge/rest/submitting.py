@@ -41,7 +41,7 @@ async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     call.edge.meter.submit(call.who, 1)
     request = request_of(call.who, body, call.plain, call.header(b"traceparent") or "", keyed)
     # Before it is one of those that wait.
-    (deadline,) = call.edge.services.deadlines.ahead_of_each(call.who, [request.spec])
+    (deadline,) = await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec])
     (outcome,) = await call.edge.services.submit.submit(call.who, [request])
     if isinstance(outcome, Rejected):
         raise rejection(outcome)
@@ -72,7 +72,7 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
     call.edge.meter.submit(call.who, len(jobs))
     drafts = await _drafts(call, jobs)
     good = [draft for draft in drafts if isinstance(draft, SubmitRequest)]
-    deadlines = iter(call.edge.services.deadlines.ahead_of_each(call.who, [request.spec for request in good]))
+    deadlines = iter(await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec for request in good]))
     outcomes = iter(await call.edge.services.submit.submit(call.who, good) if good else ())
     warnings = iter(_warnings(call, good))
     results = [

@@ -16,8 +16,8 @@ from ares.services.planner import Planner
 from ares.services.planning.messages import News, Rules, Told
 from ares.services.view import Delta, View
 
-# Records of one frame: few enough that whoever is served does not notice.
-_AT_ONCE = 1000
+# Jobs and nodes of one frame: few enough that whoever is served does not notice.
+AT_ONCE = 250
 # A planner that has not heard of so many jobs is told everything instead, when it is asked again.
 _BEHIND_MAX = 50_000
 
@@ -49,7 +49,7 @@ class Feed:
     @property
     def more(self) -> bool:
         """Whether one frame is not enough for all that is new."""
-        return self._new or len(self._jobs) > _AT_ONCE
+        return self._new or max(len(self._jobs), len(self._nodes), len(self._reservations)) > AT_ONCE
 
     def rules_changed(self) -> None:
         """What the planner goes by is different: its plans of before do not count."""
@@ -77,17 +77,15 @@ class Feed:
     def take(self) -> News:
         """The next part of what is new; nothing of it is news any more."""
         rules = self._begin() if self._new else None
-        nodes, self._nodes = self._nodes, {}
-        records = [(name, self._view.nodes.get(name)) for name in nodes]
-        reservations, self._reservations = self._reservations, {}
-        booked = [(name, self._booked(name)) for name in reservations]
-        jobs = list(islice(self._jobs, _AT_ONCE))
-        for job in jobs:
-            del self._jobs[job]
+        records = [(name, self._view.nodes.get(name)) for name in _taken(self._nodes)]
+        # Jobs and bookings are told after the nodes that they are about.
+        told_nodes = not self._nodes
+        booked = [(name, self._booked(name)) for name in (_taken(self._reservations) if told_nodes else ())]
+        jobs = _taken(self._jobs) if told_nodes else []
         specs: dict[str, bytes] = {}
         told = tuple(one for job in jobs if (one := self._told(job, specs)) is not None)
         used, promises = None, None
-        if self._last and not self._jobs:
+        if self._last and not (self._jobs or self._nodes or self._reservations):
             self._last = False
             used, promises = self._planner.cluster.usage.data, tuple(self._planner.cluster.promises.values())
         return News(
@@ -95,7 +93,7 @@ class Feed:
             rules=rules,
             nodes=tuple(record for _, record in records if record is not None),
             nodes_gone=tuple(name for name, record in records if record is None),
-            ready=self._readied(),
+            ready=self._readied() if told_nodes else {},
             specs=specs,
             jobs=told,
             jobs_gone=tuple(job for job in jobs if job not in self._view.entries),
@@ -152,3 +150,11 @@ class Feed:
             (name, one.isolation) for name, one in self._view.kept.tenants.items()
         )
         return {name: isolation for name, isolation in tenants if isolation != "any"}
+
+
+def _taken(waiting: dict[str, None]) -> list[str]:
+    """The first of them, which do not wait any more."""
+    taken = list(islice(waiting, AT_ONCE))
+    for name in taken:
+        del waiting[name]
+    return taken
