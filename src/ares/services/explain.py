@@ -307,12 +307,14 @@ class Explain:
         room = waits_within(cluster, key, now) or why_waiting(cluster, key, now)
         return room or held_for(cluster, key, runs_s, now) or held_back(cluster, "", key, runs_s, now)
 
-    def infeasible(self, who: Principal, specs: Sequence[JobSpec]) -> list[Reason | None]:
+    async def infeasible(self, who: Principal, specs: Sequence[JobSpec]) -> list[Reason | None]:
         """Why each job could never run on the cluster as it is; said when it is submitted. Jobs alike cost one look."""
         cluster, now = self._planner.cluster, self._clock.wall()
         known: dict[ClassKey, Reason | None] = {}
         found: list[Reason | None] = []
-        for spec in specs:
+        for number, spec in enumerate(specs, start=1):
+            if number % WORKED_ON == 0:
+                await breathe()
             state = JobState(id="", tenant=who.tenant, name="", submitted_by=who.subject, team=spec.team)
             key = class_key(state, at_least(spec, self._view.kept.isolation(who.tenant)))
             if key not in known and len(known) < _INFEASIBLE_MAX:

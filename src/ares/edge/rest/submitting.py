@@ -46,7 +46,7 @@ async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     if isinstance(outcome, Rejected):
         raise rejection(outcome)
     links = _links(outcome.job)
-    (never,) = _warnings(call, [request])
+    (never,) = await _warnings(call, [request])
     created = Created(
         id=outcome.job,
         replayed=outcome.replayed,
@@ -74,7 +74,7 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
     good = [draft for draft in drafts if isinstance(draft, SubmitRequest)]
     deadlines = iter(await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec for request in good]))
     outcomes = iter(await call.edge.services.submit.submit(call.who, good) if good else ())
-    warnings = iter(_warnings(call, good))
+    warnings = iter(await _warnings(call, good))
     results = [
         _outcome(draft) if isinstance(draft, Problem) else _outcome(next(outcomes), next(warnings), next(deadlines))
         for draft in drafts
@@ -87,9 +87,9 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
     return answer(BatchAnswer(results=results, created=created, replayed=replayed, rejected=rejected))
 
 
-def _warnings(call: Call[NoQuery, Any], requests: Sequence[SubmitRequest]) -> list[tuple[JobWarning, ...]]:
+async def _warnings(call: Call[NoQuery, Any], requests: Sequence[SubmitRequest]) -> list[tuple[JobWarning, ...]]:
     """What is to be said at once: that a job can never start as things are."""
-    reasons = call.edge.services.explain.infeasible(call.who, [request.spec for request in requests])
+    reasons = await call.edge.services.explain.infeasible(call.who, [request.spec for request in requests])
     return [
         () if why is None else (JobWarning(code=why.code, message=why.message, remedy=why.remedy),) for why in reasons
     ]
