@@ -27,6 +27,8 @@ class Scale:
     # For the scheduling core: nodes of the small and the large cluster, and how many jobs wait.
     nodes: tuple[int, int] = (1000, 10_000)
     waiting: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    # Distinct jobs that wait, all promised a start: few and many.
+    promised: tuple[int, int] = (1000, 4000)
     # For replays: jobs and nodes of the made trace, and how many jobs of each log; all of them when none are said.
     replayed: tuple[int, int] = (100_000, 1000)
     logged: int | None = None
@@ -54,5 +56,5 @@ QUICK = Scale(
     spawns=500, singles=1000, batched=5000, jobs=500, peer_jobs=300, slurm_jobs=50, starts=30, queued=100_000,
     fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000), replayed=(5000, 100), logged=2000,
     losses=2, watched=(100, 0.5), tenants=100, rounds=2, round_s=3.0, neighbour_jobs=5000,
-    paused_nodes=(10,), paused_jobs=(1000,), paused_s=8.0,
+    promised=(250, 1000), paused_nodes=(10,), paused_jobs=(1000,), paused_s=8.0,
 )  # fmt: skip

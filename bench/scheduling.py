@@ -21,8 +21,8 @@ from ares.core.schedule.holding import holding
 from ares.core.schedule.plan import Plan
 from ares.model.job import Gang, JobSpec, Resources, TopologyWish
 from ares.model.node import Gpu, NodeInfo, NodeRecord, NumaNode
-from ares.model.profile import Profile
-from ares.model.state import JobState
+from ares.model.profile import BackfillPolicy, Profile
+from ares.model.state import JobState, Placement
 from bench.report import Row, judged, rate
 from bench.scale import Scale
 
@@ -40,7 +40,7 @@ async def rows(scale: Scale, folder: Path) -> list[Row]:
     look_for_garbage_less_often()
     small, large = scale.nodes
     found = [row for nodes in (small, large) for row in _rates(nodes, large)]
-    return [*found, *_queued(scale, large), *_explaining(large)]
+    return [*found, *_queued(scale, large), *_promising(scale), *_explaining(large)]
 
 
 def _rates(nodes: int, large: int) -> Iterator[Row]:
@@ -88,6 +88,40 @@ def _queued(scale: Scale, nodes: int) -> Iterator[Row]:
         "f", f"single-GPU jobs with {scale.waiting[-1]:,} queued", rate(last), last,
         f"with {scale.waiting[0]:,} queued: {rate(first)}", last / first, "> 0.90", judged(last > 0.9 * first),
     )  # fmt: skip
+
+
+def _promising(scale: Scale) -> Iterator[Row]:
+    """Everybody is promised a start, and every promise is looked at again after one who held room has ended."""
+    few, many = scale.promised
+    for nodes in scale.paused_nodes:
+        per_job: dict[int, float] = {}
+        for jobs in (few, many):
+            made = _held(nodes, jobs)
+            first = _seconds(lambda made=made: made.promise(cycle(made, made.profile, _NOW).promises))
+            made.release("r0")
+            again = _seconds(lambda made=made: cycle(made, made.profile, _NOW))
+            per_job[jobs] = max(first, again) / jobs
+        yield Row(
+            "f", f"conservative plan, {many:,} distinct jobs waiting, {nodes:,} nodes, per job",
+            f"{per_job[many] * 1e6:.0f} us", per_job[many], f"with {few:,} waiting: {per_job[few] * 1e6:.0f} us",
+            per_job[many] / per_job[few], "<= 1.5", judged(per_job[many] <= 1.5 * per_job[few]),
+        )  # fmt: skip
+
+
+def _held(nodes: int, jobs: int) -> Cluster:
+    """A job holds most of every node; others that all differ wait for the rest."""
+    made = Cluster(Profile(backfill=BackfillPolicy(strategy="conservative", depth=0)))
+    for number in range(nodes):
+        info = NodeInfo(name=f"n{number}", cpu_milli=1000, memory_mib=4096)
+        made.put_node(NodeRecord(info=info, incarnation=1, registered_at=0.0))
+        made.set_ready(info.name, True)
+        place = Placement(node=info.name, incarnation=1, cpu_milli=600, memory_mib=32)
+        state = replace(_state(number), id=f"r{number}", phase="RUNNING", placements=(place,), bound_at=_NOW + number)
+        made.hold(holding(state, _SINGLE, (place,), 7200.0))
+    for number in range(jobs):
+        wants = Resources(cpu_milli=500 + number % 500, memory_mib=64 + number // 500)
+        made.enqueue(_state(number), replace(_SINGLE, resources=wants, time_limit_s=1200.0 + number))
+    return made
 
 
 def _explaining(nodes: int) -> Iterator[Row]:

@@ -217,6 +217,9 @@ def test_a_job_held_back_starts_if_it_is_as_short_as_it_is_told(strategy: str, d
                 continue
 
             assert reason.code == "HELD_BACK"
+            if "lateS" in reason.numbers:
+                # Room of a promise that is late is nobody else's, for however short a time.
+                continue
             left_s = float(reason.numbers["heldForS"])
             # Where promises may slip, the next plan may hold other room: there a longer one may start, too.
             for more_s, starts in ((0.0, True), (1.0, False))[: 1 if strategy == "aggressive" else 2]:

@@ -7,17 +7,23 @@ what has been released until then.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
+from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.columns import Columns
 from ares.core.schedule.level import Shift, Use
+from ares.core.schedule.timeline import Span, Timeline
 from ares.core.schedule.transaction import Taken, Transaction, taken_by
 from ares.model.state import Placement
+
+# From so many claims on, what is left of all rows is kept as columns over time.
+_MANY = 16
 
 
 class Claim(NamedTuple):
@@ -36,7 +42,6 @@ class _Part(NamedTuple):
     start: float
     until: float
     taken: Taken
-    owner: str
 
 
 class Claims:
@@ -49,7 +54,12 @@ class Claims:
         self.of: dict[str, Claim] = {}
         # When they begin, in order.
         self._starts: list[float] = []
-        self._by_row: dict[int, list[_Part]] = {}
+        # By row and owner.
+        self._by_row: dict[int, dict[str, list[_Part]]] = {}
+        self._timeline: Timeline | None = None
+        # Rows where how much is claimed from now on does not tell all: of devices it matters which, and whoever should
+        # have started by now waits for what has not been given back.
+        self._uncounted: set[int] = set()
         # What began in this cycle, by row: when each ends.
         self._begun: dict[int, list[tuple[float, Taken]]] = {}
         # Whether anything that began or is claimed is known to end.
@@ -69,11 +79,17 @@ class Claims:
 
     def add(self, claim: Claim) -> None:
         self.lift()
+        self.drop(claim.owner)
         self.of[claim.owner] = claim
         insort(self._starts, claim.start)
         self.ending = self.ending or claim.until < inf
         for taken in claim.taken:
-            self._by_row.setdefault(taken.row, []).append(_Part(claim.start, claim.until, taken, claim.owner))
+            part = _Part(claim.start, claim.until, taken)
+            self._by_row.setdefault(taken.row, {}).setdefault(claim.owner, []).append(part)
+            if taken.devices or claim.start < self._now:
+                self._uncounted.add(taken.row)
+            if self._timeline is not None:
+                self._timeline.put(Span(claim.start, claim.until, taken, taken.row))
         self._blocks.clear()
 
     def drop(self, owner: str) -> None:
@@ -83,17 +99,20 @@ class Claims:
         self.lift()
         del self._starts[bisect_left(self._starts, claim.start)]
         for row in {taken.row for taken in claim.taken}:
-            left = [part for part in self._by_row[row] if part.owner != owner]
-            if left:
-                self._by_row[row] = left
-            else:
+            del self._by_row[row][owner]
+            if not self._by_row[row]:
                 del self._by_row[row]
+        if self._timeline is not None:
+            for taken in claim.taken:
+                self._timeline.put(Span(claim.start, claim.until, taken, taken.row), -1)
         self._blocks.clear()
 
     def begin(self, taken: Taken, ends_at: float) -> None:
         """Something was taken in this cycle, and will be given back then."""
         self._begun.setdefault(taken.row, []).append((ends_at, taken))
         self.ending = self.ending or ends_at < inf
+        if self._timeline is not None:
+            self._timeline.begin(Span(self._now, ends_at, taken, taken.row))
         if taken.row in self._by_row:
             self._blocks.clear()
 
@@ -160,20 +179,52 @@ class Claims:
                     yield Taken(row, 0, 0, (gpu,), left, (), None)
 
     def _blocked(self, ends_at: float) -> Iterator[Taken]:
-        for row, parts in self._by_row.items():
-            relevant = [part for part in parts if part.start < ends_at]
-            if relevant:
-                need = _Need()
-                for at in sorted({part.start for part in relevant}):
-                    uses = [part.taken for part in relevant if part.start <= at < part.until]
-                    need.at_once(uses, [use for end, use in self._ends(row) if end <= at])
-                yield from need.within(self._cluster.table, row)
+        if self._timeline is None:
+            for row in self._by_row:
+                yield from self._blocked_on(row, ends_at)
+            return
+        table, claimed = self._cluster.table, self._timeline.claimed(ends_at)
+        claimed[:, list(self._uncounted)] = 0
+        for row in np.flatnonzero(claimed.any(axis=0)).tolist():
+            yield from _Need.of(claimed[:, row].tolist(), table.gpus_wide).within(table, row)
+        for row in sorted(self._uncounted & self._by_row.keys()):
+            yield from self._blocked_on(row, ends_at)
 
-    # ---- how a row goes on
+    def _blocked_on(self, row: int, ends_at: float) -> Iterator[Taken]:
+        relevant = [part for part in self._parts(row) if part.start < ends_at]
+        if relevant:
+            need = _Need()
+            for at in sorted({part.start for part in relevant}):
+                uses = [part.taken for part in relevant if part.start <= at < part.until]
+                need.at_once(uses, [use for end, use in self._ends(row) if end <= at])
+            yield from need.within(self._cluster.table, row)
+
+    # ---- how rows go on
+
+    def timeline(self, ask: Ask | None = None, expected: int = 0) -> Timeline | None:
+        """What is left of all rows over time; None where so little is claimed, or expected to be, that going through
+        it costs less."""
+        kinds = [] if ask is None else [kind for kind, _ in ask.devices]
+        known = self._timeline
+        if known is None and max(len(self.of), expected) < _MANY:
+            return None
+        if known is None or not known.kinds >= set(kinds):
+            self.lift()
+            all_kinds = kinds if known is None else known.kinds.union(kinds)
+            known = self._timeline = Timeline(self._cluster.table, self._now, sorted(all_kinds), self._spans())
+        return known
+
+    def _spans(self) -> Iterator[Span]:
+        for row in range(self._cluster.table.used):
+            yield from (Span(-inf, at, use, row) for at, use in self._ends(row))
+            yield from (Span(part.start, part.until, part.taken, row) for part in self._parts(row))
+
+    def _parts(self, row: int) -> Iterator[_Part]:
+        return chain.from_iterable(self._by_row[row].values()) if row in self._by_row else iter(())
 
     def next_on(self, row: int) -> float:
         """When the next claim on the row begins."""
-        return min((part.start for part in self._by_row.get(row, ())), default=inf)
+        return min((part.start for part in self._parts(row)), default=inf)
 
     def rows(self) -> set[int]:
         """Rows that are not as the cluster has them: something is claimed on them, kept there or was begun."""
@@ -182,7 +233,7 @@ class Claims:
     def shifts(self, row: int) -> list[Shift]:
         """All that begins and ends on the row, in the order of time."""
         found = [Shift(at, +1, use) for at, use in self._ends(row)]
-        parts = [part for part in self._by_row.get(row, ()) if part.until > self._now]
+        parts = [part for part in self._parts(row) if part.until > self._now]
         if parts or row in self._begun:
             found += [Shift(part.start, -1, part.taken) for part in parts]
             found += [Shift(part.until, +1, part.taken) for part in parts if part.until < inf]
@@ -191,14 +242,19 @@ class Claims:
 
     def overlapping(self, row: int, start: float, until: float) -> list[Taken]:
         """What is claimed of the row at any time between."""
-        return [part.taken for part in self._by_row.get(row, ()) if part.start < until and part.until > start]
+        return [part.taken for part in self._parts(row) if part.start < until and part.until > start]
 
     def has_room(self, claim: Claim) -> bool:
         """Whether one more claim can be met, by what is known of those who run."""
         self.lift()
+        timeline = self._timeline
         for row in {taken.row for taken in claim.taken}:
             own = [taken for taken in claim.taken if taken.row == row]
-            others = [part for part in self._by_row.get(row, ()) if part.until > claim.start]
+            if timeline is not None and claim.start >= self._now and row not in self._uncounted:
+                if not timeline.has_room(row, claim.start, claim.until, own):
+                    return False
+                continue
+            others = [part for part in self._parts(row) if part.until > claim.start]
             times = {claim.start, *(part.start for part in others if claim.start < part.start < claim.until)}
             for at in times:
                 uses = [part.taken for part in others if part.start <= at < part.until]
@@ -225,15 +281,15 @@ class Claims:
 
     def all_overlapping(self, start: float) -> Iterator[Taken]:
         """What is claimed of any row from `start` on."""
-        for parts in self._by_row.values():
-            yield from (part.taken for part in parts if part.until > start)
+        for row in self._by_row:
+            yield from (part.taken for part in self._parts(row) if part.until > start)
 
     def given_back(self, now: float) -> Iterator[tuple[float, int, Taken]]:
         """What began in this cycle, and what is claimed, with when each ends and its row."""
         for row, begun in self._begun.items():
             yield from ((at, row, taken) for at, taken in begun)
-        for row, parts in self._by_row.items():
-            yield from ((part.until, row, part.taken) for part in parts if now < part.until < inf)
+        for row in self._by_row:
+            yield from ((part.until, row, part.taken) for part in self._parts(row) if now < part.until < inf)
 
     def released(self, row: int, by: float) -> list[Use]:
         """What is given back on the row until then."""
@@ -279,6 +335,14 @@ class _Need:
         self.cpu = self.memory = 0
         self.gpus: dict[int, int] = {}
         self.devices: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, claimed: list[int], gpus: int) -> "_Need":
+        """CPU, memory, and thousandths of each GPU."""
+        need = cls()
+        need.cpu, need.memory = claimed[:2]
+        need.gpus = {gpu: milli for gpu, milli in enumerate(claimed[2 : 2 + gpus]) if milli}
+        return need
 
     def at_once(self, uses: list[Taken], released: list[Use]) -> None:
         self.cpu = max(self.cpu, sum(one.cpu_milli for one in uses) - sum(one.cpu_milli for one in released))

@@ -22,8 +22,9 @@ NO = -np.inf
 _ALL = slice(None)
 # Evaluations that are kept; the oldest goes first. Each takes about 20 bytes a node.
 _KEPT_MAX = 2048
-# Answers of yes or no are small: as many as distinct jobs may wait.
+# Answers of yes or no are small: as many as distinct jobs may wait; of each node, as many as so many bytes hold.
 _EVER_MAX = 65_536
+_POSSIBLE_BYTES = 1 << 24
 # Above this share of rows, computing all of them is cheaper than picking.
 _PICK_SHARE = 4
 # Up to this many rows, scoring those that do not pass costs less than leaving them out.
@@ -132,7 +133,7 @@ class Evaluations:
         """Which rows could take one rank of the ask if nothing ran on them."""
         found = self._possible.get(ask)
         if found is None:
-            if len(self._possible) >= _KEPT_MAX:
+            if len(self._possible) >= min(_EVER_MAX, max(_KEPT_MAX, _POSSIBLE_BYTES // self.table.rows)):
                 self._possible.clear()
             rows = self.rows(ask, emptied=True)
             found = self._possible[ask] = (self.stages(rows) == len(self.rules.filters)) & rows.exists

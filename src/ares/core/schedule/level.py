@@ -10,6 +10,7 @@ from ares.core.schedule.transaction import Taken, taken_by
 from ares.model.state import Placement
 
 Use = Placement | Taken
+_NEVER = -(1 << 60)
 
 
 class Shift(NamedTuple):
@@ -33,7 +34,8 @@ class Level:
         self._gpus: list[int] = []
         self._answers: tuple[int, ...] = ()
         if ask.gpus:
-            self._gpus = table.gpu_left[row].tolist()
+            # One that cannot be had stays out of reach; one that is claimed before it is free has less than nothing.
+            self._gpus = [left if left >= 0 else _NEVER for left in table.gpu_left[row].tolist()]
             mask = table.answer_masks(ask.gpu_model, ask.gpu_memory_mib).item(row)
             self._answers = tuple(gpu for gpu in range(len(self._gpus)) if mask >> gpu & 1)
         self._devices = {kind: _taken_of(table, row, kind) for kind, _ in ask.devices}
@@ -43,7 +45,7 @@ class Level:
         self._memory += sign * use.memory_mib
         if self._gpus:
             for gpu in use.gpus:
-                if gpu < len(self._gpus) and self._gpus[gpu] >= 0:
+                if gpu < len(self._gpus):
                     self._gpus[gpu] += sign * use.gpu_milli
         if self._devices:
             taken = use if isinstance(use, Taken) else taken_by(self._table, self._row, use)

@@ -60,6 +60,17 @@ def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: 
     return None
 
 
+def full(cluster: Cluster, claims: Claims, ask: Ask, now: float, runs_s: float) -> bool:
+    """Whether there is certainly no place now for as long as it runs, as is told at once where much is claimed."""
+    timeline = claims.timeline(ask)
+    if timeline is None:
+        return False
+    rows = _rows(cluster, ask)
+    if ask.ranks == 1 and ask.qos == "guaranteed":
+        return float(timeline.opens(ask, runs_s)[rows].min(initial=inf)) > now
+    return int(timeline.ranks(ask, now + runs_s)[rows].sum()) < ask.min_ranks
+
+
 def _rows(cluster: Cluster, ask: Ask) -> Ints:
     """Those that could take one rank if nothing ran on them."""
     possible, healthy = cluster.evaluations.possible(ask), cluster.table.healthy
@@ -69,7 +80,9 @@ def _rows(cluster: Cluster, ask: Ask) -> Ints:
 
 
 def _of_rows(cluster: Cluster, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float) -> Floats:
-    special = claims.rows()
+    timeline, special = claims.timeline(ask), claims.rows()
+    if timeline is not None:
+        return timeline.opens(ask, runs_s)[rows]
     if len(special) >= len(rows):
         return np.array([_of_row(cluster, claims, ask, row, now, runs_s) for row in rows.tolist()])
     times = cluster.opened.of(cluster.table, cluster.future, ask)[rows]

@@ -8,9 +8,10 @@ from math import inf
 from typing import Literal
 
 from ares.core.queue.waiting import JobClass
+from ares.core.schedule.ask import Ask
 from ares.core.schedule.bookings import claim_of
 from ares.core.schedule.claims import Claim
-from ares.core.schedule.openings import Opening, earliest
+from ares.core.schedule.openings import Opening, earliest, full
 from ares.core.schedule.plan import LeftOut
 from ares.core.schedule.promise import Promise
 from ares.core.schedule.round import Found, Round
@@ -189,7 +190,7 @@ class Behind:
             self._most.clear()
         elif runs_s >= self._refused.get(one.id, _EVER):
             return False
-        if not self.may_fit(one, runs_s):
+        if self._full(one, runs_s) or not self.may_fit(one, runs_s):
             self._refused[one.id] = runs_s
             return False
         found = self._round.find(self._round.key_of(job, one.key), runs_s)
@@ -221,6 +222,18 @@ class Behind:
             if enough and (not ask.gpus or ask.gpus_milli <= gpu):
                 return True
         return False
+
+    def _full(self, one: JobClass, runs_s: float) -> bool:
+        """Whether nothing is to be had for so long, as far as that is told without hiding what is claimed."""
+        if self._has_its_own(one):
+            return False
+        cluster, claims, now = self._cluster, self._round.claims, self._round.now
+        return all(full(cluster, claims, ask, now, runs_s) for ask in self._ungated(one))
+
+    def _ungated(self, one: JobClass) -> Iterator[Ask]:
+        """Those of its alternatives that neither licences nor limits stand in the way of."""
+        gated = bool(one.key.licences or self._round.profile.shares)
+        return (ask for ask in one.key.asks if not gated or self._round.gate(one.key, ask) is None)
 
     def _most_free(self, ends_at: float, reservation: str) -> tuple[int, int, int]:
         claims = self._round.claims
@@ -308,9 +321,7 @@ class Behind:
         if not (self._cluster.future.ending or round_.claims.ending):
             # It has no place now, and nobody is known to end.
             return None
-        for ask in one.key.asks:
-            if (one.key.licences or round_.profile.shares) and round_.gate(one.key, ask) is not None:
-                continue
+        for ask in self._ungated(one):
             found = earliest(self._cluster, round_.txn, round_.claims, ask, round_.now, runs_s)
             if found is not None and (best is None or found.start < best.start):
                 best = found
@@ -330,6 +341,8 @@ class Behind:
         """What cannot be had any more is not in the way of others, who may do better than they were promised."""
         claims = self._round.claims
         setback = self._cluster.future.setbacks != self._cluster.promised_before
+        if setback:
+            claims.timeline(expected=len(self._kept))
         for job, kept in self._kept.items():
             claim = claim_of(self._cluster, kept)
             if claim is None or (setback and not claims.has_room(claim._replace(start=kept.start))):
