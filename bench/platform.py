@@ -8,7 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import psutil
@@ -22,16 +22,17 @@ START_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """CPU seconds: of the two processes, of the agent's slots, and of the jobs these ran."""
+    """CPU seconds: of the server, the planning process it keeps, the agent, its slots, and the jobs these ran."""
 
     server: float
+    planner: float
     agent: float
     slots: float
     jobs: float
 
     def since(self, before: "Cpu", count: int) -> str:
         """In words, per job of `count`."""
-        spent = [(name, getattr(self, name) - getattr(before, name)) for name in ("server", "agent", "slots", "jobs")]
+        spent = [(one.name, getattr(self, one.name) - getattr(before, one.name)) for one in fields(self)]
         parts = ", ".join(f"{name} {took * 1000 / count:.2f}" for name, took in spent)
         return f"CPU ms per job {sum(took for _, took in spent) * 1000 / count:.2f}: {parts}"
 
@@ -55,8 +56,10 @@ class Platform:
     def cpu_s(self) -> "Cpu":
         slots = [] if self.agent is None else psutil.Process(self.agent.pid).children(recursive=True)
         times = [_times(slot) for slot in slots]
+        server = psutil.Process(self.server.pid)
         return Cpu(
-            server=_times(psutil.Process(self.server.pid))[0],
+            server=_times(server)[0],
+            planner=sum(sum(_times(child)) for child in server.children(recursive=True)),
             agent=0.0 if self.agent is None else _times(psutil.Process(self.agent.pid))[0],
             slots=sum(own for own, _ in times),
             jobs=sum(reaped for _, reaped in times),

@@ -1,6 +1,5 @@
 """Creates the tasks of an array once the array itself is durable."""
 
-import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -13,6 +12,7 @@ from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord
 from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Put, Store, StoreUnavailable, Unknown
 from ares.services.drafting import begin_ops
+from ares.services.packing import few_at_once
 from ares.services.view import View
 
 _OPS_PER_TASK = 2
@@ -41,7 +41,7 @@ class Expanding:
         spec = self._view.decode_spec(kv.value)
         step = TXN_OPS_MAX // _OPS_PER_TASK
         chunks = [wanted[start : start + step] for start in range(0, len(wanted), step)]
-        await asyncio.gather(*(self._expand_chunk(array, unexpanded, spec, chunk) for chunk in chunks))
+        await few_at_once(lambda chunk: self._expand_chunk(array, unexpanded, spec, chunk), chunks)
         done = msgspec.structs.replace(array, expanded=True)
         await self._store.txn([unexpanded], [Put(header.key, self._encode(done))])
 

@@ -12,12 +12,14 @@ from ares.core.access.table import sees_all
 from ares.core.admit.isolating import at_least
 from ares.core.predict.eta import Eta
 from ares.core.queue.factors import FactorShown, explain
-from ares.core.queue.order import account_of
+from ares.core.queue.order import Place, account_of
 from ares.core.queue.position import position
+from ares.core.queue.shares import Shares
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.change import Change, smallest_change
+from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Ranked, decide_again
 from ares.core.schedule.explain import AskExplained, explain_ask, infeasible, why_waiting
 from ares.core.schedule.faster import would_wait
@@ -242,32 +244,39 @@ class Explain:
         """The tenant's waiting jobs by rank, those of all tenants for an admin."""
         await self._view.catch_up()
         cluster, now = self._planner.cluster, self._clock.wall()
-        shares, order = cluster.shares(now), cluster.profile.order
-        rows: list[tuple[tuple[float, float, object], PrioRow]] = []
-        for number, one in enumerate(tuple(cluster.waiting.active.values())):
+        shares, looked_at = cluster.shares(now), 0
+        rows: list[_PrioPlace] = []
+        for one in tuple(cluster.waiting.active.values()):
             tenant = one.key.account.split("/", 1)[0]
-            if number % WORKED_ON == WORKED_ON - 1:
+            for place in one.line.heads(limit) if tenant == who.tenant or sees_all(who) else ():
+                # Others were placed since the last stride.
+                if place[3] in cluster.waiting:
+                    rows.append(self._prio_row(cluster, place, one, shares, now))
+                looked_at += 1
+                if looked_at % WORKED_ON == 0:
+                    await breathe()
+            looked_at += 1
+            if looked_at % WORKED_ON == 0:
                 await breathe()
-            if tenant != who.tenant and not sees_all(who):
-                continue
-            for place in one.line.heads(limit):
-                if place[3] not in cluster.waiting:
-                    # Placed since the last stride.
-                    continue
-                factors = explain(cluster.waiting.facts_of(place[3]), shares, order, now)
-                primary, secondary = _sum(factors, "primary"), _sum(factors, "secondary")
-                entry = self._view.entries.get(place[3])
-                row = PrioRow(
-                    job=place[3],
-                    tenant=tenant,
-                    name="" if entry is None else entry.state.name,
-                    priority=PRIORITIES[one.key.level],
-                    rank=primary,
-                    secondary=secondary,
-                    factors=factors,
-                )
-                rows.append(((-primary, -secondary, place), row))
-        return tuple(row for _, row in sorted(rows, key=lambda one: one[0])[:limit])
+            if len(rows) >= 2 * limit:
+                rows = sorted(rows, key=_in_order)[:limit]
+        return tuple(row for _, row in sorted(rows, key=_in_order)[:limit])
+
+    def _prio_row(self, cluster: Cluster, place: Place, one: JobClass, shares: Shares, now: float) -> "_PrioPlace":
+        job = place[3]
+        factors = explain(cluster.waiting.facts_of(job), shares, cluster.profile.order, now)
+        primary, secondary = _sum(factors, "primary"), _sum(factors, "secondary")
+        entry = self._view.entries.get(job)
+        row = PrioRow(
+            job=job,
+            tenant=one.key.account.split("/", 1)[0],
+            name="" if entry is None else entry.state.name,
+            priority=PRIORITIES[one.key.level],
+            rank=primary,
+            secondary=secondary,
+            factors=factors,
+        )
+        return (-primary, -secondary, place), row
 
     # ---- before it is submitted
 
@@ -362,6 +371,13 @@ class Explain:
             passing=decision.considered.passing,
             kept=len(decision.considered.nodes),
         )
+
+
+_PrioPlace = tuple[tuple[float, float, Place], PrioRow]
+
+
+def _in_order(one: _PrioPlace) -> tuple[float, float, Place]:
+    return one[0]
 
 
 def _sum(factors: tuple[FactorShown, ...], which: str) -> float:

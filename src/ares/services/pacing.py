@@ -13,11 +13,12 @@ from ares.ports.store import Changes
 
 T = TypeVar("T")
 
-# Rows of one stride: such that are looked at, and such that are computed or written out.
-LOOKED_AT = 2000
-WORKED_ON = 64
+# Rows of one stride: such that are looked at, and such that are computed or written out. About a millisecond: the time
+# that others wait for a stride is part of every answer of theirs.
+LOOKED_AT = 500
+WORKED_ON = 16
 # Changes of the store; a submitted job is about four.
-TAKEN_IN = 256
+TAKEN_IN = 60
 
 
 class Pace(Protocol):

@@ -1,7 +1,8 @@
 """Puts many small writes into few transactions, within what one transaction may hold."""
 
-from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from ares.ports.store import TXN_BYTES_MAX, TXN_OPS_MAX, Compare, Op, Put
 
@@ -9,6 +10,8 @@ from ares.ports.store import TXN_BYTES_MAX, TXN_OPS_MAX, Compare, Op, Put
 _COMPARE_BYTES = 16
 # Of an operation that is added to all drafts of a transaction.
 _SPARE_BYTES = 1024
+# Transactions of one caller that are under way at once: they share a commit, and others' do not wait for all of them.
+_AT_ONCE = 16
 
 
 class Draft(Protocol):
@@ -25,6 +28,8 @@ class Draft(Protocol):
 
 
 D = TypeVar("D", bound=Draft)
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 class Pack(Generic[D]):
@@ -65,6 +70,17 @@ def packs(drafts: Sequence[tuple[int, D]]) -> list[list[tuple[int, D]]]:
             found.append([])
         found[-1].append((place, draft))
     return found
+
+
+async def few_at_once(write: Callable[[A], Coroutine[Any, Any, T]], whats: Sequence[A]) -> list[T]:
+    """What writing each of them gives, in order."""
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(what: A) -> T:
+        async with places:
+            return await write(what)
+
+    return await asyncio.gather(*map(one, whats))
 
 
 def _size(draft: Draft) -> int:

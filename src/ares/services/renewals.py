@@ -13,6 +13,7 @@ from ares.model.link import Renew, Renewed
 from ares.model.timing import DEFAULT, Timing
 from ares.ports.clock import Clock
 from ares.ports.store import StoreError
+from ares.ports.telemetry import Telemetry
 from ares.services.enrolment import Enrolment
 from ares.services.session import Session
 from ares.services.view import View
@@ -25,7 +26,10 @@ _STORE_PAUSE_S = 0.2
 class Renewals:
     """Of all agents connected to this replica."""
 
-    def __init__(self, enrolment: Enrolment, view: View, clock: Clock, timing: Timing = DEFAULT) -> None:
+    def __init__(
+        self, enrolment: Enrolment, view: View, clock: Clock, telemetry: Telemetry, timing: Timing = DEFAULT
+    ) -> None:
+        self._telemetry = telemetry
         self._enrolment = enrolment
         self._view = view
         self._clock = clock
@@ -66,6 +70,7 @@ class Renewals:
                 session.close("another session of this node has taken over")
                 return
             session.lease_revision, session.renewed_at = revision, began
+            self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "renew")
             if not session.extended:
                 session.enrolled = held
             self.answer(session, renewals)

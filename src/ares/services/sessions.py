@@ -88,7 +88,7 @@ class Sessions:
         self._view = view
         self._enrolment = enrolment
         self._handover = handover
-        self._renewals = Renewals(enrolment, view, clock, timing)
+        self._renewals = Renewals(enrolment, view, clock, telemetry, timing)
         self._reports = reports
         self._rights = rights
         self._progress = progress

@@ -162,6 +162,8 @@ class EventStream:
                     yield reader.passed(kv), _event(kv)
                 await breathe()
             else:
+                # Nothing up to here was for this reader: it is not looked through again.
+                reader.go_on_after(self._view.revision)
                 await moved.wait()
 
     # ---- what memory does not have any more

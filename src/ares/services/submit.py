@@ -23,7 +23,7 @@ from ares.services.deadlines import Deadlines
 from ares.services.drafting import FULL, Draft, Drafting, Rejected, SubmitRequest, Submitted, refused_by, unacknowledged
 from ares.services.expanding import Expanding
 from ares.services.pacing import WORKED_ON, breathe
-from ares.services.packing import packs
+from ares.services.packing import few_at_once, packs
 from ares.services.view import View
 
 _UNKNOWN_TRIES = 5
@@ -143,7 +143,7 @@ class Submit:
     async def _write(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
         outcomes: dict[int, Submitted | Rejected] = {}
         if not self._admissions.limited(tenant):
-            for settled in await asyncio.gather(*(self._write_pack(pack) for pack in packs(drafts))):
+            for settled in await few_at_once(self._write_pack, packs(drafts)):
                 outcomes.update(settled)
             # The tenant has got a quota meanwhile.
             drafts = [(place, draft) for place, draft in drafts if place not in outcomes]

@@ -85,12 +85,12 @@ async def test_many_changes_at_once_are_decided_a_few_at_a_time(turns: Turns) ->
 
 
 def test_a_batch_is_taken_in_by_parts_and_no_transaction_is_cut() -> None:
-    changes = tuple(Change(KV(f"k{number}", b"", 1, 1 + number // 100, 1)) for number in range(1050))
+    changes = tuple(Change(KV(f"k{number}", b"", 1, 1 + number // 25, 1)) for number in range(262))
     found = list(parts(Changes(20, changes)))
     assert [change for part in found for change in part.changes] == list(changes)
     assert [part.revision for part in found] == [3, 6, 9, 20]
-    assert max(len(part.changes) for part in found) <= TAKEN_IN + 100
-    whole = Changes(7, changes[:100])
+    assert max(len(part.changes) for part in found) <= TAKEN_IN + 25
+    whole = Changes(7, changes[:25])
     assert list(parts(whole)) == [whole]
     assert list(parts(Changes(9, ()))) == [Changes(9, ())]
 

@@ -30,11 +30,23 @@ def started_at(pid: int) -> int | None:
     return int(text.rpartition(b")")[2].split()[19])
 
 
-def write(path: Path, pids: Iterable[int]) -> None:
-    processes = tuple((pid, start) for pid in pids if (start := started_at(pid)) is not None)
-    draft = path.with_suffix(".new")
-    draft.write_bytes(msgspec.json.encode(Record(boot_id=_BOOT_ID.read_text().strip(), processes=processes)))
-    draft.replace(path)
+class Roll:
+    """Writes down which processes there are. Of one that goes on, when it started is read once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._known: dict[int, int] = {}
+        self._boot_id = ""
+
+    def write(self, pids: Iterable[int], new: int) -> None:
+        """`new` of them has just started, and may have the pid of one that ended."""
+        self._boot_id = self._boot_id or _BOOT_ID.read_text().strip()
+        self._known.pop(new, None)
+        starts = ((pid, self._known.get(pid) or started_at(pid)) for pid in pids)
+        self._known = {pid: start for pid, start in starts if start is not None}
+        draft = self.path.with_suffix(".new")
+        draft.write_bytes(msgspec.json.encode(Record(boot_id=self._boot_id, processes=tuple(self._known.items()))))
+        draft.replace(self.path)
 
 
 def end(path: Path) -> tuple[int, ...]:

@@ -63,6 +63,7 @@ class LocalExecutor:
         terms: SandboxTerms | None = None,
     ) -> None:
         self._folder = state_dir / "executor"
+        self._roll = leftovers.Roll(self._record)
         self._contain: Contain = contain
         self._limits = limits
         self._terms = terms or SandboxTerms()
@@ -168,7 +169,7 @@ class LocalExecutor:
                 hello = (await loop.sock_recv(ours, 4096)).decode().split()
             if not hello:
                 raise OSError("the warden ended before it was ready; its error output says why")
-            self._write_record()
+            self._write_record(self._warden.pid)
         except BaseException:
             ours.close()
             raise
@@ -312,7 +313,7 @@ class LocalExecutor:
     def slot_ready(self, slot: Slot) -> None:
         self._unready -= 1
         try:
-            self._write_record()
+            self._write_record(slot.pid)
         except OSError as error:
             # What no record names could not be ended after this agent's death: it must not run anything.
             self._forget(slot)
@@ -381,6 +382,6 @@ class LocalExecutor:
             if not asked.answer.done():
                 asked.answer.set_result(CannotStart(why))
 
-    def _write_record(self) -> None:
+    def _write_record(self, new: int) -> None:
         pids = [slot.pid for slot in self._slots.values() if slot.pid]
-        leftovers.write(self._record, [*pids, *([self._warden.pid] if self._warden else [])])
+        self._roll.write([*pids, *([self._warden.pid] if self._warden else [])], new)

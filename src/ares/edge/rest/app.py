@@ -104,13 +104,16 @@ def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
         try:
             raw = b"" if body is None else await body.receive(request.receive)
             # Not before all of it is here: who sends slowly takes nobody's turn.
-            await meter.pacer.begin(payer(who))
-            await lane.begin(who)
+            within_share = await meter.pacer.begin(payer(who))
             try:
-                value, plain = (None, None) if body is None else body.decode(scope, raw)
-                return await operation.handler(Call(edge, who, token, path, asked, value, plain, raw, scope))
+                await lane.begin(who)
+                try:
+                    value, plain = (None, None) if body is None else body.decode(scope, raw)
+                    return await operation.handler(Call(edge, who, token, path, asked, value, plain, raw, scope))
+                finally:
+                    lane.end(who)
             finally:
-                lane.end(who)
+                meter.pacer.end(within_share=within_share)
         finally:
             if kept:
                 meter.free(who, kept)

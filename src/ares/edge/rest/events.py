@@ -17,6 +17,7 @@ from ares.edge.rest.sockets import Say, converse
 from ares.edge.rest.streaming import TooSlow
 from ares.edge.rest.wire import until_gone
 from ares.model.event import LedgerEvent
+from ares.services.pacing import WORKED_ON, breathe
 from ares.services.stream import BadEventCursor
 
 _FAREWELLS = {"revoked": "unauthenticated", "shutdown": "not-ready", "lagged": "lagged"}
@@ -33,7 +34,7 @@ async def stream_events(call: Call[EventsQuery, None], receive: Receive, send: S
     async with _listening(call, _cursor(call)) as events:
 
         async def talk(say: Say) -> None:
-            async for cursor, event in events:
+            async for cursor, event in _in_strides(events):
                 await say(msgspec.json.encode(whole(StreamedEvent(cursor=cursor, event=event))))
 
         await converse(call, receive, send, talk)
@@ -70,6 +71,16 @@ async def _next(feed: Events) -> tuple[str, LedgerEvent]:
     return await anext(feed)
 
 
+async def _in_strides(events: Events) -> Events:
+    """What a client takes as fast as it comes leaves others their turn."""
+    number = 0
+    async for item in events:
+        yield item
+        number += 1
+        if number % WORKED_ON == 0:
+            await breathe()
+
+
 class _EventsAnswer:
     """Server-sent events; the last one is of kind `error` when the stream ends for a reason."""
 
@@ -85,7 +96,7 @@ class _EventsAnswer:
             await streams.send(send(message))
 
         async def copy(events: Events) -> None:
-            async for cursor, event in events:
+            async for cursor, event in _in_strides(events):
                 data = msgspec.json.encode(whole(event))
                 await say(b"id: %b\nevent: %b\ndata: %b\n\n" % (cursor.encode(), event.kind.encode(), data))
 

@@ -69,7 +69,7 @@ class Gate:
             PACE.set(None)
             await self._app(scope, receive, send)
         else:
-            await self._meter.pacer.serve(payer(who), self._serve(scope, receive, send))
+            await self._meter.pacer.serve(payer(who), self._serve(scope, receive, send), writes=mutates(scope))
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)

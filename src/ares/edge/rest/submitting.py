@@ -1,6 +1,5 @@
 """Submitting jobs, one or many."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,10 +16,9 @@ from ares.model.access import Principal
 from ares.model.base import RequestId
 from ares.model.job import PRIORITIES, JobSpec
 from ares.services.deadlines import DeadlineSeen
+from ares.services.pacing import WORKED_ON, breathe
 from ares.services.submit import Rejected, SubmitRequest, Submitted
 
-# Jobs of a batch decoded before others get their turn on the loop.
-_SLICE = 250
 _job = StrictDecoder(SubmitBody)
 
 
@@ -75,10 +73,12 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
     deadlines = iter(await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec for request in good]))
     outcomes = iter(await call.edge.services.submit.submit(call.who, good) if good else ())
     warnings = iter(await _warnings(call, good))
-    results = [
-        _outcome(draft) if isinstance(draft, Problem) else _outcome(next(outcomes), next(warnings), next(deadlines))
-        for draft in drafts
-    ]
+    results: list[BatchOutcome] = []
+    for place, draft in enumerate(drafts):
+        if place % WORKED_ON == WORKED_ON - 1:
+            await breathe()
+        refused = isinstance(draft, Problem)
+        results.append(_outcome(draft) if refused else _outcome(next(outcomes), next(warnings), next(deadlines)))
     replayed = sum(result.replayed for result in results)
     rejected = sum(result.error is not None for result in results)
     created = len(results) - replayed - rejected
@@ -120,8 +120,8 @@ async def _drafts(call: Call[NoQuery, None], jobs: Sequence[bytes]) -> list[Subm
     trace = call.header(b"traceparent") or ""
     drafts: list[SubmitRequest | Problem] = []
     for place, raw in enumerate(jobs):
-        if place and place % _SLICE == 0:
-            await asyncio.sleep(0)
+        if place % WORKED_ON == WORKED_ON - 1:
+            await breathe()
         try:
             body, plain = _job.decode(raw)
             drafts.append(request_of(call.who, body, plain, trace))

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ares.adapters.executors import leftovers
@@ -488,11 +489,37 @@ def sleeping_in(folder: Path) -> list[int]:
     return found
 
 
+def test_starts_are_read_once_and_anew_for_a_reused_pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With each slot that came, the start of every other was read again: 5,050 reads for 100 slots."""
+    starts = {7: 100, 8: 200}
+    read: list[int] = []
+
+    def started_at(pid: int) -> int:
+        read.append(pid)
+        return starts[pid]
+
+    monkeypatch.setattr(leftovers, "started_at", started_at)
+    roll = leftovers.Roll(tmp_path / "processes.json")
+
+    def recorded() -> dict[int, int]:
+        return dict(msgspec.json.decode(roll.path.read_bytes(), type=leftovers.Record).processes)
+
+    roll.write([7], 7)
+    roll.write([7, 8], 8)
+    assert (read, recorded()) == ([7, 8], {7: 100, 8: 200})
+    # It ended unnoticed, and another has its number.
+    starts[7] = 300
+    roll.write([7, 8], 7)
+    assert (read, recorded()) == ([7, 8, 7], {7: 300, 8: 200})
+    roll.write([8], 8)
+    assert recorded() == {8: 200}
+
+
 def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
     bystander = subprocess.Popen(["sleep", "1000"])
     try:
         record = tmp_path / "processes.json"
-        leftovers.write(record, [bystander.pid])
+        leftovers.Roll(record).write([bystander.pid], bystander.pid)
         text = record.read_text()
         start = leftovers.started_at(bystander.pid)
         record.write_text(text.replace(str(start), str((start or 0) - 1)))
