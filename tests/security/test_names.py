@@ -102,3 +102,25 @@ async def test_records_say_who_changed_them_and_not_what_the_token_is_called(wor
         answer = await operator.patch("/v1/tenants/acme/quota", json={"amounts": {"jobs": {"hard": 5}}})
         assert answer.status_code == 200, answer.text
         assert answer.json()["by"] == f"ada ({made.json()['token'].split('_')[1]})"
+
+
+async def test_a_user_who_gets_a_name_again_does_not_get_what_its_last_owner_made(world: World) -> None:
+    ada = await user(world, "ada")
+    async with world.client_with(ada) as client:
+        ids = [
+            (await client.post("/v1/jobs", json={"spec": {**JOB, **more}})).json()["id"]
+            for more in ({}, {"array": "0-1"})
+        ]
+        assert (await client.put("/v1/secrets/hers", json={"value": "of the first"})).status_code in (200, 201)
+    async with world.client("tenant-admin") as admin:
+        assert (await admin.delete("/v1/users/ada")).status_code in (200, 204)
+    again = await user(world, "ada")
+    async with world.client_with(again) as client:
+        denied = [await client.delete(f"/v1/jobs/{job}") for job in ids]
+        denied += [await client.post(f"/v1/jobs/{ids[0]}/retry", json={}), await client.delete("/v1/secrets/hers")]
+        assert [answer.status_code for answer in denied] == [403] * 4, [answer.text for answer in denied]
+        # What she makes herself is hers.
+        own = (await client.post("/v1/jobs", json={"spec": JOB})).json()["id"]
+        assert (await client.delete(f"/v1/jobs/{own}")).status_code == 200
+    async with world.client("tenant-admin") as admin:
+        assert [(await admin.delete(f"/v1/jobs/{job}")).status_code for job in ids] == [200, 200]

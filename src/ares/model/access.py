@@ -66,6 +66,8 @@ class Principal(Record, frozen=True):
     name: str = ""
     # The user of the tenant that it is; empty for tokens that are nobody's in particular.
     user: str = ""
+    # Of that user's record: a name that is given out again is somebody else.
+    user_id: str = ""
     team: str | None = None
     permissions: tuple[Permission, ...] | None = None
     proof: Proof = "token"

@@ -77,6 +77,8 @@ class SecretRecord(Record, frozen=True):
     size: int = 0
     created_at: float = 0.0
     created_by: str = ""
+    # The id of that user's record.
+    created_id: str = ""
     updated_at: float = 0.0
     updated_by: str = ""
 

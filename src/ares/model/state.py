@@ -156,6 +156,8 @@ class JobState(Record, frozen=True):
     retry_of: str | None = None
     request_id: str | None = None
     submitted_by: str = ""
+    # The id of that user's record, where it was a user: another who gets the name later did not submit it.
+    submitter_id: str = ""
     # The part of the tenant its use is counted for.
     team: str | None = None
     trace: str = ""
@@ -224,6 +226,7 @@ class ArrayRecord(Record, frozen=True):
     indices: str
     tasks: int
     submitted_by: str = ""
+    submitter_id: str = ""
     trace: str = ""
     submitted_at: float = 0.0
     request_id: str | None = None

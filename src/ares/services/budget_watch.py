@@ -1,4 +1,7 @@
-"""Budgets while jobs run: what outlived its estimate costs on, so each is looked at again; the leader's."""
+"""Budgets when jobs start and while they run: what outlived its estimate costs on, so each is looked at again; the
+leader's."""
+
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -7,6 +10,7 @@ from ares.core.quota.judge import bound
 from ares.core.quota.measures import from_units, to_units
 from ares.core.run.inputs import Cancel
 from ares.model.quota import QuotaRecord
+from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 from ares.ports.store import StoreError
 from ares.services.alerts import Alerts
@@ -18,7 +22,7 @@ log = structlog.get_logger()
 
 _LOOK_EVERY_S = 5.0
 _BUDGET = "budget"
-_BY = "budget"
+BY = "budget"
 
 
 class BudgetWatch:
@@ -65,9 +69,53 @@ class BudgetWatch:
         if stops:
             await self._stop(tenant, f"the tenant's budget of {hard:g} is exceeded by {spent - hard:g}")
 
+    # ---- when jobs start
+
+    def unpaid(self, starting: Sequence[JobState]) -> dict[str, str]:
+        """Of jobs that are about to start, in this order: which of them the budget does not pay for any more, because
+        others outlived their estimates, and why; where the quota says that this stops them."""
+        found: dict[str, str] = {}
+        by_tenant: dict[str, list[JobState]] = {}
+        for state in starting:
+            if state.cost_estimate > 0 and state.tenant in self._view.kept.quotas:
+                by_tenant.setdefault(state.tenant, []).append(state)
+        for tenant, states in by_tenant.items():
+            found.update(self._unpaid_of(self._view.kept.quotas[tenant], states))
+        return found
+
+    def _unpaid_of(self, record: QuotaRecord, starting: list[JobState]) -> Iterable[tuple[str, str]]:
+        limit = record.quota.own.amounts.get(_BUDGET)
+        if limit is None or limit.hard is None or record.quota.over_budget != "stop":
+            return
+        hard, units = to_units(_BUDGET, limit.hard), self._counting.used(record.tenant)(TENANT).get(_BUDGET, 0)
+        if units <= hard:
+            # Everything that was admitted is paid for.
+            return
+        units -= self._promised(record.tenant)
+        for state in starting:
+            cost = to_units(_BUDGET, state.cost_estimate)
+            if units + cost <= hard:
+                units += cost
+                continue
+            taken = f"{from_units(_BUDGET, units):g} of the tenant's budget of {limit.hard:g} are spent or held by jobs"
+            why = f"{taken} that run; it may cost {state.cost_estimate:g}: have the budget raised, and submit it again"
+            yield state.id, why
+
+    def _promised(self, tenant: str) -> int:
+        """To jobs that have not started."""
+        states = (self._view.entries[job].state for _, job in self._view.order.get(tenant, ()))
+        costs = sum(state.cost_estimate for state in states if is_live(state) and state.phase not in BOUND)
+        for array in self._view.arrays.values():
+            if array.tenant == tenant and not array.expanded:
+                left = array.tasks - len(self._view.by_array.get(array.id, ()))
+                costs += max(0, left) * array.cost_estimate
+        return to_units(_BUDGET, costs)
+
+    # ---- while they run
+
     async def _stop(self, tenant: str, why: str) -> None:
         """All that costs something: what waits would start, and what runs costs on."""
         states = (self._view.entries[job].state for _, job in self._view.order.get(tenant, ()))
         costly = [state.id for state in states if is_live(state) and state.cost_estimate > 0]
         log.warning("budget.stopped", tenant=tenant, jobs=len(costly))
-        await self._transitions.apply([Change(job, tenant, (Cancel(by=_BY, reason=why),)) for job in costly])
+        await self._transitions.apply([Change(job, tenant, (Cancel(by=BY, reason=why),)) for job in costly])

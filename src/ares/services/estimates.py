@@ -11,6 +11,8 @@ from ares.services.view import Delta, View
 
 # Of jobs that nothing is known about.
 DEFAULT_S = 3600.0
+# Of jobs that say how long they run, and that nothing ends if they run longer.
+UNLIMITED_MIN_S = 600.0
 
 
 class Estimated(NamedTuple):
@@ -24,10 +26,10 @@ NOTHING = Estimated()
 
 
 def at_least(spec: JobSpec) -> float:
-    """What must be paid for whatever like jobs took: as long as it may run; without a limit as long as it says, and an
-    hour where it says nothing. A run time of nothing is none."""
+    """What must be paid for whatever like jobs took: as long as it may run; without a limit as long as it says, but not
+    less than some minutes, since nothing holds it to its word; an hour where it says nothing, or zero."""
     said = max((spec.expected_runtime_s or 0.0, *spec.expected_runtimes_s.values()))
-    return spec.time_limit_s or said or DEFAULT_S
+    return spec.time_limit_s or (max(said, UNLIMITED_MIN_S) if said else DEFAULT_S)
 
 
 class Estimates:

@@ -65,6 +65,7 @@ class Expanding:
             spec=spec,
             name=array.name,
             submitted_by=array.submitted_by,
+            submitter_id=array.submitter_id,
             trace=array.trace,
             context=Context(now=array.submitted_at, jitter=0.0, epoch=self._epoch),
             array=array.id,

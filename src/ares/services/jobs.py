@@ -167,7 +167,7 @@ class Jobs:
         what = Cancel(by=who.subject, reason=reason)
         array = self._view.arrays.get(job_id)
         if array is not None and array.tenant == who.tenant:
-            if not reaches(who, "jobs:cancel", array.tenant, array.submitted_by):
+            if not reaches(who, "jobs:cancel", array.tenant, array.submitted_by, array.submitter_id):
                 return _not_yours(job_id)
             if not array.expanded:
                 # A task that does not exist yet would be created later, and run.
@@ -179,7 +179,7 @@ class Jobs:
         state = self._mine(who, job_id)
         if state is None:
             return None
-        if not reaches(who, "jobs:cancel", state.tenant, state.submitted_by):
+        if not reaches(who, "jobs:cancel", state.tenant, state.submitted_by, state.submitter_id):
             return _not_yours(job_id)
         (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
         if isinstance(outcome, Refused) and outcome.code == "terminal":
@@ -202,7 +202,7 @@ class Jobs:
         state = self._mine(who, job_id)
         if state is None:
             return None
-        if not reaches(who, "jobs:retry", state.tenant, state.submitted_by):
+        if not reaches(who, "jobs:retry", state.tenant, state.submitted_by, state.submitter_id):
             return _not_yours(job_id)
         if request_id and await self._retries.hurried(state, request_id):
             return state

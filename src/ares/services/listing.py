@@ -235,6 +235,7 @@ def whole(array: ArrayRecord, tasks: Sequence[JobState]) -> JobState:
         name=array.name,
         phase=phase,
         submitted_by=array.submitted_by,
+        submitter_id=array.submitter_id,
         trace=array.trace,
         submitted_at=array.submitted_at,
         queued_at=array.submitted_at,

@@ -252,8 +252,9 @@ class Replica:
         self.requeue = Requeue(view, transitions, clock, self.alerts, terms.retries_per_minute)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
         self.schedule = Schedule(
-            view, planner, self.proposer, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s
-        )
+            view, planner, self.proposer, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s,
+            unpaid=self.budget_watch.unpaid,
+        )  # fmt: skip
         self.profiles = Profiles(store, view, clock, telemetry)
         self.drain = Drain(view, planner, transitions, clock, telemetry)
         self.consolidate = Consolidate(view, planner, transitions, clock, telemetry)

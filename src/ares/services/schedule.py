@@ -4,13 +4,15 @@ Leader only. The planner proposes; everything is written by compare-and-swap tog
 fence, and what was refused is simply seen again in the next cycle.
 """
 
+from collections.abc import Callable, Sequence
 from zlib import crc32
 
 import structlog
+from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.energy.model import rates_of
-from ares.core.run.inputs import Bind, Input, Nominate, Preempt, Resize
+from ares.core.run.inputs import Bind, Cancel, Input, Nominate, Preempt, Resize
 from ares.core.schedule.follow import planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.record import seen_by
@@ -19,6 +21,7 @@ from ares.ports.clock import Clock
 from ares.ports.planning import PlannerLost
 from ares.ports.store import Compare, StoreError
 from ares.ports.telemetry import Telemetry
+from ares.services.budget_watch import BY
 from ares.services.decisions import Decisions
 from ares.services.planner import Planner
 from ares.services.planning.proposer import Proposer
@@ -45,6 +48,9 @@ _MASTER_PORTS = range(29_400, 30_400)
 # is more than new jobs: where many wait for room, each submission would otherwise be followed by a look at all.
 _REST_IN_VAIN, _REST_MAX_S = 4.0, 1.0
 
+# Of jobs that are about to start: those that a budget does not pay for any more, and why.
+Unpaid = Callable[[Sequence[JobState]], dict[str, str]]
+
 
 class Schedule:
     """Event-driven: an idle cluster starts a job in the time of two commits."""
@@ -59,6 +65,7 @@ class Schedule:
         clock: Clock,
         telemetry: Telemetry,
         linger_s: float = LINGER_S,
+        unpaid: Unpaid = lambda _: {},
     ) -> None:
         self._view = view
         self._planner = planner
@@ -68,6 +75,7 @@ class Schedule:
         self._clock = clock
         self._telemetry = telemetry
         self._linger_s = linger_s
+        self._unpaid = unpaid
         self._bound_at = -linger_s
         self._evicted_at = float("-inf")
         self._look_s = _IDLE_LOOK_S
@@ -162,6 +170,8 @@ class Schedule:
 
     async def _bind(self, plan: Plan, guard: Compare) -> bool:
         """Whether every binding was written."""
+        if not (plan := await self._without_unpaid(plan, guard)).placed:
+            return True
         states = [self._view.entries[item.job].state for item in plan.placed]
         decision = self._decisions.note(self._planner.cluster, plan, self._view.profile.version)
         ports: dict[str, set[int]] = {}
@@ -179,6 +189,18 @@ class Schedule:
                 self._telemetry.observe("ares_scheduling_latency_seconds", max(0.0, now - state.queued_at))
                 self._telemetry.count("ares_lease_acquisitions_total")
         return all(isinstance(outcome, Written) for outcome in outcomes)
+
+    async def _without_unpaid(self, plan: Plan, guard: Compare) -> Plan:
+        """What the tenant's budget does not pay for any more ends here, before it costs anything."""
+        unpaid = self._unpaid([self._view.entries[item.job].state for item in plan.placed])
+        if not unpaid:
+            return plan
+        tenants = {job: self._view.entries[job].state.tenant for job in unpaid}
+        log.warning("budget.not_started", jobs=len(unpaid), tenants=sorted(set(tenants.values())))
+        await self._transitions.apply(
+            [Change(job, tenants[job], (Cancel(by=BY, reason=why),), (guard,)) for job, why in unpaid.items()]
+        )
+        return replace(plan, placed=tuple(item for item in plan.placed if item.job not in unpaid))
 
     def _binding(self, item: Placed, state: JobState, decision: str, ports: dict[str, set[int]]) -> Bind:
         spec = self._view.spec(state)

@@ -143,7 +143,7 @@ class Secrets:
         raise StoreUnavailable(f"the store did not confirm that {name} is deleted; try again")
 
     def _no_change(self, who: Principal, old: SecretRecord | None, expected: int | None) -> SecretRefused | None:
-        if old is not None and not reaches(who, "secrets:admin", old.tenant, old.created_by):
+        if old is not None and not reaches(who, "secrets:admin", old.tenant, old.created_by, old.created_id):
             message = f"{old.name} was made by {old.created_by}, and your role changes only what you made"
             return SecretRefused(code="forbidden", message=message, fix="ask them, or an administrator of the tenant")
         version = 0 if old is None else old.version
@@ -174,11 +174,11 @@ class Secrets:
         assert self._vault is not None, "it was looked for"
         version = 1 if old is None else old.version + 1
         sealed, now = self._vault.seal(value, binding(who.tenant, name, version)), self._clock.wall()
-        made = (now, who.subject) if old is None else (old.created_at, old.created_by)
+        made = (now, who.subject, who.user_id) if old is None else (old.created_at, old.created_by, old.created_id)
         return SecretRecord(
             tenant=who.tenant, name=name, version=version, ciphertext=sealed.ciphertext, nonce=sealed.nonce,
             wrapped=sealed.wrapped, key_id=sealed.key_id, size=len(value),
-            created_at=made[0], created_by=made[1], updated_at=now, updated_by=who.subject,
+            created_at=made[0], created_by=made[1], created_id=made[2], updated_at=now, updated_by=who.subject,
         )  # fmt: skip
 
     async def _write(self, record: SecretRecord, kv: KV | None) -> bool:

@@ -30,7 +30,7 @@ class Standing:
             return Denied(reason="revoked", why="user_disabled")
         role, common = lesser(who.role, user.role)
         permissions = who.permissions if common is None else narrowed(common, who.permissions)
-        return replace(who, role=role, team=user.team, permissions=permissions)
+        return replace(who, user_id=user.id, role=role, team=user.team, permissions=permissions)
 
     def shut(self, tenant: str) -> Denied | None:
         record = self._view.kept.tenants.get(tenant)

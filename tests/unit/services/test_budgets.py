@@ -1,6 +1,7 @@
 """Budgets: what jobs will cost by the server's estimate, what they did cost, and what counts until the month ends."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -180,3 +181,57 @@ async def test_jobs_that_outlive_their_estimate_are_told_of_and_stopped_where_th
         assert "budget-exceeded" in kinds
         ended = {world.state(job).phase for job in (runs, waits)}
         assert (ended == {"CANCELLED"}) is (over == "stop"), ended
+
+
+@pytest.mark.parametrize("over", ["warn", "stop"])
+async def test_what_the_budget_no_longer_pays_for_does_not_start_where_the_quota_says_so(over: str) -> None:
+    """Both were admitted; the first outlived its estimate and ate what the second was to cost."""
+    async with World() as world:
+        await price(world, default=2.0)
+        await give(world, replace(quota(1.0, budget=6), over_budget=over))
+        agent = await world.agent("n1", gpus=1)
+        long, waits = [await world.submit(gpus=1, expected_runtime_s=HOUR) for _ in range(2)]
+        await world.until(lambda: world.state(long).phase in BOUND)
+        agent.started(agent.starts[long])
+        await world.settle()
+        await world.one.budget_watch.look()
+        # No look comes in between: the start itself is judged.
+        world.one.budget_watch.look = _nothing  # pyright: ignore[reportAttributeAccessIssue]
+        # 5 are spent, 2 would come.
+        world.later(2.5 * HOUR)
+        await world.advance(1)
+        agent.exited(agent.starts[long])
+        await world.until(lambda: world.state(waits).phase != "PENDING")
+        ended = world.state(waits)
+        assert (ended.phase == "CANCELLED") is (over == "stop"), ended
+        if over == "stop":
+            assert "of the tenant's budget of 6 are spent" in ended.reason
+            assert waits not in agent.starts
+
+
+async def _nothing() -> None:
+    return
+
+
+async def test_a_start_holds_its_estimate_against_the_next_one() -> None:
+    """The budget was made smaller while both waited: it pays for one of them."""
+    async with World(scheduling=False) as world:
+        await price(world, default=2.0)
+        await give(world, quota(budget=10))
+        jobs = [await world.submit(gpus=1, expected_runtime_s=HOUR) for _ in range(3)]
+        await give(world, replace(quota(budget=5), over_budget="stop"))
+        states = [world.state(job) for job in jobs]
+        assert list(world.one.budget_watch.unpaid(states)) == [jobs[2]]
+        await give(world, quota(budget=5))
+        assert world.one.budget_watch.unpaid(states) == {}, "the quota says warn"
+
+
+@pytest.mark.parametrize(
+    ("said", "cost"), [({"expected_runtime_s": 1.0}, 1.0), ({"expected_runtime_s": 1.0, "time_limit_s": 60}, 0.1)]
+)
+async def test_a_tiny_stated_time_that_nothing_ends_is_not_cheap(said: dict[str, Any], cost: float) -> None:
+    async with World(scheduling=False) as world:
+        await price(world, default=6.0)
+        await give(world, quota(budget=10))
+        job = await world.submit(gpus=1, **said)
+        assert world.state(job).cost_estimate == pytest.approx(cost)

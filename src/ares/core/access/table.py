@@ -84,13 +84,14 @@ def scope_of(who: Principal, permission: Permission) -> Scope | None:
     return TABLE[permission].get(who.role) if allowed else None
 
 
-def reaches(who: Principal, permission: Permission, tenant: str, made_by: str | None = None) -> bool:
-    """Whether `permission` extends to something of `tenant`, made by `made_by` where that matters."""
+def reaches(who: Principal, permission: Permission, tenant: str, made_by: str | None = None, made_id: str = "") -> bool:
+    """Whether `permission` extends to something of `tenant`, made by `made_by` where that matters: a name, and the id
+    of the user's record; none of it is known of what was made before ids were kept."""
     scope = scope_of(who, permission)
     if scope in WIDE:
         return True
     if scope == "mine":
-        return tenant == who.tenant and made_by == who.subject
+        return tenant == who.tenant and made_by == who.subject and made_id in ("", who.user_id)
     return scope == "tenant" and tenant == who.tenant
 
 

@@ -87,6 +87,7 @@ def begin(
     spec: JobSpec,
     name: str,
     submitted_by: str,
+    submitter_id: str = "",
     context: Context,
     trace: str = "",
     array: str | None = None,
@@ -104,7 +105,8 @@ def begin(
     unborn = JobState(
         id=id, tenant=tenant, name=name, fence=Fence(epoch=context.epoch), array=array, index=index,
         retry_of=retry_of, manual_retries=manual_retries, request_id=request_id, submitted_by=submitted_by,
-        team=spec.team, trace=trace, deadline_at=spec.deadline_at, start_by_at=spec.start_by_at, sla=spec.sla,
+        submitter_id=submitter_id, team=spec.team, trace=trace,
+        deadline_at=spec.deadline_at, start_by_at=spec.start_by_at, sla=spec.sla,
         submitted_at=context.now, queued_at=context.now, cost_estimate=cost_estimate, estimated_s=estimated_s,
     )  # fmt: skip
     reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", note) if part)
