@@ -67,6 +67,8 @@ class AuditHead(Record, frozen=True):
     previous: int = 0
     # Whose signature: the id of an AuditKey.
     key: str = ""
+    # What comes after it is sealed by the same key.
+    sealed: bool = False
     signature: str = ""
 
 

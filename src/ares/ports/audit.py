@@ -69,6 +69,10 @@ class Signer(Protocol):
 
     def sign(self, message: bytes) -> str: ...
 
+    def seal(self, message: bytes) -> str:
+        """64 hexadecimal digits that nobody can make without the key: for what is written often."""
+        ...
+
     def verify(self, public: str, message: bytes, signature: str) -> bool: ...
 
 

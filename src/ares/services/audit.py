@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import structlog
 
-from ares.core.audit.chain import Writer, entry_of
+from ares.core.audit.chain import Seal, Writer, entry_of, seal_holds
 from ares.core.audit.crowd import Crowd
 from ares.model.audit import NO_HASH, AuditDraft
 from ares.ports.audit import AuditLog, AuditUnavailable
@@ -40,8 +40,19 @@ class _Waiting(NamedTuple):
 class Audit:
     """Without a log nothing is recorded, as in simulations. If not `required`, failures are only logged."""
 
-    def __init__(self, chain: AuditLog | None, clock: Clock, telemetry: Telemetry, *, required: bool = True) -> None:
+    def __init__(
+        self,
+        chain: AuditLog | None,
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        required: bool = True,
+        seal: Seal | None = None,
+    ) -> None:
         self._log = chain
+        self._seal = seal
+        # Whether the chain that was found ended with a seal of this key.
+        self.found_sealed = True
         self._clock = clock
         self._telemetry = telemetry
         self._required = required
@@ -62,6 +73,10 @@ class Audit:
     def refusing(self) -> AuditUnavailable | None:
         """Why nothing that needs a record may be done now."""
         return (self._failing or self._low) if self._required else None
+
+    @property
+    def sealed(self) -> bool:
+        return self._seal is not None
 
     @property
     def place(self) -> tuple[int, str, float]:
@@ -85,7 +100,9 @@ class Audit:
     async def _open(self, chain: AuditLog) -> None:
         torn = await chain.open()
         self._opened = True
-        self._writer = Writer(chain.chain, *await asyncio.to_thread(_end_of, chain))
+        line, seq, hash_, at = await asyncio.to_thread(_end_of, chain)
+        self.found_sealed = self._seal is None or not line or seal_holds(line, self._seal)
+        self._writer = Writer(chain.chain, seq, hash_, at, self._seal)
         self._durable = self._writer.place
         if torn:
             self.tell(AuditDraft(operation="auditTorn", outcome="ERROR", reason="torn", counts={"bytes": torn}))
@@ -178,7 +195,8 @@ class Audit:
 
     async def _append(self, chain: AuditLog, batch: list[_Waiting]) -> None:
         place = seq, _, at = self._writer.place
-        lines = [self._writer.line(draft, at) for draft, at, _ in batch]
+        last = len(batch) - 1
+        lines = [self._writer.line(draft, at, last=n == last) for n, (draft, at, _) in enumerate(batch)]
         try:
             await chain.append(seq + 1, max(at, batch[0].at), lines)
         except BaseException:
@@ -214,11 +232,11 @@ class Audit:
         self._waiting = owed[:_OWED_MAX]
 
 
-def _end_of(chain: AuditLog) -> tuple[int, str, float]:
-    """The place of the last whole entry."""
+def _end_of(chain: AuditLog) -> tuple[bytes, int, str, float]:
+    """The last whole entry's line, and its place."""
     for segment in reversed(chain.segments(chain.chain)):
         for line in reversed(list(chain.lines(segment))):
             if (entry := entry_of(line)) is not None:
-                return entry.seq, entry.hash, entry.at
+                return line, entry.seq, entry.hash, entry.at
     stub = chain.stub(chain.chain)
-    return (0, NO_HASH, 0.0) if stub is None else (stub.seq, stub.hash, stub.at)
+    return (b"", 0, NO_HASH, 0.0) if stub is None else (b"", stub.seq, stub.hash, stub.at)

@@ -12,7 +12,7 @@ import structlog
 from ares.core import keys
 from ares.core.audit.chain import entry_of, signed_bytes
 from ares.core.audit.heads import superfluous
-from ares.core.audit.verify import ChainReport, check
+from ares.core.audit.verify import ChainReport, Sealer, check
 from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditStub
 from ares.ports.audit import AuditLog, AuditPorts, AuditUnavailable, Segment
 from ares.ports.clock import Clock
@@ -90,6 +90,14 @@ class AuditHeads:
                 )
             )  # fmt: skip
             await self._broken(f"{last.seq - seq} entries that were signed are not on the disk", last.seq - seq)
+        elif last.sealed and last.key == self.key and not self._audit.found_sealed:
+            self._audit.tell(
+                AuditDraft(
+                    operation="auditUnsealed", outcome="ERROR", reason="chain", object=f"audit/{self._log.chain}",
+                    counts={"after": last.seq},
+                )
+            )  # fmt: skip
+            await self._broken(f"what follows entry {last.seq} was changed, or a crash cut a write short", 0)
 
     def known(self, chain: str) -> list[AuditHead]:
         prefix = f"{chain}/"
@@ -134,6 +142,7 @@ class AuditHeads:
         drafted = AuditHead(
             chain=self._log.chain, seq=seq, hash=hash_, at=max(at, self._clock.wall()),
             previous=0 if last is None else last.seq, key=self.key,
+            sealed=self._audit.sealed,
         )  # fmt: skip
         head = msgspec.structs.replace(drafted, signature=self._signer.sign(signed_bytes(drafted)))
         key = keys.audit_head(head.chain, head.seq)
@@ -211,7 +220,9 @@ class AuditHeads:
 
     async def verify(self, chain: str, *, since: float = 0.0) -> ChainReport:
         """Walks a chain that is on this disk, or only its segments of some time."""
-        return await asyncio.to_thread(self._verify, chain, since)
+        found = await asyncio.to_thread(self._verify, chain, since)
+        # A write that was under way may have been seen by halves.
+        return found if found.whole else await asyncio.to_thread(self._verify, chain, since)
 
     def _verify(self, chain: str, since: float) -> ChainReport:
         segments = self._log.segments(chain)
@@ -226,7 +237,8 @@ class AuditHeads:
         heads = [head for head in self.known(chain) if begins is None or head.seq > begins.seq]
         keys_ = dict(self._view.kept.audit_keys)
         lines = _all_lines(self._log, recent)
-        return check(chain, lines, heads, keys_, self._signer.verify, self._log.stub(chain), begins)
+        sealer = Sealer(self.key, self._signer.seal)
+        return check(chain, lines, heads, keys_, self._signer.verify, self._log.stub(chain), begins, sealer)
 
     async def check_recent(self) -> None:
         """The daily look at what came lately."""

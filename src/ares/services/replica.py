@@ -298,7 +298,8 @@ class Replica:
         self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
         chain = None if ports.audit is None else ports.audit.chain
         clock = ports.clock
-        self.audit = Audit(chain, clock, ports.telemetry, required=terms.audit_required)
+        seal = None if ports.audit is None else ports.audit.signer.seal
+        self.audit = Audit(chain, clock, ports.telemetry, required=terms.audit_required, seal=seal)
         self.audit.heed = AuditWatch(self.alerts, clock).heed
         self.audit_search = AuditSearch(chain, self.view, self._cursors)
         self.audit_heads = None if ports.audit is None else AuditHeads(

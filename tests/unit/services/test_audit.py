@@ -10,7 +10,7 @@ from ares.adapters.audit.memory import MemoryAudit
 from ares.adapters.audit.signing import Ed25519Signer
 from ares.adapters.store.memory import MemoryStore
 from ares.adapters.telemetry.null import NullTelemetry
-from ares.core.audit.chain import entry_of
+from ares.core.audit.chain import Seal, Writer, entry_of
 from ares.core.audit.crowd import ANONYMOUS_EACH, KINDS_MAX, KNOWN_EACH, WINDOW_S, Crowd
 from ares.core.audit.heads import RECENT, superfluous
 from ares.model.audit import AuditDraft, AuditEntry, AuditHead, AuditStub
@@ -49,7 +49,7 @@ def entries(chain: MemoryAudit) -> list[AuditEntry]:
 
 
 async def opened(chain: MemoryAudit, clock: ManualClock, *, required: bool = True) -> Audit:
-    audit = Audit(chain, clock, NullTelemetry(), required=required)
+    audit = Audit(chain, clock, NullTelemetry(), required=required, seal=Ed25519Signer(bytes(32)).seal)
     await audit.open()
     return audit
 
@@ -313,3 +313,66 @@ async def test_many_who_ask_whether_all_holds_cause_one_walk() -> None:
         await clock.advance(60.0)
         await heads.verify_all(fresh=False)
         assert chain.walks == 3
+
+
+# ---- what came after the newest head
+
+
+def _rewrite(chain: MemoryAudit, seal: Seal | None = None) -> None:
+    """As somebody does who can write the files: the links hold, the third entry is another."""
+    (segment,) = chain.segments("r1")
+    kept = chain.kept[segment]
+    second = entry_of(kept[1])
+    assert second is not None
+    writer = Writer("r1", second.seq, second.hash, second.at, seal)
+    kept[2:] = [writer.line(AuditDraft(operation="getJob", outcome="ALLOW"), second.at, last=True) for _ in kept[2:]]
+
+
+@pytest.mark.parametrize("seal", [None, Ed25519Signer(bytes(range(32))).seal], ids=["without", "another key"])
+async def test_a_tail_that_is_rewritten_after_the_newest_head_is_found(seal: Seal | None) -> None:
+    chain, clock = MemoryAudit("r1"), ManualClock()
+    async with signing(chain, clock) as (audit, heads, _, _):
+        await audit.note(DONE)
+        await heads.sign()
+        for _ in range(3):
+            await audit.note(DONE)
+        await settle()
+        assert (await heads.verify("r1")).whole
+        _rewrite(chain, seal)
+        found = await heads.verify("r1")
+        assert (found.broken, "no seal by the server's key" in found.why) == (2, True), found
+
+
+async def test_a_tail_that_was_rewritten_while_no_server_ran_is_told_at_the_start() -> None:
+    chain, clock = MemoryAudit("r1"), ManualClock()
+    async with signing(chain, clock) as (audit, heads, store, view):
+        await audit.note(DONE)
+        await heads.sign()
+        for _ in range(3):
+            await audit.note(DONE)
+        await settle()
+        _rewrite(chain)
+        again = await opened(chain, clock)
+        alerts = Alerts(store, view, clock, NullTelemetry())
+        ports = AuditPorts(chain, Ed25519Signer(bytes(32)))
+        await AuditHeads(again, ports, store, view, clock, alerts, keep_s=DAY_S).open()
+        await again.settle()
+        await settle()
+        assert (entries(chain)[-1].operation, entries(chain)[-1].counts) == ("auditUnsealed", {"after": 1})
+        assert [alert.kind for alert in view.kept.alerts.values()] == ["audit-chain"]
+
+
+async def test_a_server_that_was_killed_finds_its_own_tail_and_says_nothing() -> None:
+    chain, clock = MemoryAudit("r1"), ManualClock()
+    async with signing(chain, clock) as (audit, heads, store, view):
+        await audit.note(DONE)
+        await heads.sign()
+        await asyncio.gather(*(audit.note(DONE) for _ in range(3)))
+        await settle()
+        again = await opened(chain, clock)
+        alerts = Alerts(store, view, clock, NullTelemetry())
+        ports = AuditPorts(chain, Ed25519Signer(bytes(32)))
+        await AuditHeads(again, ports, store, view, clock, alerts, keep_s=DAY_S).open()
+        await again.settle()
+        assert len(entries(chain)) == 4
+        assert not view.kept.alerts

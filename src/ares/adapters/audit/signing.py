@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+import hashlib
+import hmac
 import os
 from pathlib import Path
 
@@ -16,10 +18,16 @@ class Ed25519Signer:
 
     def __init__(self, seed: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
+        # Of its own: what is sealed and what is signed are never taken for each other.
+        self._sealing = hashlib.sha256(b"ares audit seal\n" + seed).digest()
         self.public = base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
 
     def sign(self, message: bytes) -> str:
         return base64.b64encode(self._key.sign(message)).decode()
+
+    def seal(self, message: bytes) -> str:
+        """A hundredth of a signature's cost, and only the holder of the key can check it."""
+        return hmac.digest(self._sealing, message, "sha256").hex()
 
     def verify(self, public: str, message: bytes, signature: str) -> bool:
         return verify(public, message, signature)

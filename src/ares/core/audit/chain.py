@@ -1,6 +1,7 @@
 """How entries hang together: each line ends with the hash of its own bytes, which name the hash of the line before."""
 
 import hashlib
+import hmac
 from collections.abc import Callable
 
 import msgspec
@@ -13,6 +14,11 @@ _HASH = b',"hash":"'
 _END = b'"}\n'
 # The hash's name, 64 hexadecimal digits, the end.
 _TAIL = len(_HASH) + 64 + len(_END)
+# What only the server's key can make of the bytes before it: at the end of the last line of each write.
+Seal = Callable[[bytes], str]
+_SEAL = b',"seal":"'
+# Its name, 64 hexadecimal digits, a quotation mark.
+_SEALED = len(_SEAL) + 64 + 1
 # A clock that is corrected by less does not turn time back here; one that was wrong by more is believed again.
 _SET_BACK_S = 3600.0
 _encode = msgspec.json.Encoder().encode
@@ -33,18 +39,23 @@ def clean(text: str) -> str:
 class Writer:
     """Gives drafts their place. Not advanced by what could not be written: see `back`."""
 
-    def __init__(self, chain: str, seq: int = 0, hash_: str = NO_HASH, at: float = 0.0) -> None:
+    def __init__(
+        self, chain: str, seq: int = 0, hash_: str = NO_HASH, at: float = 0.0, seal: Seal | None = None
+    ) -> None:
+        self._seal = seal
         self.seq = seq
         self.hash = hash_
         self.at = at
         self._chain = _encode(clean(chain)).decode()
 
-    def line(self, draft: AuditDraft, at: float) -> bytes:
-        """The next line, with its line feed."""
+    def line(self, draft: AuditDraft, at: float, *, last: bool = False) -> bytes:
+        """The next line, with its line feed. The last one of a write has a seal, which covers all before it too."""
         self.seq += 1
         self.at = at if at < self.at - _SET_BACK_S else max(self.at, at)
         front = _IN_FRONT % (self.seq, self.hash, self.at, self._chain)
         body = front.encode() + _bytes(draft)[1:-1]
+        if last and self._seal is not None:
+            body += _SEAL + self._seal(body).encode() + b'"'
         self.hash = hashlib.sha256(body).hexdigest()
         return body + _HASH + self.hash.encode() + _END
 
@@ -76,6 +87,13 @@ def entry_of(line: bytes) -> AuditEntry | None:
         return _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def seal_holds(line: bytes, seal: Seal) -> bool:
+    """Whether the line has a seal, by this key."""
+    body = line[:-_TAIL]
+    before, said = body[:-_SEALED], body[-_SEALED:]
+    return said.startswith(_SEAL) and hmac.compare_digest(said[len(_SEAL) : -1], seal(before).encode())
 
 
 def signed_bytes(head: AuditHead) -> bytes:

@@ -1,13 +1,21 @@
 """Whether a chain is whole: its links, the signatures of its heads, and that nothing is missing that was signed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from ares.core.audit.chain import Broken, Walk, signed_bytes
+from ares.core.audit.chain import Broken, Seal, Walk, seal_holds, signed_bytes
 from ares.model.audit import AuditHead, AuditKey, AuditStub
 from ares.model.base import Record
 
 # Public key, message, signature.
 Verify = Callable[[str, bytes, str], bool]
+
+
+class Sealer(NamedTuple):
+    """A key that is at hand: its id, and the seals it makes."""
+
+    key: str
+    seal: Seal
 
 
 class ChainReport(Record, frozen=True, omit_defaults=False):
@@ -36,6 +44,17 @@ class ChainReport(Record, frozen=True, omit_defaults=False):
         return not self.broken and not self.unsigned
 
 
+def _unsealed(walk: Walk, last: bytes, signed: Sequence[AuditHead], sealer: Sealer | None) -> Broken | None:
+    """The links of the chain hold. Whoever rewrites its tail makes them hold too, but not the seal at its end."""
+    newest = max(signed, key=lambda head: head.seq, default=None)
+    if newest is None or sealer is None or not newest.sealed or newest.key != sealer.key or walk.seq <= newest.seq:
+        return None
+    if seal_holds(last, sealer.seal):
+        return None
+    why = "what follows the newest head has no seal by the server's key: it was changed, or a crash cut a write short"
+    return Broken(walk.chain, newest.seq + 1, why)
+
+
 def check(
     chain: str,
     lines: Iterable[bytes],
@@ -44,8 +63,10 @@ def check(
     verify: Verify,
     stub: AuditStub | None = None,
     begins: AuditHead | None = None,
+    sealer: Sealer | None = None,
 ) -> ChainReport:
-    """`begins` starts in the middle: after that entry. Otherwise the stub or the first entry is the beginning."""
+    """`begins` starts in the middle: after that entry. Otherwise the stub or the first entry is the beginning. With the
+    key at hand what follows the newest head is looked at too."""
 
     def holds(head: AuditHead) -> bool:
         key = keys.get(head.key)
@@ -54,7 +75,7 @@ def check(
     walk = Walk(chain, begins or stub)
     signed = [head for head in heads if holds(head)]
     walk.mark(frozenset(head.seq for head in signed))
-    torn = 0
+    torn, last = 0, b""
     for line in lines:
         # What follows an unfinished line makes it a broken one.
         if torn:
@@ -62,8 +83,9 @@ def check(
         torn = 0 if line.endswith(b"\n") else len(line)
         if not torn:
             walk.take(line)
+            last = line
     walk.compare(signed)
-    broken = walk.broken
+    broken = walk.broken or _unsealed(walk, last, signed, sealer)
     if begins is None and stub is not None and not holds(stub):
         broken = Broken(chain, walk.begins, "the chain begins here, and nobody signed that what was before may be gone")
     return ChainReport(

@@ -57,7 +57,7 @@ class Mix:
     lease_stretch: float
     drift: float
     # The only replica has its store to itself, and the nodes see whether it is there.
-    beside: bool
+    beside: bool = False
 
 
 def mix(seed: int) -> Mix:
