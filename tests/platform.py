@@ -25,6 +25,7 @@ from ares.edge.client.sync import Client
 from ares.model.node import NodeLease
 from tests.ports import free_ports
 from tests.servers import EtcdServer, die_with_parent
+from tests.warm import Forked, can_begin
 
 T = TypeVar("T")
 StoreKind = Literal["sqlite", "etcd"]
@@ -68,9 +69,11 @@ class Process:
     def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
         self.name = name
         self.log = log
+        # Whether it may begin with its modules imported, see `tests.warm`.
+        self.warm = False
         self._command = list(command)
         self._env = {name: value for name, value in env.items() if value}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
 
     @property
     def pid(self) -> int:
@@ -89,6 +92,9 @@ class Process:
     def start(self) -> Self:
         assert not self.alive, f"{self.name} is running already"
         with self.log.open("ab") as log:
+            if self.warm and can_begin(self._command, self._env):
+                self._process = Forked(self._command, self._env, log.fileno())
+                return self
             self._process = subprocess.Popen(
                 self._command, env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, nothing is allocated
@@ -166,10 +172,12 @@ class Server(Process):
 class Platform:
     """Everything in one directory, on free ports, ended when the block is left."""
 
-    def __init__(self, directory: Path, store: StoreKind = "sqlite", *, lend: bool = True) -> None:
-        """`lend`: jobs read and write the tests' own files, as the tests' user; otherwise all is as users have it."""
+    def __init__(self, directory: Path, store: StoreKind = "sqlite", *, lend: bool = True, warm: bool = False) -> None:
+        """`lend`: jobs read and write the tests' own files, as the tests' user; otherwise all is as users have it.
+        `warm`: servers and agents begin with their modules imported; otherwise each as a program of its own."""
         self.directory = directory
         self.lent = lent(directory.parent) if lend else {}
+        self._warm = warm
         self.servers: dict[int, Server] = {}
         self.agents: dict[str, Process] = {}
         self.etcd = EtcdServer(directory / "etcd") if store == "etcd" else None
@@ -221,6 +229,7 @@ class Platform:
             flags = [*shared, f"--set=store.url={store or self.store_url}"]
             log = self.directory / f"server-{number}.log"
             server = Server(f"replica-{number}", home, log, flags, self._ports[number], env)
+            server.warm = self._warm
             self.servers[number] = server
         server.start()
         if wait:
@@ -247,6 +256,7 @@ class Platform:
                 self.directory / f"agent-{name}.log",
                 {**environment(self.directory / "nodes"), "ARES_JOIN_TOKEN": self._join_token(name), **env},
             )
+            agent.warm = self._warm
             self.agents[name] = agent
         before = self._incarnation(name) if wait else 0
         agent.start()

@@ -102,7 +102,7 @@ def bend(home: Path, segment: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.etcd
 def test_each_replica_has_a_chain_and_the_command_line_asks_them_all(tmp_path: Path) -> None:
-    with Platform(tmp_path, "etcd") as platform:
+    with Platform(tmp_path, "etcd", warm=True) as platform:
         for number in (0, 1):
             platform.server(number)
         jobs = [platform.client(number).submit(JOB).id for number in (0, 1)]

@@ -25,7 +25,7 @@ PRICES = Profile(
 @pytest.fixture(scope="module")
 def priced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """A cheap node with two GPUs, and a dear one with four in the zone people like."""
-    with Platform(tmp_path_factory.mktemp("priced")) as platform:
+    with Platform(tmp_path_factory.mktemp("priced"), warm=True) as platform:
         platform.server().terminate()
         asyncio.run(_configure(platform.store_url))
         platform.server()

@@ -168,7 +168,7 @@ def roaming(platform: Platform, first: int, gate: object) -> Iterator[None]:
 
 @pytest.mark.etcd
 def test_three_replicas_survive_the_death_of_their_leader(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with Platform(tmp_path_factory.mktemp("replicas"), "etcd") as platform:
+    with Platform(tmp_path_factory.mktemp("replicas"), "etcd", warm=True) as platform:
         for number in range(3):
             platform.server(number)
         for name in ("node-a", "node-b", "node-c"):

@@ -39,7 +39,7 @@ job.result(job.world().size)
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with Platform(tmp_path_factory.mktemp("gangs")) as platform:
+    with Platform(tmp_path_factory.mktemp("gangs"), warm=True) as platform:
         platform.server()
         for name in NODES:
             platform.agent(name)

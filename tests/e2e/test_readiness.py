@@ -57,7 +57,7 @@ def test_a_full_disk_is_not_ready_until_there_is_room(small_disk: Path) -> None:
 
 @pytest.mark.etcd
 def test_a_dead_and_a_frozen_etcd_are_not_ready(tmp_path: Path) -> None:
-    with Platform(tmp_path, "etcd") as platform:
+    with Platform(tmp_path, "etcd", warm=True) as platform:
         server = platform.server(0)
         assert server.checks()["writes"] == "proven"
         assert platform.etcd is not None
