@@ -152,6 +152,7 @@ def processes() -> bytes:
     return said
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_them_after_jobs_failures_and_kills(tmp_path: Path) -> None:
     """N26, N27: real processes; a job prints its secret, one fails, agent and server are killed, and all bytes that
     any of them left are looked at: logs, the store with its journal, audit, state directories, memory files."""

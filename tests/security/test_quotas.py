@@ -192,6 +192,7 @@ _MEASURES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 def test_two_servers_on_one_store_admit_together_what_fits(tmp_path: Path) -> None:
     """N38: 50 submissions at once at 89 % of a quota, for cores, GPUs and cost, through two real processes on etcd."""
     with Platform(tmp_path, "etcd") as platform:

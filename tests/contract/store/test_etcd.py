@@ -95,6 +95,7 @@ async def test_a_watch_goes_on_over_a_killed_server(tmp_path: Path, clock: Syste
         await store.close()
 
 
+@pytest.mark.slow
 async def test_three_members_one_killed_one_frozen(tmp_path: Path, clock: SystemClock) -> None:
     with EtcdCluster(tmp_path) as cluster:
         store = await open_store(cluster.url, clock)

@@ -29,6 +29,7 @@ def differs(name: str, policy: str, found: dict[int, float]) -> dict[int, tuple[
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.soak) for name in LISTS]
 )
