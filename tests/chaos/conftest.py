@@ -26,7 +26,7 @@ def seed() -> int:
 def build(tmp_path: Path) -> Iterator[Callable[[StoreKind], Platform]]:
     """Makes an empty platform on the store named."""
     with ExitStack() as stack:
-        yield lambda store: stack.enter_context(Platform(tmp_path / "platform", store))
+        yield lambda store: stack.enter_context(Platform(tmp_path / "platform", store, warm=True))
 
 
 # ---- rows of the programme, in the order they are run

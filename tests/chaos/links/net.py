@@ -132,7 +132,7 @@ def net(directory: Path, seed: int, *, replicas: int = 1, members: int = 1) -> I
             links[name] = stack.enter_context(Proxy(target, seed + len(links)))
             return links[name].address
 
-        platform = Platform(directory / "platform", "etcd")
+        platform = Platform(directory / "platform", "etcd", warm=True)
         if members > 1:
             between = iter(range(members))
             platform.etcd = EtcdCluster(

@@ -77,7 +77,7 @@ def _when_done(home: Path, url: str) -> str:
 def begin(directory: Path, store: StoreKind, seed: int) -> World:
     marks = directory / "marks"
     marks.mkdir()
-    return World(Platform(directory / "platform", store), marks, seed)
+    return World(Platform(directory / "platform", store, warm=True), marks, seed)
 
 
 def more(load: Load, count: int) -> None:

@@ -56,7 +56,7 @@ def cancelled(client: Client, marks: Path) -> Submitted:
 def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """A platform that runs, with a bit of everything in its store."""
     directory = tmp_path_factory.mktemp("living")
-    with Platform(directory / "platform") as platform:
+    with Platform(directory / "platform", warm=True) as platform:
         platform.server()
         platform.agent("a")
         make_everything(platform, directory / "marks")

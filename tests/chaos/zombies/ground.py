@@ -280,7 +280,7 @@ def tree(root: int) -> list[int]:
 @contextmanager
 def ground(directory: Path, nodes: Sequence[str]) -> Generator[Ground]:
     with ExitStack() as stack:
-        platform = stack.enter_context(Platform(directory / "platform", "etcd"))
+        platform = stack.enter_context(Platform(directory / "platform", "etcd", warm=True))
         assert platform.etcd is not None
         recorder = stack.enter_context(Recorder(platform.store_url))
         timing = {f"ARES_TIMING__{name.upper()}": str(getattr(TIMING, name)) for name in TIMING.__struct_fields__}
