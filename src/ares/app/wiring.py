@@ -52,6 +52,7 @@ _DRAIN_S = 2.0
 _ANNOUNCE_S = 2.0
 # A store that starts together with this process, or is busy, is waited for.
 _STORE_S = 30.0
+_STORE_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,8 @@ async def _open_patiently(url: str, clock: Clock) -> Store:
             if clock.monotonic() >= until:
                 raise
             log.warning("store.awaited", error=str(error))
+            # A file that is in use says so at once.
+            await clock.sleep(_STORE_AGAIN_S)
 
 
 async def _started(planning: ProcessPlanning) -> None:
