@@ -1,6 +1,6 @@
 """How a run goes: files of tests that take long begin first, and at its end a run says where its time went."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -49,12 +49,12 @@ def _is_long(item: pytest.Item) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    spent: Counter[str] = Counter()
+    spent: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 spent[report.nodeid.partition("::")[0]] += report.duration
     if len(spent) > _SHOWN:
         terminalreporter.section(f"{_SHOWN} slowest of {len(spent)} files, {sum(spent.values()):.0f} s in sum")
-        for path, seconds in spent.most_common(_SHOWN):
+        for path, seconds in sorted(spent.items(), key=lambda one: -one[1])[:_SHOWN]:
             terminalreporter.write_line(f"{seconds:6.1f} s  {path}")

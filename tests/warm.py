@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 _MODULES = (
     "uvloop",
@@ -145,7 +145,7 @@ def _serve(own: socket.socket) -> _Begun | None:
         own.send(str(answer).encode())
 
 
-def _run(begun: _Begun, parent: int) -> NoReturn:
+def _run(begun: _Begun, parent: int) -> None:
     """As the program would begin by itself."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
