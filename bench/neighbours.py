@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -116,11 +117,8 @@ async def _hold(line: Connection) -> None:
 
 def _slowest_renewal(before: str, after: str) -> str:
     """The bound that all renewals in between were durable within, by the server's own histogram."""
-    name = 'ares_store_latency_seconds_bucket{op="renew",le="'
-    counts = [
-        {line[len(name) :].split('"')[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if name in line}
-        for text in (before, after)
-    ]
+    bucket = re.compile(r'^ares_store_latency_seconds_bucket\{le="(.*?)",op="renew"\} (.*)$', re.MULTILINE)
+    counts = [{bound: float(count) for bound, count in bucket.findall(text)} for text in (before, after)]
     grown = {bound: count - counts[0].get(bound, 0.0) for bound, count in counts[1].items()}
     whole = max(grown.values(), default=0.0)
     bound = next((bound for bound, count in grown.items() if count == whole), "?")
