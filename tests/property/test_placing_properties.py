@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ares.core.queue.factors import rank
-from ares.core.queue.order import facts_of, job_of
+from ares.core.queue.order import job_of
+from ares.core.queue.waiting import facts_of
 from ares.core.schedule.ask import asks_of
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.place import place_many, place_one
@@ -56,7 +57,7 @@ def naively(course: Course) -> tuple[list[str], list[str]]:
 
     def key(number: int) -> tuple[float, float, object]:
         one, line = lines[number]
-        facts = facts_of(line[0], one.key.level, one.key.account, one.key.dated)
+        facts = facts_of(line[0], one.key)
         primary, secondary = rank(facts, round_.shares, round_.profile.order, round_.now)
         return -primary, -secondary, line[0]
 

@@ -12,6 +12,7 @@ from ares.core.access.table import sees_all
 from ares.core.admit.isolating import at_least
 from ares.core.predict.eta import Eta
 from ares.core.queue.factors import FactorShown, explain
+from ares.core.queue.kept import kept_turns
 from ares.core.queue.order import Place, account_of
 from ares.core.queue.position import position
 from ares.core.queue.shares import Shares
@@ -184,9 +185,10 @@ class Explain:
         round_ = Round(cluster, cluster.profile, now)
         order = cluster.profile.order
         factors = explain(cluster.waiting.facts_of(state.id), round_.shares, order, now)
+        kept = kept_turns(cluster.waiting, cluster.promises, cluster.profile, round_.shares, now)
         limits, no_eviction = self._limits(found), self._no_eviction(state, spec, now)
         # From here on in steps: the job may leave the queue in between, which is answered as it was.
-        stands = await stepped(position.steps(cluster.waiting, state.id, round_.shares, order, now))
+        stands = await stepped(position.steps(cluster.waiting, state.id, round_.shares, order, now, kept))
         ahead = 0 if stands is None else stands.ahead
         return Explanation(
             job=state.id,

@@ -13,6 +13,7 @@ from ares.core import keys
 from ares.core.admit.isolating import at_least
 from ares.core.predict.eta import Eta, Etas, Wait, eta
 from ares.core.predict.predictor import Predictor
+from ares.core.queue.kept import kept_turns
 from ares.core.queue.position import position
 from ares.core.queue.usage import Usage
 from ares.core.reserve.waits import held_for, waits_within
@@ -146,7 +147,9 @@ class Planner:
     async def position(self, job_id: str) -> int | None:
         """How many waiting jobs are ahead of this one, or None when it does not wait."""
         cluster, now = self.cluster, self._clock.wall()
-        stands = await stepped(position.steps(cluster.waiting, job_id, cluster.shares(now), cluster.profile.order, now))
+        shares = cluster.shares(now)
+        kept = kept_turns(cluster.waiting, cluster.promises, cluster.profile, shares, now)
+        stands = await stepped(position.steps(cluster.waiting, job_id, shares, cluster.profile.order, now, kept))
         return None if stands is None else stands.ahead
 
     def wait_of(self, job_id: str) -> Wait | None:

@@ -3,9 +3,6 @@
 The order is a function of the jobs' records alone, so a new leader queues them exactly as the old one did.
 """
 
-from math import inf
-
-from ares.core.queue.factors import Facts
 from ares.model.job import PRIORITIES, Priority
 from ares.model.state import JobState
 
@@ -27,7 +24,3 @@ def place(state: JobState, start_by: float | None, class_id: int) -> Place:
 
 def job_of(place: Place) -> str:
     return place[3]
-
-
-def facts_of(place: Place, level: int, account: str, dated: bool, runs_s: float = inf, width: float = 1.0) -> Facts:
-    return Facts(level, place[1], place[0] if dated else None, account, runs_s, width)

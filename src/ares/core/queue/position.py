@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 from ares.core.queue.factors import rank
-from ares.core.queue.order import Place, facts_of
+from ares.core.queue.kept import Kept
+from ares.core.queue.order import Place, job_of
 from ares.core.queue.settled import Settled
 from ares.core.queue.shares import Shares
-from ares.core.queue.waiting import JobClass, Waiting
+from ares.core.queue.waiting import JobClass, Waiting, facts_of
 from ares.core.steps import Steps, in_steps
 from ares.model.profile import OrderPolicy
 
@@ -22,20 +23,32 @@ class Position(NamedTuple):
     ahead_in_tenant: int
 
 
+class _Ranks(NamedTuple):
+    """By what they are compared."""
+
+    shares: Shares
+    order: OrderPolicy
+    kept: Kept
+    now: float
+
+
 @in_steps
-def position(waiting: Waiting, job: str, shares: Shares, order: OrderPolicy, now: float) -> Steps[Position | None]:
-    """None when the job does not wait."""
+def position(
+    waiting: Waiting, job: str, shares: Shares, order: OrderPolicy, now: float, kept: Kept | None = None
+) -> Steps[Position | None]:
+    """None when the job does not wait. `kept`: turns of those that are promised a start."""
     mine, place = waiting.class_of(job), waiting.place_of(job)
     if mine is None or place is None:
         return None
     tenant = _tenant(mine)
     if waiting.settled is not None:
         return (yield from _settled(waiting, waiting.settled, job, tenant))
-    key = _key(mine, place, shares, order, now)
+    ranks = _Ranks(shares, order, kept or Kept({}), now)
+    key = _key(mine, place, ranks)
     ahead = ahead_in_tenant = 0
     for number, other in enumerate(tuple(waiting.active.values()), start=1):
         # Its last job may have left since the last step.
-        count = _before(other, key, shares, order, now) if len(other.line) else 0
+        count = _before(other, key, ranks) if len(other.line) else 0
         ahead += count
         ahead_in_tenant += count if _tenant(other) == tenant else 0
         if number % _CLASSES_AT_A_TIME == 0:
@@ -53,30 +66,32 @@ def _settled(waiting: Waiting, settled: Settled, job: str, tenant: str) -> Steps
     return Position(len(before), mine)
 
 
-_Key = tuple[float, float, Place]
+_Key = tuple[float, bool, float, float, Place]
 
 
 def _tenant(one: JobClass) -> str:
     return one.key.account.split("/", 1)[0]
 
 
-def _key(one: JobClass, place: Place, shares: Shares, order: OrderPolicy, now: float) -> _Key:
-    primary, secondary = rank(facts_of(place, one.key.level, one.key.account, one.key.dated), shares, order, now)
+def _key(one: JobClass, place: Place, ranks: _Ranks) -> _Key:
+    facts = facts_of(place, one.key)
+    primary, secondary = rank(facts, ranks.shares, ranks.order, ranks.now)
+    counts, after = ranks.kept.within(job_of(place), facts, primary)
     # The class id is of this process only; what comes before it is unique.
-    return -primary, -secondary, place
+    return -counts, after, -primary, -secondary, place
 
 
-def _before(other: JobClass, key: _Key, shares: Shares, order: OrderPolicy, now: float) -> int:
+def _before(other: JobClass, key: _Key, ranks: _Ranks) -> int:
     """How many of a class come before. Within a class ranks fall from the first to the last."""
     line = other.line
-    if _key(other, line.nth(0), shares, order, now) >= key:
+    if _key(other, line.nth(0), ranks) >= key:
         return 0
     low, high = 1, len(line)
-    if _key(other, line.nth(-1), shares, order, now) < key:
+    if _key(other, line.nth(-1), ranks) < key:
         return high
     while low < high:
         middle = (low + high) // 2
-        if _key(other, line.nth(middle), shares, order, now) < key:
+        if _key(other, line.nth(middle), ranks) < key:
             low = middle + 1
         else:
             high = middle

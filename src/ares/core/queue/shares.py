@@ -32,6 +32,10 @@ class Shares:
         for one in self._path(account):
             one.take(held)
 
+    def part(self, asked: Held) -> float:
+        """Of the cluster: the greatest part of any one resource."""
+        return max(amount / size for amount, size in zip(asked, self._sizes, strict=True))
+
     def held(self, path: str) -> Held:
         """What a tenant, a team or a user holds now."""
         one = self._holdings.get(parent_of(path), {}).get(path)

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
+from ares.core.queue.drf import Held
 from ares.core.queue.factors import Facts, latest_start
 from ares.core.queue.line import Line
-from ares.core.queue.order import LEVELS, Place, account_of, facts_of, place
+from ares.core.queue.order import LEVELS, Place, account_of, place
 from ares.core.queue.settled import Settled, is_settled
 from ares.core.run.ranks import leaving_s
 from ares.core.schedule.ask import Ask, asks_of
@@ -38,6 +39,14 @@ def class_key(state: JobState, spec: JobSpec) -> ClassKey:
         tuple(sorted(spec.licences.items())) if spec.licences else (),
         spec.deadline_at is not None or spec.start_by_at is not None,
     )
+
+
+def facts_of(place: Place, key: ClassKey, runs_s: float = inf) -> Facts:
+    """What the rank of a waiting job is made from."""
+    ask = key.asks[0]
+    asked = Held(ask.cpu_milli * ask.ranks, ask.memory_mib * ask.ranks, ask.gpus_milli * ask.ranks)
+    width = (ask.gpus_milli or ask.cpu_milli) * ask.ranks / 1000
+    return Facts(key.level, place[1], place[0] if key.dated else None, key.account, runs_s, width, asked)
 
 
 @dataclass(slots=True)
@@ -152,9 +161,7 @@ class Waiting:
         """What the rank of a waiting job is made from."""
         at = self._places[job_id]
         key = self._by_id[at[4]].key
-        ask = key.asks[0]
-        width = (ask.gpus_milli or ask.cpu_milli) * ask.ranks / 1000
-        return facts_of(at, key.level, key.account, key.dated, self.likely_of(job_id), width)
+        return facts_of(at, key, self.likely_of(job_id))
 
     def class_of(self, job_id: str) -> JobClass | None:
         at = self._places.get(job_id)

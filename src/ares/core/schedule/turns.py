@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from math import fsum
 
 from ares.core.queue.factors import FACTORS, STATIC, Facts
-from ares.core.queue.order import Place, facts_of, job_of
-from ares.core.queue.waiting import JobClass
+from ares.core.queue.kept import kept_turns
+from ares.core.queue.order import Place, job_of
+from ares.core.queue.waiting import JobClass, facts_of
 from ares.core.schedule.round import Round
 
-# (minus primary rank, minus secondary rank, place in line, index of the turn): the smallest comes first.
-_Key = tuple[float, float, Place, int]
+# (minus what the primary rank counts in line, whether after others that count as much, minus primary rank, minus
+# secondary rank, place in line, index of the turn): the smallest comes first.
+_Key = tuple[float, bool, float, float, Place, int]
 
 
 @dataclass(slots=True)
@@ -44,6 +46,8 @@ class Turns:
         self._lasting = [[(one.weight, FACTORS[one.name]) for one in each if one.name in STATIC] for each in sums]
         self._moving = [[(one.weight, FACTORS[one.name]) for one in each if one.name not in STATIC] for each in sums]
         self._fixed = not any(self._moving)
+        cluster = round_.cluster
+        self._kept = kept_turns(cluster.waiting, cluster.promises, round_.profile, round_.shares, round_.now)
         self._turns = [Turn(one, index) for index, one in enumerate(round_.cluster.waiting.active.values())]
         self._heap = [self._key(turn) for turn in self._turns if self._skip(turn)]
         heapq.heapify(self._heap)
@@ -60,7 +64,7 @@ class Turns:
         """Whose job comes next. There must be one."""
         heap = self._heap
         while True:
-            turn = self._turns[heap[0][3]]
+            turn = self._turns[heap[0][-1]]
             if self._fixed or len(heap) == 1:
                 return turn
             # Ranks only fall while a cycle gives things away, so a place that got worse is put back in line.
@@ -104,7 +108,7 @@ class Turns:
         order, shares, now = self._order, self._round.shares, self._round.now
         if turn.ranked != turn.done:
             key = turn.job_class.key
-            facts = turn.facts = facts_of(place, key.level, key.account, key.dated)
+            facts = turn.facts = facts_of(place, key)
             first, second = self._lasting
             turn.lasting = (
                 [weight * of(facts, shares, order, now) for weight, of in first],
@@ -114,4 +118,5 @@ class Turns:
         facts, (first_lasting, second_lasting), (first, second) = turn.facts, turn.lasting, self._moving
         primary = fsum(first_lasting + [weight * of(facts, shares, order, now) for weight, of in first])
         secondary = fsum(second_lasting + [weight * of(facts, shares, order, now) for weight, of in second])
-        return -primary, -secondary, place, turn.index
+        counts, after = self._kept.within(job_of(place), facts, primary)
+        return -counts, after, -primary, -secondary, place, turn.index

@@ -13,14 +13,13 @@ from ares.sim.check.placed import wrong_places
 from ares.sim.check.room import Wish, beyond, empty, wishes
 from ares.sim.check.rules import rules_of
 from ares.sim.check.verdict import Verdict
+from ares.sim.check.waits import Waits
 from ares.sim.traces.decisions import Decision, Ended, Promised, Started
 from ares.sim.traces.trace import Trace
 
 # Times are sums of parts: they differ by rounding.
 _ROUNDING_S = 1e-3
 _SAID_MAX = 100
-# What a person takes for the time that was named.
-_KEPT_WITHIN_S = 60.0
 
 
 @dataclass(slots=True)
@@ -57,10 +56,10 @@ class Checker:
         self._promised: dict[int, Promised] = {}
         self._first: dict[int, float] = {}
         self._counts = dict.fromkeys(
-            ("decisions", "starts", "ends", "heads", "promises", "plans", "drains", "excused", "told", "kept"), 0
+            ("decisions", "starts", "ends", "heads", "promises", "plans", "drains", "excused"), 0
         )
-        # What each was told first of all, and the earliest that it was told while it was the first.
-        self._told: dict[int, float] = {}
+        self._waits = Waits(trace.jobs, self._rules, self._say)
+        # The earliest that each was told while it was the first.
         self._soonest: dict[int, float] = {}
         self._said: list[str] = []
         self._more = 0
@@ -85,7 +84,8 @@ class Checker:
         self._judge_plan(decision)
         self._judge_promises(decision, struck)
         self._judge_drain(decision)
-        self._judge_first_words(decision)
+        possible = (job for job in self._waiting if self._fits_empty(job))
+        self._waits.judge(decision, self._rooms, self._running, possible)
 
     def verdict(self) -> Verdict:
         """After the last decision: every job must have been dealt with."""
@@ -98,6 +98,7 @@ class Checker:
             violations=tuple(self._said),
             more=self._more,
             **self._counts,
+            **self._waits.counts,
         )
         self._said, self._more = said, more
         return found
@@ -224,8 +225,12 @@ class Checker:
         passed = {job for job in started if job > head}
         with_them = self._earliest(head, set(), now)
         without = self._earliest(head, passed, now) if passed else with_them
+        said = next((one.start for one in decision.promises if one.job == head), inf)
         if without <= now:
             self._say(now, head, "waits, though there is room for it and nobody is ahead of it")
+        elif self._rules.drains and len(self._rooms) > 1 and self._soonest.get(head, inf) < said - _ROUNDING_S:
+            # It waits for the very room it was promised, which is kept for it: `Waits` sees to that.
+            return
         elif strategy in ("easy", "deadline") and with_them > without + _ROUNDING_S:
             names = ", ".join(self._id(job) for job in sorted(passed))
             self._say(
@@ -234,10 +239,8 @@ class Checker:
         elif strategy == "strict" and passed:
             names = ", ".join(self._id(job) for job in sorted(passed))
             self._say(now, head, f"waits first in line, and {names} passed it")
-        elif strategy in ("easy", "deadline"):
-            said = next((one.start for one in decision.promises if one.job == head), inf)
-            if abs(said - without) > _ROUNDING_S and said != without:
-                self._say(now, head, f"could start at {_at(without)}; it was promised {_at(said)}")
+        elif strategy in ("easy", "deadline") and abs(said - without) > _ROUNDING_S and said != without:
+            self._say(now, head, f"could start at {_at(without)}; it was promised {_at(said)}")
 
     def _first_in_line(self) -> int | None:
         """Of those that could run here at all. Whoever cannot is in nobody's way."""
@@ -349,16 +352,6 @@ class Checker:
             gone = ((run.ends, run.placements) for run in self._running.values() if now < run.ends <= by)
             for new in entered(self._rooms, gone, slipped, late):
                 self._say(now, new.job, f"entered room promised to {self._id(head)} for {_at(self._soonest[head])}")
-
-    def _judge_first_words(self, decision: Decision) -> None:
-        """By what a user was told first: what happened since excuses nothing here."""
-        for one in decision.promises:
-            self._told.setdefault(one.job, one.start)
-        for one in decision.started:
-            told = self._told.pop(one.job, None)
-            if told is not None:
-                self._counts["told"] += 1
-                self._counts["kept"] += decision.time <= told + _KEPT_WITHIN_S
 
     # ---- in the end
 

@@ -7,6 +7,12 @@ from ares.model.profile import Profile
 # Actions after which a job waits for other reasons than the lack of room, or room is taken away from others.
 _UNUSUAL = ("pace", "shrink", "reclaim", "preempt", "consolidate", "grow")
 
+_EVICTS = frozenset({"shrink", "reclaim", "preempt"})
+_HOLDS = ("easy", "aggressive", "deadline")
+# Factors that are at most 1, and those that set a job apart from like ones.
+_BOUNDED = ("drf", "fair-share", "size")
+_BY_RUN_TIME = frozenset({"shortest", "f1"})
+
 
 class Rules(NamedTuple):
     """`in_line`: jobs come in the order of their submission, and wait for nothing but room."""
@@ -19,6 +25,15 @@ class Rules(NamedTuple):
     # Whether nobody new may enter the room of a promise that slipped.
     drains: bool
     not_judged: tuple[str, ...]
+    # By how much a promise may slip before nobody may enter its room; None: nothing keeps others out of it.
+    slips_s: float | None = None
+    # How much younger a job may be that comes first, all else being equal; None: nothing bounds that. And how much more
+    # a level of priority and a deadline are worth.
+    turn_s: float | None = None
+    level_s: float = 0.0
+    deadline_s: float = 0.0
+    # Whether the important may take room from others.
+    evicts: bool = False
 
 
 def rules_of(profile: Profile, *, committed: bool = False) -> Rules:
@@ -26,7 +41,43 @@ def rules_of(profile: Profile, *, committed: bool = False) -> Rules:
     said = [f"{why}: the first that waits is not compared" for why in _why_not(profile, committed=committed)]
     filling = profile.backfill
     drains = filling.drain and not said and strategy in ("easy", "deadline")
-    return Rules(strategy, filling.delay_max_s, not said, bool(filling.depth), drains, tuple(said))
+    weights = {one.name: one.weight for one in profile.order.primary if one.weight}
+    unit_s = profile.order.ageing_s / weights["age"] if "age" in weights else 0.0
+    endless = _endless(profile, strategy, weights)
+    ages = "age" in weights and not endless
+    return Rules(
+        strategy=strategy,
+        delay_max_s=filling.delay_max_s,
+        in_line=not said,
+        partial=bool(filling.depth),
+        drains=drains,
+        not_judged=(*said, *(f"no bound on waiting: {why}" for why in endless)),
+        slips_s=None if committed else _slips_s(profile, strategy, weights),
+        turn_s=unit_s * sum(weights.get(name, 0.0) for name in _BOUNDED) if ages else None,
+        level_s=unit_s * weights.get("priority", 0.0),
+        deadline_s=unit_s * weights.get("deadline", 0.0),
+        evicts=bool(_EVICTS.intersection(profile.actions)),
+    )
+
+
+def _slips_s(profile: Profile, strategy: str, weights: dict[str, float]) -> float | None:
+    if strategy not in _HOLDS or profile.shares or profile.licences or not _BY_RUN_TIME.isdisjoint(weights):
+        return None
+    if strategy == "aggressive":
+        return profile.backfill.delay_max_s
+    return 0.0 if profile.backfill.drain else None
+
+
+def _endless(profile: Profile, strategy: str, weights: dict[str, float]) -> list[str]:
+    """Why a job may wait for as long as others keep coming."""
+    said = {
+        "nothing is held for whoever waits": strategy == "greedy",
+        "those who are shorter or smaller stay ahead, however late they come": not _BY_RUN_TIME.isdisjoint(weights),
+        "who used less stays ahead, and waiting counts nothing": "fair-share" in weights and "age" not in weights,
+        "those with a deadline stay ahead": "deadline" in weights and "age" not in weights,
+        "others enter again when a promise slips": strategy in _HOLDS and not profile.backfill.drain,
+    }
+    return [why for why, so in said.items() if so]
 
 
 def _why_not(profile: Profile, *, committed: bool) -> list[str]:

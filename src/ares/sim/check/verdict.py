@@ -24,6 +24,10 @@ class Verdict(Record, frozen=True):
     # Jobs that were promised a start and started, and how many of them within a minute of what they were told first.
     told: int = 0
     kept: int = 0
+    # Jobs whose wait, since they were promised a start, was held against the most it may be; and those of them that
+    # started later than the earliest they were told.
+    bounded: int = 0
+    slipped: int = 0
     # What of the policy is not judged here, and why.
     not_judged: tuple[str, ...] = ()
     violations: tuple[str, ...] = ()
@@ -41,6 +45,8 @@ class Verdict(Record, frozen=True):
             f" line, {self.promises:,} promises, {self.plans:,} plans ahead; {self.excused:,} excused;"
             f" {self.broken:,} violations"
         )
+        if self.bounded:
+            counts += f"; {self.bounded:,} waits within their bound, {self.slipped:,} of them beyond what was told"
         if self.told:
             share = 100 * self.kept / self.told
             counts += f"; {share:.1f} % of {self.told:,} started within a minute of what they were told first"

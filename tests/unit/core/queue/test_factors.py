@@ -74,6 +74,15 @@ def test_drf_falls_with_what_is_held_and_ends_at_zero() -> None:
     assert values == pytest.approx([1.0, 0.5, 0.0, 0.0], abs=1e-5)
 
 
+@pytest.mark.parametrize(("gpus", "value"), [(0, 0.0), (1, 0.02), (25, 0.5), (50, 1.0), (100, 1.0), (1000, 1.0)])
+def test_size_is_a_part_of_half_the_cluster(gpus: int, value: float) -> None:
+    assert _value("size", _job()._replace(asked=times(GPU, gpus))) == pytest.approx(value)
+
+
+def test_size_goes_by_the_greatest_part_of_any_resource() -> None:
+    assert _value("size", _job()._replace(asked=Held(1000, 25 * 1024, 3000))) == pytest.approx(0.5)
+
+
 def test_fair_share_is_the_same_throughout_a_cycle() -> None:
     usage = Usage(ORDER.half_life_s)
     tally = Shares(CLUSTER, {}, usage, NOW)

@@ -36,3 +36,22 @@ def wait_of_wide(outcome: Outcome) -> float:
     jobs = outcome.jobs
     at = jobs.id.tolist().index(WIDE)
     return float(jobs.first_start[at] - jobs.submit[at])
+
+
+def crowded(seed: int, count: int = 120) -> Trace:
+    """Heavy-tailed jobs of one to three CPUs on six nodes of four, and among them some that need one or three whole
+    nodes: there is always another node that looks as if it came free sooner."""
+    chance = random.Random(seed)
+    runs = [min(20_000.0, _LEAST_S * chance.paretovariate(1.2)) for _ in range(count)]
+    gap_s, at, jobs = sum(runs) / count * 2 / (6 * 4 * 0.9), 0.0, list[TraceJob]()
+    for n, run_s in enumerate(runs):
+        at += chance.expovariate(1 / gap_s)
+        whole = n % 10 == 9
+        spec = JobSpec(
+            command=("true",),
+            name="wide" if whole else "small",
+            resources=Resources(cpu_milli=4000 if whole else 1000 * chance.choice((1, 1, 2, 3)), memory_mib=1),
+            gang=Gang(ranks=3) if n % 30 == 29 else None,
+        )
+        jobs.append(TraceJob(id=f"j{n}", submit=at, run_s=100.0 if whole else run_s, spec=spec, tenant=f"t{n % 5}"))
+    return Trace("crowded", tuple(jobs), fleet(6, 4))

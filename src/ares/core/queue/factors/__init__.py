@@ -12,6 +12,7 @@ from ares.core.queue.factors.fair_share import fair_share
 from ares.core.queue.factors.fifo import fifo
 from ares.core.queue.factors.priority import priority
 from ares.core.queue.factors.shortest import shortest
+from ares.core.queue.factors.size import size
 from ares.core.queue.shares import Shares
 from ares.model.base import Record
 from ares.model.profile import OrderPolicy, Weight
@@ -29,6 +30,7 @@ FACTORS: dict[str, Factor] = {
     "fifo": fifo,
     "priority": priority,
     "shortest": shortest,
+    "size": size,
 }
 # They stay the same while a cycle places jobs.
 STATIC: frozenset[str] = frozenset(FACTORS) - {"drf"}

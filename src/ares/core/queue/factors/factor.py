@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
+from ares.core.queue.drf import Held
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
@@ -22,6 +23,8 @@ class Facts(NamedTuple):
     runs_s: float = inf
     # How many GPUs it asks for in all, or CPUs where it asks for none.
     width: float = 1.0
+    # What it asks for in all.
+    asked: Held = Held(0, 0, 0)
 
 
 # The last argument is the time. About 0 to 1, larger is sooner; what is taken must never raise it.

@@ -3,6 +3,7 @@
 A promise is a claim on the future: whoever comes after may have the room only as long as the promise is kept.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Literal
@@ -280,10 +281,12 @@ class Behind:
             self._slack = True
         if found is None:
             return False
-        start = found.start
         # The latest cycle may have come to no promise for it: its node was away.
         told = self._cluster.told.get(job)
-        held_from = self._held_from(start, told)
+        held_from = self._held_from(found.start, told)
+        if told is not None and found.start > held_from:
+            found = self._in_its_room(told, runs_s) or found
+        start = found.start
         round_.claims.add(Claim(job, held_from, max(start, held_from) + runs_s, found.taken))
         round_.promises[job] = Promise(
             job=job,
@@ -306,6 +309,18 @@ class Behind:
             # Where everybody is promised a start, room kept longer for one would be in the way of those ahead of it.
             return start
         return min(start, told.start if told.held_from is None else told.held_from)
+
+    def _in_its_room(self, told: Promise, runs_s: float) -> Opening | None:
+        """When the room it was promised is free. A promise that slipped stays there: room is kept as it comes free, and
+        a job that went where others are thought to end sooner, and then elsewhere again, might never have all of it."""
+        claims, now = self._round.claims, self._round.now
+        claim = claim_of(self._cluster, told)
+        if claim is None:
+            return None
+        ends = (shift.at for row in {one.row for one in claim.taken} for shift in claims.shifts(row) if shift.sign > 0)
+        times = [now, *sorted({at for at in ends if now < at < inf})]
+        at = bisect_left(times, True, key=lambda at: claims.has_room(claim._replace(start=at, until=at + runs_s)))
+        return Opening(times[at], claim.taken) if at < len(times) else None
 
     def _still(self, kept: Promise) -> bool:
         """Whether nothing that matters has changed since the first in line was promised a start."""
