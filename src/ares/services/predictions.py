@@ -25,7 +25,7 @@ from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, Delete, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry
-from ares.services.pacing import WORKED_ON, breathe, stepped
+from ares.services.pacing import breathe, stepped
 from ares.services.planner import Planner, unsubmitted
 from ares.services.view import Delta, View
 
@@ -35,6 +35,8 @@ _LOOK_EVERY_S = 2.0
 _KEEP_EVERY_S = 60.0
 # Jobs told at once, so that nobody waits for it.
 _AT_ONCE = 250
+# And before others have their turn: behind thousands of distinct jobs each takes a millisecond.
+_AT_A_TIME = 16
 # Ended jobs that a new process learns from.
 _LATEST = 2000
 
@@ -247,7 +249,7 @@ class Predictions:
         planner, now = self._planner, self._clock.wall()
         for number, job in enumerate(list(self._untold)[:_AT_ONCE], start=1):
             self._untold.pop(job, None)
-            if number % WORKED_ON == 0:
+            if number % _AT_A_TIME == 0:
                 await breathe()
             wait = planner.wait_of(job)
             if wait is not None and wait.seconds < LONGEST_S:

@@ -35,7 +35,7 @@ from ares.model.state import JobState, Placement
 # Jobs ahead that are put into the future; beyond them nobody can say. On many nodes fewer: each looks at all nodes.
 _AHEAD_MAX, _AHEAD_MIN, _ROWS_IN_ALL = 128, 16, 128_000
 # Nodes that are looked at in one step, in sum over the jobs ahead.
-ROWS_AT_A_TIME = 8000
+ROWS_AT_A_TIME = 4000
 # Ranking more kinds of jobs than this takes longer than an answer is worth.
 _CLASSES_MAX = 1024
 _SILENT = "what is free is booked, or jobs ahead of it do not say how long they run"
