@@ -57,8 +57,11 @@ def test_what_runs_outlives_a_restart_of_the_only_server(platform: Platform) -> 
     server.kill()
     _go_on(files)
     assert any(_told(agent, "agent.nobody_decides") for agent in agents), "no job ran beside the store"
+    planners = _told(server, "planning.started")
     platform.server()
-    eventually(lambda: all(_told(agent, "agent.connected") == 2 for agent in agents), "agents that are back")
+    # What is stopped is a server that works, not one that is still starting its planner.
+    eventually(lambda: _told(server, "planning.started") > planners, "the planner of the next server")
+    eventually(lambda: all(_told(agent, "agent.connected") >= 2 for agent in agents), "agents that are back")
     assert server.terminate() == 0
     assert all(_told(agent, "agent.extended") for agent in agents)
     _go_on(files)
