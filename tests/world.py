@@ -157,6 +157,7 @@ class Replica(services.Replica):
             blobs=world.blobs, rules=CelRules(), notifier=world.notifier, vault=world.vault,
             planning=InlinePlanning(lambda: Mirror(world.clock.monotonic).handle, world.clock),
         )  # fmt: skip
+        self.planning = ports.planning
         terms = services.Terms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
             tenant_jobs_max=world.tenant_jobs_max, tenant_records_max=world.tenant_records_max,

@@ -1,5 +1,7 @@
 """Promises in the running services: who is held back, who slips in, and who has to leave when a gap ends."""
 
+from msgspec.structs import replace
+
 from ares.model.job import Preemption
 from tests.agents import ScriptedAgent
 from tests.world import World
@@ -85,3 +87,22 @@ async def test_a_gap_is_used_only_if_it_lasts_as_long_beside_the_time_to_leave()
         # It is gone early, and what is left of the gap is less than it takes to start and leave again.
         assert world.state(job).phase == "PENDING"
         assert len(agent.all_starts(job)) == 1
+
+
+async def test_what_a_job_was_told_first_outlives_the_planner() -> None:
+    """Also where the latest plan promised it nothing: a new planner is told that as well."""
+    async with World() as world:
+        _, _, waits = await busy(world)
+        cluster = world.one.planner.cluster
+        promise = cluster.promises[waits]
+        # It was told an earlier start, and then nobody could say for a while.
+        earlier = replace(promise, start=promise.start - 100.0, first_start=promise.start - 100.0)
+        cluster.promise([earlier])
+        cluster.promise([])
+        assert cluster.told == {waits: earlier}
+        await world.one.planning.close()
+        await world.submit(cpu_milli=HALF, expected_runtime_s=5000.0)
+        await world.settle()
+        again = cluster.promises[waits]
+        assert (again.start, again.first_start) == (promise.start, earlier.first_start)
+        assert again.held_from == earlier.start

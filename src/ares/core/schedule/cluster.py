@@ -254,6 +254,10 @@ class Cluster(Occupancy):
             return
         self.promised_at, self.promised_before, self.promised_when = as_of or self.moment
 
+    def remember(self, told: Iterable[Promise]) -> None:
+        """What jobs were told before this picture was made."""
+        self.told |= {one.job: one for one in told if one.job in self.waiting}
+
     def _all_there(self, promise: Promise) -> bool:
         rows = [self.rows.get(place.node) for place in promise.placements]
         return all(row is not None and self.table.healthy[row] for row in rows)

@@ -9,6 +9,7 @@ from itertools import islice
 from ares.core import keys
 from ares.core.queue.order import account_of
 from ares.core.run.ranks import holds
+from ares.core.schedule.promise import Promise
 from ares.model.isolation import Isolation
 from ares.model.reservation import BOOKED, Reservation
 from ares.model.state import TERMINAL, JobState
@@ -84,10 +85,12 @@ class Feed:
         jobs = _taken(self._jobs) if told_nodes else []
         specs: dict[str, bytes] = {}
         told = tuple(one for job in jobs if (one := self._told(job, specs)) is not None)
-        used, promises = None, None
+        used, promises, earlier = None, None, tuple[Promise, ...]()
         if self._last and not (self._jobs or self._nodes or self._reservations):
             self._last = False
-            used, promises = self._planner.cluster.usage.data, tuple(self._planner.cluster.promises.values())
+            cluster = self._planner.cluster
+            used, promises = cluster.usage.data, tuple(cluster.promises.values())
+            earlier = tuple(one for job, one in cluster.told.items() if job not in cluster.promises)
         return News(
             now=self._wall(),
             rules=rules,
@@ -100,6 +103,7 @@ class Feed:
             reservations=tuple(one for _, one in booked if one is not None),
             reservations_gone=tuple(name for name, one in booked if one is None),
             promises=promises,
+            told=earlier,
             used=used,
         )
 

@@ -50,6 +50,8 @@ class News(_Said, frozen=True):
     reservations: tuple[Reservation, ...] = ()
     reservations_gone: tuple[str, ...] = ()
     promises: tuple[Promise, ...] | None = None
+    # What was told to jobs that the latest plan promised nothing: not forgotten.
+    told: tuple[Promise, ...] = ()
     # Everything that is known about use, instead of what the planner made of the records.
     used: UsageData | None = None
 

@@ -100,6 +100,7 @@ class Mirror:
         for name in news.reservations_gone:
             cluster.unbook(name)
         if news.promises is not None:
+            cluster.remember(news.told)
             cluster.promise(news.promises, more=True)
         if news.used is not None:
             cluster.usage.restore(news.used)

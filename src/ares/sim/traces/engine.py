@@ -22,7 +22,7 @@ from ares.sim.traces.failures import Failure
 from ares.sim.traces.outcome import Facts, Outcome
 from ares.sim.traces.policies import Policy
 from ares.sim.traces.trace import Trace, TraceJob
-from ares.sim.traces.world import DOWN, END, LEAVE, LOOK, RETRY, UP, Event, World
+from ares.sim.traces.world import DOWN, DUE, END, LEAVE, LOOK, RETRY, UP, Event, World
 
 Estimates = Literal["user", "exact", "predicted"]
 # instant: all that happens at one moment, then cycles until nothing more comes of it. reference: one event at a time,
@@ -86,6 +86,11 @@ class _Replay:
         self._world = World(trace, self._profile, specs, options.seed)
         # What these give is all there is to give; of others a second cycle may come to more.
         self._again = not _ALL_AT_ONCE.issuperset(self._profile.actions)
+        # Where one alone is promised a start, that is when somebody ends: then something happens anyway.
+        filling = self._profile.backfill
+        many = filling.strategy in ("conservative", "deadline") or filling.reservations > 1
+        self._decides_when_due = many and options.event_order == "instant"
+        self._due_at = -_NEVER
         self._next = 0
         self._since = _Since([], [], [])
         self._cycles = self._events = 0
@@ -213,6 +218,8 @@ class _Replay:
         """Whether anything came of it."""
         _, kind, whom, detail = event
         world = self._world
+        if kind == DUE:
+            return self._is_due()
         self._events += 1
         if kind == END:
             if not world.runs(whom, detail):
@@ -233,6 +240,24 @@ class _Replay:
             self._since.up.append(self._trace.nodes[whom].name)
         return True
 
+    def _is_due(self) -> bool:
+        """Whether somebody was promised to start by now; if not, what was promised has changed since."""
+        now = self._world.now
+        if any(one.start <= now for one in self._world.cluster.promises.values()):
+            return True
+        self._expect_due()
+        return False
+
+    def _expect_due(self) -> None:
+        """The service looks all the time: when the next start is promised, it decides."""
+        if not self._decides_when_due:
+            return
+        now = self._world.now
+        due_at = min((one.start for one in self._world.cluster.promises.values() if one.start > now), default=_NEVER)
+        if due_at < _NEVER and due_at != self._due_at:
+            self._due_at = due_at
+            heapq.heappush(self._world.events, (due_at, DUE, 0, 0.0))
+
     def _ended(self, job: int) -> None:
         self._world.end(job)
         progress, over = self._options.progress, self._world.over
@@ -251,6 +276,7 @@ class _Replay:
         self._cycles += 1
         started = world.apply(plan)
         world.cluster.promise(plan.promises, more=plan.more)
+        self._expect_due()
         world.planned()
         self._note(started, plan.promises, more=plan.more)
         return plan

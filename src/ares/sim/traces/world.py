@@ -38,7 +38,7 @@ from ares.sim.traces.machine import machine
 from ares.sim.traces.trace import Trace, TraceJob
 
 # What is to happen, and in which order at one instant.
-END, UP, DOWN, RETRY, SUBMIT, LOOK, LEAVE = range(7)
+END, UP, DOWN, RETRY, SUBMIT, LOOK, LEAVE, DUE = range(8)
 # Time, kind, whom it is about, and which attempt of it or for how long.
 Event = tuple[float, int, int, float]
 

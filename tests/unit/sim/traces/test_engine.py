@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Iterable
+from itertools import pairwise
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from ares.sim.traces.engine import Estimates, Options, replay
 from ares.sim.traces.failures import Failure, drawn
 from ares.sim.traces.policies import POLICIES, Policy, policy
 from ares.sim.traces.summary import summary
-from ares.sim.traces.trace import Trace, scaled
+from ares.sim.traces.trace import Trace, TraceJob, scaled
 from tests.unit.sim.traces.made import SAVES, ends, job, over_used, starts, trace
 
 BY_PRIORITY = Policy(
@@ -306,3 +308,20 @@ def test_more_of_every_kind_and_faster() -> None:
 def test_a_trace_is_in_order() -> None:
     with pytest.raises(ValueError, match="job j1 comes after one that was submitted later"):
         trace(job(2, 1), job(1, 1))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_decision_is_made_whenever_somebody_was_promised_to_start(seed: int) -> None:
+    """Estimates may be too short by half: what was promised may then come due while nothing ends."""
+    chance, at, jobs = random.Random(seed), 0.0, list[TraceJob]()
+    for _ in range(9):
+        at += chance.choice([0.0, 0.0, 3.0])
+        runs = chance.choice([10.0, 20.0, 40.0, 70.0])
+        stated = runs * chance.choice([1.0, 0.5, 0.5, 2.0])
+        jobs.append(job(at, runs, chance.randint(1, 4), expected_runtime_s=stated))
+    log: list[Decision] = []
+    replay(trace(*jobs, nodes=2), POLICIES["conservative"], Options(log=log.append, estimates="user"))
+    for one, following in pairwise(log):
+        due = min((promised.start for promised in one.promises if promised.start > one.time), default=inf)
+        assert following.time <= due
+    assert any(one.promises for one in log)
