@@ -23,6 +23,7 @@ from bench import (
     pauses,
     replays,
     scheduling,
+    starvation,
     submissions,
     tenants,
 )
@@ -45,6 +46,7 @@ TITLES = {
     "j": "secrets in output",
     "k": "a noisy neighbour",
     "l": "pauses while plans are made",
+    "m": "a wide job among small ones",
 }
 
 
@@ -58,7 +60,7 @@ def main() -> int:
     benchmarks: dict[str, Benchmark] = {
         "a": submissions.rows, "b": noop_rows, "c": latency.rows, "d": etcd.rows, "e": memory.rows,
         "f": scheduling.rows, "g": replays.rows, "h": losses.rows, "i": tenants.rows,
-        "j": masking.rows, "k": neighbours.rows, "l": pauses.rows,
+        "j": masking.rows, "k": neighbours.rows, "l": pauses.rows, "m": starvation.rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")
     rows: list[Row] = []

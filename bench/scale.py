@@ -44,6 +44,10 @@ class Scale:
     paused_nodes: tuple[int, ...] = (10, 1000)
     paused_jobs: tuple[int, ...] = (1000, 5000)
     paused_s: float = 12.0
+    # For starvation: rounds and small jobs of the live case, and seeds of the simulated one.
+    starved_rounds: int = 3
+    starved_jobs: int = 200
+    starved_seeds: int = 20
     # For neighbours: jobs of the noisy one.
     neighbour_jobs: int = 50_000
 
@@ -57,4 +61,5 @@ QUICK = Scale(
     fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000), replayed=(5000, 100), logged=2000,
     losses=2, watched=(100, 0.5), tenants=100, rounds=2, round_s=3.0, neighbour_jobs=5000,
     promised=(250, 1000), paused_nodes=(10,), paused_jobs=(1000,), paused_s=8.0,
+    starved_rounds=1, starved_jobs=60, starved_seeds=2,
 )  # fmt: skip
