@@ -1,4 +1,9 @@
-"""The lock of an embedded store, seen by another process on the same machine."""
+"""Whether a server decides by an embedded store, seen by another process on the same machine.
+
+A server that starts has the store for a while before it decides anything: it reads all records first, and on a busy
+machine that takes longer than agents may run jobs unheard. So it is not the store's own lock that tells, but one that
+begins with the decisions: a file that is locked before it gets its name. Agents know it by its inode.
+"""
 
 import asyncio
 import contextlib
@@ -11,18 +16,43 @@ from ares.model.link import StoreLock
 _KERNEL = Path("/proc/sys/kernel/random/boot_id")
 
 
-def lock_of(path: str, longest_s: float) -> StoreLock | None:
-    """How others find the lock on the database at `path`; None where the kernel has no name."""
-    with contextlib.suppress(OSError):
-        found, kernel = os.stat(path), _KERNEL.read_text().strip()
-        return StoreLock(
-            path=os.path.realpath(path), device=found.st_dev, inode=found.st_ino, kernel=kernel, longest_s=longest_s
-        )
-    return None
+class DecidingLock:
+    """Of the one process that has the store open. `told` is how agents find it; None where they cannot."""
+
+    def __init__(self, store: str, longest_s: float) -> None:
+        self._path, self._made = os.path.realpath(f"{store}.deciding"), f"{store}.deciding.new"
+        self._handle: int | None = None
+        self.told: StoreLock | None = None
+        # On a full disk, or where the kernel has no name, no agent is told of it.
+        with contextlib.suppress(OSError):
+            self.told = self._make(longest_s)
+
+    def _make(self, longest_s: float) -> StoreLock:
+        kernel = _KERNEL.read_text().strip()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._made)
+        self._handle = os.open(self._made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = os.fstat(self._handle)
+        return StoreLock(path=self._path, device=found.st_dev, inode=found.st_ino, kernel=kernel, longest_s=longest_s)
+
+    def begin(self) -> None:
+        """From here on agents of the server before find another file, or none: nothing is proven to them any more."""
+        if self.told is not None:
+            with contextlib.suppress(OSError):
+                os.replace(self._made, self._path)
+                return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
 
 class LockWitness:
-    """Needs the right to read the database: an agent of the server's user, or of root."""
+    """Needs the right to read the file: an agent of the server's user, or of root."""
 
     async def free(self, lock: StoreLock) -> bool:
         # A file system that hangs must not hold up the agent.
@@ -33,7 +63,7 @@ def _free(lock: StoreLock) -> bool:
     try:
         if _KERNEL.read_text().strip() != lock.kernel:
             return False
-        # Anew each time: a store that was restored is another file.
+        # Anew each time: the next server's is another file.
         handle = os.open(lock.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
@@ -41,7 +71,6 @@ def _free(lock: StoreLock) -> bool:
         found = os.fstat(handle)
         if (found.st_dev, found.st_ino) != (lock.device, lock.inode):
             return False
-        # Held for a moment only: a server that starts just then tries again.
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return False

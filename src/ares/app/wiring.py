@@ -27,7 +27,7 @@ from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.format import ensure_format, keep_to_format
 from ares.adapters.store.open import open_store
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
-from ares.adapters.witness import lock_of
+from ares.adapters.witness import DecidingLock
 from ares.app import audit, plugins
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
@@ -37,7 +37,6 @@ from ares.edge.grpc.agents import AgentServer
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer
-from ares.model.link import StoreLock
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock
 from ares.ports.planning import PlannerLost
@@ -50,6 +49,7 @@ log = structlog.get_logger()
 
 _DRAIN_S = 2.0
 _ANNOUNCE_S = 2.0
+_CANCEL_AGAIN_S = 1.0
 # A store that starts together with this process, or is busy, is waited for.
 _STORE_S = 30.0
 _STORE_AGAIN_S = 0.5
@@ -63,6 +63,7 @@ class Assembled:
     telemetry: PrometheusTelemetry
     kept: FileDecisions
     planning: ProcessPlanning
+    deciding: DecidingLock | None
 
 
 def _notifier(config: Config, clock: Clock) -> ChannelNotifier:
@@ -96,6 +97,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         vault=EnvelopeVault(FileRing(config.secrets_path)),
         disk=Disks(written(config)), audit=audit.ports_of(config, rng),
     )  # fmt: skip
+    deciding = _deciding_lock(config)
     terms = Terms(
         replica=config.replica or f"replica-{base32(rng, 6)}",
         epoch=epoch,
@@ -103,7 +105,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         cluster=config.cluster,
         # Nobody else can have the embedded store open.
         exclusive=not config.store_url.startswith("etcd:"),
-        store_lock=_store_lock(config),
+        store_lock=None if deciding is None else deciding.told,
         jobs_max=config.limits.jobs_max,
         tenant_records_max=config.limits.tenant_records_max,
         tenant_jobs_max=config.limits.tenant_jobs_max,
@@ -119,12 +121,13 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         # Before anything reads a profile: its names must be known then. The planning process enters them.
         plugins=plugins.load(apart=True),
     )
-    return Assembled(Replica(ports, terms), telemetry, kept, planning)
+    return Assembled(Replica(ports, terms), telemetry, kept, planning, deciding)
 
 
-def _store_lock(config: Config) -> StoreLock | None:
+def _deciding_lock(config: Config) -> DecidingLock | None:
+    """None where several servers may decide by one store."""
     url = urlsplit(config.store_url)
-    return lock_of(url.path, config.timing.longest_s) if url.scheme == "sqlite" else None
+    return DecidingLock(url.path, config.timing.longest_s) if url.scheme == "sqlite" else None
 
 
 def written(config: Config) -> tuple[Path, ...]:
@@ -186,6 +189,8 @@ class ControlPlane:
         authority = await authority_of(self._config, store)
         self.assembled = assemble(self._config, store, epoch, decode_epoch(kv.value).id, authority)
         replica = self.assembled.replica
+        if self.assembled.deciding is not None:
+            self._started.callback(self.assembled.deciding.close)
         self._started.callback(self.assembled.kept.close)
         self._started.push_async_callback(self.assembled.planning.close)
         # It takes as long to start as all the rest: whoever leads first need not wait for it.
@@ -198,8 +203,6 @@ class ControlPlane:
         await replica.time.open()
         self._started.push_async_callback(replica.close_audit)
         await replica.open_audit()
-        for name, loop in replica.loops(self._reign).items():
-            self._spawn(name, loop)
         await replica.authority.open()
         agents = AgentServer(
             replica.sessions, replica.tokens, replica.authority, replica.audit, self.assembled.telemetry
@@ -207,11 +210,19 @@ class ControlPlane:
         self._started.push_async_callback(agents.stop, _DRAIN_S)
         self._started.push_async_callback(self._announce)
         serving = None if authority is None else Serving(authority)
-        self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, serving)
         http = HttpServer(build_app(self._api(), self._settings()), self._settings())
+        # The last before agents are heard: their jobs go on for as long as nobody decides, and not much longer.
+        self._decide()
+        self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, serving)
         self._started.push_async_callback(http.stop)
         await http.start()
         self.http_port = http.port
+
+    def _decide(self) -> None:
+        if (lock := self.assembled.deciding) is not None:
+            lock.begin()
+        for name, loop in self.assembled.replica.loops(self._reign).items():
+            self._spawn(name, loop)
 
     async def _announce(self) -> None:
         """Agents of a server that stops in order have time for the next one, if there can be no other to judge them."""
@@ -271,6 +282,9 @@ class ControlPlane:
         await self._started.aclose()
 
     async def _end_loops(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        left = set(self._tasks)
+        while left:
+            for task in left:
+                task.cancel()
+            # A cancellation is lost where it meets the end of what was waited for: then once more.
+            _, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN_S)

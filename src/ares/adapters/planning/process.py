@@ -26,6 +26,8 @@ PARENT = "ARES_PLANNING_PARENT"
 FRAME_BYTES_MAX = 1 << 30
 # A machine under load takes its time to start a program.
 _START_S = 60.0
+# Until a killed process is heard of.
+_END_S = 5.0
 _READY = 0
 
 
@@ -123,7 +125,10 @@ class ProcessPlanning:
             process.kill()
         # What is still in the pipes is of no use; a transport that is not closed keeps them open.
         transport = getattr(process, "_transport", None)
-        await asyncio.shield(process.wait())
+        ended = asyncio.ensure_future(process.wait())
+        await asyncio.wait({ended}, timeout=_END_S)
+        # The loop may not hear of an end that met a cancelled start; the process is killed all the same.
+        ended.cancel()
         if transport is not None:
             transport.close()
 

@@ -7,12 +7,8 @@ place: so what counts is the lock on the database itself.
 import contextlib
 import fcntl
 import os
-import time
 
 from ares.ports.store import StoreUnavailable
-
-# An agent on this machine that looks whether a server has the store holds the lock for some microseconds.
-_AGAIN_S = (0.001, 0.01, 0.05)
 
 
 class OwnerLock:
@@ -41,14 +37,10 @@ class OwnerLock:
         handle stays open until SQLite has closed the file: closing any would drop SQLite's."""
         # For this user only: it holds everyone's jobs. SQLite gives its other files the same mode.
         self._database = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        for pause_s in (*_AGAIN_S, None):
-            try:
-                fcntl.flock(self._database, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if pause_s is None:
-                    raise StoreUnavailable(_in_use(self._path, "another process")) from None
-                time.sleep(pause_s)
+        try:
+            fcntl.flock(self._database, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreUnavailable(_in_use(self._path, "another process")) from None
 
     def lost(self) -> str:
         """Which of its files was removed or replaced under a running server; empty when they are there."""
