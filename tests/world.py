@@ -164,7 +164,7 @@ class Replica(services.Replica):
             keep_s=KEEP_S, linger_s=0.0, ack_within_s=0.0, timing=timing,
         )  # fmt: skip
         super().__init__(ports, terms)
-        self._scheduling = scheduling
+        self._schedules = scheduling
         self.guards: list[Compare] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -180,7 +180,7 @@ class Replica(services.Replica):
 
     def duties(self, guard: Compare) -> tuple[Coroutine[object, object, None], ...]:
         first, *others = super().duties(guard)
-        if self._scheduling:
+        if self._schedules:
             return first, *others
         first.close()
         return tuple(others)
@@ -224,7 +224,7 @@ class World:
         self.replicas: list[Replica] = []
         self._wanted = replicas
         self._exclusive = exclusive
-        self._scheduling = scheduling
+        self._schedules = scheduling
         # Of each replica, as far as named.
         self._timings = timings
 
@@ -256,7 +256,7 @@ class World:
     async def add_replica(self) -> Replica:
         name, number = f"r{len(self.replicas) + 1}", len(self.replicas)
         timing = self._timings[number] if number < len(self._timings) else Timing()
-        replica = Replica(self, name, exclusive=self._exclusive, scheduling=self._scheduling, timing=timing)
+        replica = Replica(self, name, exclusive=self._exclusive, scheduling=self._schedules, timing=timing)
         self.replicas.append(replica)
         await replica.start()
         return replica

@@ -458,7 +458,7 @@ def test_beside_a_server_that_is_not_disturbed(living: Platform) -> None:
     after = (home / "store.db.lock").stat()
     assert (after.st_mtime_ns, after.st_ino) == (lock.st_mtime_ns, lock.st_ino)
     assert sorted(path.name for path in home.iterdir() if path.name.startswith("store.db")) == [
-        "store.db", "store.db-shm", "store.db-wal", "store.db.lock", "store.db.mark",
+        "store.db", "store.db-shm", "store.db-wal", "store.db.deciding", "store.db.lock", "store.db.mark",
     ]  # fmt: skip
 
 

@@ -26,7 +26,9 @@ from ares.ports.executor import CannotStart, Launch, Running, Sandbox
 Contain = Literal["best", "none"]
 
 _WARDEN: Final = Path(__file__).parent / "warden"
-_HELLO_TIMEOUT_S: Final = 10.0
+_HELLO_TIMEOUT_S: Final = 30.0
+# What a machine under load refuses for a moment is tried again: it must not cost jobs their namespaces.
+_HELLO_AGAIN_S: Final = (0.2, 1.0)
 _END_TIMEOUT_S: Final = 10.0
 # The pool has no upper bound. Where slots are handed back all the time, waiting for one beats opening
 # another, so it then grows slowly; otherwise as fast as this allows.
@@ -98,12 +100,15 @@ class LocalExecutor:
         if self._cgroups is not None:
             self._cgroups.remove_leftovers()
         try:
-            await self._start_warden()
+            await self._start_patiently()
+        except TimeoutError:
+            # It says nothing about what this machine allows.
+            raise
         except OSError:
             if self._contain == "none":
                 raise
             self._contain = "none"
-            await self._start_warden()
+            await self._start_patiently()
 
     def isolation(self) -> tuple[Containment, ...]:
         """How attempts are contained, then how their limits are enforced."""
@@ -156,6 +161,19 @@ class LocalExecutor:
             raise ExecutorBusy(
                 f"another agent is running in {self._folder.parent}; stop it or choose another state directory"
             ) from None
+
+    async def _start_patiently(self) -> None:
+        for pause_s in (*_HELLO_AGAIN_S, None):
+            try:
+                await self._start_warden()
+                return
+            except OSError as error:
+                if self._warden is not None:
+                    self._warden.kill()
+                if pause_s is None:
+                    raise
+                _log.warning("executor.warden_again", why=str(error) or repr(error))
+            await asyncio.sleep(pause_s)
 
     async def _start_warden(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -31,8 +31,9 @@ class Attempt(Protocol):
 
 @dataclass(slots=True)
 class _Turn:
-    """A job that is promised a start: by when others have to be out of its room, and which that is."""
+    """A job that is promised a start: when it was, by when others have to be out of its room, and which that is."""
 
+    made: float
     by: float
     placements: tuple[Placement, ...]
 
@@ -71,7 +72,7 @@ class Waits:
                 self._over.add(job)
                 words = f"still waits, though all that were in its room before {_at(turn.by)} are gone"
                 self._say(decision.time, job, words)
-        self._begin(promised)
+        self._begin(decision.time, promised)
 
     def _may_evict(self) -> bool:
         """Whether room may be kept for some that others are told to leave: the log does not say so."""
@@ -101,7 +102,7 @@ class Waits:
             gone = set(decision.down)
             self._turns = {job: one for job, one in self._turns.items() if gone.isdisjoint(_nodes(one.placements))}
 
-    def _begin(self, promised: Mapping[int, Promised]) -> None:
+    def _begin(self, now: float, promised: Mapping[int, Promised]) -> None:
         slips_s = self._rules.slips_s or 0.0
         if promised:
             # Others came before it, as they may: what it is promised after that is another promise.
@@ -112,7 +113,7 @@ class Waits:
                 continue
             turn = self._turns.get(job)
             if turn is None:
-                self._turns[job] = _Turn(one.start + slips_s, one.placements)
+                self._turns[job] = _Turn(now, one.start + slips_s, one.placements)
             elif one.start <= turn.by + _ROUNDING_S:
                 # Where a promise may slip, it counts from the first one.
                 turn.by, turn.placements = turn.by if slips_s else min(turn.by, one.start), one.placements
@@ -121,7 +122,9 @@ class Waits:
         """Whether there would be room for it, but for those who began too late to be there."""
         nodes = _nodes(turn.placements)
         left = {name: rooms[name].copy() for name in nodes if name in rooms}
-        new = (one for who, one in running.items() if one.since >= turn.by and not self._before(who, job))
+        # Those that began with the very plan that promised a start at once were beside its room by that plan.
+        since = (one for one in running.items() if one[1].since >= turn.by and one[1].since > turn.made)
+        new = (one for who, one in since if not self._before(who, job))
         for place in (place for one in new for place in one.placements if place.node in left):
             left[place.node].add(place, +1)
         for place in turn.placements:

@@ -200,6 +200,25 @@ async def test_a_handler_is_seen_once_it_is_set(executor: LocalExecutor, tmp_pat
     assert not running.catches(signal.SIGUSR1)
 
 
+@pytest.mark.parametrize("trouble", [TimeoutError(), OSError("it ended")], ids=["late", "ended"])
+async def test_a_machine_that_is_slow_for_a_moment_keeps_its_namespaces(
+    tmp_path: Path, trouble: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, troubles = LocalExecutor._start_warden, [trouble]  # pyright: ignore[reportPrivateUsage]
+
+    async def start(self: LocalExecutor) -> None:
+        if troubles:
+            raise troubles.pop()
+        await begun(self)
+
+    async with opened(tmp_path) as usual:
+        can = usual.isolation()
+    monkeypatch.setattr(LocalExecutor, "_start_warden", start)
+    async with opened(tmp_path) as executor:
+        assert executor.isolation() == can
+    assert not troubles
+
+
 async def test_a_fork_bomb_stays_within_its_limit(tmp_path: Path) -> None:
     async with opened(tmp_path) as executor:
         if executor.isolation()[1] == "none":

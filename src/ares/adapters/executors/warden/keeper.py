@@ -5,6 +5,7 @@ up its cgroups. A slot sees the same end of its own socket, and dies with its wa
 """
 
 import contextlib
+import errno
 import gc
 import marshal
 import os
@@ -25,6 +26,8 @@ from ares.adapters.executors.warden.wire import receive
 _SLOT_BUFFER_BYTES = 1 << 20
 _TIDY_TRIES = 100
 _TIDY_PAUSE_S = 0.01
+# Not what the kernel forbids, but what it has no room for just now: the agent tries again.
+_FOR_NOW = (errno.EAGAIN, errno.ENOMEM)
 _SYS: Final = "/sys"
 
 
@@ -210,7 +213,9 @@ def can_contain() -> bool:
     try:
         kernel.unshare(kernel.NEWPID)
         kernel.enter(own, kernel.NEWPID)
-    except OSError:
+    except OSError as error:
+        if error.errno in _FOR_NOW:
+            raise
         return _enter_user_namespace()
     finally:
         os.close(own)
@@ -222,7 +227,9 @@ def _enter_user_namespace() -> bool:
     uid, gid = os.getuid(), os.getgid()
     try:
         kernel.unshare(kernel.NEWUSER | kernel.NEWPID)
-    except OSError:
+    except OSError as error:
+        if error.errno in _FOR_NOW:
+            raise
         return False
     # From here on a failure ends this process, and the agent starts another that does not try.
     for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
