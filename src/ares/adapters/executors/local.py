@@ -101,11 +101,9 @@ class LocalExecutor:
             self._cgroups.remove_leftovers()
         try:
             await self._start_patiently()
-        except TimeoutError:
-            # It says nothing about what this machine allows.
-            raise
-        except OSError:
-            if self._contain == "none":
+        except OSError as error:
+            # That it is late says nothing about what this machine allows.
+            if self._contain == "none" or isinstance(error, TimeoutError):
                 raise
             self._contain = "none"
             await self._start_patiently()
@@ -163,17 +161,13 @@ class LocalExecutor:
             ) from None
 
     async def _start_patiently(self) -> None:
-        for pause_s in (*_HELLO_AGAIN_S, None):
+        for pause_s in _HELLO_AGAIN_S:
             try:
-                await self._start_warden()
-                return
+                return await self._start_warden()
             except OSError as error:
-                if self._warden is not None:
-                    self._warden.kill()
-                if pause_s is None:
-                    raise
                 _log.warning("executor.warden_again", why=str(error) or repr(error))
-            await asyncio.sleep(pause_s)
+                await asyncio.sleep(pause_s)
+        return await self._start_warden()
 
     async def _start_warden(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -190,6 +184,8 @@ class LocalExecutor:
             self._write_record(self._warden.pid)
         except BaseException:
             ours.close()
+            if self._warden is not None:
+                self._warden.kill()
             raise
         self._containment = "pid-namespace" if hello[0] == "pid-namespace" else "none"
         self._sandbox = sandbox_of(self.isolation(), hello[1:], self._terms)
@@ -203,12 +199,9 @@ class LocalExecutor:
         python = [sys.executable, "-I", "-S", "-X", "utf8", str(_WARDEN)]
         return subprocess.Popen(
             [*python, str(theirs.fileno()), self._contain, *(self._cgroups.folders() if self._cgroups else ())],
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            cwd="/",
+            pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/",
             start_new_session=True,
-        )
+        )  # fmt: skip
 
     def _drop_control(self) -> None:
         if self._control is not None:
