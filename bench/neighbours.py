@@ -151,6 +151,9 @@ async def rows(scale: Scale, folder: Path) -> list[Row]:
             statuses += seen
             # What was asked for in the last moment is done with.
             await asyncio.sleep(3.0)
+        # The server has closed what said nothing for a minute.
+        await admin.close()
+        admin = await ares.connect()
         after = await admin.text("/metrics")
         grown = (ares.server_rss_bytes() - rss) >> 20
         calm.schedule.close()
