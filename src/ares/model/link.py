@@ -143,8 +143,8 @@ class AgentFrame(Record, frozen=True):
 
 
 class StoreLock(Record, frozen=True):
-    """The lock on an embedded store that every process holds which decides by it. An agent that sees this very file,
-    under the same kernel, and finds it free, knows that nobody decides."""
+    """The lock that the one process holds which decides by an embedded store. An agent that sees this very file, under
+    the same kernel, and finds it free, knows that no process does."""
 
     path: str
     device: int

@@ -141,7 +141,7 @@ class Terms:
     cluster: str = "local"
     # Nobody else can have the store open.
     exclusive: bool = False
-    # What keeps others from it, for agents that see it.
+    # What it holds while it decides, for agents that see it.
     store_lock: StoreLock | None = None
     jobs_max: int = 2_000_000
     # Of one tenant: kept, and not ended.

@@ -69,7 +69,7 @@ def set_(
 
     Names: cpu, memory, gpus, gpus.MODEL, gpu-hours, jobs, jobs-queued, storage, egress, budget (hours, egress and
     budget are per month), soft.NAME for a warning only, priority for the highest allowed, threshold for the part of
-    a limit at which jobs are refused.
+    a limit at which jobs are refused, over-budget=stop to end jobs beyond the budget (or warn).
 
     \b
       ares quota set research gpus=8 gpus.A100=4 memory=512G budget=1000 priority=HIGH
@@ -144,7 +144,9 @@ def remarks(found: "QuotaView") -> list[str]:
     if found.quota.own.priority is not None:
         said.append(f"highest priority: {found.quota.own.priority}")
     if found.quota.threshold < 1:
-        said.append(f"jobs are refused from {found.quota.threshold:.0%} of a limit on; a budget is spent to its end")
+        said.append(f"jobs are refused from {found.quota.threshold:.0%} of a limit on; of GPUs and jobs all may be had")
+    if found.quota.over_budget == "stop":
+        said.append("beyond its budget, jobs that cost something are stopped")
     if found.in_doubt:
         said.append("its use was counted wrong a moment ago: jobs are admitted with more care until a recount agrees")
     return said

@@ -1,7 +1,7 @@
 """Requests about quotas, as values like those in `calls`, and what they are answered."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -11,7 +11,7 @@ from ares.edge.client.sending import AsyncSends, Sends
 from ares.edge.client.units import cpu_milli, memory_mib
 from ares.model.base import Record
 from ares.model.job import PRIORITIES
-from ares.model.quota import Quota
+from ares.model.quota import OverBudget, Quota
 
 _GIB = frozenset({"memory", "storage", "egress"})
 _SOFT = "soft."
@@ -78,7 +78,7 @@ def _change(settings: Mapping[str, str | float]) -> dict[str, Any]:
         elif key == "threshold":
             found["threshold"] = _number(key, value)
         elif key == "over-budget":
-            found["overBudget"] = value
+            found["overBudget"] = _over_budget(str(value))
         else:
             measure, kind = key.removeprefix(_SOFT), "soft" if key.startswith(_SOFT) else "hard"
             amounts.setdefault(measure, {})[kind] = _amount(measure, value)
@@ -89,6 +89,12 @@ def _priority(value: str) -> str:
     if value.upper() not in PRIORITIES:
         raise InvalidQuota(f"there is no priority {value!r}", fix=f"choose one of {', '.join(PRIORITIES)}")
     return value.upper()
+
+
+def _over_budget(value: str) -> str:
+    if value not in get_args(OverBudget):
+        raise InvalidQuota(f"over-budget cannot be {value!r}", fix=f"choose one of {', '.join(get_args(OverBudget))}")
+    return value
 
 
 def _amount(measure: str, value: str | float) -> float:

@@ -10,7 +10,11 @@ Ares = Callable[..., Any]
 PATH = "/v1/tenants/research/quota"
 VIEW = {
     "tenant": "research",
-    "quota": {"own": {"amounts": {"gpus": {"hard": 8.0, "soft": 6.0}}, "priority": "HIGH"}, "threshold": 0.9},
+    "quota": {
+        "own": {"amounts": {"gpus": {"hard": 8.0, "soft": 6.0}}, "priority": "HIGH"},
+        "threshold": 0.9,
+        "overBudget": "stop",
+    },
     "uses": [
         {"level": "tenant", "measure": "gpus", "used": 6.0, "limit": 8.0, "free": 1.0, "soft": 6.0},
         {"level": "tenant", "measure": "cpu", "used": 1234.5},
@@ -23,7 +27,8 @@ research  gpus         6        8      1     6     [###############.....] 75%
 research  cpu (cores)  1,234.5  -      -     -     -
 user ada  gpus         5        4      0     -     [####################] 125%!
 highest priority: HIGH
-jobs are refused from 90% of a limit on; a budget is spent to its end
+jobs are refused from 90% of a limit on; of GPUs and jobs all may be had
+beyond its budget, jobs that cost something are stopped
 """
 
 
@@ -78,6 +83,7 @@ def test_what_is_no_setting_is_said_before_anything_is_sent(stub: Stub, ares: Ar
         (("gpus=many",), "is not a number"),
         (("memory=512",), "512G for gibibytes"),
         (("priority=URGENT",), "choose one of CRITICAL"),
+        (("over-budget=never",), "choose one of warn, stop"),
         (("gpus=1", "--team", "a", "--user", "b"), "not of both"),
     ):
         done = ares("quota", "set", "research", *wrong)
