@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make up` runs the platform, `make test` checks all of it.
 # Each installs what it needs first; see scripts/setup.
 .DEFAULT_GOAL := help
-.PHONY: help up test fuzz chaos soak lint fmt bench lock clean
+.PHONY: help up test fuzz chaos soak oracles lint fmt bench lock clean
 
 # Compiled modules are kept: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -38,6 +38,10 @@ fuzz: ## hostile requests and frames of agents against a real server (REQUESTS=1
 soak: ## a platform under a fault every ten seconds, for HOURS=2 (ARES_CHAOS_SEED=n repeats the faults)
 	@scripts/setup test
 	@ARES_SOAK_HOURS=$(HOURS) exec .venv/bin/pytest tests/chaos/soak -q -s -m soak $(ARGS)
+
+oracles: ## what it decides, writes and says, against what was recorded (ARGS="--only replays"; ARGS=--record to record)
+	@scripts/setup test
+	@exec .venv/bin/python -m oracles $(ARGS)
 
 lint: ## style, types, layers and documents only
 	@scripts/setup test

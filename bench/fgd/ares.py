@@ -26,9 +26,15 @@ class Ares:
             self.cluster.set_ready(machine.name, True)
         self.cluster.evaluations.facts = _facts(name)
         self._taken = Transaction(self.cluster.evaluations)
+        self._names = [machine.name for machine in shuffled(seed)]
 
     def __call__(self, pod: Pod) -> bool:
-        return place_one(self.cluster.evaluations, self._taken, ask(pod)) is not None
+        return self.place(pod) is not None
+
+    def place(self, pod: Pod) -> tuple[str, tuple[int, ...]] | None:
+        """The node it went to, and which of its GPUs."""
+        taken = place_one(self.cluster.evaluations, self._taken, ask(pod))
+        return None if taken is None else (self._names[taken.row], taken.gpus)
 
 
 @lru_cache(4096)

@@ -124,6 +124,14 @@ def test_a_chain_begins_after_its_stub_only_if_that_is_signed(seq: int) -> None:
         assert look(rest, stub=taken).broken == seq + 1
 
 
+def test_what_is_signed_does_not_depend_on_what_classes_are_called() -> None:
+    """Signatures are kept for years: these bytes are for ever."""
+    values = {"chain": "c", "seq": 3, "hash": "0a", "at": 2.0, "previous": 1, "key": "k", "signature": "left out"}
+    signed = b'{"chain":"c","seq":3,"hash":"0a","at":2.0,"previous":1,"key":"k"}'
+    assert signed_bytes(AuditHead(**values)) == b"AuditHead\n" + signed
+    assert signed_bytes(AuditStub(**values)) == b"AuditStub\n" + signed
+
+
 def test_without_any_line_the_heads_say_what_is_missing() -> None:
     found = look(b"", head(5))
     assert (found.broken, found.missing) == (1, 5)

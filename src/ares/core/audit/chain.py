@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ares.model.audit import NO_HASH, AuditDraft, AuditEntry, AuditHead
+from ares.model.audit import NO_HASH, AuditDraft, AuditEntry, AuditHead, AuditStub
 
 # Of whatever people supply: long enough to tell things apart.
 TEXT_CHARS_MAX = 200
@@ -98,7 +98,8 @@ def seal_holds(line: bytes, seal: Seal) -> bool:
 
 def signed_bytes(head: AuditHead) -> bytes:
     """What a head's signature is made over. That it is a head or a stub is part of it: one is not the other."""
-    return type(head).__name__.encode() + b"\n" + _encode(msgspec.structs.replace(head, signature=""))
+    kind = b"AuditStub\n" if isinstance(head, AuditStub) else b"AuditHead\n"
+    return kind + _encode(msgspec.structs.replace(head, signature=""))
 
 
 class Broken(msgspec.Struct, frozen=True):
