@@ -9,6 +9,8 @@ from ares.core.schedule.ask import Ask
 
 # When nobody can say how long a job runs.
 _UNKNOWN_S = 3600.0
+# Jobs of one block: about as many as there are blocks where very many wait.
+_BLOCK = 256
 
 
 class Kind(NamedTuple):
@@ -35,30 +37,57 @@ class _Line(NamedTuple):
 
 
 class _Works:
-    """By the order of arrival, with running sums that are made anew when somebody asks after a change."""
+    """By the order of arrival, in blocks: a job that comes or leaves has the sums of its own block made anew, and those
+    over the blocks, when they are next asked for."""
 
-    __slots__ = ("_sums", "_turns", "of")
+    __slots__ = ("_blocks", "_running", "_starts")
 
     def __init__(self) -> None:
-        self.of: dict[int, float] = {}
-        self._turns: list[int] | None = None
-        self._sums: list[float] = [0.0]
+        # By number, and in each by turn. A dict keeps the order of arrival.
+        self._blocks: dict[int, dict[int, float]] = {}
+        # Within each block its turns and the work before each; and the blocks with the work before each.
+        self._running: dict[int, tuple[list[int], list[float]]] = {}
+        self._starts: tuple[list[int], list[float]] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
 
     def put(self, turn: int, work: float) -> None:
-        self.of[turn] = work
-        self._turns = None
+        number = turn // _BLOCK
+        self._blocks.setdefault(number, {})[turn] = work
+        self._changed(number)
 
     def drop(self, turn: int) -> None:
-        del self.of[turn]
-        self._turns = None
+        number = turn // _BLOCK
+        block = self._blocks[number]
+        del block[turn]
+        if not block:
+            del self._blocks[number]
+        self._changed(number)
+
+    def _changed(self, number: int) -> None:
+        self._running.pop(number, None)
+        self._starts = None
 
     def before(self, turn: int | None) -> float:
         """None: of all."""
-        if self._turns is None:
-            # A dict keeps the order of arrival.
-            self._turns = list(self.of)
-            self._sums = list(accumulate(self.of.values(), initial=0.0))
-        return self._sums[-1] if turn is None else self._sums[bisect_left(self._turns, turn)]
+        if self._starts is None:
+            totals = (self._within(number)[1][-1] for number in self._blocks)
+            self._starts = list(self._blocks), list(accumulate(totals, initial=0.0))
+        numbers, starts = self._starts
+        if turn is None:
+            return starts[-1]
+        turns, sums = self._within(turn // _BLOCK)
+        return starts[bisect_left(numbers, turn // _BLOCK)] + sums[bisect_left(turns, turn)]
+
+    def _within(self, number: int) -> tuple[list[int], list[float]]:
+        found = self._running.get(number)
+        if found is None:
+            block = self._blocks.get(number, {})
+            found = list(block), list(accumulate(block.values(), initial=0.0))
+            if block:
+                self._running[number] = found
+        return found
 
 
 class Backlog:
@@ -89,7 +118,7 @@ class Backlog:
         turn, line, length = found
         lengths = self._lines[line]
         lengths[length].drop(turn)
-        if not lengths[length].of:
+        if not lengths[length]:
             del lengths[length]
         if not lengths:
             del self._lines[line]

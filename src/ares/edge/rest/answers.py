@@ -215,7 +215,9 @@ def refuse(problem: Problem, instance: str = "") -> ASGIApp:
 
 # ---- writing values out whole
 
-_names: dict[type, list[tuple[str, str]]] = {}
+_names: dict[type, list[str]] = {}
+# Most values by far, beside empty ones: that is seen without a call.
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def whole(value: Any) -> Any:
@@ -223,9 +225,9 @@ def whole(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         names = _names.get(type(value))
         if names is None:
-            fields = msgspec.structs.fields(type(value))
-            names = _names[type(value)] = [(f.encode_name, f.name) for f in fields]
-        return {encoded: whole(getattr(value, name)) for encoded, name in names}
+            names = _names[type(value)] = [field.encode_name for field in msgspec.structs.fields(type(value))]
+        fields = zip(names, msgspec.structs.astuple(value), strict=True)
+        return {name: item if not item or type(item) in _PLAIN else whole(item) for name, item in fields}
     if isinstance(value, tuple | list):
         return [whole(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, dict):

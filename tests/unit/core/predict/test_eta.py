@@ -1,7 +1,7 @@
 """When waiting jobs start: supply, work ahead, and intervals judged by the starts that come."""
 
 import random
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import inf
 
 import msgspec
@@ -69,6 +69,23 @@ def test_those_who_take_any_model_compete_with_those_who_want_one() -> None:
     assert backlog.ahead("h100") == 1000 * 100.0
     assert backlog.ahead_of_new(GPU, 2, 100.0) == 1000 * 100.0
     assert backlog.ahead_of_new(H100, 2, inf) == 2 * 1000 * 100.0
+
+
+def test_many_that_wait_are_counted_however_they_come_and_leave() -> None:
+    backlog, waiting = Backlog(), dict[str, float]()
+    for number in range(1500):
+        backlog.add(f"job-{number}", CPU, 2, 64.0 + number % 7)
+        waiting[f"job-{number}"] = 1000 * (64.0 + number % 7)
+        gone = f"job-{number // 2 if number % 3 else number * 7 % 1500}"
+        backlog.remove(gone)
+        waiting.pop(gone, None)
+        if number % 50 == 0:
+            ahead = list(accumulate(waiting.values(), initial=0.0))
+            assert [backlog.ahead(job) for job in waiting] == ahead[:-1]
+            assert backlog.ahead_of_new(CPU, 2, 100.0) == ahead[-1]
+    for job in waiting:
+        backlog.remove(job)
+    assert (len(backlog), backlog.ahead_of_new(CPU, 2, 100.0)) == (0, 0.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.floats(1.0, 1e5), st.booleans()), max_size=60))
