@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,7 @@ ORACLES: Mapping[str, Oracle] = {
     "cli": platform.commands,
     "replays": replays.replays,
     "histories": histories.histories,
+    "mutants": contracts.mutants,
 }
 _SHOWN_MAX = 5
 # What else would decide: the order of sets, which only a new process can have fixed; the time zone; a terminal's width.
@@ -56,6 +58,11 @@ def _judged(name: str, recording: bool, keep: Path | None) -> bool:
         found = compare(name, parts)
     except NotComparable as why:
         print(f"{name:<12}{'-':>6}{'-':>9}  NOT COMPARED: {why}", flush=True)
+        return False
+    except Exception as error:
+        # The others are judged all the same.
+        traceback.print_exc()
+        print(f"{name:<12}{'-':>6}{'-':>9}  NOT COMPARED: it failed, see above: {error}", flush=True)
         return False
     _print(name, found, time.monotonic() - began, "recorded" if recording else "equal")
     return not found.differences

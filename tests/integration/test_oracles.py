@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oracles.__main__ import ORACLES
+from oracles.__main__ import ORACLES, main
 from oracles.platform import STORE
 from oracles.recording import RECORDED, NotComparable, Part, compare, record
 
@@ -38,6 +38,17 @@ def test_of_long_lines_the_part_that_differs_is_shown(tmp_path: Path) -> None:
     assert "aaab" in difference
     assert "aaaB" in difference
     assert max(map(len, difference.split("\n"))) < 200
+
+
+def test_without_its_trace_an_oracle_is_not_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("oracles.recording.DATA", tmp_path)
+    monkeypatch.setattr("sys.argv", ["oracles", "--only", "replays"])
+    assert main() == 1
+    said = capsys.readouterr()
+    assert "NOT COMPARED: the trace easy/KTH-SP2.csv.gz is not there; put it beside the project" in said.out
+    assert "not as recorded: replays" in said.err
 
 
 def test_without_its_record_nothing_is_equal(tmp_path: Path) -> None:
