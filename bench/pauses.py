@@ -42,8 +42,8 @@ _HOLDER = JobSpec(
 _PLUGIN = """
 import time
 import numpy as np
-from ares.core.schedule.filters.filter import Filter
-from ares.core.schedule.reasons import Reason
+from ares.core.capacity.rule import Filter
+from ares.core.reasons import Reason
 
 def passes(rows):
     time.sleep(20.0)

@@ -13,11 +13,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ares.app.processes import look_for_garbage_less_often
-from ares.core.schedule.change import smallest_change
+from ares.core.capacity.holding import holding
+from ares.core.explain.smallest_change import smallest_change
+from ares.core.explain.why import explain_ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.explain import explain_ask
-from ares.core.schedule.holding import holding
 from ares.core.schedule.plan import Plan
 from ares.model.job import Gang, JobSpec, Resources, TopologyWish
 from ares.model.node import Gpu, NodeInfo, NodeRecord, NumaNode

@@ -7,8 +7,8 @@ import msgspec
 
 from ares.core import keys
 from ares.core.admit.dedup import payload_sha256
-from ares.core.run.inputs import Context
-from ares.core.run.lifecycle import begin
+from ares.core.lifecycle.graph import begin
+from ares.core.lifecycle.inputs import Context
 from ares.model.job import JobSpec, Resources
 from ares.model.state import RequestRecord
 from ares.ports.store import Compare, Put

@@ -17,7 +17,7 @@ from ares.adapters.clocks import SystemClock
 from ares.adapters.store import epoch
 from ares.adapters.store.open import open_store
 from ares.core import keys
-from ares.core.run.retry import limit_of
+from ares.core.lifecycle.retry import limit_of
 from ares.model.event import LedgerEvent
 from ares.model.job import FAILURE_CLASSES, JobSpec
 from ares.model.state import TERMINAL, Fence, JobState, RequestRecord, Result

@@ -25,7 +25,7 @@ from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.memory import Fault, Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
-from ares.core.run.inputs import Bind, Input
+from ares.core.lifecycle.inputs import Bind, Input
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
 from ares.model.state import JobState, Placement

@@ -2,12 +2,12 @@
 
 from functools import lru_cache
 
-from ares.core.schedule.ask import Ask
+from ares.core.ask import Ask
+from ares.core.capacity.node_slice import Facts
+from ares.core.capacity.transaction import Transaction
+from ares.core.capacity.typical import Typicals
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.place import place_one
-from ares.core.schedule.rows import Facts
-from ares.core.schedule.transaction import Transaction
-from ares.core.schedule.typical import Typicals
 from ares.model.job import NodeTerm
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import Profile

@@ -89,8 +89,8 @@ def test_the_planning_process_ends_with_its_server(platform: Platform) -> None:
 PLUGINS = """
 import time
 import numpy as np
-from ares.core.schedule.filters.filter import Filter
-from ares.core.schedule.reasons import Reason
+from ares.core.capacity.rule import Filter
+from ares.core.reasons import Reason
 
 def asleep(rows):
     time.sleep(3600.0)

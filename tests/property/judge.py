@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
-from ares.core.run.ranks import held, holds
+from ares.core.lifecycle.ranks import held, holds
 from ares.model.job import JobSpec, JobTerm, NodeTerm, Resources
 from ares.model.node import NodeRecord
 from ares.model.profile import Profile

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.core.admit.arrays import INDEX_MAX, indices
-from ares.core.admit.verdict import Rejected
+from ares.core.verdict import Rejected
 from ares.model.job import ARRAY_TASKS_MAX
 
 RANGES = st.builds(

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.core.admit.decide import decide
-from ares.core.admit.verdict import Admitted
+from ares.core.admit.admission import decide
+from ares.core.explain.held_back import held_back
 from ares.core.queue.waiting import class_key
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.held import held_back
 from ares.core.schedule.plan import Plan
+from ares.core.verdict import Admitted
 from ares.model.job import JobSpec, Resources, TopologyWish
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import BackfillPolicy, OrderPolicy, Profile, Weight

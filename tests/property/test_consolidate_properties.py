@@ -3,11 +3,11 @@
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ares.core.schedule.evict.consolidate import FreeNodes, Goal, MakeRoom, Move, Moves, Vacate, consolidate
-from ares.core.schedule.evict.cost import lost_gpu_ms
-from ares.core.schedule.evict.eligible import Rule, eligible
-from ares.core.schedule.evict.holders import Freed, Holder, Room, columns
-from ares.core.schedule.evict.screen import census, screen
+from ares.core.schedule.preempt.consolidate import FreeNodes, Goal, MakeRoom, Move, Moves, Vacate, consolidate
+from ares.core.schedule.preempt.cost import lost_gpu_ms
+from ares.core.schedule.preempt.eligible import Rule, eligible
+from ares.core.schedule.preempt.holders import Freed, Holder, Room, columns
+from ares.core.schedule.preempt.screen import census, screen
 from tests.property.test_victims_properties import World, ranks_on, worlds
 from tests.searching import examples
 

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.core.schedule.ask import Ask
+from ares.core.ask import Ask
+from ares.core.capacity.holding import Holding
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.consolidation import Consolidation, consolidation, still_fit
-from ares.core.schedule.holding import Holding
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.state import Placement
 from tests.searching import examples

@@ -8,8 +8,8 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ares.core.lifecycle.ranks import held
 from ares.core.queue.order import LEVELS
-from ares.core.run.ranks import held
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan

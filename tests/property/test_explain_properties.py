@@ -6,15 +6,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.core.admit.decide import decide
-from ares.core.admit.verdict import Admitted
+from ares.core.admit.admission import decide
+from ares.core.ask import Ask, asks_of
+from ares.core.explain.smallest_change import changed_spec, smallest_change
+from ares.core.explain.why import explain_ask, infeasible, reason
+from ares.core.lifecycle.ranks import held, holds
 from ares.core.queue.waiting import class_key
-from ares.core.run.ranks import held, holds
-from ares.core.schedule.ask import Ask, asks_of
-from ares.core.schedule.change import changed_spec, smallest_change
+from ares.core.reasons import Reason, ReasonCode
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.explain import explain_ask, infeasible, reason
-from ares.core.schedule.reasons import Reason, ReasonCode
+from ares.core.verdict import Admitted
 from ares.model.job import JobSpec, Resources, Toleration
 from ares.model.state import JobState
 from tests.property import judge

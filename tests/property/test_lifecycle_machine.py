@@ -7,9 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ares.core.run.fences import revoked_fence
-from ares.core.run.handlers import MANUAL_RETRIES_MAX
-from ares.core.run.inputs import (
+from ares.core.lifecycle.fences import revoked_fence
+from ares.core.lifecycle.graph import TRANSITIONS, begin, step
+from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
+from ares.core.lifecycle.inputs import (
     AssemblyOver,
     Bind,
     Cancel,
@@ -27,9 +28,8 @@ from ares.core.run.inputs import (
     Start,
     Stepped,
 )
-from ares.core.run.lifecycle import TRANSITIONS, begin, step
-from ares.core.run.ranks import held, place_of, size_limits, used
-from ares.core.run.retry import FLOOR_S, limit_of
+from ares.core.lifecycle.ranks import held, place_of, size_limits, used
+from ares.core.lifecycle.retry import FLOOR_S, limit_of
 from ares.model.event import LedgerEvent
 from ares.model.job import FAILURE_CLASSES, Gang, JobSpec, Preemption, RetryPolicy
 from ares.model.state import BOUND, TERMINAL, ExitInfo, Fence, Job, JobState, Placement, Result

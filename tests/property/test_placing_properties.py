@@ -4,14 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ares.core.ask import asks_of
+from ares.core.capacity.transaction import Transaction
 from ares.core.queue.factors import rank
 from ares.core.queue.order import job_of
 from ares.core.queue.waiting import facts_of
-from ares.core.schedule.ask import asks_of
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.place import place_many, place_one
-from ares.core.schedule.round import Round
-from ares.core.schedule.transaction import Transaction
+from ares.core.schedule.trial import Round
 from ares.model.job import JobSpec
 from tests.property.course import Course
 from tests.property.worlds import GREEDY, NOW, SPECS, World, worlds

@@ -9,12 +9,12 @@ from unittest.mock import patch
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ares.core.schedule.evict import search, sweep, victims
-from ares.core.schedule.evict.cost import lost_gpu_ms
-from ares.core.schedule.evict.eligible import Rule, eligible
-from ares.core.schedule.evict.holders import Asker, Freed, Holder, Request, Room, columns
-from ares.core.schedule.evict.screen import census, screen
-from ares.core.schedule.evict.victims import NoVictims, Victims, bound_of, choose
+from ares.core.schedule.preempt import search, sweep, victims
+from ares.core.schedule.preempt.cost import lost_gpu_ms
+from ares.core.schedule.preempt.eligible import Rule, eligible
+from ares.core.schedule.preempt.holders import Asker, Freed, Holder, Request, Room, columns
+from ares.core.schedule.preempt.screen import census, screen
+from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, choose
 from ares.model.profile import PreemptionPolicy
 from tests.searching import examples
 

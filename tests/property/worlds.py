@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.core.admit.decide import decide
-from ares.core.admit.verdict import Admitted
+from ares.core.admit.admission import decide
+from ares.core.verdict import Admitted
 from ares.model.job import (
     PRIORITIES,
     Dataset,

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from ares.core import keys
-from ares.core.admit.decide import decide
-from ares.core.admit.verdict import Rejected
+from ares.core.admit.admission import decide
 from ares.core.schedule.plugins import rules_of
+from ares.core.verdict import Rejected
 from ares.model.isolation import Isolation
 from ares.model.job import Gang, JobSpec
 from ares.model.node import NodeInfo

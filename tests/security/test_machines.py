@@ -17,7 +17,7 @@ from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.store.memory import Fault
 from ares.core.access.certificates import CONTROL_PLANE, SKEW_S
 from ares.core.access.tokens import Denied
-from ares.core.run.inputs import Bind, Start
+from ares.core.lifecycle.inputs import Bind, Start
 from ares.edge.grpc.agents import AgentServer
 from ares.model.job import JobSpec
 from ares.model.link import (

@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from ares.core.run.handlers import MANUAL_RETRIES_MAX
-from ares.core.run.inputs import Exit
+from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
+from ares.core.lifecycle.inputs import Exit
 from ares.model.link import AttemptRef
 from ares.model.profile import Pool, Profile
 from ares.model.state import ExitInfo, OutputFile

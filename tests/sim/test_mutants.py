@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from ares.core.run import fences
+from ares.core.lifecycle import fences
 from ares.sim.invariants.check import RULES
 from ares.sim.mutants.gate import gate, measure, noticed
 from ares.sim.mutants.mutants import MUTANTS, switched_on

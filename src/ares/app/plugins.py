@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 import numpy as np
 import structlog
 
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
+from ares.core.reasons import Reason
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.filters import FILTERS
-from ares.core.schedule.filters.filter import Filter, Miss
 from ares.core.schedule.plugins import refusing
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.round import Round
-from ares.core.schedule.rows import Rows
 from ares.core.schedule.scorers import SCORERS
+from ares.core.schedule.trial import Round
 from ares.services.plugins import Kind, Loaded, RefusedPlugin
 
 log = structlog.get_logger()
@@ -120,7 +120,7 @@ class _Guard:
 
 def _filter(guard: _Guard, value: Any) -> Filter:
     if not isinstance(value, Filter):
-        raise Unusable(f"the entry point gives {type(value).__name__}, not ares.core.schedule.filters.filter.Filter")
+        raise Unusable(f"the entry point gives {type(value).__name__}, not ares.core.capacity.rule.Filter")
 
     def ask(rows: Rows) -> Any:
         said = value.passes(rows)

@@ -65,7 +65,7 @@ PROOF = "/proof"
 BOOTSTRAP = "/bootstrap"
 # What time it was when the leader last looked.
 CLOCK = "/clock"
-# By which format records are written, see core/format.py.
+# By which format records are written, see core/store_format.py.
 FORMAT = "/format"
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
+from ares.core.lifecycle.inputs import Cancel
 from ares.core.quota.counts import TENANT, is_live
 from ares.core.quota.judge import bound
 from ares.core.quota.measures import from_units, to_units
-from ares.core.run.inputs import Cancel
 from ares.model.quota import QuotaRecord
 from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock

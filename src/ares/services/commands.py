@@ -1,7 +1,7 @@
 """What a job's state asks of the agents its ranks are placed on. Derived, never remembered."""
 
-from ares.core.run.fences import revoked_fence
-from ares.core.run.ranks import held, holds, place_of
+from ares.core.lifecycle.fences import revoked_fence
+from ares.core.lifecycle.ranks import held, holds, place_of
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, Peer, Start, Stop, WorldInfo
 from ares.model.state import BOUND, JobState, Placement

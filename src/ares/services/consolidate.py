@@ -6,10 +6,10 @@ from hashlib import sha256
 import msgspec
 import structlog
 
-from ares.core.run.inputs import Preempt
-from ares.core.schedule.ask import Ask, asks_of
+from ares.core.ask import Ask, asks_of
+from ares.core.explain.eviction_record import moved_record
+from ares.core.lifecycle.inputs import Preempt
 from ares.core.schedule.consolidation import Consolidation, Relocation, consolidation, still_fit
-from ares.core.schedule.record import moved_record
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.ports.clock import Clock

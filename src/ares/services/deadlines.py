@@ -7,12 +7,12 @@ from msgspec.structs import asdict, replace
 
 from ares.core.access.table import sees_all
 from ares.core.admit.sla import dated, unknown
-from ares.core.admit.verdict import Rejected
-from ares.core.predict.estimate import Estimate
-from ares.core.run.deadlines import outcome
-from ares.core.schedule.outlook import Outlook, judged, outlook
-from ares.core.schedule.starts import Course, Starts
-from ares.core.schedule.ways import Way, ways
+from ares.core.forecast.estimate import Estimate
+from ares.core.lifecycle.deadline import outcome
+from ares.core.starts.deadline_changes import Way, ways
+from ares.core.starts.outlook import Outlook, judged, outlook
+from ares.core.starts.starts import Course, Starts
+from ares.core.verdict import Rejected
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.job import JobSpec

@@ -6,16 +6,16 @@ from typing import NamedTuple
 import msgspec
 
 from ares.core import keys
-from ares.core.admit.decide import decide, too_late
+from ares.core.admit.admission import decide, too_late
 from ares.core.admit.dedup import payload_sha256
-from ares.core.admit.placing import not_tolerable
+from ares.core.admit.placement import not_tolerable
 from ares.core.admit.secrets import unavailable
-from ares.core.admit.verdict import Rejected as NotAdmitted
+from ares.core.lifecycle.graph import begin
+from ares.core.lifecycle.inputs import Context, Stepped
 from ares.core.policy.verdict import Judged, Said
 from ares.core.quota.judge import LevelUse
-from ares.core.reserve.use import Submitter, refusal
-from ares.core.run.inputs import Context, Stepped
-from ares.core.run.lifecycle import begin
+from ares.core.reserve.window import Submitter, refusal
+from ares.core.verdict import Rejected as NotAdmitted
 from ares.model.access import Principal
 from ares.model.base import Record, RequestId
 from ares.model.job import JobSpec

@@ -8,9 +8,9 @@ import asyncio
 import structlog
 
 from ares.core.access.table import sees_all
-from ares.core.run.inputs import Preempt
-from ares.core.run.ranks import why_not_preemptible
-from ares.core.schedule.record import moved_record
+from ares.core.explain.eviction_record import moved_record
+from ares.core.lifecycle.inputs import Preempt
+from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.node import NodeRecord

@@ -6,8 +6,8 @@ import msgspec
 
 from ares.core import keys
 from ares.core.admit.arrays import indices
-from ares.core.run.inputs import Context, Stepped
-from ares.core.run.lifecycle import begin
+from ares.core.lifecycle.graph import begin
+from ares.core.lifecycle.inputs import Context, Stepped
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord
 from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Put, Store, StoreUnavailable, Unknown

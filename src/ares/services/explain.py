@@ -9,28 +9,28 @@ from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.access.table import sees_all
-from ares.core.admit.isolating import at_least
-from ares.core.predict.eta import Eta
+from ares.core.admit.isolation import at_least
+from ares.core.capacity.promise import Promise
+from ares.core.explain.eviction_record import seen_by
+from ares.core.explain.faster import would_wait
+from ares.core.explain.held_back import held_back
+from ares.core.explain.smallest_change import Change, smallest_change
+from ares.core.explain.why import AskExplained, explain_ask, infeasible, why_waiting
+from ares.core.forecast.eta import Eta
 from ares.core.queue.factors import FactorShown, explain
-from ares.core.queue.kept import kept_turns
+from ares.core.queue.kept_turns import kept_turns
 from ares.core.queue.order import Place, account_of
 from ares.core.queue.position import position
 from ares.core.queue.shares import Shares
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
+from ares.core.reasons import Reason, Remedy
 from ares.core.reserve.waits import held_for, waits_within
-from ares.core.schedule.change import Change, smallest_change
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Ranked, decide_again
-from ares.core.schedule.explain import AskExplained, explain_ask, infeasible, why_waiting
-from ares.core.schedule.faster import would_wait
-from ares.core.schedule.held import held_back
-from ares.core.schedule.offers import Offer, offers, would_evict
-from ares.core.schedule.promise import Promise
-from ares.core.schedule.reasons import Reason, Remedy
-from ares.core.schedule.record import seen_by
-from ares.core.schedule.round import Round
-from ares.core.schedule.starts import Course, course, eta_of
+from ares.core.schedule.trial import Round
+from ares.core.starts.alternatives import Offer, offers, would_evict
+from ares.core.starts.starts import Course, course, eta_of
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.event import LedgerEvent

@@ -5,9 +5,9 @@ Leader only. Their checkpoint signal is the warning; then they leave as anybody 
 
 import structlog
 
-from ares.core.reserve.words import clock as moment
-from ares.core.run.inputs import Preempt
-from ares.core.schedule.record import moved_record
+from ares.core.explain.eviction_record import moved_record
+from ares.core.lifecycle.inputs import Preempt
+from ares.core.text import clock as moment
 from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, StoreError

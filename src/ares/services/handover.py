@@ -2,7 +2,7 @@
 
 import structlog
 
-from ares.core.run.ranks import why_not_preemptible
+from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.model.link import AttemptRef
 from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock

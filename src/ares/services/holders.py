@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from ares.core.explain.why import AskExplained
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.explain import AskExplained
 from ares.model.base import Record
 from ares.model.state import Placement
 from ares.services.view import View

@@ -7,8 +7,8 @@ import msgspec
 
 from ares.core import keys
 from ares.core.access.table import reaches, scope_of
-from ares.core.energy.report import Use, use_of
-from ares.core.run.inputs import Cancel, Refused, RetryNow
+from ares.core.lifecycle.inputs import Cancel, Refused, RetryNow
+from ares.core.lifecycle.usage_report import Use, use_of
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.event import LedgerEvent

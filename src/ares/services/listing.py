@@ -8,9 +8,9 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ares.core import keys
-from ares.core.energy.report import Use, use_of
-from ares.core.predict.eta import Eta
-from ares.core.schedule.reasons import ReasonCode, Remedy
+from ares.core.forecast.eta import Eta
+from ares.core.lifecycle.usage_report import Use, use_of
+from ares.core.reasons import ReasonCode, Remedy
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, ArrayRecord, JobState, Phase

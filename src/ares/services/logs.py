@@ -6,7 +6,7 @@ Each rank of a gang has its own output with its own offsets, so that reading can
 
 import asyncio
 
-from ares.core.run.ranks import holds
+from ares.core.lifecycle.ranks import holds
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.state import TERMINAL, JobState

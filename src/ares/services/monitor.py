@@ -11,9 +11,9 @@ from typing import NamedTuple
 import structlog
 
 from ares.core import keys
-from ares.core.run.fences import revoked_fence
-from ares.core.run.inputs import AssemblyOver, LeaseLost, Release
-from ares.core.run.suspicion import Verdict, judge, overdue
+from ares.core.lifecycle.fences import revoked_fence
+from ares.core.lifecycle.inputs import AssemblyOver, LeaseLost, Release
+from ares.core.lifecycle.suspicion import Verdict, judge, overdue
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease
 from ares.model.state import BOUND, Fence, JobState, Placement

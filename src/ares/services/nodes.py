@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.admit.node import salvaged_node
-from ares.core.run.ranks import holds
+from ares.core.lifecycle.ranks import holds
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.node import NodeInfo, NodeRecord, RemovedNode, Taint

@@ -10,25 +10,25 @@ from collections.abc import Mapping
 import structlog
 
 from ares.core import keys
-from ares.core.admit.isolating import at_least
-from ares.core.predict.eta import Eta, Etas, Wait, eta
-from ares.core.predict.predictor import Predictor
-from ares.core.queue.kept import kept_turns
+from ares.core.admit.isolation import at_least
+from ares.core.explain.faster import named, paced_jobs, waits_for_faster
+from ares.core.explain.held_back import held_back
+from ares.core.explain.why import why_waiting
+from ares.core.forecast.eta import Eta, Etas, Wait, eta
+from ares.core.forecast.predictor import Predictor
+from ares.core.queue.kept_turns import kept_turns
 from ares.core.queue.position import position
 from ares.core.queue.usage import Usage
+from ares.core.reasons import Reason
 from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.explain import why_waiting
-from ares.core.schedule.faster import named, paced_jobs, waits_for_faster
-from ares.core.schedule.follow import count_use, follow, forget
-from ares.core.schedule.held import held_back
+from ares.core.schedule.follower import count_use, follow, forget
 from ares.core.schedule.pace import Paced
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.starts import Course, Starts
-from ares.core.schedule.supplies import Supplies
+from ares.core.starts.starts import Course, Starts
+from ares.core.starts.wait import Supplies
 from ares.model.access import Principal
 from ares.model.isolation import Isolation
 from ares.model.job import JobSpec

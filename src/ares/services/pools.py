@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from itertools import islice
 
 from ares.core.access.table import sees_all
+from ares.core.capacity.power import draw_of_pools
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.power import draw_of_pools
-from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_etas
+from ares.core.starts.shapes import Shape, ShapeEta, common_shapes, shape_etas
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.profile import Pool

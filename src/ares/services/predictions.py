@@ -8,15 +8,15 @@ import msgspec
 import structlog
 
 from ares.core import keys
-from ares.core.predict.course import run_time
-from ares.core.predict.estimate import Estimate
-from ares.core.predict.eta import LONGEST_S, Eta, Etas, EtasData, Hits, eta
-from ares.core.predict.judged import Accuracy
-from ares.core.predict.trees import BadModel, Forest, HeldOut, TreeModel
+from ares.core.forecast.accuracy import Accuracy
+from ares.core.forecast.estimate import Estimate
+from ares.core.forecast.eta import LONGEST_S, Eta, Etas, EtasData, Hits, eta
+from ares.core.forecast.evidence import run_time
+from ares.core.forecast.trees import BadModel, Forest, HeldOut, TreeModel
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import class_key
-from ares.core.schedule.starts import Course, course
-from ares.core.schedule.supplies import Supplies
+from ares.core.starts.starts import Course, course
+from ares.core.starts.wait import Supplies
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.job import JobSpec

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from ares.core.run.inputs import Exit, Input, LeaseLost, Preempt, Refused, Release
-from ares.core.run.inputs import Start as Begin
+from ares.core.lifecycle.inputs import Exit, Input, LeaseLost, Preempt, Refused, Release
+from ares.core.lifecycle.inputs import Start as Begin
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 from ares.ports.telemetry import Telemetry
 from ares.services import results

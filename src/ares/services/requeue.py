@@ -8,8 +8,8 @@ import heapq
 
 import structlog
 
-from ares.core.run.breaker import Breaker, ask, closed
-from ares.core.run.inputs import RetryDue
+from ares.core.lifecycle.breaker import Breaker, ask, closed
+from ares.core.lifecycle.inputs import RetryDue
 from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.ports.store import StoreError

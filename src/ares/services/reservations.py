@@ -7,9 +7,9 @@ import structlog
 from msgspec.structs import replace
 
 from ares.core.access.table import sees_all
-from ares.core.reserve.book import NotBooked, book, extendable
-from ares.core.reserve.use import cancelled, turned
-from ares.core.reserve.words import clock
+from ares.core.reserve.booking import NotBooked, book, extendable
+from ares.core.reserve.window import cancelled, turned
+from ares.core.text import clock
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.reservation import BOOKED, Reservation, ReservationState, RoomAsked, Turn

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import msgspec
 
 from ares.core import keys
-from ares.core.run.handlers import MANUAL_RETRIES_MAX
-from ares.core.run.inputs import Refused
+from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
+from ares.core.lifecycle.inputs import Refused
 from ares.model.state import JobState, RetryBudget
 from ares.ports.store import Committed, Compare, Put, Store
 

@@ -3,7 +3,7 @@ refused, counted and recorded."""
 
 import structlog
 
-from ares.core.run.ranks import holds, place_of
+from ares.core.lifecycle.ranks import holds, place_of
 from ares.model.audit import AuditDraft
 from ares.model.link import AttemptRef, LogChunk
 from ares.model.state import JobState

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from ares.core import keys
 from ares.core.energy.model import rates_of
-from ares.core.run.inputs import Bind, Cancel, Input, Nominate, Preempt, Resize
-from ares.core.schedule.follow import planned_s
+from ares.core.explain.eviction_record import seen_by
+from ares.core.lifecycle.inputs import Bind, Cancel, Input, Nominate, Preempt, Resize
+from ares.core.schedule.follower import planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
-from ares.core.schedule.record import seen_by
 from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.ports.planning import PlannerLost

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 import structlog
 
 from ares.core.access.tokens import Denied
-from ares.core.run.ranks import held
+from ares.core.lifecycle.ranks import held
 from ares.model.access import Principal
 from ares.model.link import (
     AgentFrame,

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from ares.core.access.table import sees_all
-from ares.core.energy.report import By, Usage, UsageReport
+from ares.core.lifecycle.usage_report import By, Usage, UsageReport
 from ares.model.access import Principal
 from ares.model.state import JobState
 from ares.ports.clock import Clock

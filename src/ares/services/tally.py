@@ -3,8 +3,8 @@
 from collections import Counter
 from itertools import islice
 
-from ares.core.schedule.power import draw_of_pools
-from ares.core.schedule.reasons import REMEDIES, ReasonCode
+from ares.core.capacity.power import draw_of_pools
+from ares.core.reasons import REMEDIES, ReasonCode
 from ares.ports.clock import Clock
 from ares.ports.telemetry import Telemetry
 from ares.services.planner import Planner

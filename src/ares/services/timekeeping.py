@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from ares.core import keys
-from ares.core.steady import Steady
+from ares.core.steady_clock import Steady
 from ares.model.timing import ClockRecord
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, Put, Store, StoreError

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from ares.core import keys
-from ares.core.run.deadlines import outcome
-from ares.core.run.inputs import Context, Input, Refused, Stepped
-from ares.core.run.lifecycle import step
+from ares.core.lifecycle.deadline import outcome
+from ares.core.lifecycle.graph import step
+from ares.core.lifecycle.inputs import Context, Input, Refused, Stepped
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng

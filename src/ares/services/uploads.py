@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import structlog
 from msgspec.structs import replace
 
-from ares.core.run.outputs import list_flaw
+from ares.core.lifecycle.outputs import list_flaw
 from ares.model.link import Exited, Fenced, OutputAck, OutputChunk
 from ares.model.state import OutputFile
 from ares.ports.blobs import Blobs

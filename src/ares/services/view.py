@@ -14,10 +14,10 @@ import msgspec
 import structlog
 
 from ares.core import keys
-from ares.core.admit.isolating import at_least
+from ares.core.admit.isolation import at_least
 from ares.core.admit.node import usable_node
-from ares.core.format import newer
-from ares.core.run.ranks import held, spec_wanted
+from ares.core.lifecycle.ranks import held, spec_wanted
+from ares.core.store_format import newer
 from ares.model.isolation import Isolation
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease, NodeRecord

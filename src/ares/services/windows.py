@@ -9,13 +9,13 @@ import structlog
 from msgspec.structs import replace
 
 from ares.core import keys
-from ares.core.reserve.book import NotBooked, book
-from ares.core.reserve.displace import outgoing, strangers
-from ares.core.reserve.use import due, turned
-from ares.core.reserve.words import clock as moment
-from ares.core.run.inputs import Preempt
-from ares.core.run.ranks import why_not_preemptible
-from ares.core.schedule.record import moved_record
+from ares.core.explain.eviction_record import moved_record
+from ares.core.lifecycle.inputs import Preempt
+from ares.core.lifecycle.ranks import why_not_preemptible
+from ares.core.reserve.booking import NotBooked, book
+from ares.core.reserve.displacement import outgoing, strangers
+from ares.core.reserve.window import due, turned
+from ares.core.text import clock as moment
 from ares.model.reservation import BOOKED, Reservation, Turn
 from ares.model.state import BOUND, TERMINAL, JobState
 from ares.ports.clock import Clock

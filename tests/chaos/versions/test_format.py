@@ -9,7 +9,7 @@ import pytest
 from ares.adapters.clocks import SystemClock
 from ares.adapters.store.open import open_store
 from ares.core import keys
-from ares.core.format import FORMAT, StoreFormat
+from ares.core.store_format import FORMAT, StoreFormat
 from ares.ports.store import Put
 from tests.platform import Platform, StoreKind, eventually
 

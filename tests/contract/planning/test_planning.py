@@ -17,7 +17,7 @@ from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.planning.process import ProcessPlanning
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.follow import follow
+from ares.core.schedule.follower import follow
 from ares.model.job import JobSpec, Resources
 from ares.model.node import NodeInfo, NodeRecord
 from ares.model.profile import Profile

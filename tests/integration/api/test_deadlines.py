@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ares.core.run.inputs import Start
+from ares.core.lifecycle.inputs import Start
 from ares.model.node import Gpu, NodeInfo
 from ares.model.profile import Profile, Sla
 from tests.integration.api.test_decisions import configure, join, placed, scheduling, submit

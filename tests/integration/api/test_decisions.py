@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from ares.core import keys
-from ares.core.run.inputs import Preempt
-from ares.core.schedule import explain as core_explain
+from ares.core.explain import why as core_explain
+from ares.core.lifecycle.inputs import Preempt
 from ares.model.node import Gpu, NodeInfo, NodeLease, NodeRecord
 from ares.model.profile import Pool, Profile, ProfileRecord, Share, Weight
 from ares.ports.store import Compare, Put

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.core.run.inputs import Exit
+from ares.core.lifecycle.inputs import Exit
 from ares.edge.client.aio import AsyncClient
 from ares.edge.client.errors import DamagedOutput, NotFound, UnsafePath
 from ares.edge.client.outputs import Saving

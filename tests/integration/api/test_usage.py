@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ares.core.run.inputs import Exit
+from ares.core.lifecycle.inputs import Exit
 from ares.model.profile import Pool, Profile
 from ares.model.state import ExitInfo, JobState, Rate
 from tests.integration.api.test_decisions import configure, join, node, placed, scheduling, submit

@@ -25,7 +25,7 @@ from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.core import keys
 from ares.core.access import tokens
-from ares.core.run.inputs import Bind, Exit, Input, Start
+from ares.core.lifecycle.inputs import Bind, Exit, Input, Start
 from ares.edge.rest.api import ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.server import HttpServer

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ares.app import plugins
+from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
+from ares.core.reasons import Reason
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.filters import FILTERS
-from ares.core.schedule.filters.filter import Filter, Miss
-from ares.core.schedule.reasons import Reason
 from ares.core.schedule.scorers import SCORERS
 from tests.world import ADMIN, World
 
@@ -66,7 +66,7 @@ def fails(*_: Any) -> Any:
         ("scorers", Entry("Bad Name", len), "a name has 1 to 63"),
         ("scorers", Entry("lost", ImportError("no such thing")), "ImportError: no such thing"),
         ("scorers", Entry("text", "text"), "gives str, which cannot be called"),
-        ("filters", Entry("function", len), "not ares.core.schedule.filters.filter.Filter"),
+        ("filters", Entry("function", len), "not ares.core.capacity.rule.Filter"),
         ("actions", Entry("nothing", None), "cannot be called"),
     ],
 )

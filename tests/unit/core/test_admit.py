@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from ares.core.admit.admission import decide, too_late
 from ares.core.admit.arrays import INDEX_MAX, indices
-from ares.core.admit.decide import decide, too_late
 from ares.core.admit.dedup import Conflict, New, Replayed, payload_sha256, resolve
-from ares.core.admit.verdict import Admitted, Rejected
+from ares.core.verdict import Admitted, Rejected
 from ares.model.job import (
     ARGV_BYTES_MAX,
     ENV_BYTES_MAX,

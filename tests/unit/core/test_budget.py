@@ -7,7 +7,7 @@ import pytest
 from ares.core.schedule.budget import Budget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.follow import follow
+from ares.core.schedule.follower import follow
 from ares.core.schedule.plan import Plan
 from ares.model.job import JobSpec, Resources
 from ares.model.node import NodeInfo, NodeRecord

@@ -4,11 +4,11 @@ from typing import get_args
 
 import pytest
 
+from ares.core.reasons import REMEDIES, ReasonCode
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plugins import check
-from ares.core.schedule.reasons import REMEDIES, ReasonCode
 from ares.model.job import Gang
 from ares.model.profile import Profile, Weight
 from ares.model.state import Placement

@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from ares.core.admit.sla import dated, unknown
-from ares.core.predict.by_model import fastest, runs_by_model, runs_on
-from ares.core.predict.estimate import stated
+from ares.core.forecast.by_model import fastest, runs_by_model, runs_on
+from ares.core.forecast.estimate import stated
+from ares.core.lifecycle.deadline import outcome
 from ares.core.queue.factors import Facts, latest_start
 from ares.core.queue.factors.deadline import deadline
 from ares.core.queue.shares import Held, Shares
 from ares.core.queue.usage import Usage
-from ares.core.run.deadlines import outcome
 from ares.core.schedule.profiles import BadSetting, changed, wrong
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy, Profile, Sla

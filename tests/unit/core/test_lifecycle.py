@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.core.run.fences import revoked_fence
-from ares.core.run.handlers import MANUAL_RETRIES_MAX
-from ares.core.run.inputs import (
+from ares.core.lifecycle.fences import revoked_fence
+from ares.core.lifecycle.graph import TRANSITIONS, begin, diagram, step
+from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
+from ares.core.lifecycle.inputs import (
     AssemblyOver,
     Bind,
     Cancel,
@@ -25,8 +26,7 @@ from ares.core.run.inputs import (
     Start,
     Stepped,
 )
-from ares.core.run.lifecycle import TRANSITIONS, begin, diagram, step
-from ares.core.run.ranks import used
+from ares.core.lifecycle.ranks import used
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, ExitInfo, Fence, Job, JobState, Phase, Placement
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ares.core.run.lifecycle import diagram
-from ares.core.run.retry import RULES
+from ares.core.lifecycle.graph import diagram
+from ares.core.lifecycle.retry import RULES
 
 PAGE = Path(__file__).parents[3] / "docs" / "concepts" / "lifecycle.md"
 

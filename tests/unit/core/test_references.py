@@ -2,9 +2,9 @@
 
 import pytest
 
-from ares.core.admit.decide import decide
-from ares.core.admit.verdict import Admitted, Rejected
+from ares.core.admit.admission import decide
 from ares.core.net.literals import literal
+from ares.core.verdict import Admitted, Rejected
 from ares.model.job import JobSpec
 
 GOOD = (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ares.core.run.retry import FLOOR_S, Again, Final, ceiling_s, decide, limit_of
+from ares.core.lifecycle.retry import FLOOR_S, Again, Final, ceiling_s, decide, limit_of
 from ares.model.job import FAILURE_CLASSES, FailureClass, JobSpec, RetryPolicy
 from ares.model.state import ExitInfo, JobState, Phase
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.core.steady import Steady
+from ares.core.steady_clock import Steady
 
 DAY_S = 86_400.0
 START = Steady(1_000_000.0, 50.0)

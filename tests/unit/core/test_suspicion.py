@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.core.run.suspicion import Verdict, judge
+from ares.core.lifecycle.suspicion import Verdict, judge
 
 DEAD_S = 9.0
 

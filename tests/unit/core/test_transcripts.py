@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.core.run.lifecycle import TRANSITIONS
+from ares.core.lifecycle.graph import TRANSITIONS
 from tests.unit.core.transcript import FOLDER, replay
 
 FILES = sorted(FOLDER.glob("*.txt"))

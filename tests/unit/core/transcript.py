@@ -8,8 +8,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ares.core.run import inputs
-from ares.core.run.lifecycle import begin, step
+from ares.core.lifecycle import inputs
+from ares.core.lifecycle.graph import begin, step
 from ares.model.job import Gang, JobSpec, RetryPolicy
 from ares.model.state import ExitInfo, Fence, Job, JobState, Placement
 

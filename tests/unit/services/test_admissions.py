@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from ares.adapters.store.memory import Fault
 from ares.core import keys
+from ares.core.lifecycle.inputs import Cancel
 from ares.core.quota.counts import TENANT
-from ares.core.run.inputs import Cancel
 from ares.model.access import Principal
 from ares.model.quota import Limit, Limits, Quota
 from ares.ports.store import Page

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ares.core.lifecycle.inputs import Cancel
 from ares.core.quota.months import month_of
-from ares.core.run.inputs import Cancel
 from ares.model.profile import Pool, Profile
 from ares.model.state import BOUND, JobState
 from ares.services.submit import Rejected, SubmitRequest, Submitted

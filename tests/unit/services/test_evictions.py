@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from ares.core.run.inputs import Nominate
+from ares.core.lifecycle.inputs import Nominate
 from ares.model.job import Gang
 from ares.model.profile import PreemptionPolicy, Profile
 from ares.services.listing import JobQuery

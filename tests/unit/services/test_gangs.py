@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ares.core.run.inputs import Refused, Resize
+from ares.core.lifecycle.inputs import Refused, Resize
 from ares.model.job import Gang, RetryPolicy
 from ares.model.state import JobState
 from ares.services.transitions import Written

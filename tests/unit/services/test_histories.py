@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ares.adapters.store.memory import Fault
 from ares.adapters.store.memory.faults import Faults
-from ares.core.schedule.holding import Holding
+from ares.core.capacity.holding import Holding
 from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
 from ares.model.profile import BackfillPolicy, OrderPolicy, PreemptionPolicy, Profile, Share
 from ares.model.state import TERMINAL

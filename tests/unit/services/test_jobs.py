@@ -3,8 +3,8 @@
 import pytest
 
 from ares.core import keys
-from ares.core.run.handlers import MANUAL_RETRIES_MAX
-from ares.core.run.inputs import Refused
+from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
+from ares.core.lifecycle.inputs import Refused
 from ares.model.job import RetryPolicy
 from ares.model.state import JobState
 from ares.ports.store import Put

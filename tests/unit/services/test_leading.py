@@ -7,7 +7,7 @@ import pytest
 
 from ares.adapters.store.memory import Fault
 from ares.core import keys
-from ares.core.run.inputs import Bind
+from ares.core.lifecycle.inputs import Bind
 from ares.model.job import RetryPolicy
 from ares.model.state import Placement
 from ares.ports.store import KV, Page, Put, StoreUnavailable

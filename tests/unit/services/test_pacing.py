@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ares.core import keys
-from ares.core.run.inputs import Cancel
+from ares.core.lifecycle.inputs import Cancel
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo, NodeRecord
 from ares.ports.store import KV, Change, Changes, Put

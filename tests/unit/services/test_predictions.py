@@ -3,9 +3,9 @@
 import msgspec
 
 from ares.core import keys
-from ares.core.predict.eta import EtasData
-from ares.core.predict.features import FEATURES
-from ares.core.predict.trees import HeldOut, Tree, TreeModel
+from ares.core.forecast.eta import EtasData
+from ares.core.forecast.features import FEATURES
+from ares.core.forecast.trees import HeldOut, Tree, TreeModel
 from ares.services.predictions import ModelRefused
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World, spec

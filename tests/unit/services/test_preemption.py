@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ares.core.run.inputs import Bind, Nominate, Preempt, Refused
+from ares.core.lifecycle.inputs import Bind, Nominate, Preempt, Refused
 from ares.model.job import Gang, Preemption
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World

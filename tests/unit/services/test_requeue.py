@@ -1,8 +1,8 @@
 """Storms of retries: a floor under every delay, a cap for each tenant, a breaker that says so."""
 
 from ares.core import keys
-from ares.core.run.breaker import Breaker, ask, closed
-from ares.core.run.retry import FLOOR_S
+from ares.core.lifecycle.breaker import Breaker, ask, closed
+from ares.core.lifecycle.retry import FLOOR_S
 from ares.model.access import Principal
 from ares.model.alert import AlertRecord
 from ares.model.job import RetryPolicy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.core.energy.report import use_of
+from ares.core.lifecycle.usage_report import use_of
 from ares.model.access import Principal
 from ares.services.spending import Spending
 from ares.services.tally import Tally

@@ -1,6 +1,6 @@
 """One tenant's jobs are bounded, so that another's find room; arrays count with their tasks."""
 
-from ares.core.run.inputs import Cancel
+from ares.core.lifecycle.inputs import Cancel
 from ares.services.submit import Rejected, SubmitRequest, Submitted
 from tests.world import ALICE, BOB, World, spec
 

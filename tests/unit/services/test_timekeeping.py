@@ -1,7 +1,7 @@
 """Wrong clocks: what expired stays so over a restart, and a month ahead is not a month later."""
 
 from ares.core.access.tokens import Denied
-from ares.core.run.inputs import Cancel
+from ares.core.lifecycle.inputs import Cancel
 from ares.services.records import Refused
 from tests.world import ADMIN, KEEP_S, World
 

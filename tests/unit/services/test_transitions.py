@@ -6,7 +6,7 @@ import pytest
 
 from ares.adapters.store.memory import Fault
 from ares.core import keys
-from ares.core.run.inputs import Cancel, Exit, Input, LeaseLost, Refused, RetryNow, Start
+from ares.core.lifecycle.inputs import Cancel, Exit, Input, LeaseLost, Refused, RetryNow, Start
 from ares.model.state import ExitInfo, Fence
 from ares.ports.store import Compare
 from ares.services.transitions import Change, GuardFailed, NoSuchJob, Outcome, Written

@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ares.core.schedule.filters.filter import Filter
-from ares.core.schedule.reasons import Reason
+from ares.core.capacity.rule import Filter
+from ares.core.reasons import Reason
 
 if TYPE_CHECKING:
+    from ares.core.capacity.node_slice import Rows
+    from ares.core.capacity.node_table import Bools, Floats
+    from ares.core.capacity.rule import Miss
     from ares.core.queue.factors import Facts
     from ares.core.queue.shares import Shares
-    from ares.core.schedule.columns import Bools, Floats
-    from ares.core.schedule.filters.filter import Miss
-    from ares.core.schedule.round import Round
-    from ares.core.schedule.rows import Rows
+    from ares.core.schedule.trial import Round
     from ares.model.profile import OrderPolicy
 
 LABEL = "quarantine"

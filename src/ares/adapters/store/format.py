@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from ares.core import format as formats
+from ares.core import store_format as formats
 from ares.core.keys import FORMAT
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, Put, Store, StoreError, StoreUnavailable, StoreVersionRefused

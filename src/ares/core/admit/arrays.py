@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from ares.core.admit.verdict import Rejected
+from ares.core.verdict import Rejected
 from ares.model.job import ARRAY_TASKS_MAX
 
 INDEX_MAX = 10_000_000

@@ -4,9 +4,9 @@ import re
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from ares.core.admit.verdict import Rejected
 from ares.core.net.addresses import refused
 from ares.core.net.literals import literal
+from ares.core.verdict import Rejected
 from ares.model.job import JobSpec
 
 SCHEMES: Final = ("ares", "gs", "https", "s3")

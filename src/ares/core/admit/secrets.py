@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ares.core.admit.verdict import Rejected
+from ares.core.verdict import Rejected
 from ares.model.job import ENV_BYTES_MAX, JobSpec
 from ares.model.secret import SECRETS_BYTES_MAX, SecretRecord
 

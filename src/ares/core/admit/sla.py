@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ares.core.admit.verdict import Rejected
+from ares.core.verdict import Rejected
 from ares.model.job import JobSpec
 from ares.model.profile import Sla
 

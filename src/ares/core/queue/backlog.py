@@ -5,7 +5,7 @@ from itertools import accumulate
 from math import inf, log2
 from typing import NamedTuple
 
-from ares.core.schedule.ask import Ask
+from ares.core.ask import Ask
 
 # When nobody can say how long a job runs.
 _UNKNOWN_S = 3600.0

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from ares.core.queue.factors import rank
-from ares.core.queue.kept import Kept
+from ares.core.queue.kept_turns import Kept
 from ares.core.queue.order import Place, job_of
-from ares.core.queue.settled import Settled
 from ares.core.queue.shares import Shares
+from ares.core.queue.static_queue import Settled
 from ares.core.queue.waiting import JobClass, Waiting, facts_of
 from ares.core.steps import Steps, in_steps
 from ares.model.profile import OrderPolicy

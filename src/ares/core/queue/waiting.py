@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
+from ares.core.ask import Ask, asks_of
+from ares.core.lifecycle.ranks import leaving_s
 from ares.core.queue.drf import Held
 from ares.core.queue.factors import Facts, latest_start
 from ares.core.queue.line import Line
 from ares.core.queue.order import LEVELS, Place, account_of, place
-from ares.core.queue.settled import Settled, is_settled
-from ares.core.run.ranks import leaving_s
-from ares.core.schedule.ask import Ask, asks_of
+from ares.core.queue.static_queue import Settled, is_settled
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
 from ares.model.state import JobState

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ares.core.energy.meter import spent_by
+from ares.core.lifecycle.ranks import used
 from ares.core.quota.measures import MICRO, Amounts, add
 from ares.core.quota.months import month_of
-from ares.core.run.ranks import used
 from ares.model.quota import LevelName, SpentRecord
 from ares.model.state import BOUND, TERMINAL, JobState
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from ares.core.run.ranks import why_not_preemptible
-from ares.core.schedule.columns import POOL_LABEL
+from ares.core.capacity.node_table import POOL_LABEL
+from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.core.topology.cards import words
 from ares.model.job import JobSpec, Resources
 from ares.model.profile import Pool

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ares.core.capacity.holding import Holding
+from ares.core.capacity.node_table import Bools
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.columns import Bools
-from ares.core.schedule.holding import Holding
 from ares.model.reservation import BOOKED, Reservation, RoomAsked
 from ares.model.state import Placement
 

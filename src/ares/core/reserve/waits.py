@@ -2,15 +2,15 @@
 
 from math import inf
 
+from ares.core.capacity.bookings import claims_of
+from ares.core.capacity.claims import Claim
+from ares.core.capacity.node_table import WHOLE
+from ares.core.explain.why import infeasible
 from ares.core.queue.waiting import ClassKey
-from ares.core.reserve.words import clock, count, span
-from ares.core.schedule.bookings import claims_of
-from ares.core.schedule.claims import Claim
+from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.columns import WHOLE
-from ares.core.schedule.explain import infeasible
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.round import Round
+from ares.core.schedule.trial import Round
+from ares.core.text import clock, count, span
 from ares.model.reservation import Reservation
 
 

@@ -11,21 +11,21 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ares.core.predict.predictor import Predictor
+from ares.core.ask import Ask
+from ares.core.capacity.capacity import Occupancy
+from ares.core.capacity.ends import Ends
+from ares.core.capacity.holding import Holding
+from ares.core.capacity.node_slice import Facts
+from ares.core.capacity.opened import Opened
+from ares.core.capacity.promise import Promise
+from ares.core.capacity.typical import Typicals
+from ares.core.forecast.predictor import Predictor
 from ares.core.queue.backlog import Backlog
 from ares.core.queue.order import account_of
 from ares.core.queue.shares import Held, Shares
 from ares.core.queue.usage import Usage
 from ares.core.queue.waiting import JobClass, Waiting
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.ends import Ends
-from ares.core.schedule.holding import Holding
-from ares.core.schedule.occupancy import Occupancy
-from ares.core.schedule.opened import Opened
 from ares.core.schedule.plugins import rules_of
-from ares.core.schedule.promise import Promise
-from ares.core.schedule.rows import Facts
-from ares.core.schedule.typical import Typicals
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile, ShareResource

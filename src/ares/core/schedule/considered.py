@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.evaluate import NO, Evaluations
+from ares.core.ask import Ask
+from ares.core.capacity.fit import NO, Evaluations
 from ares.core.schedule.gang import pick_nodes
 from ares.model.base import Record
 from ares.model.profile import Weight

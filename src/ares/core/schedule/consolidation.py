@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ares.core.ask import Ask
+from ares.core.capacity.holding import Holding
+from ares.core.capacity.transaction import Taken, fit, placement, taken_by
 from ares.core.schedule.actions.evict import holders, request_of, rooms_of
-from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.evict.consolidate import MakeRoom, Move, Moves, consolidate
-from ares.core.schedule.evict.holders import Asker, Holder, Rooms
-from ares.core.schedule.evict.screen import Screened, census, screen, without
 from ares.core.schedule.gang import widest_allowed
-from ares.core.schedule.holding import Holding
-from ares.core.schedule.round import HELD_BACK, Round
-from ares.core.schedule.transaction import Taken, fit, placement, taken_by
+from ares.core.schedule.preempt.consolidate import MakeRoom, Move, Moves, consolidate
+from ares.core.schedule.preempt.holders import Asker, Holder, Rooms
+from ares.core.schedule.preempt.screen import Screened, census, screen, without
+from ares.core.schedule.trial import HELD_BACK, Round
 from ares.model.job import Qos
 from ares.model.state import Placement
 

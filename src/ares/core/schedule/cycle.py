@@ -4,7 +4,7 @@ from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.budget import Budget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.round import Round
+from ares.core.schedule.trial import Round
 from ares.model.profile import Profile
 
 # Actions that look at everybody who runs: too dear for every cycle of a busy cluster.

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.columns import Columns, Floats, Ints
-from ares.core.schedule.evaluate import NO, Evaluation, Evaluations
-from ares.core.schedule.power import needed
-from ares.core.schedule.transaction import Taken, Transaction, fit
+from ares.core.ask import Ask
+from ares.core.capacity.fit import NO, Evaluation, Evaluations
+from ares.core.capacity.node_table import Columns, Floats, Ints
+from ares.core.capacity.power import needed
+from ares.core.capacity.transaction import Taken, Transaction, fit
 from ares.model.job import RANKS_MAX
 
 # Where a gang is looked for, the tightest first. "cluster" is everything there is.

@@ -1,7 +1,7 @@
 """What stands in a job's way whatever the nodes are like: licences that are out, limits that are reached."""
 
 from ares.core.queue.limits import Limit
-from ares.core.schedule.reasons import Reason
+from ares.core.reasons import Reason
 
 _UNITS = {"cpu": ("CPUs", 1000), "gpu": ("GPUs", 1000), "memory": ("MiB of memory", 1)}
 

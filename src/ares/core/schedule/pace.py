@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ares.core.schedule.columns import Floats, Ints
+from ares.core.capacity.node_table import Floats, Ints
 
 
 class Runner(NamedTuple):

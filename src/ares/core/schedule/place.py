@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.columns import Floats, Ints
-from ares.core.schedule.evaluate import NO, Evaluations, room
+from ares.core.ask import Ask
+from ares.core.capacity.fit import NO, Evaluations, room
+from ares.core.capacity.node_table import Floats, Ints
+from ares.core.capacity.power import PoolPower
+from ares.core.capacity.transaction import Taken, Transaction, alike, fit, fit_each
 from ares.core.schedule.filters import BUILT_IN
-from ares.core.schedule.power import PoolPower
-from ares.core.schedule.transaction import Taken, Transaction, alike, fit, fit_each
 
 
 def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Taken | None:

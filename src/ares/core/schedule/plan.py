@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from ares.core.capacity.promise import Promise
 from ares.core.schedule.considered import Considered
-from ares.core.schedule.promise import Promise
 from ares.model.base import Record
 from ares.model.state import Placement
 

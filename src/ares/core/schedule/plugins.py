@@ -7,13 +7,13 @@ from typing import TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from ares.core.capacity.fit import Rules
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Bools
+from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
-from ares.core.schedule.columns import Bools
-from ares.core.schedule.evaluate import Rules
+from ares.core.reasons import Reason
 from ares.core.schedule.filters import FILTERS, isolation, power, spot
-from ares.core.schedule.filters.filter import Filter, Miss
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.rows import Rows
 from ares.core.schedule.scorers import SCORERS
 from ares.model.profile import Profile, Weight
 

@@ -7,7 +7,7 @@ import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ares.core.quota.judge import LevelUse
-from ares.core.schedule.reasons import ReasonCode, Remedy
+from ares.core.reasons import ReasonCode, Remedy
 from ares.edge.rest.noting import noted
 from ares.edge.rest.problems import MEDIA_TYPE, Problem
 from ares.model.access import Permission, Role

@@ -3,8 +3,8 @@
 from litestar.types import ASGIApp
 from msgspec.structs import replace
 
-from ares.core.admit.decide import decide, too_late
-from ares.core.admit.verdict import Rejected
+from ares.core.admit.admission import decide, too_late
+from ares.core.verdict import Rejected
 from ares.edge.rest.answers import Events, PrioList, answer
 from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
 from ares.edge.rest.operation import Call

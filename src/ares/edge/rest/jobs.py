@@ -2,7 +2,7 @@
 
 from litestar.types import ASGIApp
 
-from ares.core.run.inputs import Refused
+from ares.core.lifecycle.inputs import Refused
 from ares.edge.rest.answers import Events, Ids, answer
 from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery, given
 from ares.edge.rest.operation import Call

@@ -1,6 +1,6 @@
 """Routes about the platform itself: pools, reservations, and what those do who run it."""
 
-from ares.core.predict.trees import TreeModel
+from ares.core.forecast.trees import TreeModel
 from ares.edge.rest import machines, pools, predictions, profiles, reservations
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery, SubmitBody

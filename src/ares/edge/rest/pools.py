@@ -5,7 +5,7 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
-from ares.core.schedule.shapes import Shape
+from ares.core.starts.shapes import Shape
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import YEAR_S, given
 from ares.edge.rest.operation import Call

@@ -2,7 +2,7 @@
 
 from litestar.types import ASGIApp
 
-from ares.core.predict.trees import TreeModel
+from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery, SubmitBody
 from ares.edge.rest.operation import Call

@@ -5,8 +5,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from ares.core.admit.verdict import RejectCode
 from ares.core.quota.judge import LevelUse, NoCode
+from ares.core.verdict import RejectCode
 
 MEDIA_TYPE = "application/problem+json"
 ADMISSION_CODES: tuple[str, ...] = get_args(RejectCode)

@@ -1,6 +1,6 @@
 """Every route of the API, in one table."""
 
-from ares.core.energy.report import UsageReport
+from ares.core.lifecycle.usage_report import UsageReport
 from ares.edge.rest import deadlines, decisions, events, jobs, logs, outputs, platform, submitting
 from ares.edge.rest.answers import (
     JSON,

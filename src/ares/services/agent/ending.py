@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from ares.core.run.ranks import why_not_preemptible
+from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.model.job import JobSpec, WarnSignal
 from ares.ports.executor import Running
 from ares.services.agent.attempt import Attempt

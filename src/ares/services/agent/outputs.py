@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator
 
 import msgspec
 
-from ares.core.run.outputs import FILES_MAX, list_flaw, path_flaw
+from ares.core.lifecycle.outputs import FILES_MAX, list_flaw, path_flaw
 from ares.model.state import OutputFile
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from ares.core import keys
+from ares.core.capacity.promise import Promise
+from ares.core.lifecycle.ranks import holds
 from ares.core.queue.order import account_of
-from ares.core.run.ranks import holds
-from ares.core.schedule.promise import Promise
 from ares.model.isolation import Isolation
 from ares.model.reservation import BOOKED, Reservation
 from ares.model.state import TERMINAL, JobState

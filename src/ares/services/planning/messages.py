@@ -2,11 +2,11 @@
 
 import msgspec
 
-from ares.core.predict.estimate import Estimate
+from ares.core.capacity.promise import Promise
+from ares.core.forecast.estimate import Estimate
 from ares.core.queue.usage import UsageData
+from ares.core.reasons import Reason
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.promise import Promise
-from ares.core.schedule.reasons import Reason
 from ares.model.isolation import Isolation
 from ares.model.node import NodeRecord
 from ares.model.profile import Profile

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Set
 
 import msgspec
 
-from ares.core.admit.isolating import at_least
-from ares.core.predict.estimate import Estimate
-from ares.core.predict.predictor import Predictor
-from ares.core.run.ranks import holds
+from ares.core.admit.isolation import at_least
+from ares.core.explain.why import why_waiting
+from ares.core.forecast.estimate import Estimate
+from ares.core.forecast.predictor import Predictor
+from ares.core.lifecycle.ranks import holds
+from ares.core.reasons import Reason
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.budget import Budget
 from ares.core.schedule.cluster import Cluster, Moment
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.explain import why_waiting
-from ares.core.schedule.follow import follow, forget
+from ares.core.schedule.follower import follow, forget
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_cut, without_unknown
-from ares.core.schedule.reasons import Reason
 from ares.model.isolation import Isolation
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, JobState

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.verify import verified
+from ares.core.schedule.verification import verified
 from ares.ports.clock import Clock
 from ares.ports.planning import PlannerLost, Planning
 from ares.ports.telemetry import Telemetry

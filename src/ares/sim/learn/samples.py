@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ares.core.predict.features import FEATURES
-from ares.core.predict.predictor import Predictor
+from ares.core.forecast.features import FEATURES
+from ares.core.forecast.predictor import Predictor
 from ares.model.profile import PredictionPolicy
 from ares.sim.traces.trace import Trace, TraceJob
 

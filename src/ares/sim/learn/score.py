@@ -2,8 +2,8 @@
 
 import heapq
 
-from ares.core.predict.judged import Accuracy
-from ares.core.predict.predictor import Predictor
+from ares.core.forecast.accuracy import Accuracy
+from ares.core.forecast.predictor import Predictor
 from ares.model.base import Record
 from ares.model.profile import PredictionPolicy
 from ares.sim.learn.samples import account_of

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from ares.core.predict.features import FEATURES
-from ares.core.predict.trees import Forest, HeldOut, Tree, TreeModel
+from ares.core.forecast.features import FEATURES
+from ares.core.forecast.trees import Forest, HeldOut, Tree, TreeModel
 from ares.sim.learn.samples import Floats, Samples, samples_of
 from ares.sim.traces.trace import Trace
 

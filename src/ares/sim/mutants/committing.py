@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from ares.core import keys
-from ares.core.run import endings, lifecycle
-from ares.core.run.inputs import Exit, Input, Stepped
-from ares.core.run.lifecycle import TRANSITIONS, Transition
+from ares.core.lifecycle import endings, graph
+from ares.core.lifecycle.graph import TRANSITIONS, Transition
+from ares.core.lifecycle.inputs import Exit, Input, Stepped
 from ares.model.link import AttemptRef, Exited
 from ares.model.state import Result
 from ares.ports.store import Committed, Op, Put, StoreError, Unknown
@@ -24,7 +24,7 @@ from ares.sim.mutants.patching import entry, replace, together
 
 _apply_pack, _commit, _ops = Transitions._apply_pack, Reports.commit, Transitions._ops
 
-_WITHOUT_EXIT = tuple(kind for kind in lifecycle._FENCED if kind is not Exit)
+_WITHOUT_EXIT = tuple(kind for kind in graph._FENCED if kind is not Exit)
 
 
 # ---- the answer that did not come
@@ -107,7 +107,7 @@ MUTANTS = {
     "commit-without-fence": Mutant(
         "an end is accepted of any attempt, as long as the job runs",
         ("E4", "E5"),
-        replace(lifecycle, "_FENCED", _WITHOUT_EXIT),
+        replace(graph, "_FENCED", _WITHOUT_EXIT),
         case="zombie",
     ),
     "lost-reply-is-failure": Mutant(

@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from ares.core.run import endings, handlers, retry
-from ares.core.run.inputs import Cancel, Context, Exit, Preempt, Refused, Stepped
-from ares.core.run.ledger import Entry
-from ares.core.run.lifecycle import TRANSITIONS, Handler, Transition
+from ares.core.lifecycle import endings, handlers, retry
+from ares.core.lifecycle.graph import TRANSITIONS, Handler, Transition
+from ares.core.lifecycle.inputs import Cancel, Context, Exit, Preempt, Refused, Stepped
+from ares.core.lifecycle.ledger import Entry
 from ares.model.job import JobSpec
 from ares.model.state import ExitInfo, Job, JobState
 from ares.sim.mutants.mutant import Mutant

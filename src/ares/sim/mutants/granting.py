@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from ares.core import keys
-from ares.core.run import fences
-from ares.core.run.inputs import Bind, Exit, Refused
-from ares.core.schedule import follow
+from ares.core.lifecycle import fences
+from ares.core.lifecycle.inputs import Bind, Exit, Refused
+from ares.core.schedule import follower
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import JobSpec
 from ares.model.state import Fence, JobState, LeaderRecord
@@ -20,7 +20,7 @@ from ares.services.view import Entry
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import Patch, replace, together
 
-_draft, _hold = Transitions._draft, follow._hold
+_draft, _hold = Transitions._draft, follower._hold
 
 
 def uncompared(*kinds: type[Any]) -> Patch:
@@ -114,7 +114,7 @@ MUTANTS = {
         "leadership is taken whether or not somebody has it", ("E14",), replace(Leader, "_claim", _take_over)
     ),
     "quota-from-cache": Mutant(
-        "room and shares are judged by a count of what runs", ("E8",), replace(follow, "_hold", _count_when_running)
+        "room and shares are judged by a count of what runs", ("E8",), replace(follower, "_hold", _count_when_running)
     ),
     "unsettled-grant-goes-on": Mutant(
         "a binding whose outcome is unknown counts as not made, under the same leadership",

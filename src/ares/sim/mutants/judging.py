@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ares.core.run import suspicion
+from ares.core.lifecycle import suspicion
 from ares.model.link import Hello, Renewed
 from ares.model.node import NodeRecord, RemovedNode
 from ares.model.state import JobState, Placement

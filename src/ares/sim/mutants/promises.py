@@ -1,11 +1,11 @@
 """Bugs in what waiting jobs are promised: seen in replays of small traces, by the checker of decisions."""
 # pyright: reportPrivateUsage=false
 
-from ares.core.predict import predictor
-from ares.core.predict.estimate import Estimate
-from ares.core.predict.predictor import _as_stated, _Past
+from ares.core.capacity.promise import Promise
+from ares.core.forecast import predictor
+from ares.core.forecast.estimate import Estimate
+from ares.core.forecast.predictor import _as_stated, _Past
 from ares.core.schedule.actions.backfill import Behind
-from ares.core.schedule.promise import Promise
 from ares.model.job import JobSpec
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace

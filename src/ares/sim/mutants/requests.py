@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ares.core import keys
-from ares.core.run.inputs import Refused
+from ares.core.lifecycle.inputs import Refused
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, JobState, RetryBudget
 from ares.ports.store import Committed, Compare, Op, Put, StoreError, StoreUnavailable, Unknown

@@ -1,8 +1,8 @@
 """Bugs in who yields to whom."""
 # pyright: reportPrivateUsage=false
 
-from ares.core.schedule.evict import eligible
-from ares.core.schedule.evict.eligible import _TESTS_OF
+from ares.core.schedule.preempt import eligible
+from ares.core.schedule.preempt.eligible import _TESTS_OF
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from ares.core.schedule.columns import Columns
+from ares.core.capacity.node_table import Columns
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo
 from ares.model.state import TERMINAL, JobState, Placement

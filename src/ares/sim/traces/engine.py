@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from ares.core.capacity.promise import Promise
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.promise import Promise
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy, Profile
 from ares.sim.traces.bound import srtf

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ares.core.schedule.ask import asks_of
-from ares.core.schedule.columns import Columns, Ints
-from ares.core.schedule.rows import Typical
-from ares.core.schedule.typical import Typicals
+from ares.core.ask import asks_of
+from ares.core.capacity.node_slice import Typical
+from ares.core.capacity.node_table import Columns, Ints
+from ares.core.capacity.typical import Typicals
 from ares.model.job import JobSpec
 
 # Shapes beyond this share of all jobs are too rare to matter.

@@ -1,7 +1,7 @@
 """The cluster of a replay, with all nodes of its trace up and empty."""
 
-from ares.core.predict.estimate import Estimate, stated
-from ares.core.predict.predictor import Predictor
+from ares.core.forecast.estimate import Estimate, stated
+from ares.core.forecast.predictor import Predictor
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord

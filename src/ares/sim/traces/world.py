@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from ares.core.energy.model import rates_of
-from ares.core.queue.waiting import JobClass
-from ares.core.run.fences import revoked_fence
-from ares.core.run.inputs import (
+from ares.core.lifecycle.fences import revoked_fence
+from ares.core.lifecycle.graph import begin, step
+from ares.core.lifecycle.inputs import (
     Bind,
     Context,
     Exit,
@@ -23,12 +23,12 @@ from ares.core.run.inputs import (
     RetryDue,
     Start,
 )
-from ares.core.run.lifecycle import begin, step
+from ares.core.queue.waiting import JobClass
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import DISRUPTIVE
-from ares.core.schedule.follow import follow, forget, planned_s
+from ares.core.schedule.follower import follow, forget, planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
-from ares.core.schedule.round import Round
+from ares.core.schedule.trial import Round
 from ares.model.job import JobSpec
 from ares.model.profile import Profile
 from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement, Rate

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ares.core.run.inputs import Refused
+from ares.core.lifecycle.inputs import Refused
 from ares.model.access import Principal
 from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
 from ares.model.state import JobState

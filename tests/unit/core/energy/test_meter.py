@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.energy.report import By, Usage, UsageReport, use_of
-from ares.core.run.inputs import (
+from ares.core.lifecycle.graph import begin, step
+from ares.core.lifecycle.inputs import (
     Bind,
     Cancel,
     Context,
@@ -21,8 +21,8 @@ from ares.core.run.inputs import (
     Start,
     Stepped,
 )
-from ares.core.run.lifecycle import begin, step
-from ares.core.run.ranks import held, next_rank
+from ares.core.lifecycle.ranks import held, next_rank
+from ares.core.lifecycle.usage_report import By, Usage, UsageReport, use_of
 from ares.model.job import Gang, JobSpec, RetryPolicy
 from ares.model.state import BOUND, ExitInfo, Fence, Job, JobState, Placement, Rate
 

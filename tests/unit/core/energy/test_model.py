@@ -2,10 +2,10 @@
 
 import pytest
 
+from ares.core.capacity.node_table import Columns
+from ares.core.capacity.power import draw_of_pools
 from ares.core.energy.known import UNKNOWN, Card, known
 from ares.core.energy.model import MICRO, card_of, drawn, node_power, rate_of, rates_of
-from ares.core.schedule.columns import Columns
-from ares.core.schedule.power import draw_of_pools
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import EnergyPolicy, Pool, Profile
 from ares.model.state import Placement, Rate

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.predict.eta import LONGEST_S, Etas, EtasData, Wait, eta
-from ares.core.predict.supply import Held, Supply
+from ares.core.ask import Ask
+from ares.core.forecast.eta import LONGEST_S, Etas, EtasData, Wait, eta
+from ares.core.forecast.supply import Held, Supply
 from ares.core.queue.backlog import Backlog
-from ares.core.schedule.ask import Ask
 
 HELD = st.lists(st.builds(Held, st.integers(1, 50), st.floats(1.0, 1e5) | st.just(inf)), max_size=12)
 

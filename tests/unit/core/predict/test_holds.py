@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ares.core.predict.predictor import Predictor
+from ares.core.forecast.predictor import Predictor
 from ares.model.job import JobSpec, Resources
 from ares.model.profile import PredictionPolicy
 

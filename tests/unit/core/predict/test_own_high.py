@@ -1,6 +1,6 @@
 """What is paid by: the tenant's own runs, never another's, and never less than what they mostly took."""
 
-from ares.core.predict.predictor import Predictor
+from ares.core.forecast.predictor import Predictor
 from ares.model.job import JobSpec
 
 SPEC = JobSpec(command=("x",), name="train")

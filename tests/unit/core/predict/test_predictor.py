@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.predict import predictor as module
-from ares.core.predict.course import run_time
-from ares.core.predict.kinds import OTHERS_MIN
-from ares.core.predict.predictor import Predictor, PredictorData
+from ares.core.forecast import predictor as module
+from ares.core.forecast.evidence import run_time
+from ares.core.forecast.kinds import OTHERS_MIN
+from ares.core.forecast.predictor import Predictor, PredictorData
 from ares.model.job import FailureClass, Gang, JobSpec, Resources
 from ares.model.profile import PredictionPolicy
 from ares.model.state import ExitInfo, JobState, Phase

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.predict.recent import DECAY, KEPT, Recent
+from ares.core.forecast.recent import DECAY, KEPT, Recent
 
 VALUES = st.lists(st.floats(1.0, 1e6), min_size=1, max_size=3 * KEPT)
 SHARES = st.floats(0.01, 0.99)

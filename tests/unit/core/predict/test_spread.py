@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ares.core.predict.spread import COVERAGE, Ends, Spread
+from ares.core.forecast.spread import COVERAGE, Ends, Spread
 
 CASES = 6000
 

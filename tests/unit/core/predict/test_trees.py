@@ -7,9 +7,9 @@ from math import log, nan
 import msgspec
 import pytest
 
-from ares.core.predict.features import FEATURES
-from ares.core.predict.predictor import Predictor
-from ares.core.predict.trees import BadModel, Forest, HeldOut, Tree, TreeModel
+from ares.core.forecast.features import FEATURES
+from ares.core.forecast.predictor import Predictor
+from ares.core.forecast.trees import BadModel, Forest, HeldOut, Tree, TreeModel
 from ares.model.job import JobSpec
 
 BETTER = HeldOut(jobs=9, model_mae_s=1.0, model_distance=0.1, history_mae_s=2.0, history_distance=0.2)

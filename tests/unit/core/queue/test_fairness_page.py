@@ -8,8 +8,8 @@ from ares.core.queue.drf import Held
 from ares.core.queue.factors import Facts, explain, rank
 from ares.core.queue.shares import Shares
 from ares.core.queue.usage import Usage
-from ares.core.schedule.evict.eligible import eligible
-from ares.core.schedule.evict.holders import Asker, Holder
+from ares.core.schedule.preempt.eligible import eligible
+from ares.core.schedule.preempt.holders import Asker, Holder
 from ares.model.profile import OrderPolicy, PreemptionPolicy, Share
 
 PAGE = (Path(__file__).parents[4] / "docs" / "concepts" / "fairness.md").read_text()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.follow import follow
+from ares.core.schedule.follower import follow
 from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Placement
 from tests.unit.core.world import NOW, spec, state

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from ares.core.schedule.offers import would_evict
 from ares.core.schedule.plan import Plan
+from ares.core.starts.alternatives import would_evict
 from ares.model.job import Gang
 from ares.model.profile import BackfillPolicy, Profile
 from tests.unit.core.reserve.booked import ALL, HOUR, book, runs, wait

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.core.reserve.book import NotBooked, book, extendable
+from ares.core.reserve.booking import NotBooked, book, extendable
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.follow import follow
+from ares.core.schedule.follower import follow
 from ares.model.node import NodeRecord
 from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Placement

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from ares.core.explain.smallest_change import smallest_change
 from ares.core.queue.waiting import class_key
+from ares.core.reasons import Reason
 from ares.core.reserve.waits import held_for, waits_within
-from ares.core.schedule.change import smallest_change
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.offers import offers
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.starts import Course, course
+from ares.core.starts.alternatives import offers
+from ares.core.starts.starts import Course, course
 from ares.model.job import JobSpec
 from tests.unit.core.reserve.booked import ALL, HOUR, book, runs
 from tests.unit.core.world import NOW, cluster, node, placed, spec, state

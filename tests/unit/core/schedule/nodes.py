@@ -4,12 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.columns import Columns
+from ares.core.ask import Ask
+from ares.core.capacity.node_slice import Facts, Matching, Rows
+from ares.core.capacity.node_table import Columns
+from ares.core.capacity.rule import Miss
+from ares.core.reasons import Reason
 from ares.core.schedule.filters import FILTERS
-from ares.core.schedule.filters.filter import Miss
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.rows import Facts, Matching, Rows
 from ares.model.node import Gpu, NodeInfo, NodeRecord, NumaNode, Taint
 from ares.model.profile import Pool
 

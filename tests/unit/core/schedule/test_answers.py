@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
+from ares.core.explain.smallest_change import changed_spec, smallest_change
+from ares.core.explain.why import why_waiting
 from ares.core.queue.waiting import class_key
-from ares.core.schedule.change import changed_spec, smallest_change
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import decide_again
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.eta import start_estimate
-from ares.core.schedule.explain import why_waiting
-from ares.core.schedule.offers import offers, would_evict
 from ares.core.schedule.plan import Eviction
-from ares.core.schedule.round import Round
+from ares.core.schedule.trial import Round
+from ares.core.starts.alternatives import offers, would_evict
+from ares.core.starts.estimate import start_estimate
 from ares.model.job import Gang, JobSpec, Preemption
 from ares.model.profile import Pool, Profile, Share, Weight
 from tests.unit.core.world import NOW, cluster, node, nodes_of, placed, run, spec, state, wants

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ares.core.schedule.ask import Ask
+from ares.core.ask import Ask
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.consolidation import Relocation, consolidation, still_fit
 from ares.model.job import Gang

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ares.core.explain.why import why_waiting
 from ares.core.queue.waiting import class_key
-from ares.core.schedule.explain import why_waiting
 from ares.core.schedule.gang import pick_nodes
 from ares.model.job import Gang, TopologyWish
 from ares.model.profile import Profile, Share

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from ares.core.schedule import openings
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.claims import Claim, Claims
+from ares.core.ask import Ask
+from ares.core.capacity.claims import Claim, Claims
+from ares.core.capacity.transaction import Taken, Transaction
+from ares.core.schedule import slot
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.openings import Opening, earliest
-from ares.core.schedule.transaction import Taken, Transaction
+from ares.core.schedule.slot import Opening, earliest
 from tests.unit.core.world import cluster, node, placed, run, spec
 
 NOW = 10_000.0
@@ -28,7 +28,7 @@ def busy(chance: random.Random, nodes: int) -> Cluster:
 
 
 def found(made: Cluster, ask: Ask, claim: Claim | None, few: int, monkeypatch: pytest.MonkeyPatch) -> Opening | None:
-    monkeypatch.setattr(openings, "_FEW", few)
+    monkeypatch.setattr(slot, "_FEW", few)
     txn = Transaction(made.evaluations)
     claims = Claims(made, txn, NOW)
     if claim is not None:

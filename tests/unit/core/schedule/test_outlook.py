@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.outlook import Outlook, outlook
-from ares.core.schedule.ways import ways
+from ares.core.starts.deadline_changes import ways
+from ares.core.starts.outlook import Outlook, outlook
 from ares.model.job import Gang, JobSpec
 from ares.model.state import Placement
 from tests.unit.core.world import NOW, cluster, node, placed, run, spec, state

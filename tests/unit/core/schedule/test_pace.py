@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ares.core.explain.faster import paced_jobs, waits_for_faster
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.faster import paced_jobs, waits_for_faster
 from ares.core.schedule.pace import Gpus, Runner, Slot, pace
 from ares.model.profile import Profile
 from ares.model.reservation import Reservation, RoomAsked

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from ares.core.capacity.power import draw_of_pools
+from ares.core.explain.smallest_change import changed_spec, smallest_change
+from ares.core.explain.why import infeasible, why_waiting
 from ares.core.queue.waiting import class_key
-from ares.core.schedule.change import changed_spec, smallest_change
+from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.explain import infeasible, why_waiting
-from ares.core.schedule.power import draw_of_pools
-from ares.core.schedule.reasons import Reason
 from ares.model.job import Gang, JobSpec, Preemption
 from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile

@@ -1,7 +1,7 @@
 """When a job of some size would start: now, by the estimates, around what is held for others, or never."""
 
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.shapes import Shape, ShapeEta, common_shapes, shape_etas
+from ares.core.starts.shapes import Shape, ShapeEta, common_shapes, shape_etas
 from ares.model.job import Resources
 from tests.unit.core.reserve.booked import ALL, HOUR, book, runs
 from tests.unit.core.world import NOW, cluster, node, placed, plan, spec, state

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
+from ares.core.explain.smallest_change import smallest_change
 from ares.core.queue.position import position
-from ares.core.schedule import starts as starts_module
-from ares.core.schedule.change import smallest_change
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.offers import offers
-from ares.core.schedule.starts import ROWS_AT_A_TIME, Course, Starts, course
-from ares.core.schedule.ways import ways
+from ares.core.starts import starts as starts_module
+from ares.core.starts.alternatives import offers
+from ares.core.starts.deadline_changes import ways
+from ares.core.starts.starts import ROWS_AT_A_TIME, Course, Starts, course
 from ares.core.steps import Steps, at_once
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord

@@ -8,15 +8,15 @@ from math import inf
 
 import pytest
 
-from ares.core.schedule import claims as claiming
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.claims import Claim, Claims
+from ares.core.ask import Ask
+from ares.core.capacity import claims as claiming
+from ares.core.capacity.claims import Claim, Claims
+from ares.core.capacity.node_timeline import Level, opening
+from ares.core.capacity.transaction import Taken, Transaction
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.level import Level, opening
-from ares.core.schedule.openings import earliest
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.transaction import Taken, Transaction
+from ares.core.schedule.slot import earliest
 from ares.model.job import Gang, JobSpec
 from ares.model.profile import BackfillPolicy, Profile
 from tests.unit.core.world import cluster, node, placed, run, spec, state

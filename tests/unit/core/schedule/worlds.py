@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from ares.core.schedule.ask import Ask, Near
-from ares.core.schedule.columns import Columns
-from ares.core.schedule.rows import Matching, Rows
+from ares.core.ask import Ask, Near
+from ares.core.capacity.node_slice import Matching, Rows
+from ares.core.capacity.node_table import Columns
 from ares.model.job import NodeTerm
 from ares.model.node import Taint
 from ares.model.profile import Pool

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ares.core.schedule.change import Change, changed_spec
+from ares.core.explain.smallest_change import Change, changed_spec
 from ares.edge.cli.changes import as_typed
 from ares.model.job import JobSpec
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem

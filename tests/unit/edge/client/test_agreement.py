@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from ares.core.energy import report as core_report
-from ares.core.predict import eta as core_eta
+from ares.core import reasons as core_reasons
+from ares.core.explain import smallest_change as core_change
+from ares.core.explain import why as core_explain
+from ares.core.forecast import eta as core_eta
+from ares.core.lifecycle import usage_report as core_report
 from ares.core.queue import factors as core_factors
 from ares.core.quota import judge as core_quota
-from ares.core.schedule import change as core_change
 from ares.core.schedule import considered as core_considered
-from ares.core.schedule import explain as core_explain
-from ares.core.schedule import offers as core_offers
-from ares.core.schedule import reasons as core_reasons
-from ares.core.schedule import ways as core_ways
+from ares.core.starts import alternatives as core_offers
+from ares.core.starts import deadline_changes as core_ways
 from ares.edge.client import answers, deadlines, decisions, identity, login, quotas, usage
 from ares.edge.rest import answers as server
 from ares.edge.rest import bodies

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ares.core.capacity.claims import Claims
+from ares.core.capacity.promise import Promise
 from ares.core.schedule.actions.backfill import Behind
-from ares.core.schedule.claims import Claims
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.promise import Promise
 from ares.model.profile import Profile
 from ares.sim.check.verdict import Verdict
 from ares.sim.traces import engine

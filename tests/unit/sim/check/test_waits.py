@@ -6,10 +6,10 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from ares.core.queue import kept
+from ares.core.capacity.promise import Promise
+from ares.core.queue import kept_turns
 from ares.core.queue.factors import FACTORS
 from ares.core.schedule.actions.backfill import Behind
-from ares.core.schedule.promise import Promise
 from ares.model.profile import Weight
 from ares.sim.check.rules import rules_of
 from ares.sim.check.verdict import Verdict
@@ -91,7 +91,7 @@ def test_room_that_is_not_kept_is_found(
 
 def test_a_turn_that_is_lost_to_who_holds_less_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before turns were kept, the tenant that held least at the moment came first, and a promise was worth nothing."""
-    monkeypatch.setattr(kept, "_PROMISING", frozenset[str]())
+    monkeypatch.setattr(kept_turns, "_PROMISING", frozenset[str]())
     found = judged(crowded(2), policy("default"))
     assert any("lost its turn to" in one for one in found.violations), "\n".join(found.words())
 

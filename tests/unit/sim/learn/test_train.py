@@ -18,7 +18,7 @@ COMPARE = """
 import random, warnings
 warnings.simplefilter("ignore")
 import numpy as np
-from ares.core.predict.trees import Forest
+from ares.core.forecast.trees import Forest
 from ares.sim.learn import train as module
 from tests.unit.sim.learn.test_train import trace
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from ares.core.capacity.promise import Promise
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.promise import Promise
 from ares.model.job import Preemption
 from ares.model.profile import OrderPolicy, Profile, Weight
 from ares.sim.traces import engine

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as put
 
-from ares.core.predict import predictor
+from ares.core.capacity.promise import Promise
+from ares.core.forecast import predictor
 from ares.core.schedule.actions.backfill import Behind
-from ares.core.schedule.promise import Promise
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy
 from ares.sim.check.checker import Checker

@@ -8,7 +8,7 @@ from ares.core.schedule.actions.claim import claim
 from ares.core.schedule.actions.evict import preempt, reclaim
 from ares.core.schedule.actions.pace import paces
 from ares.core.schedule.actions.resize import grow, shrink
-from ares.core.schedule.round import Round
+from ares.core.schedule.trial import Round
 
 Action = Callable[[Round], None]
 

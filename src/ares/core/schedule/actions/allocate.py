@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 
+from ares.core.ask import Ask
+from ares.core.capacity.transaction import Taken
 from ares.core.queue.order import job_of
-from ares.core.queue.settled import Settled
+from ares.core.queue.static_queue import Settled
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.actions.backfill import Behind, strategy_of
-from ares.core.schedule.ask import Ask
 from ares.core.schedule.place import place_many
 from ares.core.schedule.plan import LeftOut
-from ares.core.schedule.round import Found, Round
-from ares.core.schedule.transaction import Taken
-from ares.core.schedule.turns import Turn, Turns
+from ares.core.schedule.ranked_queue import Turn, Turns
+from ares.core.schedule.trial import Found, Round
 
 # Jobs of one class that are placed ahead at once.
 _BATCH_MAX = 1024

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Literal
 
+from ares.core.ask import Ask
+from ares.core.capacity.bookings import claim_of
+from ares.core.capacity.claims import Claim
+from ares.core.capacity.promise import Promise
+from ares.core.capacity.transaction import taken_by
 from ares.core.queue.waiting import JobClass
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.bookings import claim_of
-from ares.core.schedule.claims import Claim
-from ares.core.schedule.openings import Opening, earliest, full
 from ares.core.schedule.plan import LeftOut
-from ares.core.schedule.promise import Promise
-from ares.core.schedule.round import Found, Round
-from ares.core.schedule.transaction import taken_by
+from ares.core.schedule.slot import Opening, earliest, full
+from ares.core.schedule.trial import Found, Round
 from ares.model.profile import BackfillStrategy, Profile
 
 # Nothing is as long as that: it compares with no number, not even with the endless.

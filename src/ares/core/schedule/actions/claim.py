@@ -1,11 +1,11 @@
 """Claim: jobs that others made room for get it as soon as it is there."""
 
+from ares.core.ask import Ask
+from ares.core.capacity.transaction import Taken, taken_by
 from ares.core.queue.waiting import JobClass
-from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster, Reserved
 from ares.core.schedule.considered import Considered, consider
-from ares.core.schedule.round import Found, Round
-from ares.core.schedule.transaction import Taken, taken_by
+from ares.core.schedule.trial import Found, Round
 
 
 def claim(round_: Round) -> None:

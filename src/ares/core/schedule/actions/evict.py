@@ -5,21 +5,21 @@ from functools import partial
 
 import numpy as np
 
+from ares.core.ask import Ask
+from ares.core.capacity.holding import Holding
+from ares.core.capacity.node_table import Ints
+from ares.core.capacity.transaction import Taken, taken_by
+from ares.core.explain.eviction_record import eviction_reason, eviction_record
 from ares.core.queue.waiting import JobClass
-from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.columns import Ints
-from ares.core.schedule.evict.eligible import Rule
-from ares.core.schedule.evict.holders import Asker, Freed, Holder, Request, Rooms
-from ares.core.schedule.evict.screen import Census, census, screen
-from ares.core.schedule.evict.victims import NoVictims, Victims, bound_of, choose
 from ares.core.schedule.gang import widest_allowed
-from ares.core.schedule.holding import Holding
 from ares.core.schedule.plan import Eviction
-from ares.core.schedule.record import eviction_reason, eviction_record
-from ares.core.schedule.round import Found, Round
-from ares.core.schedule.standing import standing
-from ares.core.schedule.transaction import Taken, taken_by
+from ares.core.schedule.preempt.eligible import Rule
+from ares.core.schedule.preempt.holders import Asker, Freed, Holder, Request, Rooms
+from ares.core.schedule.preempt.screen import Census, census, screen
+from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, choose
+from ares.core.schedule.share_excess import standing
+from ares.core.schedule.trial import Found, Round
 
 # One cycle looks for victims for this many jobs at most: the next one goes on.
 _TRIES_MAX = 16

@@ -10,19 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ares.core.predict.by_model import fastest, runs_on
+from ares.core.ask import Ask
+from ares.core.capacity.bookings import claim_of, claims_of
+from ares.core.capacity.gpu_models import choices
+from ares.core.capacity.node_table import WHOLE, Bools, Floats, Ints
+from ares.core.forecast.by_model import fastest, runs_on
 from ares.core.queue.factors import rank
 from ares.core.queue.order import Place, job_of
 from ares.core.queue.waiting import ClassKey, JobClass
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.bookings import claim_of, claims_of
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.columns import WHOLE, Bools, Floats, Ints
-from ares.core.schedule.models import choices
-from ares.core.schedule.openings import earliest
 from ares.core.schedule.pace import Gpus, Paced, Runner, Slot, pace
 from ares.core.schedule.plan import LeftOut
-from ares.core.schedule.round import Round
+from ares.core.schedule.slot import earliest
+from ares.core.schedule.trial import Round
 
 # Jobs that are planned together, the first by rank; those behind take what is left, as jobs without run times do.
 _JOBS_MAX = 512

@@ -7,20 +7,20 @@ from math import inf
 
 import numpy as np
 
+from ares.core.ask import Ask
+from ares.core.capacity.holding import Holding, held_by
+from ares.core.capacity.transaction import Taken, fit, placement, taken_by
+from ares.core.explain.eviction_record import eviction_record
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.actions.evict import request_of, rooms_of
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.evict.holders import Asker, Freed, Holder
-from ares.core.schedule.evict.screen import census, screen
-from ares.core.schedule.evict.search import UNBOUND
-from ares.core.schedule.evict.victims import NoVictims, choose
 from ares.core.schedule.gang import below_caps, domains_of, place_ranks, places_of, widest_allowed
-from ares.core.schedule.holding import Holding, held_by
 from ares.core.schedule.plan import Eviction, Resized
-from ares.core.schedule.record import eviction_record
-from ares.core.schedule.round import Round, asked
-from ares.core.schedule.standing import standing
-from ares.core.schedule.transaction import Taken, fit, placement, taken_by
+from ares.core.schedule.preempt.holders import Asker, Freed, Holder
+from ares.core.schedule.preempt.screen import census, screen
+from ares.core.schedule.preempt.search import UNBOUND
+from ares.core.schedule.preempt.victims import NoVictims, choose
+from ares.core.schedule.share_excess import standing
+from ares.core.schedule.trial import Round, asked
 from ares.model.state import Placement
 
 _TRIES_MAX = 16

@@ -1,5 +1,6 @@
 """Filters: which nodes can take a job at all. One question and one file each, named in a profile."""
 
+from ares.core.capacity.rule import Filter
 from ares.core.schedule.filters import (
     affinity,
     cpu,
@@ -15,7 +16,6 @@ from ares.core.schedule.filters import (
     selector,
     taints,
 )
-from ares.core.schedule.filters.filter import Filter
 
 FILTERS: dict[str, Filter] = {
     "selector": selector.FILTER,

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ares.core.schedule.columns import Bools
-from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Bools
+from ares.core.capacity.rule import Filter, Miss, of_nodes
+from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.rows import Rows
 
 
 def passes(rows: Rows) -> Bools | None:

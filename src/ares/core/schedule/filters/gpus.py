@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from ares.core.schedule.columns import Bools, Ints
-from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.capacity.gpu_sets import most_in_domain, one_domain
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Bools, Ints
+from ares.core.capacity.rule import Filter, Miss, of_nodes
+from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted, gpus, too_little
-from ares.core.schedule.machines import most_in_domain, one_domain
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.rows import Rows
 from ares.core.topology.subset import largest_in_domain
 
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")

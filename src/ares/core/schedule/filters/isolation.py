@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ares.core.schedule.columns import Bools
-from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.rows import Rows
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Bools
+from ares.core.capacity.rule import Filter, Miss, of_nodes
+from ares.core.reasons import Reason
 from ares.model.isolation import LEVELS
 
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from ares.core.schedule.ask import Near
-from ares.core.schedule.columns import Bools
-from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.ask import Near
+from ares.core.capacity.affinity import keeps
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Bools
+from ares.core.capacity.rule import Filter, Miss, of_nodes
+from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted, none_of, pairs
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.rows import Rows
-from ares.core.schedule.terms import keeps
 
 
 def passes(rows: Rows) -> Bools | None:

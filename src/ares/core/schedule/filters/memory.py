@@ -1,10 +1,10 @@
 """Nodes with enough memory left."""
 
-from ares.core.schedule.columns import Bools
-from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Bools
+from ares.core.capacity.rule import Filter, Miss, of_nodes
+from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import mib, too_little
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.rows import Rows
 
 
 def passes(rows: Rows) -> Bools:

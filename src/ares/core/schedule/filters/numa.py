@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from ares.core.schedule.columns import Bools, Floats, Ints
-from ares.core.schedule.filters.filter import Filter, Miss, of_nodes
+from ares.core.capacity.gpu_sets import mask_of, most_in_domain, one_domain
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Bools, Floats, Ints
+from ares.core.capacity.rule import Filter, Miss, of_nodes
+from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted, cpus, mib
-from ares.core.schedule.machines import mask_of, most_in_domain, one_domain
-from ares.core.schedule.reasons import Reason
-from ares.core.schedule.rows import Rows
 
 
 def passes(rows: Rows) -> Bools | None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ares.core.schedule.columns import Floats
-from ares.core.schedule.rows import Rows
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Floats
 from ares.core.schedule.scorers import affinity, balance, bandwidth, cost, energy, fit, fragmentation, locality, speed
 
 # About 0..1 for rows that can take the ask, larger is better; None when it makes no difference between any rows.

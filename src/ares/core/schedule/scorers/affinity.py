@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ares.core.schedule.columns import NODE_LABEL, Bools, Floats
-from ares.core.schedule.rows import Rows
-from ares.core.schedule.terms import among, keeps, meets
+from ares.core.capacity.affinity import among, keeps, meets
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import NODE_LABEL, Bools, Floats
 
 _AVOIDED = 100.0
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ares.core.schedule.columns import Floats
-from ares.core.schedule.rows import Rows
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Floats
 
 
 def score(rows: Rows) -> Floats:

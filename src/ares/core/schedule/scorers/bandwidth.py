@@ -1,8 +1,8 @@
 """Speed between a job's GPUs: inside the node by its links, between the ranks of a gang by the node's network."""
 
-from ares.core.schedule.columns import Floats
-from ares.core.schedule.machines import by_machine, one_domain
-from ares.core.schedule.rows import Rows
+from ares.core.capacity.gpu_sets import by_machine, one_domain
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Floats
 from ares.core.topology.subset import MachineShape, best, best_in_domain
 
 

@@ -1,7 +1,7 @@
 """Price: where the job costs less until it is done is better. With the discount of spot pools."""
 
-from ares.core.schedule.columns import Floats
-from ares.core.schedule.rows import Rows
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Floats
 from ares.core.schedule.scorers.speed import share_of_longest
 
 _MIB_PER_GIB = 1024

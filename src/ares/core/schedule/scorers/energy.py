@@ -1,7 +1,7 @@
 """Energy: GPUs on which the job takes less of it are better. A thirstier one that is done sooner may take less."""
 
-from ares.core.schedule.columns import Floats
-from ares.core.schedule.rows import Rows
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Floats
 from ares.core.schedule.scorers.speed import share_of_longest
 
 

@@ -1,7 +1,7 @@
 """Bin packing: the fuller a node would be, the better, so that whole nodes stay free for large jobs."""
 
-from ares.core.schedule.columns import Floats
-from ares.core.schedule.rows import Rows
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Floats
 
 
 def score(rows: Rows) -> Floats:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ares.core.schedule.columns import WHOLE, Floats, Ints
-from ares.core.schedule.rows import Rows, Typical
+from ares.core.capacity.node_slice import Rows, Typical
+from ares.core.capacity.node_table import WHOLE, Floats, Ints
 
 # What counts how much, found on the public trace of `bench/fgd`: idle GPU that common jobs could not use because the
 # node's CPUs run out first, because what is left of a device is too small, and because too few whole ones are left.

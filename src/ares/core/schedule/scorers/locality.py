@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ares.core.schedule.columns import Bools, Floats, Ints
-from ares.core.schedule.rows import Rows
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Bools, Floats, Ints
 
 # What data in the same place is worth, if the node itself does not have it: the nearest place counts.
 _WORTH = (("region", 0.2), ("zone", 0.4), ("rack", 0.6))

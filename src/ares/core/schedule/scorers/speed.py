@@ -4,9 +4,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ares.core.predict.by_model import Runs, runs_on
-from ares.core.schedule.columns import Floats
-from ares.core.schedule.rows import Rows
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Floats
+from ares.core.forecast.by_model import Runs, runs_on
 from ares.model.node import NodeRecord
 
 

@@ -1,11 +1,11 @@
 """Making room: what the properties of victims do not show, as it is about the whole cycle."""
 
+from ares.core.ask import Ask
 from ares.core.schedule.actions.allocate import allocate
 from ares.core.schedule.actions.resize import shrink
-from ares.core.schedule.ask import Ask
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.round import Round
-from ares.core.schedule.standing import standing
+from ares.core.schedule.share_excess import standing
+from ares.core.schedule.trial import Round
 from ares.model.job import Gang, TopologyWish
 from ares.model.profile import PreemptionPolicy, Profile, Share
 from tests.unit.core.world import NOW, cluster, node, placed, plan, reserve, run, spec, state

@@ -5,11 +5,11 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ares.core.schedule.evict.consolidate import FreeNodes, Goal, MakeRoom, Moves, Vacate, consolidate
-from ares.core.schedule.evict.eligible import Rule
-from ares.core.schedule.evict.holders import Asker, Freed, Holder, Request, Room, Rooms, columns
-from ares.core.schedule.evict.screen import Screened, census, screen
-from ares.core.schedule.evict.victims import NoVictims, Victims, bound_of, choose
+from ares.core.schedule.preempt.consolidate import FreeNodes, Goal, MakeRoom, Moves, Vacate, consolidate
+from ares.core.schedule.preempt.eligible import Rule
+from ares.core.schedule.preempt.holders import Asker, Freed, Holder, Request, Room, Rooms, columns
+from ares.core.schedule.preempt.screen import Screened, census, screen
+from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, choose
 from ares.model.job import PRIORITIES
 from ares.model.profile import PreemptionPolicy
 

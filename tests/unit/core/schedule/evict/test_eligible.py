@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ares.core.schedule.evict.cost import lost_gpu_s
-from ares.core.schedule.evict.eligible import Rule, eligible
-from ares.core.schedule.evict.holders import Asker, Freed, Holder
+from ares.core.schedule.preempt.cost import lost_gpu_s
+from ares.core.schedule.preempt.eligible import Rule, eligible
+from ares.core.schedule.preempt.holders import Asker, Freed, Holder
 from ares.model.profile import PreemptionPolicy
 
 HOLDER = Holder("h", 3, "b/x/1", 1000, 1000, 100.0, 100.0, 0, None, True, ((0, Freed(1000, 1, ((0, 1000),))),))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ares.core.schedule.evict.victims import NoVictims
+from ares.core.schedule.preempt.victims import NoVictims
 from tests.unit.core.schedule.evict.story import FOLDER, Story, read
 
 FILES = sorted(FOLDER.glob("*.toml"))

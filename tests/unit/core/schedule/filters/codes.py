@@ -1,6 +1,6 @@
 """What each filter may say, in the order in which nodes are asked."""
 
-from ares.core.schedule.reasons import ReasonCode
+from ares.core.reasons import ReasonCode
 
 CODES: dict[str, set[ReasonCode]] = {
     "selector": {"SELECTOR_MISMATCH"},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.core.schedule.ask import Ask
+from ares.core.ask import Ask
 from ares.core.schedule.filters import FILTERS
 from ares.model.job import NodeTerm, TermOp
 from ares.model.node import Gpu, Taint

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.core.schedule.ask import Ask, Near
+from ares.core.ask import Ask, Near
 from tests.unit.core.schedule.nodes import links, matching, node, passing, refusal
 
 

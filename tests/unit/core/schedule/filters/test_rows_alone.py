@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.schedule.ask import Ask, Near
+from ares.core.ask import Ask, Near
+from ares.core.capacity.rule import Miss
 from ares.core.schedule.filters import FILTERS
-from ares.core.schedule.filters.filter import Miss
 from ares.core.topology.cards import words
 from ares.model.job import NodeTerm
 from tests.unit.core.schedule.filters.codes import CODES

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.schedule.ask import Ask
-from ares.core.schedule.rows import Facts, Matching, Rows, Typical
+from ares.core.ask import Ask
+from ares.core.capacity.node_slice import Facts, Matching, Rows, Typical
 from ares.core.schedule.scorers.fragmentation import score
 from tests.unit.core.schedule.nodes import Node, node, table
 from tests.unit.core.schedule.worlds import MODELS, World, worlds

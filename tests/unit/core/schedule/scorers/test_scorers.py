@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from ares.core.schedule.ask import Ask, Near, asks_of
+from ares.core.ask import Ask, Near, asks_of
 from ares.core.schedule.scorers import SCORERS
 from ares.model.job import Dataset, JobSpec, NodeTerm
 from ares.model.node import Taint

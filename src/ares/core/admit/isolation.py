@@ -1,0 +1,20 @@
+"""How well a job is kept apart: what it asks for, and what its tenant asks for all of its jobs."""
+
+from msgspec.structs import replace
+
+from ares.core.verdict import Rejected
+from ares.model.isolation import Isolation, stronger
+from ares.model.job import JobSpec
+
+
+def at_least(spec: JobSpec, least: Isolation) -> JobSpec:
+    wanted = stronger(spec.isolation, least)
+    return spec if wanted == spec.isolation else replace(spec, isolation=wanted)
+
+
+def network(spec: JobSpec) -> Rejected | None:
+    """The ranks of a gang meet over the network."""
+    if spec.network == "host" or spec.gang is None or spec.gang.ranks == 1:
+        return None
+    message = f"the {spec.gang.ranks} ranks of the gang could not reach each other with network: none"
+    return Rejected(code="gang-without-network", message=message, fix="choose network: host, or remove the gang")

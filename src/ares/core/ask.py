@@ -1,0 +1,136 @@
+"""What one alternative of a job asks of the cluster: all that filters and scorers look at, and nothing else.
+
+Jobs with equal asks are placed alike, so everything computed for one of them serves them all.
+"""
+
+from typing import NamedTuple
+
+from ares.core.forecast.by_model import Runs, runs_by_model
+from ares.core.lifecycle.ranks import leaving_s, why_not_preemptible
+from ares.model.isolation import LEVELS
+from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel
+
+Pairs = tuple[tuple[str, str], ...]
+# So many of a job's references count for where it goes.
+_REFS_MAX = 64
+
+
+class Near(NamedTuple):
+    """A `JobTerm` that can be a key."""
+
+    labels: Pairs
+    level: str
+    away: bool
+    required: bool
+    weight: int
+
+
+class Ask(NamedTuple):
+    """Of one rank, with what the whole gang needs beside it."""
+
+    cpu_milli: int = 1000
+    memory_mib: int = 256
+    gpus: int = 0
+    gpu_milli: int = 1000
+    gpu_model: str | None = None
+    gpu_memory_mib: int = 0
+    devices: tuple[tuple[str, int], ...] = ()
+    ranks: int = 1
+    min_ranks: int = 1
+    # 0: no limit.
+    per_node: int = 0
+    level: TopologyLevel | None = None
+    level_required: bool = False
+    numa: NumaPolicy = "none"
+    qos: Qos = "guaranteed"
+    selector: Pairs = ()
+    terms: tuple[NodeTerm, ...] = ()
+    near: tuple[Near, ...] = ()
+    # Whose jobs `near` is about; empty without it, so that tenants share what is computed.
+    tenant: str = ""
+    tolerations: tuple[tuple[str, str | None], ...] = ()
+    residency: tuple[str, ...] = ()
+    inputs: tuple[tuple[str, int], ...] = ()
+    # How long it runs on which GPU model, where that makes a difference.
+    runs: Runs = ()
+    # The reservation whose room it uses: that and no other.
+    reservation: str = ""
+    # May not be taken away: not for nodes that may be.
+    firm: bool = False
+    # With a reservation: how long before its end it is told to leave.
+    leave_s: float = 0.0
+    # How well it is kept apart, by its place in `LEVELS`; and without a network.
+    isolation: int = 0
+    offline: bool = False
+    # Nodes where it failed before: the last to be chosen.
+    avoid: tuple[str, ...] = ()
+
+    @property
+    def gpus_milli(self) -> int:
+        """GPU thousandths of one rank."""
+        return self.gpus * self.gpu_milli
+
+
+def asks_of(spec: JobSpec, tenant: str) -> tuple[Ask, ...]:
+    """One for each alternative, in the job's order of preference."""
+    first = _ask(spec, spec.resources, tenant)
+    if not spec.alternatives:
+        return (first,)
+    runs = runs_by_model(spec)
+    return (first, *(_with(first, wants, runs) for wants in spec.alternatives))
+
+
+def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
+    gang, wish = spec.gang, spec.topology
+    return Ask(
+        wants.cpu_milli,
+        wants.memory_mib,
+        wants.gpus,
+        wants.gpu_milli if wants.gpus else 1000,
+        wants.gpu_model,
+        wants.gpu_memory_mib,
+        tuple(sorted(wants.devices.items())) if wants.devices else (),
+        1 if gang is None else gang.ranks,
+        1 if gang is None else (gang.min_ranks or gang.ranks),
+        0 if gang is None else (gang.per_node or 0),
+        None if wish is None else wish.level,
+        wish is not None and wish.required,
+        spec.numa,
+        spec.qos,
+        tuple(sorted(spec.selector.items())) if spec.selector else (),
+        spec.affinity,
+        tuple(_near(term) for term in spec.job_affinity) if spec.job_affinity else (),
+        tenant if spec.job_affinity else "",
+        tuple((one.key, one.value) for one in spec.tolerations) if spec.tolerations else (),
+        tuple(sorted(spec.residency)) if spec.residency else (),
+        _inputs(spec) if spec.inputs or spec.input_refs else (),
+        runs_by_model(spec) if wants.gpus else (),
+        spec.reservation or "",
+        bool(why_not_preemptible(spec)),
+        leaving_s(spec) if spec.reservation else 0.0,
+        LEVELS.index(spec.isolation),
+        spec.network == "none",
+    )
+
+
+def _inputs(spec: JobSpec) -> tuple[tuple[str, int], ...]:
+    """Data by name with its size. A reference alone has none: it counts as the least there is."""
+    sized = {one.name: one.size_mib for one in spec.inputs}
+    return tuple(sorted((dict.fromkeys(spec.input_refs[:_REFS_MAX], 1) | sized).items()))
+
+
+def _with(first: Ask, wants: Resources, runs: Runs) -> Ask:
+    return first._replace(
+        cpu_milli=wants.cpu_milli,
+        memory_mib=wants.memory_mib,
+        gpus=wants.gpus,
+        gpu_milli=wants.gpu_milli if wants.gpus else 1000,
+        gpu_model=wants.gpu_model,
+        gpu_memory_mib=wants.gpu_memory_mib,
+        devices=tuple(sorted(wants.devices.items())),
+        runs=runs if wants.gpus else (),
+    )
+
+
+def _near(term: JobTerm) -> Near:
+    return Near(tuple(sorted(term.labels.items())), term.level, term.away, term.required, term.weight)

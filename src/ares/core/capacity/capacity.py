@@ -1,0 +1,188 @@
+"""Nodes as rows of the columns, and how much of each is taken: by attempts, and by room that is kept."""
+
+import heapq
+from collections.abc import Set
+from copy import deepcopy
+from typing import NamedTuple
+
+from ares.core.capacity.fit import Evaluations
+from ares.core.capacity.future import Future
+from ares.core.capacity.node_slice import Matching
+from ares.core.capacity.node_table import WHOLE, Columns
+from ares.core.capacity.node_usage import Used
+from ares.core.queue.shares import Held
+from ares.model.job import Qos
+from ares.model.state import Placement
+
+
+class Free(NamedTuple):
+    """What is left of one node, and how many attempts hold something on it."""
+
+    jobs: int
+    cpu_milli: int
+    memory_mib: int
+    gpus: tuple[int, ...]
+    # Thousandths of GPUs that are shared and not used up.
+    gpu_shares: dict[int, int]
+
+
+class Occupancy:
+    """Counts every holder, known to the cluster or not, so that nothing gets lost if too much was given away."""
+
+    def __init__(self) -> None:
+        self.table = Columns()
+        self.matching = Matching()
+        self.evaluations = Evaluations(self.table, self.matching)
+        self.future = Future()
+        self.rows: dict[str, int] = {}
+        self._unused: list[int] = []
+        self._ready: set[str] = set()
+        self._used: dict[str, Used] = {}
+
+    def set_ready(self, name: str, ready: bool) -> bool:
+        """Whether the node's agent is alive. May come before the node itself. Tells whether that is news."""
+        if ready == (name in self._ready):
+            return False
+        (self._ready.add if ready else self._ready.discard)(name)
+        self._set_healthy(name)
+        return True
+
+    @property
+    def ready_nodes(self) -> Set[str]:
+        """Those whose agents are alive, also if they are not to be given anything."""
+        return self._ready
+
+    def free(self, name: str) -> Free | None:
+        """What is left of a node, or None when there is no such node."""
+        row = self.rows.get(name)
+        if row is None:
+            return None
+        table, used = self.table, self._used.get(name, Used())
+        left = table.gpu_left[row].tolist()
+        return Free(
+            used.jobs,
+            table.cpu_free.item(row),
+            table.memory_free.item(row),
+            tuple(gpu for gpu, milli in enumerate(left) if milli == WHOLE),
+            {gpu: milli for gpu, milli in enumerate(left) if 0 < milli < WHOLE},
+        )
+
+    def most_free(self) -> tuple[int, int, int]:
+        """The most of CPU, of memory and of GPU thousandths that any one row has left."""
+        table, used = self.table, self.table.used
+        if used == 1:
+            return table.cpu_free.item(0), table.memory_free.item(0), table.gpu_idle.item(0)
+        free = (table.cpu_free, table.memory_free, table.gpu_idle)
+        cpu, memory, gpu = (int(column[:used].max(initial=0)) for column in free)
+        return cpu, memory, gpu
+
+    def capacity(self) -> Held:
+        table = self.table
+        exists = table.exists
+        return Held(
+            int(table.cpu[exists].sum()), int(table.memory[exists].sum()), WHOLE * int(table.gpu_count[exists].sum())
+        )
+
+    # ---- single places
+
+    def is_there(self, place: Placement) -> bool:
+        """Whether its node is ready, and still the one it was chosen on."""
+        return self.may_be_there(place) and bool(self.table.healthy[self.rows[place.node]])
+
+    def may_be_there(self, place: Placement) -> bool:
+        """Whether its node is still the one it was chosen on, and open: that it is not ready may pass."""
+        row = self.rows.get(place.node)
+        record = None if row is None else self.table.records[row]
+        return record is not None and record.incarnation == place.incarnation and not record.cordoned
+
+    def is_alone(self, place: Placement, qos: Qos, used: Used | None = None) -> bool:
+        """Whether what is kept at `place` is held by nobody else. Counts every holder: columns do not go below zero.
+
+        `used` is what would be held on its node, `place` included; without it, what is."""
+        if not self.is_there(place):
+            return False
+        table, row = self.table, self.rows[place.node]
+        record, more = table.records[row], qos != "guaranteed"
+        assert record is not None, f"{place.node} is there"
+        extra = more * table.cpu_extra.item(row), more * table.memory_extra.item(row)
+        return (used or self._used[place.node]).within(record.info, place, extra)
+
+    def used_on(self, name: str) -> Used:
+        """A copy of what is held on a node, to try changes on."""
+        return deepcopy(self._used.get(name, _NOTHING))
+
+    # ---- for the cluster
+
+    def _new_row(self) -> int:
+        if self._unused:
+            return heapq.heappop(self._unused)
+        row = len(self.rows)
+        if row == self.table.rows:
+            self.table.grow()
+            self.evaluations.forget()
+        return row
+
+    def _set_healthy(self, name: str) -> None:
+        row = self.rows.get(name)
+        if row is not None:
+            record = self.table.records[row]
+            was = bool(self.table.healthy[row])
+            healthy = self.table.healthy[row] = name in self._ready and record is not None and not record.cordoned
+            self.future.slack += healthy and not was
+            self.future.setbacks += was and not healthy
+            self.evaluations.touch(row)
+            self._shift(row)
+
+    def _shift(self, row: int | None) -> None:
+        if row is not None:
+            self.future.touch(row)
+
+    def _set_free(self, name: str) -> None:
+        row = self.rows.get(name)
+        record = None if row is None else self.table.records[row]
+        if row is None or record is None:
+            return
+        table, info, used = self.table, record.info, self._used.get(name) or _NOTHING
+        table.cpu_free[row] = info.cpu_milli - used.cpu_milli
+        table.memory_free[row] = info.memory_mib - used.memory_mib
+        for gpu in info.gpus:
+            if gpu.index < table.gpus_wide:
+                table.set_gpu_left(row, gpu.index, -1 if gpu.mig else max(0, WHOLE - used.gpus[gpu.index]))
+        for place, numa in enumerate(info.numa):
+            table.numa_cpu_free[row, place] = table.numa_cpu[row, place] - used.numa_cpu[numa.index]
+            table.numa_memory_free[row, place] = numa.memory_mib - used.numa_memory[numa.index]
+        for kind, names in info.devices.items():
+            taken = sum(1 << bit for bit, one in enumerate(names) if used.devices[kind, one] > 0)
+            table.set_devices_taken(row, kind, taken)
+        self.evaluations.touch(row)
+
+    def _change(self, placements: tuple[Placement, ...], sign: int) -> None:
+        for place in placements:
+            used = self._used.get(place.node)
+            if used is None:
+                used = self._used[place.node] = Used()
+            used.add(place, sign)
+            self._set_free_of(place, used)
+            if used.jobs == 0:
+                del self._used[place.node]
+
+    def _set_free_of(self, place: Placement, used: Used) -> None:
+        """Only what a placement touches: most of a node stays as it is."""
+        row = self.rows.get(place.node)
+        record = None if row is None else self.table.records[row]
+        if row is None or record is None:
+            return
+        self.future.touch(row)
+        table, info = self.table, record.info
+        table.cpu_free[row] = info.cpu_milli - used.cpu_milli
+        table.memory_free[row] = info.memory_mib - used.memory_mib
+        for gpu in place.gpus:
+            # A node may have come back with fewer GPUs than an attempt on it holds.
+            if gpu < table.gpus_wide and table.gpu_left[row, gpu] >= 0:
+                table.set_gpu_left(row, gpu, max(0, WHOLE - used.gpus[gpu]))
+        if place.numa is not None or place.devices:
+            self._set_free(place.node)
+        self.evaluations.touch(row)
+
+
+_NOTHING = Used()

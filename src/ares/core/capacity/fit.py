@@ -1,0 +1,300 @@
+"""What one ask thinks of every node: which filter refuses it, how good it is, how many ranks it has room for.
+
+Computed once for all nodes, then only for rows that changed: each row knows when it was last touched, each evaluation
+how far it has caught up. What is kept is a pure function of the columns, so keeping it changes nothing but the time.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ares.core.ask import Ask
+from ares.core.capacity.node_slice import Facts, Matching, Rows
+from ares.core.capacity.node_table import Bools, Columns, Floats, Ints
+from ares.core.capacity.power import PoolPower, needed
+from ares.core.capacity.rule import Filter
+from ares.core.schedule.scorers import Scorer
+from ares.model.profile import EnergyPolicy
+
+NO = -np.inf
+_ALL = slice(None)
+# Evaluations that are kept; the oldest goes first. Each takes about 20 bytes a node.
+_KEPT_MAX = 2048
+# Answers of yes or no are small: as many as distinct jobs may wait; of each node, as many as so many bytes hold.
+_EVER_MAX = 65_536
+_POSSIBLE_BYTES = 1 << 24
+# Above this share of rows, computing all of them is cheaper than picking.
+_PICK_SHARE = 4
+# Up to this many rows, scoring those that do not pass costs less than leaving them out.
+_FEW = 1024
+
+
+class Rules(NamedTuple):
+    """What a profile makes of its names."""
+
+    filters: Sequence[tuple[str, Filter]]
+    scorers: Sequence[tuple[str, float, Scorer]]
+    policy: EnergyPolicy = EnergyPolicy()
+    # Watts that pools may draw, those with a cap.
+    caps: Mapping[str, float] = {}
+
+
+class Evaluation:
+    """Of one ask. `stage` is the number of the filter that refuses a row, or the number of filters if none does."""
+
+    __slots__ = ("ask", "best", "caught_up", "passing", "power", "room", "score", "stage")
+
+    def __init__(self, ask: Ask, rows: int) -> None:
+        self.ask = ask
+        self.caught_up = -1
+        self.stage: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
+        self.score: Floats = np.full(rows, NO)
+        # Ranks that fit on each row, for gangs only.
+        self.room: Ints | None = np.zeros(rows, np.int64) if ask.ranks > 1 else None
+        # The best row, or -1 when none passes; -2 when not known.
+        self.best = -2
+        self.passing = 0
+        # Of each pool with a cap, what was left of it, and the least and the most that a rank needs there.
+        self.power: dict[int, tuple[int, int, int]] = {}
+
+
+class Evaluations:
+    """Keeps what asks think of the nodes, as far as the log of touched rows allows."""
+
+    def __init__(self, table: Columns, matching: Matching) -> None:
+        self.table = table
+        self.matching = matching
+        self.facts = Facts()
+        self._rules = Rules((), ())
+        # Whether a set of rules has built-in filters only, for those who look at that often.
+        self.all_known: tuple[Rules | None, bool] = (None, False)
+        self._kept: dict[Ask, Evaluation] = {}
+        # Rows that could take an ask if they were empty and ready; it changes with the nodes themselves only.
+        self._possible: dict[Ask, Bools] = {}
+        self._ever: dict[Ask, bool] = {}
+        # Counts touches; for each row the count when it was last touched.
+        self._touches = 0
+        self._touched: Ints = np.zeros(table.rows, np.int64)
+
+    @property
+    def rules(self) -> Rules:
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        """Everything is computed anew. Of the nodes, what they draw is to be put again."""
+        self._rules = rules
+        self.table.policy = rules.policy
+        self.table.power = PoolPower(self.table, rules.caps) if rules.caps else None
+        self.forget()
+
+    def touch(self, row: int) -> None:
+        """The row's columns changed."""
+        self._touches += 1
+        self._touched[row] = self._touches
+        if self.table.power is not None:
+            self.table.power.touch((row,))
+
+    def touch_each(self, rows: Ints) -> None:
+        self._touches += 1
+        self._touched[rows] = self._touches
+        if self.table.power is not None:
+            self.table.power.touch(rows.tolist())
+
+    def forget(self) -> None:
+        """Everything changed: another profile, other facts, more rows."""
+        self._kept.clear()
+        self.forget_possible()
+        if len(self._touched) < self.table.rows:
+            self._touched = np.zeros(self.table.rows, np.int64)
+
+    def of(self, ask: Ask) -> Evaluation:
+        """Up to date with every touched row."""
+        found = self._kept.get(ask)
+        if found is None:
+            if len(self._kept) >= _KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            found = self._kept[ask] = Evaluation(ask, self.table.rows)
+        if found.caught_up != self._touches or ask.near:
+            self._repair(found)
+            found.caught_up = self._touches
+        if self.table.power is not None:
+            self._follow_power(found, self.table.power)
+        return found
+
+    def forget_possible(self) -> None:
+        """A node came, changed or went."""
+        self._possible.clear()
+        self._ever.clear()
+
+    def possible(self, ask: Ask) -> Bools:
+        """Which rows could take one rank of the ask if nothing ran on them."""
+        found = self._possible.get(ask)
+        if found is None:
+            if len(self._possible) >= min(_EVER_MAX, max(_KEPT_MAX, _POSSIBLE_BYTES // self.table.rows)):
+                self._possible.clear()
+            rows = self.rows(ask, emptied=True)
+            found = self._possible[ask] = (self.stages(rows) == len(self.rules.filters)) & rows.exists
+        return found
+
+    def ever(self, ask: Ask) -> bool:
+        """Whether all its ranks would have room if nothing ran anywhere."""
+        found = self._ever.get(ask)
+        if found is None:
+            if len(self._ever) >= _EVER_MAX:
+                self._ever.clear()
+            rows = self.possible(ask).nonzero()[0]
+            found = len(rows) > 0 and (
+                ask.ranks == 1 or int(room(self.rows(ask, rows, emptied=True)).sum()) >= ask.min_ranks
+            )
+            self._ever[ask] = found
+        return found
+
+    def best(self, ask: Ask) -> tuple[Evaluation, int]:
+        """The evaluation and its best row, the lowest of equals; -1 when no row passes."""
+        found = self.of(ask)
+        if found.best == -2:
+            row = int(found.score.argmax())
+            found.best = row if found.score[row] != NO else -1
+        return found, found.best
+
+    def rows(self, ask: Ask, at: Ints | slice = _ALL, *, emptied: bool = False) -> Rows:
+        return Rows(self.table, ask, at, self.facts, self.matching, emptied)
+
+    def stages(self, rows: Rows) -> npt.NDArray[np.uint8]:
+        """The number of the filter that refuses each row; rows that do not exist are refused by none and all."""
+        filters = self.rules.filters
+        stage: npt.NDArray[np.uint8] = np.full(len(rows), len(filters), np.uint8)
+        # From the last to the first, so that the first that refuses has the last word.
+        for number in range(len(filters) - 1, -1, -1):
+            passes = filters[number][1].passes(rows)
+            if passes is not None:
+                np.copyto(stage, number, where=~passes)
+        return stage
+
+    def parts(self, rows: Rows) -> dict[str, Floats]:
+        """What each scorer says, unweighted; scorers that make no difference are left out."""
+        said = {name: scorer(rows) for name, _, scorer in self.rules.scorers}
+        return {name: score for name, score in said.items() if score is not None}
+
+    # ---- inside
+
+    def _repair(self, found: Evaluation) -> None:
+        # Rows beyond the last node stay refused, as they were made.
+        everything = slice(0, self.table.used)
+        if found.caught_up < 0 or found.ask.near or self.table.used < _PICK_SHARE:
+            self._fill(found, everything)
+            return
+        behind = np.flatnonzero(self._touched > found.caught_up)
+        self._fill(found, everything if len(behind) * _PICK_SHARE > self.table.used else behind)
+
+    def _follow_power(self, found: Evaluation, power: PoolPower) -> None:
+        """Rows of a pool that was not touched itself pass or not by what the pool may still draw."""
+        lefts = power.left()
+        for pool, (seen, least, most) in list(found.power.items()):
+            left = int(lefts[pool])
+            if left == seen:
+                continue
+            found.power[pool] = (left, least, most)
+            if min(left, seen) < most and max(left, seen) >= least:
+                self._fill(found, np.flatnonzero(self.table.pool[: self.table.used] == pool))
+
+    def _note_power(self, found: Evaluation, rows: Rows, power: PoolPower) -> None:
+        pools, need, lefts = rows.table.pool[rows.at], needed(rows), power.left()
+        for pool in power.capped:
+            here = need[pools == pool]
+            if len(here):
+                # Rows that are not filled now were by what was left then.
+                seen, least, most = found.power.get(pool, (int(lefts[pool]), int(here[0]), int(here[0])))
+                found.power[pool] = (seen, min(least, int(here.min())), max(most, int(here.max())))
+
+    def _fill(self, found: Evaluation, at: Ints | slice) -> None:
+        rows = self.rows(found.ask, at)
+        if self.table.power is not None:
+            self._note_power(found, rows, self.table.power)
+        stage = self.stages(rows)
+        passes: Bools = (stage == len(self.rules.filters)) & rows.exists
+        found.stage[at] = stage
+        found.best = -2
+        if not passes.any():
+            found.score[at] = NO
+            if found.room is not None:
+                found.room[at] = 0
+        elif self.table.used == 1:
+            # Nothing to choose between.
+            found.score[at] = 0.0
+            if found.room is not None:
+                found.room[at] = room(rows)
+        elif len(stage) <= _FEW:
+            found.score[at] = np.where(passes, self.weigh(rows), NO)
+            if found.room is not None:
+                found.room[at] = np.where(passes, room(rows), 0)
+        else:
+            self._score_passing(found, at, np.flatnonzero(passes))
+
+    def _score_passing(self, found: Evaluation, at: Ints | slice, where: Ints) -> None:
+        """Of many rows only those that pass are worth scoring."""
+        chosen = where if isinstance(at, slice) else at[where]
+        rows = self.rows(found.ask, chosen)
+        found.score[at] = NO
+        found.score[chosen] = self.weigh(rows)
+        if found.room is not None:
+            found.room[at] = 0
+            found.room[chosen] = room(rows)
+
+    def weigh(self, rows: Rows) -> Any:
+        total: Any = 0.0
+        for _, weight, scorer in self.rules.scorers:
+            if weight and (said := scorer(rows)) is not None:
+                total = total + weight * said
+        return total
+
+
+def room(rows: Rows) -> Ints:
+    """How many ranks of the ask fit on each row."""
+    ask = rows.ask
+    fits = np.minimum(rows.cpu_free // ask.cpu_milli, rows.memory_free // ask.memory_mib)
+    if ask.gpus:
+        fits = np.minimum(fits, _gpu_room(rows))
+    for kind, count in ask.devices:
+        fits = np.minimum(fits, rows.devices_free(kind) // count)
+    if ask.numa == "required":
+        fits = np.minimum(fits, _numa_room(rows))
+    return np.minimum(fits, ask.per_node) if ask.per_node else fits
+
+
+def _gpu_room(rows: Rows) -> Ints:
+    ask = rows.ask
+    if ask.gpu_milli < 1000 and ask.gpus == 1:
+        return np.where(rows.gpu_fits, rows.gpu_left // ask.gpu_milli, 0).sum(axis=1)
+    if ask.gpu_milli < 1000:
+        return _ranks_on(np.where(rows.gpu_fits, rows.gpu_left // ask.gpu_milli, 0), ask)
+    return rows.gpus_free // ask.gpus
+
+
+def _ranks_on(shares: Ints, ask: Ask) -> Ints:
+    """Of GPUs with room for so many shares: ranks of several shares, each on another GPU."""
+    fits = np.zeros(len(shares), np.int64)
+    for ranks in range(1, ask.ranks + 1):
+        # A GPU serves each rank once; whoever takes the emptiest first gets all that fit.
+        enough = np.minimum(shares, ranks).sum(axis=1) >= ranks * ask.gpus
+        if not enough.any():
+            break
+        fits[enough] = ranks
+    return fits
+
+
+def _numa_room(rows: Rows) -> Ints:
+    ask = rows.ask
+    fits = np.minimum(rows.numa_cpu_free // ask.cpu_milli, rows.numa_memory_free // ask.memory_mib)
+    if ask.gpus and ask.gpu_milli == 1000:
+        fits = np.minimum(fits, rows.numa_gpus_free // ask.gpus)
+    elif ask.gpus:
+        numa = rows.table.gpu_numa[rows.at]
+        shares = np.where(rows.gpu_fits, rows.gpu_left // ask.gpu_milli, 0)
+        by_place = [np.where(numa == place, shares, 0) for place in range(fits.shape[1])]
+        most = [one.sum(axis=1) if ask.gpus == 1 else _ranks_on(one, ask) for one in by_place]
+        fits = np.minimum(fits, np.stack(most, axis=1))
+    return np.maximum(fits, 0).sum(axis=1)

@@ -1,0 +1,102 @@
+"""What a job holds of the cluster, and what has to be known about it to share, move or take it."""
+
+from dataclasses import dataclass, field
+
+from ares.core.ask import Ask, asks_of
+from ares.core.lifecycle.ranks import leaving_s, next_rank, why_not_preemptible
+from ares.core.queue.order import LEVELS, account_of
+from ares.core.queue.shares import Held
+from ares.model.job import JobSpec
+from ares.model.state import BOUND, JobState, Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    job: str
+    tenant: str
+    account: str
+    level: int
+    placements: tuple[Placement, ...]
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    licences: tuple[tuple[str, int], ...] = ()
+    # Since when its attempt has been granted; what was saved since does not get lost.
+    since: float = 0.0
+    preemptible: bool = False
+    preemptions: int = 0
+    preempted_at: float | None = None
+    # When it will have ended, as far as anybody can say; how long it was to run at first, and may at most, with grace.
+    ends_at: float | None = None
+    runs_s: float | None = None
+    limit_s: float | None = None
+    # How long it may take to leave when it is preempted: saving a checkpoint, then the grace.
+    leave_s: float = 0.0
+    # Of a running gang that may have more or fewer ranks: what each asks for, those it has, the next one's number.
+    elastic: Ask | None = None
+    ranks: tuple[Placement, ...] = ()
+    next_rank: int = 0
+    # On its way out: it frees what it holds soon, and cannot be taken twice.
+    leaving: bool = False
+    # It makes use of a gap, and has to be gone by then.
+    leaves_at: float | None = None
+    # The reservation whose room it uses.
+    reservation: str | None = None
+
+    @property
+    def held(self) -> Held:
+        return held_by(self.placements)
+
+
+def held_by(placements: tuple[Placement, ...]) -> Held:
+    if len(placements) == 1:
+        (one,) = placements
+        return Held(one.cpu_milli, one.memory_mib, len(one.gpus) * one.gpu_milli)
+    return Held(
+        sum(one.cpu_milli for one in placements),
+        sum(one.memory_mib for one in placements),
+        sum(len(one.gpus) * one.gpu_milli for one in placements),
+    )
+
+
+def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], runs_s: float | None = None) -> Holding:
+    """`placements` are those that are still in use."""
+    since = state.bound_at or state.queued_at
+    bound = state.phase in BOUND
+    elastic = _elastic(state, spec)
+    return Holding(
+        job=state.id,
+        tenant=state.tenant,
+        account=account_of(state),
+        level=LEVELS[spec.priority],
+        placements=placements,
+        labels=spec.labels,
+        licences=tuple(sorted(spec.licences.items())) if spec.licences else (),
+        since=since,
+        preemptible=bound and not why_not_preemptible(spec),
+        preemptions=state.preemptions,
+        preempted_at=state.preempted_at,
+        ends_at=_ends_at(state, since, runs_s),
+        leaves_at=state.leaves_at,
+        runs_s=runs_s,
+        limit_s=None if spec.time_limit_s is None else spec.time_limit_s + spec.grace_s,
+        leave_s=leaving_s(spec),
+        elastic=elastic,
+        ranks=() if elastic is None else state.placements,
+        next_rank=0 if elastic is None else next_rank(state),
+        leaving=not bound or bool(state.leaving),
+        reservation=spec.reservation,
+    )
+
+
+def _ends_at(state: JobState, since: float, runs_s: float | None) -> float | None:
+    ends = [since + runs_s] if runs_s is not None else []
+    return min([*ends, *([] if state.leaves_at is None else [state.leaves_at])], default=None)
+
+
+def _elastic(state: JobState, spec: JobSpec) -> Ask | None:
+    gang = spec.gang
+    if state.phase != "RUNNING" or gang is None or gang.min_ranks is None:
+        return None
+    # Where some have finished, the others are about to; those it went on without are another matter.
+    if state.ended_ranks and any(place.rank in state.ended_ranks for place in state.placements):
+        return None
+    return asks_of(spec, state.tenant)[state.alternative]

@@ -1,0 +1,101 @@
+"""What is left of one row at some time to come: goes up as jobs end and down as others begin."""
+
+from collections.abc import Iterable
+from math import inf
+from typing import NamedTuple
+
+from ares.core.ask import Ask
+from ares.core.capacity.node_table import Columns
+from ares.core.capacity.transaction import Taken, taken_by
+from ares.model.state import Placement
+
+Use = Placement | Taken
+_NEVER = -(1 << 60)
+
+
+class Shift(NamedTuple):
+    """At this time somebody gives something back (+1) or takes it (-1)."""
+
+    at: float
+    sign: int
+    use: Use
+
+
+class Level:
+    """As one ask sees it: resources it does not ask for are not followed."""
+
+    __slots__ = ("_answers", "_ask", "_cpu", "_devices", "_gpus", "_memory", "_row", "_table")
+
+    def __init__(self, table: Columns, row: int, ask: Ask) -> None:
+        more = ask.qos != "guaranteed"
+        self._table, self._row, self._ask = table, row, ask
+        self._cpu = table.cpu_free.item(row) + more * table.cpu_extra.item(row)
+        self._memory = table.memory_free.item(row) + more * table.memory_extra.item(row)
+        self._gpus: list[int] = []
+        self._answers: tuple[int, ...] = ()
+        if ask.gpus:
+            # One that cannot be had stays out of reach; one that is claimed before it is free has less than nothing.
+            self._gpus = [left if left >= 0 else _NEVER for left in table.gpu_left[row].tolist()]
+            mask = table.answer_masks(ask.gpu_model, ask.gpu_memory_mib).item(row)
+            self._answers = tuple(gpu for gpu in range(len(self._gpus)) if mask >> gpu & 1)
+        self._devices = {kind: _taken_of(table, row, kind) for kind, _ in ask.devices}
+
+    def shift(self, sign: int, use: Use) -> None:
+        self._cpu += sign * use.cpu_milli
+        self._memory += sign * use.memory_mib
+        if self._gpus:
+            for gpu in use.gpus:
+                if gpu < len(self._gpus):
+                    self._gpus[gpu] += sign * use.gpu_milli
+        if self._devices:
+            taken = use if isinstance(use, Taken) else taken_by(self._table, self._row, use)
+            for kind, bits in taken.devices:
+                if kind in self._devices:
+                    held = self._devices[kind]
+                    self._devices[kind] = held & ~bits if sign > 0 else held | bits
+
+    def fits(self) -> bool:
+        """Whether there is room for one rank."""
+        ask = self._ask
+        if self._cpu < ask.cpu_milli or self._memory < ask.memory_mib:
+            return False
+        return not (ask.gpus or ask.devices) or self.ranks() > 0
+
+    def ranks(self) -> int:
+        """How many ranks there is room for."""
+        ask = self._ask
+        fits = min(self._cpu // ask.cpu_milli, self._memory // ask.memory_mib)
+        if ask.gpus:
+            left = self._gpus
+            shares = sum(left[gpu] // ask.gpu_milli for gpu in self._answers if left[gpu] >= ask.gpu_milli)
+            different = sum(left[gpu] >= ask.gpu_milli for gpu in self._answers)
+            fits = min(fits, shares // ask.gpus if different >= ask.gpus else 0)
+        for kind, count in ask.devices:
+            free = int(self._table.devices.of(kind)[self._row]) - self._devices[kind].bit_count()
+            fits = min(fits, free // count)
+        return max(0, min(fits, ask.per_node) if ask.per_node else fits)
+
+
+def _taken_of(table: Columns, row: int, kind: str) -> int:
+    table.free_devices(kind)
+    return table.devices_taken[kind][row]
+
+
+def opening(level: Level, shifts: Iterable[Shift], now: float, runs_s: float) -> float:
+    """From when on one rank fits for as long as it runs; infinity when never. Shifts come in the order of time."""
+    since = now if level.fits() else inf
+    at = now
+    changed = False
+    for shift in shifts:
+        if shift.at > at:
+            if changed:
+                since = (since if since < inf else max(now, at)) if level.fits() else inf
+                changed = False
+            if shift.at - since >= runs_s:
+                return since
+            at = shift.at
+        level.shift(shift.sign, shift.use)
+        changed = True
+    if changed:
+        since = (since if since < inf else max(now, at)) if level.fits() else inf
+    return since

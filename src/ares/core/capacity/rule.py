@@ -1,0 +1,66 @@
+"""What a filter is: which nodes pass, and what to say when none does."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_table import Bools, Ints
+from ares.core.reasons import Reason
+from ares.model.node import NodeRecord
+
+# What has to happen before a job that was refused can pass.
+Wake = Literal["node joins", "node changes", "node ready", "job ends", "job starts", "profile changes"]
+
+
+class Miss(NamedTuple):
+    """No node passed: what the filter saw, and the rows it refused after all filters before it had passed them.
+
+    `ever` is False when the nodes are as they are now, True when even empty and ready they do not pass.
+    """
+
+    seen: Rows
+    reached: Ints
+    ever: bool
+
+    @property
+    def near(self) -> Rows:
+        """Only the rows that came this far: where a look at all of them would cost too much."""
+        seen = self.seen
+        return Rows(seen.table, seen.ask, self.reached, seen.facts, seen.matching, seen.emptied)
+
+    def nearest(self, column: Ints) -> int:
+        """The row with the most of `column` among those that came this far; the lowest of equals."""
+        return int(self.reached[int(column[self.reached].argmax())])
+
+    def record(self, row: int) -> NodeRecord:
+        record = self.seen.table.records[row]
+        assert record is not None, f"row {row} was considered and has no node"
+        return record
+
+    def name(self, row: int) -> str:
+        return self.record(row).info.name
+
+
+Explain = Callable[[Miss], Reason]
+
+
+class Filter(NamedTuple):
+    """`passes` is None when the question does not arise for the ask. It may look at one row at a time only:
+    what it says about a row must not depend on other rows, unless the filter is `across`."""
+
+    passes: Callable[[Rows], Bools | None]
+    explain: Explain
+    wakes: tuple[Wake, ...]
+    # Looks beyond the row: evaluated anew every time for asks it applies to.
+    across: bool = False
+
+
+def of_nodes(explain: Explain) -> Explain:
+    """For an `explain` that can only speak of nodes: of a cluster without any there is one thing to say."""
+
+    def explain_or_no_nodes(miss: Miss) -> Reason:
+        if len(miss.reached) == 0:
+            return Reason(code="NO_NODES", message="no node is registered", numbers={"nodes": 0})
+        return explain(miss)
+
+    return explain_or_no_nodes

@@ -1,0 +1,105 @@
+"""Why a job does not start although there is room: the room is held for jobs ahead of it that start later."""
+
+from collections.abc import Iterator
+from math import inf
+
+import numpy as np
+
+from ares.core.capacity.bookings import claim_of
+from ares.core.capacity.claims import Claim
+from ares.core.capacity.promise import Promise
+from ares.core.queue.waiting import ClassKey
+from ares.core.reasons import Reason
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.trial import Round
+
+# Claims that are looked at for one job, those that begin first: who asks must not wait for thousands.
+_CLAIMS_MAX = 256
+
+
+def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: float) -> Reason | None:
+    """None when nothing that is held for others keeps the job from starting now."""
+    claims = sorted(_in_its_way(cluster, job, key), key=lambda one: one.start)
+    if not claims:
+        return None
+    round_ = Round(cluster, cluster.profile, now)
+    for claim in claims[:_CLAIMS_MAX]:
+        round_.claims.add(claim)
+    try:
+        if round_.tried(key, runs_s) is not None:
+            # Of so many it does not matter which: one of those behind the first holds the room.
+            return _reason(claims[0], runs_s, now) if len(claims) > _CLAIMS_MAX else None
+        claim = _longest(round_, key, claims[:_CLAIMS_MAX], now)
+        if claim is None:
+            return _overdue(claims[0], now) if claims[0].start <= now else None
+        return _reason(claim, runs_s, now)
+    finally:
+        round_.close()
+
+
+def _in_its_way(cluster: Cluster, job: str, key: ClassKey) -> Iterator[Claim]:
+    """What is promised to others where the job would fit now."""
+    evaluations = cluster.evaluations
+    passing = len(evaluations.rules.filters)
+    fits = np.logical_or.reduce([evaluations.of(ask).stage == passing for ask in key.asks]) & cluster.table.exists
+    rows = cluster.rows
+    for promise in cluster.promises.values():
+        if promise.job == job:
+            continue
+        if any((row := rows.get(place.node)) is not None and fits[row] for place in promise.placements):
+            claim = held_by(cluster, promise)
+            if claim is not None:
+                yield claim
+
+
+def _longest(round_: Round, key: ClassKey, claims: list[Claim], now: float) -> Claim | None:
+    """Whoever ends by the time the first of them begins is in nobody's way; the longest such time is what it is told.
+
+    Whoever runs for less time has less in his way: it is found by halving."""
+    later = [claim for claim in claims if claim.start > now]
+    low, high = 0, len(later)
+    while low < high:
+        middle = (low + high) // 2
+        if round_.tried(key, later[middle].start - now) is not None:
+            low = middle + 1
+        else:
+            high = middle
+    return later[low - 1] if low else None
+
+
+def held_by(cluster: Cluster, promise: Promise) -> Claim | None:
+    """What others must leave alone: where promises may slip, from as late as this one may."""
+    claim, policy = claim_of(cluster, promise), cluster.profile.backfill
+    if claim is None or policy.strategy != "aggressive":
+        return claim
+    return claim._replace(start=max(claim.start, promise.first_start + policy.delay_max_s))
+
+
+def _reason(claim: Claim, runs_s: float, now: float) -> Reason:
+    left_s = max(0, int(claim.start - now))
+    numbers = {"heldForS": left_s}
+    mine = "it does not say how long it runs"
+    if runs_s < inf:
+        numbers["runsS"] = int(runs_s)
+        mine = f"it runs for {_span(runs_s)}"
+    message = (
+        f"there is room, held for a job ahead of it that starts in {_span(left_s)}; {mine}, "
+        f"and one that runs for at most {_span(left_s)} would start now"
+    )
+    return Reason(code="HELD_BACK", message=message, numbers=numbers)
+
+
+def _overdue(claim: Claim, now: float) -> Reason:
+    late_s = int(now - claim.start)
+    message = (
+        f"there is room, held for a job ahead of it that was to start {_span(late_s)} ago: what holds the rest of it "
+        "runs longer than was thought, and nobody comes into that room before that job has started"
+    )
+    return Reason(code="HELD_BACK", message=message, numbers={"heldForS": 0, "lateS": late_s})
+
+
+def _span(seconds: float) -> str:
+    whole = int(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 60} min" if whole >= 120 else f"{whole} s"

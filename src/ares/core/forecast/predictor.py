@@ -1,0 +1,324 @@
+"""The one place that says how long a job will run. Learns from jobs that ended."""
+
+from math import exp, log
+from typing import NamedTuple, TypeVar
+
+from ares.core.forecast.accuracy import Accuracy, Judged, JudgedData, distance
+from ares.core.forecast.correction import corrected, overrun
+from ares.core.forecast.estimate import Estimate, stated
+from ares.core.forecast.features import features_of
+from ares.core.forecast.kinds import LEVELS, OTHERS_MIN, Kind, keys_of, kind_of, on_model
+from ares.core.forecast.recent import Recent
+from ares.core.forecast.spread import Ends, Spread, SpreadData
+from ares.core.forecast.trees import Forest
+from ares.model.base import Record
+from ares.model.job import JobSpec
+from ares.model.profile import PredictionPolicy
+
+# Kinds of jobs remembered; who was not heard of for longest is forgotten first.
+KINDS_MAX = 50_000
+_ACCOUNTS_MAX = 10_000
+# Which quantile of what like jobs took is planned by: chosen on the first halves of KTH and SDSC.
+_PLANNED = 0.5
+# And which is paid by.
+_PAID = 0.9
+# Which one holds and promises go by: room that is given back too soon costs nobody anything, too late a promise.
+_HELD = 0.9
+_SHORTEST_S = 1.0
+# Kinds of evidence from runs under the job's own name; a job that was given none has the name of all such jobs.
+_OWN_NAME = frozenset("abcdm")
+_NAMELESS = "job"
+# Comparisons of what an account states with its history before history may win, and what an older one counts.
+_COMPARED_MIN = 5
+_COMPARED_DECAY = 0.9
+# Pairs of runs it takes to say how much faster one GPU model is than another.
+_MODEL_RUNS_MIN = 3
+
+_T = TypeVar("_T")
+# (distance of what it stated, distance of its history, comparisons)
+TrustData = tuple[float, float, int]
+
+
+class PredictorData(Record, frozen=True):
+    """All it knows, as plain data: what is kept is read back to the same answers."""
+
+    histories: dict[str, tuple[float, ...]] = {}
+    spreads: dict[str, SpreadData] = {}
+    trust: dict[str, TrustData] = {}
+    models: tuple[str, ...] = ()
+    judged: JudgedData = JudgedData()
+
+
+class _Past(NamedTuple):
+    """What like jobs took: the value planned by, how many, and which spread of errors it belongs to."""
+
+    seconds: float
+    runs: int
+    words: str
+    bucket: str
+    # The quantile that holds go by.
+    upper: float = 0.0
+
+
+class _Said(NamedTuple):
+    """What was said of a job: in the end, by the job itself, and by history."""
+
+    used: Estimate | None
+    stated: Estimate | None
+    past: _Past | None
+    # Of the spreads at that moment.
+    stated_ends: Ends | None = None
+    past_ends: Ends | None = None
+
+
+class _Met(NamedTuple):
+    spec: JobSpec
+    kind: Kind
+    said: _Said
+
+
+class Predictor:
+    """Owned by the scheduler's picture of the cluster; whoever keeps that up to date also teaches it.
+
+    Asking changes nothing: two that were taught the same in the same order give the same answers.
+    """
+
+    def __init__(self, policy: PredictionPolicy = PredictionPolicy(), data: PredictorData = PredictorData()) -> None:  # noqa: B008 - frozen
+        self.policy = policy
+        self._histories = {key: Recent(values) for key, values in data.histories.items()}
+        self._spreads = {bucket: Spread(spread) for bucket, spread in data.spreads.items()}
+        self._trust: dict[str, TrustData] = dict(data.trust)
+        self._models = dict.fromkeys(data.models)
+        self._judged = Judged(data.judged)
+        # A trained model, where one is installed that did better than like jobs' runs.
+        self.forest: Forest | None = None
+        # Jobs that have not ended: what they are, and what was said of each when it came.
+        self._met: dict[str, _Met] = {}
+
+    @property
+    def data(self) -> PredictorData:
+        return PredictorData(
+            histories={key: tuple(recent.values) for key, recent in self._histories.items()},
+            spreads={bucket: spread.data for bucket, spread in self._spreads.items()},
+            trust=dict(self._trust),
+            models=tuple(self._models),
+            judged=self._judged.data,
+        )
+
+    @property
+    def accuracy(self) -> Accuracy:
+        return self._judged.accuracy
+
+    @property
+    def kinds(self) -> int:
+        return len(self._histories)
+
+    # ---- asking
+
+    def estimate(self, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
+        """None when nobody can say. The account is "tenant/team/user"."""
+        return self._say(spec, kind_of(spec, account, gpu_model)).used
+
+    def own_high(self, spec: JobSpec, account: str) -> float:
+        """What nine of ten like jobs of the same tenant stayed within, at most the limit; 0.0 when there were none."""
+        kind = kind_of(spec, account)
+        for level, key in zip(LEVELS, keys_of(kind), strict=True):
+            recent = self._histories.get(key) if not level.others or level.words.startswith("of that tenant") else None
+            if recent is not None and len(recent) >= (OTHERS_MIN if level.others else self.policy.min_samples):
+                high = recent.quantile(_PAID)
+                return high if kind.limit_s is None else min(high, kind.limit_s)
+        return 0.0
+
+    def _say(self, spec: JobSpec, kind: Kind) -> _Said:
+        said, past = stated(spec, kind.gpu_model), self._modelled(spec, kind) or self._past(kind)
+        used, policy, bucket = said, self.policy, _bucket_stated(spec)
+        longest = _as_stated(spec, said) if policy.source == "stated" else _longest(spec, said, past)
+        if policy.source != "stated":
+            if past is not None and (not _states(spec) or self._goes_by_history(kind.account)):
+                basis = f"{past.runs} run{'' if past.runs == 1 else 's'} {past.words}"
+                used, bucket = Estimate(past.seconds, past.seconds, past.seconds, basis), past.bucket
+            used = None if used is None else self._with_interval(used, bucket, spec.time_limit_s)
+        used = None if used is None else used._replace(longest=longest)
+        return _Said(
+            used, said, past, self._ends(_bucket_stated(spec)), None if past is None else self._ends(past.bucket)
+        )
+
+    def _ends(self, bucket: str) -> Ends | None:
+        spread = self._spreads.get(bucket)
+        return None if spread is None else spread.ends
+
+    def corrected(self, estimate_s: float, ran_s: float, limit_s: float | None) -> float:
+        """What to plan by once a job has run longer than it was to. `limit_s` is with the grace."""
+        if self.policy.correction == "steps":
+            return corrected(estimate_s, ran_s, limit_s)
+        if limit_s is not None:
+            # Beyond it a job is about to be ended.
+            return max(limit_s, ran_s + 1.0)
+        return overrun(estimate_s, ran_s)
+
+    def _modelled(self, spec: JobSpec, kind: Kind) -> _Past | None:
+        if self.forest is None:
+            return None
+        seconds = self.forest.seconds(features_of(spec, kind, self._histories))
+        seconds = seconds if kind.limit_s is None else min(seconds, kind.limit_s)
+        alike = self._alike(kind)
+        upper = seconds if alike is None else max(seconds, alike.upper)
+        return _Past(seconds, self.forest.model.trained_on, "that a model was trained on, and like jobs", "t", upper)
+
+    def features(self, spec: JobSpec, account: str) -> tuple[float, ...]:
+        """What a model is told about a job that comes now."""
+        return features_of(spec, kind_of(spec, account), self._histories)
+
+    def _past(self, kind: Kind) -> _Past | None:
+        limit_s = kind.limit_s
+        found = None if kind.gpu_model is None else self._on_model(kind, kind.gpu_model)
+        found = found or self._alike(kind)
+        if found is None or limit_s is None or found.seconds <= limit_s:
+            return found
+        return found._replace(seconds=limit_s)
+
+    def _alike(self, kind: Kind) -> _Past | None:
+        histories, least = self._histories, self.policy.min_samples
+        for level, key in zip(LEVELS, keys_of(kind), strict=True):
+            recent = histories.get(key)
+            if recent is not None and len(recent) >= (max(OTHERS_MIN, least) if level.others else least):
+                return _past(recent, level.words, key[0])
+        return None
+
+    def _on_model(self, kind: Kind, model: str) -> _Past | None:
+        """From runs on the model it got, else from runs on another and how the two compare."""
+        own = self._histories.get(on_model(kind, model))
+        if own is not None:
+            return _past(own, f"of that kind on {model}", "m")
+        for other in self._models:
+            there, ratio = self._histories.get(on_model(kind, other)), self._histories.get(_ratio_key(model, other))
+            if there is not None and ratio is not None and len(ratio) >= _MODEL_RUNS_MIN:
+                compares = exp(ratio.quantile(0.5))
+                seconds, upper = (max(_SHORTEST_S, compares * each) for each in there.quantiles(_PLANNED, _HELD))
+                return _Past(seconds, len(there), f"of that kind on {other}, as {model} compares to it", "n", upper)
+        return None
+
+    def _goes_by_history(self, account: str) -> bool:
+        """What a job states counts until its account's history has proven nearer to the truth."""
+        if self.policy.source == "history":
+            return True
+        of_stated, of_history, compared = self._trust.get(account, (0.0, 0.0, 0))
+        return compared >= _COMPARED_MIN and of_history < of_stated
+
+    def _with_interval(self, plain: Estimate, bucket: str, limit_s: float | None) -> Estimate:
+        spread = self._spreads.get(bucket)
+        if spread is None:
+            return plain
+        low, high = spread.around(plain.seconds)
+        if limit_s is not None:
+            low, high = min(low, limit_s), min(high, limit_s)
+        return plain._replace(low=low, high=high)
+
+    # ---- learning
+
+    def met(self, job_id: str, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
+        """As `estimate`, and remembers the job and what was said when it came until it ended: that is judged then."""
+        known = self._met.get(job_id)
+        kind = kind_of(spec, account, gpu_model)
+        if known is None:
+            known = self._met[job_id] = _Met(spec, kind, self._say(spec, kind))
+        elif known.kind != kind:
+            # Its GPU model is news.
+            self._met[job_id] = known._replace(kind=kind)
+        return known.said.used
+
+    def ended(self, job_id: str, ran_s: float | None) -> None:
+        """Learns from it, unless it did not run its course. Hearing of it again changes nothing."""
+        known = self._met.pop(job_id, None)
+        if known is not None and ran_s is not None:
+            self._learn(known, ran_s)
+
+    def learn(self, spec: JobSpec, account: str, ran_s: float, gpu_model: str | None = None) -> None:
+        """A job ran this long, to its end. What would have been said about it is judged first."""
+        kind = kind_of(spec, account, gpu_model)
+        self._learn(_Met(spec, kind, self._say(spec, kind)), ran_s)
+
+    def _learn(self, job: _Met, ran_s: float) -> None:
+        ran_s, kind = max(_SHORTEST_S, ran_s), job.kind
+        self._judge(job, ran_s)
+        for key in keys_of(kind):
+            self._add(key, ran_s)
+        if kind.gpu_model is not None:
+            self._learn_model(kind, kind.gpu_model, ran_s)
+
+    def _judge(self, job: _Met, ran_s: float) -> None:
+        used, said, past, stated_ends, past_ends = job.said
+        if used is not None:
+            self._judged.add(used.seconds, ran_s, used.low <= ran_s <= used.high)
+        if past is not None:
+            self._spread(past.bucket).judge(past.seconds, ran_s, given=past_ends)
+        if said is not None:
+            self._spread(_bucket_stated(job.spec)).judge(max(said.seconds, _SHORTEST_S), ran_s, given=stated_ends)
+        if said is not None and past is not None and _states(job.spec):
+            of_stated, of_history, compared = self._trust.pop(job.kind.account, (0.0, 0.0, 0))
+            self._trust[job.kind.account] = (
+                _COMPARED_DECAY * of_stated + distance(said.seconds, ran_s),
+                _COMPARED_DECAY * of_history + distance(past.seconds, ran_s),
+                compared + 1,
+            )
+            _forget(self._trust, _ACCOUNTS_MAX)
+
+    def _learn_model(self, kind: Kind, gpu_model: str, ran_s: float) -> None:
+        for other in self._models:
+            there = None if other == gpu_model else self._histories.get(on_model(kind, other))
+            if there is not None:
+                self._add(_ratio_key(gpu_model, other), log(ran_s / there.quantile(0.5)))
+        self._models.setdefault(gpu_model)
+        self._add(on_model(kind, gpu_model), ran_s)
+
+    def _add(self, key: str, value: float) -> None:
+        recent = self._histories.pop(key, None) or Recent()
+        recent.add(value)
+        self._histories[key] = recent
+        _forget(self._histories, KINDS_MAX)
+
+    def _spread(self, bucket: str) -> Spread:
+        return self._spreads.setdefault(bucket, Spread())
+
+
+def _forget(known: dict[str, _T], most: int) -> None:
+    while len(known) > most:
+        del known[next(iter(known))]
+
+
+def _past(recent: Recent, words: str, bucket: str) -> _Past:
+    count = len(recent)
+    # One run tells less than four: their errors are kept apart.
+    few = "1" if count == 1 else "2" if count < 4 else "4"
+    seconds, upper = recent.quantiles(_PLANNED, _HELD)
+    return _Past(max(_SHORTEST_S, seconds), count, words, bucket + few, max(_SHORTEST_S, upper))
+
+
+def _longest(spec: JobSpec, said: Estimate | None, past: _Past | None) -> float:
+    """The greatest of what the job states, what its like took and what it may take at most. What a job states is made
+    longer by jobs of its own name only, and shorter by none."""
+    states, longest = _states(spec), _as_stated(spec, said)
+    if past is not None and (not states or (past.bucket[0] in _OWN_NAME and spec.name != _NAMELESS)):
+        longest = max(longest, past.upper)
+    # Nothing runs longer than that, whatever its like did under other limits.
+    return longest if spec.time_limit_s is None else spec.time_limit_s + spec.grace_s
+
+
+def _as_stated(spec: JobSpec, said: Estimate | None) -> float:
+    """What the job says, to the second; a limit ends with its grace."""
+    if said is None:
+        return 0.0
+    return said.seconds if _states(spec) or spec.time_limit_s is None else spec.time_limit_s + spec.grace_s
+
+
+def _states(spec: JobSpec) -> bool:
+    """Whether the job says how long it runs; a limit alone says little."""
+    return spec.expected_runtime_s is not None or bool(spec.expected_runtimes_s)
+
+
+def _bucket_stated(spec: JobSpec) -> str:
+    return "stated" if _states(spec) else "limit"
+
+
+def _ratio_key(one: str, other: str) -> str:
+    return f"n\x1f{one}\x1f{other}"

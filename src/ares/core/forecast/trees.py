@@ -1,0 +1,109 @@
+"""A trained model of run times: boosted trees as plain arrays, walked here. How it was trained is no matter of ours."""
+
+from collections.abc import Sequence
+from math import exp
+from typing import Annotated
+
+from msgspec import Meta
+
+from ares.core.forecast.features import FEATURES
+from ares.model.base import Note, Record
+
+# A new meaning of the features makes older models useless.
+FORMAT = 1
+_Number = Annotated[float, Meta(ge=-1e12, le=1e12)]
+_Error = Annotated[float, Meta(ge=0.0, le=1e12)]
+_NODES = Annotated[tuple[Annotated[int, Meta(ge=-1, le=4096)], ...], Meta(min_length=1, max_length=4096)]
+_NUMBERS = Annotated[tuple[_Number, ...], Meta(min_length=1, max_length=4096)]
+
+
+class BadModel(ValueError):
+    """The arrays are no trees; the message says where."""
+
+
+class Tree(Record, frozen=True):
+    """One entry per node; the first is the root. A leaf has the feature -1."""
+
+    feature: _NODES
+    # At or below goes left.
+    threshold: _NUMBERS
+    left: _NODES
+    right: _NODES
+    value: _NUMBERS
+    # 1: what is not known goes left.
+    unknown_left: _NODES
+
+
+class HeldOut(Record, frozen=True):
+    """Errors on the later part of what it was trained from, which it had not seen: of the model and of like jobs' runs.
+
+    `mae` is the mean absolute error, `distance` the mean of |log of said over truth|. Better is who is so by both."""
+
+    jobs: Annotated[int, Meta(ge=0, le=10**12)]
+    model_mae_s: _Error
+    model_distance: _Error
+    history_mae_s: _Error
+    history_distance: _Error
+
+    @property
+    def better(self) -> bool:
+        return self.model_distance < self.history_distance and self.model_mae_s < self.history_mae_s
+
+
+class TreeModel(Record, frozen=True):
+    """Says the logarithm of a run time: `base` and the leaves that `features` lead to, summed."""
+
+    trees: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=200)]
+    base: _Number
+    features: Annotated[tuple[str, ...], Meta(max_length=64)]
+    held_out: HeldOut
+    format: Annotated[int, Meta(ge=1, le=1000)] = FORMAT
+    trained_on: Annotated[int, Meta(ge=1, le=10**12)] = 1
+    # Where from, in words.
+    source: Note = ""
+
+
+class Forest:
+    """A model that was looked through: every walk comes to an end."""
+
+    __slots__ = ("_trees", "model")
+
+    def __init__(self, model: TreeModel) -> None:
+        _check(model)
+        self.model = model
+        self._trees = [
+            (tree.feature, tree.threshold, tree.left, tree.right, tree.value, tree.unknown_left) for tree in model.trees
+        ]
+
+    def log_runtime(self, features: Sequence[float]) -> float:
+        """One row at a time, where plain loops are faster than columns. NaN stands for what is not known."""
+        said = self.model.base
+        for feature, threshold, left, right, value, unknown_left in self._trees:
+            at = 0
+            while (which := feature[at]) >= 0:
+                seen = features[which]
+                goes_left = seen <= threshold[at] if seen == seen else unknown_left[at]
+                at = left[at] if goes_left else right[at]
+            said += value[at]
+        return said
+
+    def seconds(self, features: Sequence[float]) -> float:
+        return exp(min(20.0, max(0.0, self.log_runtime(features))))
+
+
+def _check(model: TreeModel) -> None:
+    if model.format != FORMAT:
+        raise BadModel(f"format {model.format}, this version reads format {FORMAT}; train it again")
+    if model.features != FEATURES[: len(model.features)]:
+        raise BadModel("it goes by other features than this version of Ares tells; train it again")
+    for number, tree in enumerate(model.trees):
+        columns = (tree.feature, tree.threshold, tree.left, tree.right, tree.value, tree.unknown_left)
+        if len({len(column) for column in columns}) > 1:
+            raise BadModel(f"tree {number}: its columns differ in length")
+        for at, feature in enumerate(tree.feature):
+            if feature >= len(model.features):
+                raise BadModel(f"tree {number}, node {at}: feature {feature} of {len(model.features)}")
+            for child in (tree.left[at], tree.right[at]) if feature >= 0 else ():
+                # Children come later, so every walk ends.
+                if not at < child < len(tree.feature):
+                    raise BadModel(f"tree {number}, node {at}: child {child} must come after it and exist")

@@ -1,0 +1,146 @@
+"""The one state graph of a job: a table from (phase, input) to what happens, and `step` that looks it up.
+
+Anything that is not in the table is refused. The diagram in the docs is drawn from the same table.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ares.core.lifecycle import endings, fences, handlers
+from ares.core.lifecycle.inputs import (
+    AssemblyOver,
+    Bind,
+    Cancel,
+    Context,
+    Exit,
+    Input,
+    LeaseLost,
+    Nominate,
+    Preempt,
+    Refused,
+    Release,
+    Resize,
+    RetryDue,
+    RetryNow,
+    Start,
+    Stepped,
+)
+from ares.core.lifecycle.ledger import Entry, commit
+from ares.model.job import JobSpec
+from ares.model.state import TERMINAL, Fence, Job, JobState, Phase
+
+# Each handler takes its own kind of input; the table's key makes sure it gets no other.
+Handler = Callable[[Job, Any, Context], Stepped | Refused]
+
+
+class Transition(NamedTuple):
+    """What handles an input in a phase, and every phase it may lead to."""
+
+    handler: Handler
+    targets: frozenset[Phase]
+
+
+def _to(handler: Handler, *targets: Phase) -> Transition:
+    return Transition(handler, frozenset(targets))
+
+
+TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
+    ("PENDING", Bind): _to(handlers.bind, "STAGING"),
+    ("PENDING", Nominate): _to(handlers.nominate, "PENDING"),
+    ("PENDING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    # A gang runs when all its ranks have started.
+    ("STAGING", Start): _to(handlers.start, "STAGING", "RUNNING"),
+    # The report of the start may come together with the report of the end, or not at all.
+    ("STAGING", Exit): _to(endings.finish, "STAGING", "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
+    ("STAGING", LeaseLost): _to(endings.lease_lost, "RETRYING", "FAILED", "UNKNOWN"),
+    ("STAGING", AssemblyOver): _to(endings.assembly_over, "RETRYING", "FAILED"),
+    ("STAGING", Preempt): _to(endings.preempt, "PREEMPTED"),
+    ("STAGING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("RUNNING", Start): _to(handlers.start, "RUNNING"),
+    ("RUNNING", Exit): _to(endings.finish, "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
+    ("RUNNING", LeaseLost): _to(endings.lease_lost, "RUNNING", "RETRYING", "FAILED", "UNKNOWN"),
+    ("RUNNING", Resize): _to(handlers.resize, "RUNNING"),
+    ("RUNNING", Release): _to(endings.release, "RUNNING"),
+    ("RUNNING", Preempt): _to(endings.preempt, "PREEMPTED"),
+    ("RUNNING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("PREEMPTED", Release): _to(endings.release, "PREEMPTED", "PENDING"),
+    ("PREEMPTED", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("RETRYING", RetryDue): _to(handlers.retry_due, "PENDING"),
+    ("RETRYING", RetryNow): _to(handlers.retry_now, "PENDING"),
+    ("RETRYING", Release): _to(endings.release, "RETRYING"),
+    ("RETRYING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    # Final, and yet something of the last attempt may have to be confirmed gone.
+    ("SUCCEEDED", Release): _to(endings.release, "SUCCEEDED"),
+    ("FAILED", Release): _to(endings.release, "FAILED"),
+    ("CANCELLED", Release): _to(endings.release, "CANCELLED"),
+    ("UNKNOWN", Release): _to(endings.release, "UNKNOWN"),
+}
+
+# Inputs about the current attempt: with another fence they are about one that is over.
+_FENCED = (Start, Exit, LeaseLost, AssemblyOver, Preempt, Resize)
+
+
+def begin(
+    *,
+    id: str,  # noqa: A002 - it is the field's name
+    tenant: str,
+    spec: JobSpec,
+    name: str,
+    submitted_by: str,
+    submitter_id: str = "",
+    context: Context,
+    trace: str = "",
+    array: str | None = None,
+    index: int | None = None,
+    retry_of: str | None = None,
+    manual_retries: int = 0,
+    request_id: str | None = None,
+    note: str = "",
+    cost_estimate: float = 0.0,
+    estimated_s: float = 0.0,
+) -> Stepped:
+    """The first state of an admitted job and its first ledger entry."""
+    wants = spec.resources
+    data = {"priority": spec.priority, "cpuMilli": wants.cpu_milli, "memoryMib": wants.memory_mib, "gpus": wants.gpus}
+    unborn = JobState(
+        id=id, tenant=tenant, name=name, fence=Fence(epoch=context.epoch), array=array, index=index,
+        retry_of=retry_of, manual_retries=manual_retries, request_id=request_id, submitted_by=submitted_by,
+        submitter_id=submitter_id, team=spec.team, trace=trace,
+        deadline_at=spec.deadline_at, start_by_at=spec.start_by_at, sla=spec.sla,
+        submitted_at=context.now, queued_at=context.now, cost_estimate=cost_estimate, estimated_s=estimated_s,
+    )  # fmt: skip
+    reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", note) if part)
+    return commit(unborn, context.now, (Entry("submitted", reason, submitted_by, data),))
+
+
+def step(job: Job, what: Input, context: Context) -> Stepped | Refused:
+    """What `what` does to the job now: the whole transition to write, or why nothing changes."""
+    state = job.state
+    transition = TRANSITIONS.get((state.phase, type(what)))
+    if transition is None:
+        return _refusal(state, what)
+    if isinstance(what, _FENCED) and what.fence != state.fence:
+        return fences.stale(state, what.fence)
+    return transition.handler(job, what, context)
+
+
+def _refusal(state: JobState, what: Input) -> Refused:
+    kind = type(what).__struct_config__.tag
+    if state.phase in TERMINAL:
+        advice = "; a finished job is retried as a new job" if isinstance(what, RetryNow) else ""
+        message = f"job {state.id} is already {state.phase}, which is final{advice}"
+        return Refused(code="terminal", message=message)
+    if isinstance(what, (*_FENCED, Release)) and what.fence != state.fence:
+        return fences.stale(state, what.fence)
+    return Refused(code="not-allowed", message=f"job {state.id} is {state.phase}; {kind} does not apply to it")
+
+
+def diagram() -> str:
+    """The graph as a mermaid state diagram."""
+    labels: dict[tuple[Phase, Phase], list[str]] = {}
+    for (phase, kind), transition in TRANSITIONS.items():
+        for target in sorted(transition.targets):
+            labels.setdefault((phase, target), []).append(str(kind.__struct_config__.tag))
+    lines = [f"    {source} --> {target}: {', '.join(names)}" for (source, target), names in labels.items()]
+    ends = [f"    {phase} --> [*]" for phase in sorted(TERMINAL)]
+    return "\n".join(["stateDiagram-v2", "    [*] --> PENDING: submit", *lines, *ends]) + "\n"

@@ -1,0 +1,190 @@
+"""What jobs used, by job and summed up: GPU-hours, CPU-hours, energy, cost, and how much of it came to nothing."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Literal
+
+from ares.core.energy.meter import HOUR_S, spent_by
+from ares.core.lifecycle.ranks import used
+from ares.model.base import Record
+from ares.model.state import BOUND, TERMINAL, JobState, Spent
+
+By = Literal["tenant", "team", "user", "pool", "gpu-model", "job"]
+WH = 3600.0
+KWH = 1000 * WH
+
+
+class Use(Record, frozen=True):
+    """Of one job, all attempts together, up to now."""
+
+    gpu_s: float = 0.0
+    cpu_s: float = 0.0
+    energy_wh: float = 0.0
+    cost: float = 0.0
+    # Used by attempts that failed or were taken away.
+    lost_gpu_s: float = 0.0
+    # What its current attempt draws and costs.
+    watts: float = 0.0
+    per_hour: float = 0.0
+
+
+class UsageRow(Record, frozen=True):
+    """One group. Energy is an estimate from above: what was held, at full load."""
+
+    key: str
+    jobs: int = 0
+    gpu_hours: float = 0.0
+    cpu_hours: float = 0.0
+    energy_kwh: float = 0.0
+    cost: float = 0.0
+    # Of attempts that failed or were taken away.
+    wasted_gpu_hours: float = 0.0
+    wasted_cpu_hours: float = 0.0
+    wasted_cost: float = 0.0
+    # The name of the job, where each group is one.
+    name: str = ""
+
+
+class UsageReport(Record, frozen=True):
+    """Jobs that ended since then or have not ended, with all they used. Jobs that were forgotten are not in it."""
+
+    by: By
+    since: float
+    until: float
+    # When the oldest job was submitted that is still known; None when there is none.
+    known_since: float | None
+    rows: tuple[UsageRow, ...]
+    total: UsageRow
+    # Groups there are; more than `rows` when not all were asked for.
+    groups: int
+
+
+def use_of(states: Iterable[JobState], now: float) -> Use:
+    """Of a job, or of the tasks of an array together."""
+    gpu_s = cpu_s = energy_j = cost = lost_gpu_s = watts = per_hour = 0.0
+    for state in states:
+        gpu, cpu = used(state, now)
+        gpu_s, cpu_s = gpu_s + gpu, cpu_s + cpu
+        for one in spent_by(state, now, "open"):
+            energy_j, cost = energy_j + one.energy_j, cost + one.cost
+            lost_gpu_s += one.gpu_s if one.fate == "lost" else 0.0
+        if state.phase in BOUND and state.rates:
+            alike = len(state.placements) if len(state.rates) == 1 else 1
+            watts += alike * sum(rate.watts for rate in state.rates)
+            per_hour += alike * sum(rate.per_hour for rate in state.rates)
+    return Use(
+        gpu_s=gpu_s,
+        cpu_s=cpu_s,
+        energy_wh=energy_j / WH,
+        cost=cost,
+        lost_gpu_s=lost_gpu_s,
+        watts=watts,
+        per_hour=per_hour,
+    )
+
+
+@dataclass(slots=True)
+class _Sum:
+    jobs: int = 0
+    gpu_s: float = 0.0
+    cpu_s: float = 0.0
+    energy_j: float = 0.0
+    cost: float = 0.0
+    lost_gpu_s: float = 0.0
+    lost_cpu_s: float = 0.0
+    lost_cost: float = 0.0
+    name: str = ""
+
+    def add(self, one: Spent) -> None:
+        self.gpu_s += one.gpu_s
+        self.cpu_s += one.cpu_s
+        self.energy_j += one.energy_j
+        self.cost += one.cost
+        if one.fate == "lost":
+            self.lost_gpu_s += one.gpu_s
+            self.lost_cpu_s += one.cpu_s
+            self.lost_cost += one.cost
+
+    def row(self, key: str) -> UsageRow:
+        return UsageRow(
+            key=key,
+            jobs=self.jobs,
+            gpu_hours=self.gpu_s / HOUR_S,
+            cpu_hours=self.cpu_s / HOUR_S,
+            energy_kwh=self.energy_j / KWH,
+            cost=self.cost,
+            wasted_gpu_hours=self.lost_gpu_s / HOUR_S,
+            wasted_cpu_hours=self.lost_cpu_s / HOUR_S,
+            wasted_cost=self.lost_cost,
+            name=self.name,
+        )
+
+
+# Whose or where it was used: of a job as a whole, or of one part of what it used.
+_KEYS: dict[By, Callable[[JobState, Spent], str]] = {
+    "tenant": lambda state, _: state.tenant,
+    "team": lambda state, _: f"{state.tenant}/{state.team or 'default'}",
+    "user": lambda state, _: f"{state.tenant}/{state.team or 'default'}/{state.submitted_by or 'nobody'}",
+    "pool": lambda _, one: one.pool or "(not known)",
+    "gpu-model": lambda _, one: one.gpu_model or "(no GPU)",
+    "job": lambda state, _: state.id,
+}
+
+
+class Usage:
+    """Adds up jobs, some at a time. The dearest groups first; without prices, those with the most GPU-hours, then
+    CPU-hours."""
+
+    def __init__(self, by: By, since: float, now: float) -> None:
+        self._by: By = by
+        self._since = since
+        self._now = now
+        self._sums: dict[str, _Sum] = {}
+        self._total = _Sum()
+        self._known_since: float | None = None
+
+    def add(self, states: Iterable[JobState]) -> None:
+        key_of, sums, total, known = _KEYS[self._by], self._sums, self._total, self._known_since
+        for state in states:
+            known = state.submitted_at if known is None else min(known, state.submitted_at)
+            if state.phase in TERMINAL and (state.ended_at or 0.0) < self._since:
+                continue
+            parts = _parts(state, self._now)
+            total.jobs += bool(parts)
+            keys: set[str] = set()
+            for one in parts:
+                key = key_of(state, one)
+                mine = sums.setdefault(key, _Sum(name=state.name if self._by == "job" else ""))
+                mine.add(one)
+                total.add(one)
+                keys.add(key)
+            for key in keys:
+                sums[key].jobs += 1
+        self._known_since = known
+
+    def report(self, limit: int) -> UsageReport:
+        sums = self._sums
+        # Of very many groups only the first are put in order.
+        order = nsmallest(limit, sums.items(), key=_dearest)
+        rows = tuple(one.row(key) for key, one in order)
+        return UsageReport(
+            by=self._by, since=self._since, until=self._now, known_since=self._known_since, rows=rows,
+            total=self._total.row("total"), groups=len(sums),
+        )  # fmt: skip
+
+
+def _dearest(item: tuple[str, _Sum]) -> tuple[float, float, float, str]:
+    key, one = item
+    return -one.cost, -one.gpu_s, -one.cpu_s, key
+
+
+def _parts(state: JobState, now: float) -> list[Spent]:
+    """All it used, with what was used before rates were known."""
+    parts = list(spent_by(state, now, "open"))
+    gpu_s, cpu_s = used(state, now)
+    rest_gpu_s, rest_cpu_s = gpu_s - sum(one.gpu_s for one in parts), cpu_s - sum(one.cpu_s for one in parts)
+    # Beyond what rounding makes.
+    if rest_gpu_s > 1e-6 * gpu_s or rest_cpu_s > 1e-6 * cpu_s:
+        parts.append(Spent(gpu_s=max(0.0, rest_gpu_s), cpu_s=max(0.0, rest_cpu_s)))
+    return parts

@@ -1,0 +1,91 @@
+"""Keeps the picture of the cluster in step with the records of jobs: the service and the simulator both go by this."""
+
+from math import inf
+
+from ares.core.capacity.holding import held_by, holding
+from ares.core.forecast.evidence import run_time
+from ares.core.lifecycle.ranks import held, holds
+from ares.core.queue.order import account_of
+from ares.core.queue.usage import CPUS_PER_GPU, weighed
+from ares.core.schedule.cluster import Cluster, Reserved
+from ares.model.job import JobSpec
+from ares.model.state import BOUND, TERMINAL, JobState, Placement
+
+
+def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: JobSpec | None, now: float) -> None:
+    """The job's record was `before` when the picture last heard of it. Without its specification it is not placed."""
+    if state.phase == "PENDING":
+        # What lies between two states may never be seen here: it may have run in the meantime.
+        if spec is not None and (before is None or before.phase != "PENDING" or before.queued_at != state.queued_at):
+            cluster.enqueue(state, spec)
+    elif before is None or before.phase == "PENDING":
+        cluster.dequeue(state.id)
+    if not holds(state):
+        cluster.release(state.id)
+    elif spec is not None:
+        _hold(cluster, state, spec)
+    if state.phase in TERMINAL and (before is None or before.phase not in TERMINAL):
+        cluster.predictor.ended(state.id, run_time(state))
+    # Also for a job that is still on its way out of its old place.
+    cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
+    if before is None or _metered(before) != _metered(state):
+        count_use(cluster, before, state, now)
+
+
+def _hold(cluster: Cluster, state: JobState, spec: JobSpec) -> None:
+    before = cluster.holdings.get(state.id)
+    if before is None or before.since != state.bound_at:
+        cluster.predictor.met(state.id, spec, account_of(state), _gpu_model(cluster, held(state)))
+    cluster.hold(holding(state, spec, held(state), state.planned_s))
+
+
+def planned_s(cluster: Cluster, state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -> float | None:
+    """How long the waiting job will hold it: settled when it was queued, unless it depends on what it gets."""
+    runs_s = cluster.waiting.runs_of(state.id)
+    if runs_s < inf and not spec.expected_runtimes_s:
+        return runs_s
+    estimate = cluster.predictor.estimate(spec, account_of(state), _gpu_model(cluster, placements))
+    return None if estimate is None else estimate.hold_s
+
+
+def _gpu_model(cluster: Cluster, placements: tuple[Placement, ...]) -> str | None:
+    """Of the first GPU it got."""
+    place = next((one for one in placements if one.gpus), None)
+    row = None if place is None else cluster.rows.get(place.node)
+    record = None if row is None else cluster.table.records[row]
+    if place is None or record is None:
+        return None
+    return next((gpu.model for gpu in record.info.gpus if gpu.index == place.gpus[0]), None)
+
+
+def forget(cluster: Cluster, job_id: str) -> None:
+    """The job's record is gone."""
+    cluster.dequeue(job_id)
+    cluster.release(job_id)
+    cluster.unreserve(job_id)
+    cluster.predictor.ended(job_id, None)
+
+
+def count_use(cluster: Cluster, before: JobState | None, state: JobState, now: float) -> None:
+    """Fair share counts what is over and what still runs, by the record: heard of late, it is the same."""
+    usage, whose = cluster.usage, account_of(state)
+    gpu_s, cpu_s = (0.0, 0.0) if before is None else (before.gpu_s, before.cpu_s)
+    gpu_s, cpu_s = state.gpu_s - gpu_s, state.cpu_s - cpu_s
+    if before is not None and before.phase in BOUND:
+        # It ended when it had used what the record says.
+        each_s = weighed(held_by(before.placements)) / 1000
+        usage.end(state.id, _since(before, now) + (CPUS_PER_GPU * gpu_s + cpu_s) / each_s)
+    elif gpu_s or cpu_s:
+        usage.charge(whose, gpu_s, cpu_s, state.ended_at or state.queued_at)
+    if state.phase in BOUND:
+        usage.begin(state.id, whose, held_by(state.placements), _since(state, now))
+
+
+def _metered(state: JobState) -> tuple[bool, int, int]:
+    """What a job uses changes with this."""
+    return state.phase in BOUND, state.attempt, state.generation
+
+
+def _since(state: JobState, now: float) -> float:
+    """From when on what a bound job uses is not in its record."""
+    return state.metered_at or state.bound_at or now

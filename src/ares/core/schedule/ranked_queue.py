@@ -1,0 +1,122 @@
+"""Waiting jobs in the order of their ranks, class by class, while a cycle gives things away."""
+
+import heapq
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from math import fsum
+
+from ares.core.queue.factors import FACTORS, STATIC, Facts
+from ares.core.queue.kept_turns import kept_turns
+from ares.core.queue.order import Place, job_of
+from ares.core.queue.waiting import JobClass, facts_of
+from ares.core.schedule.trial import Round
+
+# (minus what the primary rank counts in line, whether after others that count as much, minus primary rank, minus
+# secondary rank, place in line, index of the turn): the smallest comes first.
+_Key = tuple[float, bool, float, float, Place, int]
+
+
+@dataclass(slots=True)
+class Turn:
+    """A class on its way through the cycle."""
+
+    job_class: JobClass
+    index: int
+    # Those of its jobs that are dealt with: the first of the line.
+    done: int = 0
+    # Of the next job: its number in line, what its rank is made from, and the weighted factors that stay as they are.
+    ranked: int = -1
+    facts: Facts = field(init=False)
+    lasting: tuple[list[float], list[float]] = field(init=False)
+
+    @property
+    def job(self) -> str:
+        return job_of(self.job_class.line.nth(self.done))
+
+
+class Turns:
+    """Whose turn it is. Jobs that are placed already are passed over."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        # Some got the room that was kept for them, some wait for a better GPU.
+        self._placed = round_.dealt_with
+        self._order = order = round_.profile.order
+        sums = (order.primary, order.secondary)
+        self._lasting = [[(one.weight, FACTORS[one.name]) for one in each if one.name in STATIC] for each in sums]
+        self._moving = [[(one.weight, FACTORS[one.name]) for one in each if one.name not in STATIC] for each in sums]
+        self._fixed = not any(self._moving)
+        cluster = round_.cluster
+        self._kept = kept_turns(cluster.waiting, cluster.promises, round_.profile, round_.shares, round_.now)
+        self._turns = [Turn(one, index) for index, one in enumerate(round_.cluster.waiting.active.values())]
+        self._heap = [self._key(turn) for turn in self._turns if self._skip(turn)]
+        heapq.heapify(self._heap)
+
+    def __len__(self) -> int:
+        """Classes that are not through."""
+        return len(self._heap)
+
+    @property
+    def passed_over(self) -> bool:
+        return bool(self._placed)
+
+    def first(self) -> Turn:
+        """Whose job comes next. There must be one."""
+        heap = self._heap
+        while True:
+            turn = self._turns[heap[0][-1]]
+            if self._fixed or len(heap) == 1:
+                return turn
+            # Ranks only fall while a cycle gives things away, so a place that got worse is put back in line.
+            key = self._key(turn)
+            if key <= heap[0]:
+                return turn
+            heapq.heapreplace(heap, key)
+
+    def go_on(self, turn: Turn) -> None:
+        """The first turn's class goes on with the next of its jobs, if there is one."""
+        if not self._skip(turn):
+            heapq.heappop(self._heap)
+        elif len(self._heap) > 1:
+            heapq.heapreplace(self._heap, self._key(turn))
+
+    def end(self) -> None:
+        """The first turn's class is through for this cycle."""
+        heapq.heappop(self._heap)
+
+    def rest(self, closed: Container[int] = ()) -> Iterator[tuple[str, JobClass]]:
+        """Every job that is not dealt with, in order; no more of a class once it is `closed`."""
+        while self._heap:
+            turn = self.first()
+            if turn.job_class.id in closed:
+                self.end()
+                continue
+            yield turn.job, turn.job_class
+            turn.done += 1
+            self.go_on(turn)
+
+    def _skip(self, turn: Turn) -> bool:
+        """Goes on to the next job that still waits; whether there is one."""
+        line = turn.job_class.line
+        while self._placed and turn.done < len(line) and job_of(line.nth(turn.done)) in self._placed:
+            turn.done += 1
+        return turn.done < len(line)
+
+    def _key(self, turn: Turn) -> _Key:
+        """As `factors.rank` has it; what cannot change within the cycle is computed once for each job."""
+        place = turn.job_class.line.nth(turn.done)
+        order, shares, now = self._order, self._round.shares, self._round.now
+        if turn.ranked != turn.done:
+            key = turn.job_class.key
+            facts = turn.facts = facts_of(place, key)
+            first, second = self._lasting
+            turn.lasting = (
+                [weight * of(facts, shares, order, now) for weight, of in first],
+                [weight * of(facts, shares, order, now) for weight, of in second],
+            )
+            turn.ranked = turn.done
+        facts, (first_lasting, second_lasting), (first, second) = turn.facts, turn.lasting, self._moving
+        primary = fsum(first_lasting + [weight * of(facts, shares, order, now) for weight, of in first])
+        secondary = fsum(second_lasting + [weight * of(facts, shares, order, now) for weight, of in second])
+        counts, after = self._kept.within(job_of(place), facts, primary)
+        return -counts, after, -primary, -secondary, place, turn.index

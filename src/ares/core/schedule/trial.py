@@ -1,0 +1,308 @@
+"""One cycle under way: the transaction everything is tried in, and what was decided so far."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from math import inf
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ares.core.ask import Ask
+from ares.core.capacity.bookings import claims_of
+from ares.core.capacity.claims import Claims
+from ares.core.capacity.holding import held_by
+from ares.core.capacity.node_table import Ints
+from ares.core.capacity.promise import Promise
+from ares.core.capacity.transaction import Taken, Transaction, placement
+from ares.core.queue.shares import Held, Shares
+from ares.core.queue.waiting import ClassKey, JobClass
+from ares.core.reasons import Reason
+from ares.core.schedule.budget import Budget
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.considered import Considered, consider
+from ares.core.schedule.gang import place_gang
+from ares.core.schedule.gates import no_licence, over_limit
+from ares.core.schedule.pace import Paced
+from ares.core.schedule.place import place_one
+from ares.core.schedule.plan import Eviction, LeftOut, Placed, Plan, Resized
+from ares.model.job import RANKS_MAX
+from ares.model.profile import Profile
+from ares.model.state import Placement
+
+_NOBODY: frozenset[str] = frozenset()
+
+# Filters that say no because of what others hold.
+HELD_BACK = frozenset({"gpus", "devices", "cpu", "memory", "numa", "power"})
+
+
+class Behind(Protocol):
+    """Goes through jobs of which some may start before others that wait."""
+
+    def run(self, rest: Iterable[tuple[str, JobClass]]) -> None: ...
+
+
+class Found(NamedTuple):
+    """A place for one job, taken."""
+
+    taken: Sequence[Taken]
+    alternative: int
+    considered: Considered | None = None
+    # Of a job that makes use of a gap.
+    leaves_at: float | None = None
+
+
+def asked(ask: Ask, ranks: int) -> Held:
+    return Held(ask.cpu_milli * ranks, ask.memory_mib * ranks, ask.gpus_milli * ranks)
+
+
+class Round:
+    """Actions change it one after the other; the cluster is left as it was."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        profile: Profile,
+        now: float,
+        keep: int = 0,
+        tells: bool = True,
+        budget: Budget | None = None,
+    ) -> None:
+        # Without one, everybody gets a turn.
+        self.budget = budget
+        # Whether somebody wants to know who was left out.
+        self.tells = tells
+        # How many decisions to keep whole, so that they can be made again.
+        self.keep = keep
+        self.considered: dict[str, Considered] = {}
+        self.cluster = cluster
+        self.profile = profile
+        self.now = now
+        self.evaluations = cluster.evaluations
+        self.txn = Transaction(cluster.evaluations)
+        # Room that is spoken for later, to begin with: what is booked.
+        self.claims = Claims(cluster, self.txn, now)
+        for claim in claims_of(cluster, now) if cluster.bookings else ():
+            self.claims.add(claim)
+        self._shares: Shares | None = None
+        self._spent: list[tuple[str, Held]] = []
+        self.licences: Counter[str] = cluster.licences_used.copy() if cluster.licences_used else Counter()
+        self.placed: list[Placed] = []
+        self.left: dict[int, LeftOut] = {}
+        # Classes that would fit, but what is free is held for somebody else.
+        self.held_back: dict[int, LeftOut] = {}
+        # Starts to come, by job.
+        self.promises: dict[str, Promise] = {}
+        # What is left to do from the first job that waits for room.
+        self.behind: tuple[Behind, Iterator[tuple[str, JobClass]]] | None = None
+        self.evictions: list[Eviction] = []
+        self.resized: list[Resized] = []
+        self.unheld: list[str] = []
+        # Jobs for which somebody is asked to leave in this cycle.
+        self.making_room: set[str] = set()
+        self.more = False
+        # By job, where `pace` decided.
+        self.paced: dict[str, Paced] = {}
+        # Placed jobs that others must be near to or away from.
+        self._matched: list[str] = []
+        self._near: bool | None = None
+
+    def close(self) -> None:
+        """Leaves the cluster as it was."""
+        self.txn.rollback(0)
+        # It knows this round: without it nothing has to be looked for as garbage.
+        self.behind = None
+        for job in self._matched:
+            self.cluster.matching.drop(job)
+
+    @property
+    def shares(self) -> Shares:
+        """Made when somebody asks: not every order and profile does."""
+        if self._shares is None:
+            self._shares = self.cluster.shares(self.now)
+            for account, held in self._spent:
+                self._shares.take(account, held)
+        return self._shares
+
+    def spend(self, account: str, held: Held) -> None:
+        """Something was given to the account."""
+        if self._shares is None:
+            self._spent.append((account, held))
+        else:
+            self._shares.take(account, held)
+
+    @property
+    def dealt_with(self) -> AbstractSet[str]:
+        """Jobs that have a place, or that wait for a better GPU than they could have now."""
+        if not self.placed and not self.paced:
+            return _NOBODY
+        return {one.job for one in self.placed} | {job for job, one in self.paced.items() if one.start > self.now}
+
+    def key_of(self, job: str, key: ClassKey) -> ClassKey:
+        """Of a job that is to run on one GPU model: as if it had asked for that. Like jobs share what is computed."""
+        paced = self.paced.get(job)
+        if paced is None:
+            return key
+        ask = key.asks[0]
+        return key._replace(asks=(ask._replace(gpu_model=paced.model or ask.gpu_model, runs=()),))
+
+    def runs_of(self, job: str) -> float:
+        """How long it runs; where `pace` has it slip in, on the GPU model it gets."""
+        paced = self.paced.get(job)
+        return paced.end - self.now if paced is not None and paced.slips_in else self.cluster.waiting.runs_of(job)
+
+    @property
+    def full(self) -> bool:
+        return len(self.placed) >= self.profile.max_placements_per_cycle
+
+    def reach(self, job: str) -> bool:
+        """Whether the cycle comes to the job; if not, it comes to nobody any more."""
+        if self.budget is None or self.budget.reach(job):
+            return True
+        # Once everybody had a turn, there is nothing more to do until something changes.
+        self.more = self.more or not self.budget.whole
+        return False
+
+    @property
+    def resumes(self) -> bool:
+        """Whether an earlier cycle did not come to everybody."""
+        return self.budget is not None and bool(self.budget.before)
+
+    def gate(self, key: ClassKey, ask: Ask, ranks: int | None = None) -> Reason | None:
+        """What stands in the way of the job whatever the nodes are like: licences and hard limits.
+
+        Of an elastic gang the fewest ranks count, unless so many are said."""
+        for name, count in key.licences:
+            total, used = self.profile.licences.get(name, 0), self.licences[name]
+            if used + count > total:
+                return no_licence(name, count, used, total)
+        if self.profile.shares:
+            limit = self.shares.over_hard(key.account, asked(ask, ranks or ask.min_ranks))
+            if limit is not None:
+                return over_limit(limit)
+        return None
+
+    def find(self, key: ClassKey, runs_s: float = inf) -> Found | None:
+        """The best place for one job of a class, in the order of its alternatives. It may not outlast what is left
+        of room that is spoken for."""
+        for number, ask in enumerate(key.asks):
+            if (key.licences or self.profile.shares) and self.gate(key, ask) is not None:
+                continue
+            if ask.reservation and self.cluster.closing(ask, self.now) is not None:
+                continue
+            if self.claims:
+                self.claims.hide(self.now + runs_s, ask.reservation)
+            considered = consider(self.evaluations, ask) if len(self.considered) < self.keep else None
+            taken = self.place(ask, self.most_ranks(key.account, ask))
+            if taken is not None:
+                return Found(taken, number, considered)
+        return None
+
+    def tried(self, key: ClassKey, runs_s: float = inf) -> Found | None:
+        """As `find`, but nothing is taken."""
+        self.claims.lift()
+        checkpoint = self.txn.checkpoint()
+        found = self.find(key, runs_s)
+        # What is hidden is hidden by the transaction: it must be seen again before that is taken back.
+        self.claims.lift()
+        self.txn.rollback(checkpoint)
+        return found
+
+    def most_ranks(self, account: str, ask: Ask) -> int:
+        """As many ranks as the account's hard limits allow, if those are fewer."""
+        if ask.ranks == ask.min_ranks or not self.profile.shares:
+            return ask.ranks
+        most = ask.ranks
+        while most and self.shares.over_hard(account, asked(ask, most)) is not None:
+            most -= 1
+        return most
+
+    def place(self, ask: Ask, most: int = RANKS_MAX) -> Sequence[Taken] | None:
+        """Room for the ask, taken: for all ranks of a gang, of an elastic one for `most` at most."""
+        if ask.ranks > 1:
+            return place_gang(self.evaluations, self.txn, ask, most)
+        taken = place_one(self.evaluations, self.txn, ask)
+        return None if taken is None else (taken,)
+
+    def placements(self, taken: Sequence[Taken]) -> tuple[Placement, ...]:
+        table = self.cluster.table
+        if len(taken) == 1:
+            return (placement(table, taken[0], 0),)
+        return tuple(placement(table, one, rank) for rank, one in enumerate(taken))
+
+    def note_placed(self, job: str, key: ClassKey, class_id: int, found: Found) -> None:
+        placements = self.placements(found.taken)
+        self.placed.append(
+            Placed(
+                job=job,
+                placements=placements,
+                alternative=found.alternative,
+                class_id=class_id,
+                leaves_at=found.leaves_at,
+            )
+        )
+        if found.considered is not None:
+            self.considered[job] = found.considered
+        self.spend(key.account, held_by(placements))
+        for name, count in key.licences:
+            self.licences[name] += count
+        labels = self.cluster.waiting.labels_of(job)
+        if labels is not None and self._somebody_cares():
+            tenant = key.account.split("/", 1)[0]
+            self.cluster.matching.put(job, tenant, labels, tuple(one.row for one in found.taken))
+            self._matched.append(job)
+
+    def _somebody_cares(self) -> bool:
+        """Whether any waiting job looks at what runs around it."""
+        if self._near is None:
+            self._near = any(ask.near for one in self.cluster.waiting.active.values() for ask in one.key.asks)
+        return self._near
+
+    def note_run(self, jobs: Sequence[str], key: ClassKey, class_id: int, taken: Sequence[Taken]) -> None:
+        """Like jobs, each with its own place."""
+        table, ask = self.cluster.table, key.asks[0]
+        self.placed += [
+            Placed(job=job, placements=(placement(table, one, 0),), class_id=class_id)
+            for job, one in zip(jobs, taken, strict=True)
+        ]
+        self.spend(key.account, asked(ask, len(jobs)))
+
+    def note_eviction(self, eviction: Eviction) -> None:
+        self.evictions.append(eviction)
+        self.making_room.add(eviction.job)
+
+    def rows_held_back(self, ask: Ask) -> Ints:
+        """Rows that only lack room: what others hold is all that is in the way."""
+        names = [name for name, _ in self.evaluations.rules.filters]
+        lacking = np.array([name in HELD_BACK for name in names] + [True])
+        short = lacking[self.evaluations.of(ask).stage] & self.cluster.table.healthy
+        return np.flatnonzero(short & self.evaluations.possible(ask))
+
+    def _promised(self, placed: set[str]) -> dict[str, Promise]:
+        if not self.more or self.profile.backfill.strategy != "aggressive":
+            return self.promises
+        # The cycle may not have come to them; how far they may slip counts from what they were promised first.
+        return {job: one for job, one in self.cluster.promises.items() if job not in placed} | self.promises
+
+    def _unreached(self) -> int:
+        if self.budget is None or not self.budget.spent:
+            return 0
+        waiting = self.cluster.waiting
+        return max(0, len(waiting) - sum(job in waiting for job in self.budget.seen))
+
+    def plan(self) -> Plan:
+        placed = {one.job for one in self.placed}
+        return Plan(
+            at=self.now,
+            placed=tuple(self.placed),
+            left=(*self.left.values(), *self.held_back.values()),
+            # For some of them others are asked to leave: they start sooner than that.
+            promises=tuple(one for job, one in self._promised(placed).items() if job not in self.making_room),
+            evictions=tuple(self.evictions),
+            resized=tuple(self.resized),
+            # Whoever found another place gives up the room with it.
+            unheld=tuple(job for job in self.unheld if job not in placed),
+            considered=self.considered,
+            more=self.more,
+            unreached=self._unreached(),
+        )

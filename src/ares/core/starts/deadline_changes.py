@@ -1,0 +1,148 @@
+"""Changes of a job with which it would meet the deadline that it misses as it is: each one tried."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from ares.core.queue.waiting import JobClass, class_key
+from ares.core.schedule.actions.evict import prospects
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.plan import Eviction
+from ares.core.schedule.trial import Round
+from ares.core.starts.outlook import judged
+from ares.core.starts.starts import Course, Starts
+from ares.core.steps import Steps, in_steps
+from ares.core.text import clock
+from ares.model.base import Record
+from ares.model.job import PRIORITIES, JobSpec
+from ares.model.state import JobState
+
+_WAYS_MAX = 4
+
+
+class Way(Record, frozen=True, omit_defaults=False):
+    """What to write instead: dotted names of fields as in JSON. It would end at about that time."""
+
+    fields: dict[str, Any]
+    message: str
+    starts_at: float
+    ends_at: float | None = None
+
+
+class _Option(NamedTuple):
+    fields: dict[str, Any]
+    words: str
+    spec: JobSpec
+    # Somebody leaves for it.
+    evicts: bool = False
+
+
+@in_steps
+def ways(
+    cluster: Cluster, state: JobState, spec: JobSpec, now: float, starts: Starts | None = None
+) -> Steps[tuple[Way, ...]]:
+    """Those that meet the deadline, the earliest end first. `starts` may be those that others were told."""
+    starts, place = starts or Starts(cluster, now), _stands(cluster, state.id)
+    tried: list[Way | None] = []
+    for option in _options(cluster, spec):
+        if (stands := cluster.waiting.place_of(state.id)) != place and (
+            not stands or not place or stands[:4] != place[:4]
+        ):
+            # It left the queue since the last step, or stands elsewhere.
+            return ()
+        if option.evicts:
+            course = _displacing(cluster, state, option.spec, now)
+        else:
+            (course,) = yield from starts.steps(state, (option.spec,), None if place is None else spec)
+        tried.append(_met(option, course, now))
+        yield
+    found = [way for way in tried if way is not None]
+    least = max((PRIORITIES.index(way.fields["priority"]) for way in found if "priority" in way.fields), default=0)
+    # No more important than need be.
+    found = [way for way in found if way.fields.get("priority", PRIORITIES[least]) == PRIORITIES[least]]
+    best: dict[str, Way] = {}
+    for way in sorted(found, key=_soonest):
+        best.setdefault(str(way.fields), way)
+    return tuple(best.values())[:_WAYS_MAX]
+
+
+def _stands(cluster: Cluster, job: str) -> tuple[object, ...] | None:
+    """Its place in the queue; kinds of jobs are numbered anew when the last of one comes back."""
+    place = cluster.waiting.place_of(job)
+    return None if place is None else place[:4]
+
+
+def _soonest(way: Way) -> tuple[float, str]:
+    return (way.starts_at if way.ends_at is None else way.ends_at), way.message
+
+
+def _options(cluster: Cluster, spec: JobSpec) -> Iterator[_Option]:
+    wants, gang = spec.resources, spec.gang
+    if wants.gpus:
+        records = [record for record in cluster.table.records if record is not None]
+        for model in sorted({gpu.model for record in records for gpu in record.info.gpus if not gpu.mig}):
+            if model != wants.gpu_model and not (wants.gpu_model is None and spec.expected_runtimes_s):
+                changed = replace(spec, resources=replace(wants, gpu_model=model))
+                yield _Option({"resources.gpuModel": model}, f"on {model}", changed)
+    if wants.gpus > 1:
+        half = wants.gpus // 2
+        changed = _longer(replace(spec, resources=replace(wants, gpus=half)), wants.gpus / half)
+        yield _Option({"resources.gpus": half}, f"with {half} of {wants.gpus} GPUs, if it then {_slower(2.0)}", changed)
+    if gang is not None and gang.ranks > 1:
+        half = gang.ranks // 2
+        least = None if gang.min_ranks is None else min(gang.min_ranks, half)
+        changed = _longer(replace(spec, gang=replace(gang, ranks=half, min_ranks=least)), gang.ranks / half)
+        fields: dict[str, Any] = {"gang.ranks": half} | ({} if least is None else {"gang.minRanks": least})
+        yield _Option(fields, f"with {half} of {gang.ranks} ranks, if it then {_slower(gang.ranks / half)}", changed)
+    for level in range(PRIORITIES.index(spec.priority) - 1, -1, -1):
+        changed = replace(spec, priority=PRIORITIES[level])
+        yield _Option({"priority": PRIORITIES[level]}, f"with priority {PRIORITIES[level]}", changed)
+        yield _Option({"priority": PRIORITIES[level]}, f"with priority {PRIORITIES[level]}", changed, evicts=True)
+
+
+def _slower(times: float) -> str:
+    return f"runs {times:g} times as long"
+
+
+def _longer(spec: JobSpec, times: float) -> JobSpec:
+    """With less of what it computes on, it takes longer: at worst so many times."""
+    runs = spec.expected_runtime_s
+    return replace(
+        spec,
+        expected_runtime_s=None if runs is None else times * runs,
+        expected_runtimes_s={model: times * seconds for model, seconds in spec.expected_runtimes_s.items()},
+    )
+
+
+def _met(option: _Option, found: Course | str | None, now: float) -> Way | None:
+    if found is None or isinstance(found, str):
+        return None
+    seen = judged(option.spec, found, now)
+    if seen.verdict != "yes" or seen.starts_at is None:
+        return None
+    when = f"ends about {clock(seen.ends_at, now)}" if seen.ends_at is not None else f"starts {clock(found.start, now)}"
+    words = f"{option.words}: {when}" + (f", {found.basis}" if option.evicts else "")
+    return Way(fields=option.fields, message=words, starts_at=seen.starts_at, ends_at=seen.ends_at)
+
+
+def _displacing(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Course | None:
+    """It starts when whoever it displaces has left."""
+    key = class_key(state, spec)
+    round_ = Round(cluster, cluster.profile, now)
+    evicts = prospects(round_, state.id, JobClass(0, key))
+    round_.close()
+    if not isinstance(evicts, Eviction):
+        return None
+    leave_s = max((cluster.holdings[job].leave_s for job in evicts.victims), default=0.0)
+    model = _model(cluster, evicts)
+    runs = cluster.predictor.estimate(spec, key.account, model)
+    return Course(now + leave_s, runs, f"displacing {len(evicts.victims)} job{'' if len(evicts.victims) == 1 else 's'}")
+
+
+def _model(cluster: Cluster, evicts: Eviction) -> str | None:
+    place = next((one for one in evicts.hold if one.gpus), None)
+    record = None if place is None else cluster.table.records[cluster.rows[place.node]]
+    if place is None or record is None:
+        return None
+    return next((gpu.model for gpu in record.info.gpus if gpu.index == place.gpus[0]), None)

@@ -1,0 +1,316 @@
+"""When jobs start: the one estimate that plan, pools, explain, show, deadlines and ETAs answer from.
+
+A job starts now where there is room that no promise to a job ahead keeps from it; when its reservation begins; when it
+was promised; or else once all jobs ahead of it were put into the future, each where backfill would hold room for it, by
+the estimates of those who run.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice, takewhile
+from math import inf
+from typing import NamedTuple
+
+from ares.core.ask import Ask
+from ares.core.capacity.bookings import claim_of
+from ares.core.capacity.claims import Claim
+from ares.core.capacity.gpu_models import choices
+from ares.core.explain.faster import named, paced_jobs
+from ares.core.explain.why import infeasible
+from ares.core.forecast.estimate import Estimate
+from ares.core.forecast.eta import Eta
+from ares.core.queue.order import account_of
+from ares.core.queue.waiting import ClassKey, JobClass, class_key
+from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.pace import Paced
+from ares.core.schedule.ranked_queue import Turns
+from ares.core.schedule.slot import Opening, earliest
+from ares.core.schedule.trial import Found, Round
+from ares.core.starts.estimate import start_estimate
+from ares.core.steps import Steps, in_steps
+from ares.core.text import count
+from ares.model.job import JobSpec
+from ares.model.state import JobState, Placement
+
+# Jobs ahead that are put into the future; beyond them nobody can say. On many nodes fewer: each looks at all nodes.
+_AHEAD_MAX, _AHEAD_MIN, _ROWS_IN_ALL = 128, 16, 128_000
+# Nodes that are looked at in one step, in sum over the jobs ahead.
+ROWS_AT_A_TIME = 4000
+# Ranking more kinds of jobs than this takes longer than an answer is worth.
+_CLASSES_MAX = 1024
+_SILENT = "what is free is booked, or jobs ahead of it do not say how long they run"
+# A cycle comes within this time.
+SOON_S = 2.0
+
+
+class Course(NamedTuple):
+    """When a job will start and how long it will run, as far as anybody can say."""
+
+    start: float
+    runs: Estimate | None
+    basis: str
+    # Where, if it starts now.
+    placements: tuple[Placement, ...] = ()
+
+
+def eta_of(found: Course | str, now: float) -> Eta:
+    """As a time that is told: a start at once comes with the next cycle."""
+    if isinstance(found, str):
+        return Eta(earliest=now, latest=None, basis=found, computed_at=now)
+    latest = now + SOON_S if found.start <= now else found.start
+    return Eta(earliest=max(now, found.start), latest=latest, basis=found.basis, computed_at=now)
+
+
+@in_steps
+def course(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Steps[Course | str]:
+    """Of one job that waits, or would if it were submitted now; or why nobody can say."""
+    return (yield from Starts(cluster, now).steps(state, (spec,)))[0]
+
+
+class Starts:
+    """Of one moment. The cluster is left as it was after every step of an answer.
+
+    Jobs ahead are put into the future once, however many jobs are asked about."""
+
+    def __init__(self, cluster: Cluster, now: float) -> None:
+        cluster.prepare()
+        self._cluster = cluster
+        self._now = now
+        rows = max(1, len(cluster.rows))
+        self._most = max(_AHEAD_MIN, min(_AHEAD_MAX, _ROWS_IN_ALL // rows))
+        self._at_a_time = max(1, ROWS_AT_A_TIME // rows)
+        # Of the first jobs of the queue: what each will take, None where nobody can say.
+        self._claims: list[tuple[str, Claim | None]] = []
+        # The first jobs of the queue, two more than are put into the future.
+        self._front: list[tuple[str, JobClass]] | None = None
+        self._paced: dict[str, Paced] | None = None
+
+    def steps(
+        self, state: JobState, specs: Sequence[JobSpec], instead_of: JobSpec | None = None
+    ) -> Steps[list[Course | str]]:
+        """Of a job that waits, or would if it were submitted now, in several forms. They have the place in the queue of
+        the first. One that waits as `instead_of` is looked at as if it waited with the first instead."""
+        ahead: list[tuple[str, JobClass]] | str | None = None
+        found: list[Course | str] = []
+        for spec in specs:
+            key = class_key(state, spec)
+            with self._queued(state, specs[0], instead_of) as is_new:
+                known = self._known(state, spec, key)
+                if known is None and ahead is None:
+                    ahead = self._ahead(state.id, is_new)
+            if known is None:
+                assert ahead is not None
+                known = ahead if isinstance(ahead, str) else (yield from self._after(state, spec, key, ahead))
+            found.append(known)
+            yield
+        return found
+
+    @contextmanager
+    def _queued(self, state: JobState, spec: JobSpec, instead_of: JobSpec | None) -> Generator[bool]:
+        """Within, the job is one of those that wait; whether it is not otherwise."""
+        waiting = self._cluster.waiting
+        if state.id in waiting and instead_of is None:
+            yield False
+            return
+        before = waiting.runs_of(state.id), waiting.likely_of(state.id)
+        # It must not stand in its own way.
+        waits = waiting.remove(state.id)
+        runs = self._cluster.predictor.estimate(spec, account_of(state))
+        waiting.add(state, spec, *((inf, inf) if runs is None else (runs.hold_s, runs.seconds)))
+        self._paced = None
+        try:
+            yield True
+        finally:
+            self._paced = None
+            waiting.remove(state.id)
+            if waits and instead_of is not None:
+                waiting.add(state, instead_of, *before)
+
+    # ---- one job
+
+    def _known(self, state: JobState, spec: JobSpec, key: ClassKey) -> Course | str | None:
+        """What can be said without a look at who is ahead."""
+        cluster, now = self._cluster, self._now
+        never = infeasible(cluster, key, now)
+        if never is not None:
+            return f"it can never run as it is: {never.message}"
+        slot = self._slot(state.id) if key.asks[0].runs else None
+        if slot is not None:
+            return self._by_model(slot, state, spec)
+        own = cluster.booked(key.asks[0].reservation, now)
+        runs = None if own is None else cluster.predictor.estimate(spec, account_of(state))
+        if own is not None and own.start > now:
+            return Course(own.start, runs, f"its reservation {own.name} begins then")
+        if own is not None and cluster.closing(key.asks[0], now) is not None:
+            return Course(own.until, runs, f"its reservation {own.name} ends then, and it may run anywhere")
+        return None
+
+    def _after(
+        self, state: JobState, spec: JobSpec, key: ClassKey, ahead: list[tuple[str, JobClass]]
+    ) -> Steps[Course | str]:
+        """Once those ahead of it have what they need."""
+        cluster, now = self._cluster, self._now
+        runs = cluster.predictor.estimate(spec, account_of(state))
+        runs_s = inf if runs is None else runs.hold_s
+        # Where run times differ by GPU model, room at once may be the slower way.
+        if not key.asks[0].runs and (found := self._at_once(key, runs_s, ahead)) is not None:
+            return Course(now, runs, "there is room now", found)
+        if (promise := cluster.promises.get(state.id)) is not None:
+            return Course(max(now, promise.start), runs, "room is promised to it from then on, by the estimates")
+        if len(ahead) > self._most:
+            return f"more than {self._most} jobs are ahead of it"
+        claims = yield from self._reach(ahead)
+        return self._behind(state, spec, key, claims)
+
+    def _slot(self, job: str) -> Paced | None:
+        if self._paced is None:
+            self._paced = paced_jobs(self._cluster, self._now)
+        return self._paced.get(job)
+
+    def _by_model(self, slot: Paced, state: JobState, spec: JobSpec) -> Course:
+        lasts_s = slot.end - slot.start
+        runs: Estimate | None = Estimate(lasts_s, lasts_s, lasts_s, "the run times it states")
+        if slot.model is not None:
+            runs = self._cluster.predictor.estimate(spec, account_of(state), slot.model)
+        others = len(self._cluster.waiting) - 1
+        beside = f", planned together with {count(others, 'job')} that wait" if others else ""
+        where = "several GPU models" if slot.model is None else named(slot.model)
+        return Course(slot.start, runs, f"on {where}{beside}")
+
+    def _ahead(self, job: str, is_new: bool) -> list[tuple[str, JobClass]] | str:
+        """The jobs ahead, one more than are looked at if there are so many."""
+        waiting = self._cluster.waiting
+        if waiting.settled is not None:
+            names = [place[3] for _, _, place in islice(waiting.settled.ahead(job), self._most + 1)]
+            return [(name, one) for name in names if (one := waiting.class_of(name)) is not None]
+        if len(waiting.active) > _CLASSES_MAX:
+            return f"more than {_CLASSES_MAX} kinds of jobs wait"
+        if is_new:
+            return self._ranked(self._most + 1, job)
+        if self._front is None or (len(self._front) < self._most + 2 and all(one != job for one, _ in self._front)):
+            self._front = self._ranked(self._most + 2)
+        return list(islice(_before(iter(self._front), job), self._most + 1))
+
+    def _ranked(self, most: int, until: str = "") -> list[tuple[str, JobClass]]:
+        """The first of the queue, as far as that job."""
+        round_ = Round(self._cluster, self._cluster.profile, self._now)
+        try:
+            return list(islice(_before(Turns(round_).rest(), until), most))
+        finally:
+            round_.close()
+
+    def _at_once(self, key: ClassKey, runs_s: float, ahead: list[tuple[str, JobClass]]) -> tuple[Placement, ...] | None:
+        """Where it would go in the next cycle; None when there is no room that it may have."""
+        cluster = self._cluster
+        if ahead and "backfill" not in cluster.profile.actions:
+            return None
+        round_ = Round(cluster, cluster.profile, self._now)
+        try:
+            for job, _ in ahead:
+                if (promise := cluster.promises.get(job)) is not None and (claim := claim_of(cluster, promise)):
+                    round_.claims.add(claim)
+            found: Found | None = round_.find(key, runs_s)
+            return None if found is None else round_.placements(found.taken)
+        finally:
+            round_.claims.lift()
+            round_.close()
+
+    # ---- behind all that are ahead
+
+    def _reach(self, ahead: list[tuple[str, JobClass]]) -> Steps[list[tuple[str, Claim | None]]]:
+        """Those ahead, put into the future a few at a time. An order that changed begins anew."""
+        claims = list(self._claims)
+        if [job for job, _ in claims] != [job for job, _ in ahead[: len(claims)]]:
+            shared = takewhile(lambda pair: pair[0][0] == pair[1][0], zip(claims, ahead, strict=False))
+            claims = [claim for claim, _ in shared]
+        while rest := ahead[len(claims) : len(claims) + self._at_a_time]:
+            round_ = self._with_claims(claims)
+            try:
+                for job, one in rest:
+                    claim = self._claim(round_, job, one)
+                    claims.append((job, claim))
+                    if claim is not None:
+                        round_.claims.add(claim)
+            finally:
+                round_.claims.lift()
+                round_.close()
+            yield
+        if len(claims) > len(self._claims) or claims != self._claims[: len(claims)]:
+            self._claims = list(claims)
+        return claims
+
+    def _with_claims(self, claims: Sequence[tuple[str, Claim | None]]) -> Round:
+        round_ = Round(self._cluster, self._cluster.profile, self._now)
+        for _, claim in claims:
+            if claim is not None:
+                round_.claims.add(claim)
+        return round_
+
+    def _claim(self, round_: Round, job: str, one: JobClass) -> Claim | None:
+        if job not in self._cluster.waiting:
+            # It left the queue since the last step.
+            return None
+        promise = self._cluster.promises.get(job)
+        if promise is not None:
+            return claim_of(self._cluster, promise)
+        runs_s = self._cluster.waiting.runs_of(job)
+        found = [_opening(round_, one.key, ask, runs_s) for ask in one.key.asks]
+        first = min((each for each in found if not isinstance(each, str)), key=lambda each: each.start, default=None)
+        return None if first is None else Claim(job, first.start, first.start + runs_s, first.taken)
+
+    def _behind(
+        self, state: JobState, spec: JobSpec, key: ClassKey, claims: Sequence[tuple[str, Claim | None]]
+    ) -> Course | str:
+        round_, best, why = self._with_claims(claims), None, ""
+        try:
+            for ask, model in _asks(self._cluster, key):
+                runs = self._cluster.predictor.estimate(spec, account_of(state), model)
+                opening = _opening(round_, key, ask, inf if runs is None else runs.hold_s)
+                if isinstance(opening, str):
+                    why = why or opening
+                    continue
+                ends = opening.start + (0.0 if runs is None else runs.seconds)
+                if best is None or ends < best[0]:
+                    best = ends, Course(opening.start, runs, _basis(round_, opening, len(claims)))
+            return why if best is None else best[1]
+        finally:
+            round_.claims.lift()
+            round_.close()
+
+
+def _before(jobs: Iterator[tuple[str, JobClass]], job: str) -> Iterator[tuple[str, JobClass]]:
+    for other, one in jobs:
+        if other == job:
+            return
+        yield other, one
+
+
+def _asks(cluster: Cluster, key: ClassKey) -> Iterator[tuple[Ask, str | None]]:
+    """What it asks for, on each GPU model apart where it says that they differ."""
+    for ask in key.asks:
+        apart = [(one.ask, one.slowest) for one in choices(cluster.table, ask)]
+        yield from apart or [(ask, ask.gpu_model)]
+
+
+def _opening(round_: Round, key: ClassKey, ask: Ask, runs_s: float) -> Opening | str:
+    """From when on there is room, or why nobody can say."""
+    if (key.licences or round_.profile.shares) and round_.gate(key, ask) is not None:
+        eta = start_estimate(round_, key, ask, 0)
+        return eta.basis if eta.latest is None else Opening(eta.earliest, ())
+    found = earliest(round_.cluster, round_.txn, round_.claims, ask, round_.now, runs_s)
+    if found is not None and found.start < inf:
+        return found
+    eta = start_estimate(round_, key, ask, 0)
+    return eta.basis if eta.latest is None else _SILENT
+
+
+def _basis(round_: Round, opening: Opening, ahead: int) -> str:
+    if opening.start <= round_.now:
+        return "there is room now"
+    cluster = round_.cluster
+    names = {record.info.name for one in opening.taken if (record := cluster.table.records[one.row]) is not None}
+    jobs = {job for name in names for job in cluster.on_node.get(name, ())}
+    ends = sum((cluster.holdings[job].ends_at or inf) <= opening.start for job in jobs)
+    parts = [f"{count(ends, 'job')} that {'holds' if ends == 1 else 'hold'} its place"] if ends else []
+    parts += [f"{count(ahead, 'job')} ahead of it"] if ahead else []
+    return f"by the estimates of {' and '.join(parts)}" if parts else "by what is booked"
