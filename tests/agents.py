@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
+from ares.control.execution.sessions import Sessions
 from ares.model.access import Principal
 from ares.model.job import FailureClass
 from ares.model.link import (
@@ -32,7 +33,6 @@ from ares.model.link import (
 )
 from ares.model.node import Gpu, NodeInfo
 from ares.model.state import ExitInfo, OutputFile
-from ares.services.sessions import Sessions
 from tests.clocks import ManualClock, settle
 
 RENEW_EVERY_S = 2.0

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core import keys
 from ares.model.access import Principal
 from ares.model.quota import Limit, Limits, Quota, QuotaRecord
 from ares.model.state import TERMINAL, ArrayRecord, JobState
 from ares.ports.store import Change, Put
-from ares.services.submit import Rejected, SubmitRequest, Submitted
 from tests.world import ALICE, World, spec
 
 Answers = list[Submitted | Rejected]

@@ -25,6 +25,11 @@ from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.memory import Fault, Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.control import replica as services
+from ares.control.execution.transitions import Change as JobChange
+from ares.control.execution.transitions import Outcome, Written
+from ares.control.planner.mirror import Mirror
+from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core.lifecycle.inputs import Bind, Input
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
@@ -44,11 +49,6 @@ from ares.ports.store import (
     StoreUnavailable,
     Unknown,
 )
-from ares.services import replica as services
-from ares.services.planning.mirror import Mirror
-from ares.services.submit import Rejected, SubmitRequest, Submitted
-from ares.services.transitions import Change as JobChange
-from ares.services.transitions import Outcome, Written
 from tests.agents import ScriptedAgent
 from tests.audit import Audit
 from tests.clocks import ManualClock, SeededRng, settle

@@ -24,6 +24,9 @@ from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.memory import Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app.authority import Serving
+from ares.control.access.machines import Admitted
+from ares.control.planner.mirror import Mirror
+from ares.control.replica import Ports, Replica, Terms
 from ares.core.access.tokens import Denied
 from ares.core.audit.chain import entry_of
 from ares.edge.grpc.agents import AgentServer
@@ -35,9 +38,6 @@ from ares.model.audit import AuditEntry
 from ares.ports.audit import AuditPorts
 from ares.ports.clock import Clock
 from ares.ports.link import Proof
-from ares.services.authority import Admitted
-from ares.services.planning.mirror import Mirror
-from ares.services.replica import Ports, Replica, Terms
 
 ROOT = Principal(token_id="root", tenant="acme", role="admin", name="root")
 REQUESTS = X509Requests()

@@ -20,10 +20,10 @@ from structlog.testing import capture_logs
 
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app.redact import redact
+from ares.control.governance.secrets import Secrets
 from ares.edge.client.secrets import rotate_key
 from ares.edge.rest.api import ApiSettings
 from ares.model.secret import Secret
-from ares.services.secrets import Secrets
 from tests.integration.api import world as worlds
 from tests.integration.api.world import JOB, World, open_world
 from tests.platform import Platform, eventually

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ares.agent.settings import Settings
 from ares.edge.cli.show import render
 from ares.edge.cli.table import layout
 from ares.edge.client.answers import JobDetail
@@ -16,7 +17,6 @@ from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.link import Exited, Hello
 from ares.model.state import ExitInfo, JobState
-from ares.services.agent.settings import Settings
 from tests import needs
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from ares.agent.files.job_files import read_progress, read_result
 from ares.edge.rest.bodies import SubmitBody
 from ares.edge.rest.problems import Problem
 from ares.edge.rest.strict import StrictDecoder
 from ares.model.job import RetryPolicy
-from ares.services.agent.files import read_progress, read_result
 from tests.integration.api.world import JOB, World
 from tests.security.audited import entries
 from tests.tidy.source import SRC, python_files

@@ -15,6 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from ares.adapters.certificates.x509 import Authority, NoAuthority, make_authority
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.store.memory import Fault
+from ares.agent.link import identity
+from ares.control.access.machines import Admitted, ForeignAuthority
+from ares.control.access.machines import Authority as Machines
+from ares.control.execution.transitions import Change, Written
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.access.certificates import CONTROL_PLANE, SKEW_S
 from ares.core.access.tokens import Denied
 from ares.core.lifecycle.inputs import Bind, Start
@@ -40,11 +45,6 @@ from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence, JobState, Placement
 from ares.ports.link import LinkBroken, LinkRefused, Proof, Session
 from ares.ports.store import StoreUnavailable
-from ares.services.agent import identity
-from ares.services.authority import Admitted, ForeignAuthority
-from ares.services.authority import Authority as Machines
-from ares.services.submit import SubmitRequest, Submitted
-from ares.services.transitions import Change, Written
 from tests.security.planes import REQUESTS, ROOT, Plane, Planes, Skewed, new_authority
 
 # Revocation takes effect within this time, and no test is slower than a machine under load.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.services.agent.outputs import collect_now, opened
+from ares.agent.files.outputs import collect_now, opened
 
 BYTES_MAX = 1 << 20
 

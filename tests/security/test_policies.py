@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ares.services.policies import POLICIES_MAX
+from ares.control.governance.policies import POLICIES_MAX
 from tests.integration.api.world import JOB, World
 from tests.security.audited import last_entry
 

@@ -17,14 +17,14 @@ from ares.adapters.devices.presets import UnknownMock
 from ares.adapters.devices.system import SystemDevices
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.witness import LockWitness
+from ares.agent.agent import Agent
+from ares.agent.link.identity import begin_boot, keep_certified
 from ares.app.config import Config, ConfigError, NodeConfig
 from ares.app.joining import Joined, Joining
 from ares.app.processes import look_for_garbage_less_often, run
 from ares.app.sandboxing import executor_of, settings_of
 from ares.model.node import NodeInfo
 from ares.ports.link import LinkRefused
-from ares.services.agent.agent import Agent
-from ares.services.agent.identity import begin_boot, keep_certified
 
 log = structlog.get_logger()
 

@@ -14,15 +14,15 @@ from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.store.open import take_snapshot
 from ares.adapters.telemetry.null import NullTelemetry
 from ares.app.config import Config
+from ares.control.governance.audit import Audit
+from ares.control.governance.audit_heads import key_id
+from ares.control.state.ids import base32
 from ares.core import keys
 from ares.core.audit.verify import ChainReport, Sealer, check
 from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditOutcome
 from ares.ports.audit import AuditPorts
 from ares.ports.clock import Rng
 from ares.ports.snapshot import Progress
-from ares.services.audit import Audit
-from ares.services.audit_heads import key_id
-from ares.services.ids import base32
 
 _NAME_CHARS_MAX = 60
 

@@ -11,13 +11,13 @@ from ares.adapters.certificates.x509 import X509Requests
 from ares.adapters.clocks import SystemClock
 from ares.adapters.links import rest
 from ares.adapters.links.grpc import GrpcLink
+from ares.agent.link import identity
 from ares.app import handover
 from ares.app.config import Config
 from ares.core.access.addresses import is_loopback
 from ares.edge.client.aio import AsyncClient
 from ares.edge.client.errors import AresError
 from ares.ports.link import LinkBroken, LinkRefused, Proof
-from ares.services.agent import identity
 
 log = structlog.get_logger()
 

@@ -14,8 +14,8 @@ from typing import BinaryIO
 from ares.adapters.planning.process import BOARD, BOARD_BYTES, HEAD, PARENT
 from ares.app import plugins
 from ares.app.processes import configure_logging, look_for_garbage_less_often
-from ares.services.planning.messages import Failure
-from ares.services.planning.mirror import Mirror
+from ares.control.planner.messages import Failure
+from ares.control.planner.mirror import Mirror
 
 _PR_SET_PDEATHSIG = 1
 # Whoever serves comes first where processors are short.

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import structlog
 
+from ares.control.scheduler.plugins import Kind, Loaded, RefusedPlugin
 from ares.core.capacity.node_slice import Rows
 from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
@@ -23,7 +24,6 @@ from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.plugins import refusing
 from ares.core.schedule.scorers import SCORERS
 from ares.core.schedule.trial import Round
-from ares.services.plugins import Kind, Loaded, RefusedPlugin
 
 log = structlog.get_logger()
 

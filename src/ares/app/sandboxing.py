@@ -11,10 +11,10 @@ import structlog
 import ares
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
+from ares.agent.attempts.environment import inherited
+from ares.agent.attempts.owners import Owners
+from ares.agent.settings import Settings
 from ares.app.config import Config, ConfigError, default_home
-from ares.services.agent.environment import inherited
-from ares.services.agent.owners import Owners
-from ares.services.agent.settings import Settings
 
 log = structlog.get_logger()
 

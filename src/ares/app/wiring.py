@@ -32,6 +32,8 @@ from ares.app import audit, plugins
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
 from ares.app.rooms import rooms_of
+from ares.control.replica import Ports, Replica, Terms
+from ares.control.state.ids import base32
 from ares.core import keys
 from ares.edge.grpc.agents import AgentServer
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings, services_of
@@ -42,8 +44,6 @@ from ares.ports.clock import Clock
 from ares.ports.planning import PlannerLost
 from ares.ports.provider import ProviderKeys
 from ares.ports.store import Compare, Store, StoreBroken, StoreUnavailable
-from ares.services.ids import base32
-from ares.services.replica import Ports, Replica, Terms
 
 log = structlog.get_logger()
 

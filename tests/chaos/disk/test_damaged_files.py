@@ -12,10 +12,10 @@ import pytest
 
 from ares.adapters.decisions.files import FileDecisions
 from ares.adapters.logs.files import FileLogs
+from ares.agent.link import identity
 from ares.app import handover
 from ares.edge.client.errors import NotConfigured
 from ares.edge.client.settings import discover
-from ares.services.agent import identity
 from tests.chaos.disk import spoil
 from tests.chaos.disk.spoil import Spoilt
 from tests.platform import say

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, get_args
 from unittest import mock
 
+from ares.agent.agent import Agent
 from ares.model.link import (
     AgentFrame,
     AgentMessage,
@@ -29,7 +30,6 @@ from ares.model.link import (
     Started,
     Stop,
 )
-from ares.services.agent.agent import Agent
 from ares.sim.world.machine import Process
 from ares.sim.world.network import Pipe
 from ares.sim.world.node import Node

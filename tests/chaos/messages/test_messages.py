@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
+from ares.agent.attempts.attempts import Attempts
 from ares.model.link import Start
-from ares.services.agent.attempts import Attempts
 from ares.sim.invariants.check import check
 from ares.sim.invariants.history import Violation
 from ares.sim.world.world import play

@@ -23,6 +23,9 @@ import structlog
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links import grpc as links
 from ares.adapters.store.open import open_store
+from ares.agent.link.mailbox import Mailbox
+from ares.agent.link.run_right import Leash
+from ares.agent.link.session import Conversation
 from ares.core import keys
 from ares.core.access import tokens
 from ares.model.access import TokenRecord
@@ -30,9 +33,6 @@ from ares.model.link import AgentFrame, AttemptRef, Exited, Fenced, Resize, Serv
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo
 from ares.ports.store import Put
-from ares.services.agent.leash import Leash
-from ares.services.agent.mailbox import Mailbox
-from ares.services.agent.session import Conversation
 from tests.platform import Platform, Process, environment, eventually
 from tests.servers import die_with_parent
 

@@ -15,6 +15,8 @@ import pytest
 from ares.adapters.clocks import SystemClock
 from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.planning.process import ProcessPlanning
+from ares.control.planner.messages import Answer, News, Question, Rules, Told, Wanted
+from ares.control.planner.mirror import Mirror
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.follower import follow
@@ -23,8 +25,6 @@ from ares.model.node import NodeInfo, NodeRecord
 from ares.model.profile import Profile
 from ares.model.state import JobState
 from ares.ports.planning import PlannerLost, Planning
-from ares.services.planning.messages import Answer, News, Question, Rules, Told, Wanted
-from ares.services.planning.mirror import Mirror
 
 NOW = 1_000_000.0
 LONG_S = 60.0

@@ -8,9 +8,9 @@ import pytest
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
+from ares.agent.agent import Agent
+from ares.agent.settings import Settings
 from ares.model.node import NodeInfo
-from ares.services.agent.agent import Agent
-from ares.services.agent.settings import Settings
 from tests.integration.agent.scripted import ScriptedPlane
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from ares.adapters.executors.process import Process
+from ares.agent import agent as agent_module
+from ares.agent.settings import Settings
 from ares.model.job import Warn
 from ares.model.link import AttemptRef, Exited, Fenced, Hello, LogChunk, Progress, Renewed, Started, Stop
 from ares.model.state import Fence
 from ares.ports.link import LinkRefused
-from ares.services.agent import agent as agent_module
-from ares.services.agent.settings import Settings
 from tests import needs
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane

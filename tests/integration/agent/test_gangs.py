@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ares import job as job_module
+from ares.agent.settings import Settings
 from ares.model.job import Gang
 from ares.model.link import Exited, Fenced, Peer, Resize, Started, Stop, WorldInfo
 from ares.model.node import NumaNode
-from ares.services.agent.settings import Settings
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
 from tests.ports import free_ports

@@ -10,6 +10,10 @@ from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.control.access.machines import Authority
+from ares.control.execution.enrolment import SessionRefused
+from ares.control.governance.audit import Audit
+from ares.control.state.view import View
 from ares.core.access.tokens import Denied
 from ares.edge.grpc.agents import AgentServer
 from ares.model.access import Principal
@@ -28,10 +32,6 @@ from ares.model.link import (
 from ares.model.node import NodeInfo
 from ares.model.state import Fence
 from ares.ports.link import LinkBroken, LinkRefused
-from ares.services.audit import Audit
-from ares.services.authority import Authority
-from ares.services.enrolment import SessionRefused
-from ares.services.view import View
 from ares.sim.chaos.proxy import Proxy
 
 NODE = Principal(token_id="a", tenant="t", role="node", node="n1")

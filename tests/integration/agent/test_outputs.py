@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from ares.agent.files import upload
+from ares.agent.settings import Settings
 from ares.model.link import Exited, Fenced, OutputAck, OutputChunk, Start, Stop
-from ares.services.agent import upload
-from ares.services.agent.settings import Settings
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
 

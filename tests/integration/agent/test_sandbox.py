@@ -16,13 +16,13 @@ import pytest
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.executors.local import Contain, LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
+from ares.agent.agent import Agent
+from ares.agent.attempts.owners import NoUidLeft, Owners
+from ares.agent.settings import Settings
 from ares.model.job import Gang
 from ares.model.link import Exited, Hello, Peer, WorldInfo
 from ares.model.node import NodeInfo
 from ares.model.secret import Secret, SecretGiven, SecretRef
-from ares.services.agent.agent import Agent
-from ares.services.agent.owners import NoUidLeft, Owners
-from ares.services.agent.settings import Settings
 from tests import needs
 from tests.integration.agent.scripted import ScriptedPlane
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from ares.adapters.clocks import SystemClock
+from ares.agent.attempts.secret_store import Shelter
+from ares.agent.attempts.workspace import Folder
 from ares.model.link import Exited, Progress, Start, Started, Stop
 from ares.model.secret import Secret, SecretGiven, SecretRef
-from ares.services.agent.shelter import Shelter
-from ares.services.agent.workspace import Folder
 from tests import needs
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane

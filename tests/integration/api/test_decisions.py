@@ -185,7 +185,7 @@ async def test_jobs_of_a_batch_that_ask_alike_are_looked_at_once(world: World, m
         looked.append(arguments[1])
         return never(*arguments)
 
-    monkeypatch.setattr("ares.services.explain.infeasible", counted)
+    monkeypatch.setattr("ares.control.queries.explain.infeasible", counted)
     await join(world, node("n1"))
     specs = [{"command": ["run", str(n)], "resources": {"gpus": 9 if n % 2 else 1}} for n in range(50)]
     async with world.client() as client:

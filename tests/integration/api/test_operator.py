@@ -6,10 +6,10 @@ import httpx2
 import pytest
 from msgspec.json import encode
 
+from ares.control.scheduler.profiles import VERSIONS_KEPT
 from ares.core import keys
 from ares.model.node import NodeInfo, NodeLease, NodeRecord
 from ares.ports.store import Delete, Put
-from ares.services.profiles import VERSIONS_KEPT
 from tests.integration.api.world import World
 
 

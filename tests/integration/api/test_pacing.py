@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from ares.control.queries import job_list
+from ares.control.state.index import JobIndex
+from ares.control.state.pacing import PACE, breathe
 from ares.edge.rest import answers
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.pacing import Pacer, charged
 from ares.model.limits import Limits
-from ares.services import listing
-from ares.services.index import JobIndex
-from ares.services.pacing import PACE, breathe
 from tests.integration.api.world import JOB, World, open_world
 
 MANY = 300
@@ -52,9 +52,9 @@ async def test_others_have_their_turn_during_a_long_read(
             rested.append(module)
             await breathe()
 
-        monkeypatch.setattr(f"ares.services.{module}.breathe", noted)
+        monkeypatch.setattr(f"ares.control.{module}.breathe", noted)
         for name in ("LOOKED_AT", "WORKED_ON"):
-            monkeypatch.setattr(f"ares.services.{module}.{name}", 32, raising=False)
+            monkeypatch.setattr(f"ares.control.{module}.{name}", 32, raising=False)
     async with world.client() as client:
         answer = await client.get(path)
     assert answer.status_code == 200
@@ -83,14 +83,14 @@ async def test_others_have_their_turn_during_a_batch(world: World, monkeypatch: 
 async def test_names_and_labels_are_found_without_looking_at_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await _filled(world)
     looked = 0
-    matches = getattr(listing, "_matches")  # noqa: B009 - how it looks at a job is its own affair
+    matches = getattr(job_list, "_matches")  # noqa: B009 - how it looks at a job is its own affair
 
     def counted(state: Any, query: Any) -> bool:
         nonlocal looked
         looked += 1
         return matches(state, query)
 
-    monkeypatch.setattr(listing, "_matches", counted)
+    monkeypatch.setattr(job_list, "_matches", counted)
     async with world.client() as client:
         for query, found in (
             ("name=none", 0),

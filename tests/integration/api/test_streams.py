@@ -250,7 +250,7 @@ async def test_streams_are_counted_per_tenant(tmp_path: Path) -> None:
 
 async def test_the_past_is_read_in_pages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten unread streams from the beginning took 283 MiB: each held the whole past."""
-    monkeypatch.setattr("ares.services.stream._RING_EVENTS", 10)
+    monkeypatch.setattr("ares.control.queries.events._RING_EVENTS", 10)
     async with world.client() as client:
         await client.post("/v1/jobs/batch", json={"jobs": [{"spec": JOB}] * 700})
         await world.view.catch_up()

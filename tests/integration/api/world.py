@@ -23,6 +23,12 @@ from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.control.execution.transitions import Change, Transitions, Written
+from ares.control.planner.mirror import Mirror
+from ares.control.replica import Ports, Replica, Terms
+from ares.control.scheduler.loop import Schedule
+from ares.control.state.records import Refused
+from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access import tokens
 from ares.core.lifecycle.inputs import Bind, Exit, Input, Start
@@ -34,12 +40,6 @@ from ares.model.provider import Provider
 from ares.model.state import ExitInfo, JobState, Placement
 from ares.ports.audit import AuditPorts
 from ares.ports.store import Put
-from ares.services.planning.mirror import Mirror
-from ares.services.records import Refused
-from ares.services.replica import Ports, Replica, Terms
-from ares.services.schedule import Schedule
-from ares.services.transitions import Change, Transitions, Written
-from ares.services.view import View
 
 ROOT = Principal(token_id="root", tenant="acme", role="admin")
 JOB: dict[str, Any] = {"command": ["python", "train.py"], "name": "train"}

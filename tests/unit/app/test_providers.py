@@ -8,11 +8,11 @@ import pytest
 from ares.app import server
 from ares.app.config import AgentsConfig, Config, ConfigError, HttpConfig, StoreConfig, load
 from ares.app.wiring import ControlPlane
+from ares.control.access.users import UserWish
 from ares.core import keys
 from ares.core.access import tokens
 from ares.model.access import Principal, TokenRecord
 from ares.ports.store import Put
-from ares.services.users import UserWish
 from tests.oidc import running
 
 GOOD = """

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+from ares.control.execution.enrolment import SessionRefused
+from ares.control.execution.frames import read_frame
 from ares.model.link import AgentFrame, CertifyRequest, Hello, JoinRequest
 from ares.model.node import NodeInfo, NodeRecord
-from ares.services.enrolment import SessionRefused
-from ares.services.frames import read_frame
 
 
 def _unbounded(kind: Any, where: str, seen: frozenset[type]) -> Iterator[str]:

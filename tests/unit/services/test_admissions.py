@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from ares.adapters.store.memory import Fault
+from ares.control.execution.transitions import Change
+from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core import keys
 from ares.core.lifecycle.inputs import Cancel
 from ares.core.quota.counts import TENANT
 from ares.model.access import Principal
 from ares.model.quota import Limit, Limits, Quota
 from ares.ports.store import Page
-from ares.services.submit import Rejected, SubmitRequest, Submitted
-from ares.services.transitions import Change
 from tests.quotas import Ceiling, admitted, ask, give, limits, quota, refused
 from tests.world import ALICE, BOB, World, spec
 

@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
+from ares.control.governance import alerts as alerts_service
+from ares.control.governance.channel_seal import Sealing
+from ares.control.governance.channels import ChannelRefused, ChannelWish
 from ares.core import keys
 from ares.core.alerts.due import TRIES_MAX, due, marked
 from ares.core.alerts.episode import EPISODE_S, again
 from ares.model.access import Principal
 from ares.model.alert import AlertRecord, ChannelRecord, Notice
 from ares.ports.notify import NotDelivered
-from ares.services import alerts as alerts_service
-from ares.services.channels import ChannelRefused, ChannelWish
-from ares.services.sealing import Sealing
 from tests.world import ADMIN, Replica, World
 
 OWNER = Principal(token_id="owner", tenant="alpha", role="tenant-admin")

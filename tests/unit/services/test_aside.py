@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from ares.control.queries.nodes import NodeView
 from ares.core import keys
 from ares.model.link import Hello
 from ares.model.node import NodeInfo, NodeRecord
 from ares.ports.store import Change, Put
-from ares.services.nodes import NodeView
 from tests.audit import Audit
 from tests.world import ADMIN, World
 

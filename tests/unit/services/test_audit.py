@@ -10,15 +10,15 @@ from ares.adapters.audit.memory import MemoryAudit
 from ares.adapters.audit.signing import Ed25519Signer
 from ares.adapters.store.memory import MemoryStore
 from ares.adapters.telemetry.null import NullTelemetry
+from ares.control.governance.alerts import Alerts
+from ares.control.governance.audit import Audit
+from ares.control.governance.audit_heads import ENTRIES_MAX, SECONDS_MAX, AuditHeads
+from ares.control.state.view import View
 from ares.core.audit.chain import Seal, Writer, entry_of
 from ares.core.audit.crowd import ANONYMOUS_EACH, KINDS_MAX, KNOWN_EACH, WINDOW_S, Crowd
 from ares.core.audit.heads import RECENT, superfluous
 from ares.model.audit import AuditDraft, AuditEntry, AuditHead, AuditStub
 from ares.ports.audit import AuditPorts, AuditUnavailable
-from ares.services.alerts import Alerts
-from ares.services.audit import Audit
-from ares.services.audit_heads import ENTRIES_MAX, SECONDS_MAX, AuditHeads
-from ares.services.view import View
 from tests.clocks import ManualClock, settle
 
 DAY_S = 86_400.0
@@ -96,7 +96,7 @@ async def test_a_failing_disk_is_told_to_those_who_wait_and_what_was_done_is_rec
 async def test_whoever_knocks_while_the_disk_is_away_pushes_out_nothing_that_was_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ares.services.audit._OWED_MAX", 5)
+    monkeypatch.setattr("ares.control.governance.audit._OWED_MAX", 5)
     chain, clock = MemoryAudit("r1"), ManualClock()
     audit = await opened(chain, clock)
     chain.failing = AuditUnavailable("no space")

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from ares.adapters.audit.files import FileAudit
+from ares.control.governance import audit_search
+from ares.control.governance.audit_search import AuditPage, AuditSearch, month_of
+from ares.control.queries.cursors import Cursors
 from ares.core.audit.chain import Writer
 from ares.core.audit.match import AuditQuery
 from ares.core.audit.summary import RULES
 from ares.edge.rest.routes import OPERATIONS
 from ares.model.access import Principal
 from ares.model.audit import AuditDraft, AuditHead
-from ares.services import audit_search
-from ares.services.audit_search import AuditPage, AuditSearch, month_of
-from ares.services.cursors import Cursors
 
 AUDITOR = Principal(token_id="t", tenant="platform", role="auditor")
 DAY_S = 86_400.0

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core.lifecycle.inputs import Cancel
 from ares.core.quota.months import month_of
 from ares.model.profile import Pool, Profile
 from ares.model.state import BOUND, JobState
-from ares.services.submit import Rejected, SubmitRequest, Submitted
 from tests.quotas import admitted, ask, give, quota, refused
 from tests.world import ADMIN, ALICE, KEEP_S, World, spec
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.services.submit import Rejected, SubmitRequest
+from ares.control.submit.submit import Rejected, SubmitRequest
 from tests.world import ADMIN, ALICE, World, spec
 
 HOUR = 3600.0

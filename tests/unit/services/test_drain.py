@@ -2,9 +2,9 @@
 
 import pytest
 
+from ares.control.scheduler.drain import AT_ONCE, DrainStatus
 from ares.model.job import Gang, Preemption
 from ares.model.node import Taint
-from ares.services.drain import AT_ONCE, DrainStatus
 from tests.agents import ScriptedAgent
 from tests.world import ADMIN, BOB, World
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from ares.agent.link.identity import begin_boot
+from ares.control.queries.nodes import NodeInUse, NodeView
 from ares.core import keys
 from ares.model.link import Hello
 from ares.ports.store import Put
-from ares.services.agent.identity import begin_boot
-from ares.services.nodes import NodeInUse, NodeView
 from tests.world import ADMIN, World
 
 

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from ares.control.execution.transitions import Change, Outcome, Transitions
+from ares.control.queries.job_list import JobQuery
 from ares.core.lifecycle.inputs import Nominate
 from ares.model.job import Gang
 from ares.model.profile import PreemptionPolicy, Profile
-from ares.services.listing import JobQuery
-from ares.services.transitions import Change, Outcome, Transitions
 from tests.agents import ScriptedAgent
 from tests.world import ADMIN, ALICE, BOB, Replica, World
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from ares.control.execution.transitions import Written
 from ares.core.lifecycle.inputs import Refused, Resize
 from ares.model.job import Gang, RetryPolicy
 from ares.model.state import JobState
-from ares.services.transitions import Written
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World
 

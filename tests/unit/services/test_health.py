@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from ares.adapters.store.memory import MemoryStore
+from ares.control.queries.health import FREE_BYTES_MIN, Health
+from ares.control.state.leader import Leader
+from ares.control.state.view import View
+from ares.control.state.write_probe import Proof
 from ares.core import keys
 from ares.ports.disk import DiskRoom
 from ares.ports.store import Committed, StoreError, StoreFull, StoreUnavailable, Unknown
-from ares.services.health import FREE_BYTES_MIN, Health
-from ares.services.leader import Leader
-from ares.services.proof import Proof
-from ares.services.view import View
 from tests.clocks import ManualClock
 
 
@@ -43,7 +43,7 @@ def store(clock: ManualClock) -> Store:
 
 @pytest.fixture
 def proof(store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Proof:
-    monkeypatch.setattr("ares.services.proof._WAIT_S", 0.01)
+    monkeypatch.setattr("ares.control.state.write_probe._WAIT_S", 0.01)
     return Proof(store, clock, "one")
 
 

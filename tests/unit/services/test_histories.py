@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from ares.adapters.store.memory import Fault
 from ares.adapters.store.memory.faults import Faults
+from ares.control.scheduler.cluster_view import Planner
+from ares.control.state.view import View
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.capacity.holding import Holding
 from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
 from ares.model.profile import BackfillPolicy, OrderPolicy, PreemptionPolicy, Profile, Share
 from ares.model.state import TERMINAL
 from ares.ports.store import StoreError
-from ares.services.planner import Planner
-from ares.services.submit import SubmitRequest, Submitted
-from ares.services.view import View
 from tests.fleet import DutifulAgent, Machines
 from tests.world import ADMIN, ALICE, BOB, Replica, World
 

@@ -2,15 +2,15 @@
 
 import pytest
 
+from ares.control.queries.cursors import BadCursor
+from ares.control.queries.job_list import JobPage, JobQuery
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys
 from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
 from ares.core.lifecycle.inputs import Refused
 from ares.model.job import RetryPolicy
 from ares.model.state import JobState
 from ares.ports.store import Put
-from ares.services.cursors import BadCursor
-from ares.services.listing import JobPage, JobQuery
-from ares.services.submit import SubmitRequest, Submitted
 from tests.world import ALICE, BOB, KEEP_S, Replica, World, spec
 
 NO_RETRY = RetryPolicy(limit=0)

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from ares.adapters.store.memory import Fault
+from ares.control.execution.transitions import Change, GuardFailed, Written
 from ares.core import keys
 from ares.core.lifecycle.inputs import Bind
 from ares.model.job import RetryPolicy
 from ares.model.state import Placement
 from ares.ports.store import KV, Page, Put, StoreUnavailable
-from ares.services.transitions import Change, GuardFailed, Written
 from tests.world import ADMIN, ALICE, World
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ares.services.listing import JobPage, JobQuery
+from ares.control.queries.job_list import JobPage, JobQuery
 from tests.world import ALICE, BOB, World
 
 

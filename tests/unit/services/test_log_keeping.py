@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from ares.control.execution.log_intake import LOG_BYTES_MAX
 from ares.model.link import LogChunk
 from ares.model.state import Fence
-from ares.services.log_keeping import LOG_BYTES_MAX
 from tests.world import ALICE, World
 
 _CAP = LOG_BYTES_MAX + 4096

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.services.nodes import NodeInUse
+from ares.control.queries.nodes import NodeInUse
 from tests.world import ADMIN, ALICE, World
 
 

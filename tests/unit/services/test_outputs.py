@@ -7,11 +7,11 @@ import os
 import pytest
 
 from ares.adapters.blobs.memory import MemoryBlobs
+from ares.control.queries.outputs import OutputList
 from ares.core.lifecycle.inputs import Preempt
 from ares.model.job import Gang
 from ares.model.link import AttemptRef, Exited, OutputAck, OutputChunk, Start
 from ares.model.state import Fence, OutputFile
-from ares.services.outputs import OutputList
 from tests.agents import ScriptedAgent, output
 from tests.world import ALICE, BOB, Replica, World
 

@@ -5,17 +5,17 @@ import asyncio
 import msgspec
 import pytest
 
+from ares.control.execution.transitions import Change as JobChange
+from ares.control.execution.transitions import Written
+from ares.control.planner.feed import AT_ONCE, Feed
+from ares.control.planner.messages import News
+from ares.control.state.pacing import PACE, TAKEN_IN, parts
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys
 from ares.core.lifecycle.inputs import Cancel
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo, NodeRecord
 from ares.ports.store import KV, Change, Changes, Put
-from ares.services.pacing import PACE, TAKEN_IN, parts
-from ares.services.planning.feed import AT_ONCE, Feed
-from ares.services.planning.messages import News
-from ares.services.submit import SubmitRequest, Submitted
-from ares.services.transitions import Change as JobChange
-from ares.services.transitions import Written
 from tests.world import ALICE, World, spec
 
 JOBS = 300

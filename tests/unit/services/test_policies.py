@@ -3,12 +3,12 @@
 import asyncio
 
 from ares.adapters.store.memory import Fault
+from ares.control.governance.policies import VERSIONS_KEPT, PolicyRefused
+from ares.control.submit.policy_gate import Judging, Submission
+from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core.policy.facts import Job, facts
 from ares.model.access import Principal
 from ares.model.policy import Policy, PolicyRecord
-from ares.services.judging import Judging, Submission
-from ares.services.policies import VERSIONS_KEPT, PolicyRefused
-from ares.services.submit import Rejected, SubmitRequest, Submitted
 from tests.world import ALICE, World, spec
 
 OWNER = Principal(token_id="owner", tenant="alpha", role="tenant-admin")

@@ -1,7 +1,7 @@
 """Pools: what is held in them now and later, and by whom one may know."""
 
+from ares.control.scheduler.reservations import ReservationView, ReservationWish
 from ares.model.reservation import RoomAsked
-from ares.services.reservations import ReservationView, ReservationWish
 from tests.world import ADMIN, ALICE, BOB, World
 
 

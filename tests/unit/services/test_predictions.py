@@ -2,11 +2,11 @@
 
 import msgspec
 
+from ares.control.scheduler.predictions import ModelRefused
 from ares.core import keys
 from ares.core.forecast.eta import EtasData
 from ares.core.forecast.features import FEATURES
 from ares.core.forecast.trees import HeldOut, Tree, TreeModel
-from ares.services.predictions import ModelRefused
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World, spec
 

@@ -7,10 +7,10 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ares.adapters.store.memory import Fault
+from ares.control.scheduler.profiles import VERSIONS_KEPT, ProfileRefused, seen_by
 from ares.core import keys
 from ares.model.profile import Profile, ProfileRecord, Share
 from ares.ports.store import Put
-from ares.services.profiles import VERSIONS_KEPT, ProfileRefused, seen_by
 from tests.world import ADMIN, ALICE, World
 
 

@@ -1,6 +1,6 @@
 """Nodes that lose their work again and again get nothing new for a while, longer each time, and it is said."""
 
-from ares.services.quarantine import KEY
+from ares.control.scheduler.quarantine import KEY
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World
 

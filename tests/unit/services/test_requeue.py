@@ -1,5 +1,6 @@
 """Storms of retries: a floor under every delay, a cap for each tenant, a breaker that says so."""
 
+from ares.control.scheduler.retries import RETRIES_PER_MINUTE, STORM
 from ares.core import keys
 from ares.core.lifecycle.breaker import Breaker, ask, closed
 from ares.core.lifecycle.retry import FLOOR_S
@@ -7,7 +8,6 @@ from ares.model.access import Principal
 from ares.model.alert import AlertRecord
 from ares.model.job import RetryPolicy
 from ares.model.link import Start
-from ares.services.requeue import RETRIES_PER_MINUTE, STORM
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World
 

@@ -7,13 +7,13 @@ import pytest
 from msgspec.json import decode
 
 from ares.adapters.store.memory import Fault
+from ares.control.scheduler.reservation_windows import Windows
+from ares.control.scheduler.reservations import ReservationRefused, ReservationView, ReservationWish
+from ares.control.submit.submit import Rejected, SubmitRequest
 from ares.core import keys
 from ares.model.access import Principal
 from ares.model.job import Preemption
 from ares.model.reservation import Reservation, RoomAsked
-from ares.services.reservations import ReservationRefused, ReservationView, ReservationWish
-from ares.services.submit import Rejected, SubmitRequest
-from ares.services.windows import Windows
 from tests.agents import ScriptedAgent
 from tests.world import ADMIN, ALICE, BOB, World, spec
 

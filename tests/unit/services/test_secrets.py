@@ -5,6 +5,10 @@ import pytest
 
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
+from ares.control.governance.channel_seal import Sealing
+from ares.control.governance.channels import ChannelRefused, ChannelWish
+from ares.control.governance.secrets import KeyRotation, SecretRefused, Secrets, SecretView
+from ares.control.submit.submit import Rejected, SubmitRequest
 from ares.core import keys
 from ares.model.access import Principal
 from ares.model.alert import ChannelRecord
@@ -12,10 +16,6 @@ from ares.model.job import RetryPolicy
 from ares.model.link import Start
 from ares.model.secret import SECRET_BYTES_MAX, Secret, SecretRecord, SecretRef
 from ares.ports.store import Put
-from ares.services.channels import ChannelRefused, ChannelWish
-from ares.services.sealing import Sealing
-from ares.services.secrets import KeyRotation, SecretRefused, Secrets, SecretView
-from ares.services.submit import Rejected, SubmitRequest
 from tests.world import ALICE, BOB, World, spec
 
 PW = (SecretRef(name="pw", env="PW"),)

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from ares.adapters.store.memory import Fault
+from ares.control.execution.enrolment import SessionRefused
 from ares.core import keys
 from ares.model.job import RetryPolicy
 from ares.model.link import AttemptRef, Hello, Progress
 from ares.model.state import Fence, JobState
-from ares.services.enrolment import SessionRefused
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, BOB, World
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from ares.control.queries.pending_metrics import Tally
+from ares.control.queries.usage import Spending
 from ares.core.lifecycle.usage_report import use_of
 from ares.model.access import Principal
-from ares.services.spending import Spending
-from ares.services.tally import Tally
 from tests.world import ADMIN, World
 
 PRICES = {"pools.default.cpu_hour": "3.6", "pools.default.cpu_watts": "10"}

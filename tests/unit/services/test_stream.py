@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from ares.control.queries import events
+from ares.control.queries.events import BadEventCursor
 from ares.core import keys
 from ares.model.event import LedgerEvent
 from ares.ports.store import Page
-from ares.services import stream
-from ares.services.stream import BadEventCursor
 from tests.world import ALICE, BOB, Replica, World
 
 Seen = list[tuple[str, LedgerEvent]]
@@ -69,7 +69,7 @@ async def _history(world: World) -> Seen:
 @pytest.mark.parametrize("ring", [20_000, 7])
 async def test_resuming_after_any_event_goes_on_exactly_there(ring: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also across the border between memory and store, and on a replica that was not there at the time."""
-    monkeypatch.setattr(stream, "_RING_EVENTS", ring)
+    monkeypatch.setattr(events, "_RING_EVENTS", ring)
     async with World(replicas=2) as world:
         seen = await _history(world)
         late = await world.add_replica()
@@ -144,8 +144,8 @@ async def test_a_follower_gets_from_the_store_what_its_replica_missed() -> None:
 
 async def test_nothing_is_kept_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads what memory has, and what memory has no more from the store, page by page."""
-    monkeypatch.setattr(stream, "_RING_EVENTS", 5)
-    monkeypatch.setattr(stream, "_PAGE_EVENTS", 3)
+    monkeypatch.setattr(events, "_RING_EVENTS", 5)
+    monkeypatch.setattr(events, "_PAGE_EVENTS", 3)
     async with World() as world:
         follow = world.one.events.follow(ALICE)
         first = asyncio.ensure_future(anext(follow))
@@ -168,11 +168,11 @@ async def test_nothing_is_kept_for_a_reader_that_is_slow(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("page", [1, 2, 7])
 async def test_a_long_past_comes_job_by_job(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not all of it at once in memory. Resuming after any event of it, each of the others comes once."""
-    monkeypatch.setattr(stream, "_RING_EVENTS", 7)
-    monkeypatch.setattr(stream, "_PAGE_EVENTS", page)
+    monkeypatch.setattr(events, "_RING_EVENTS", 7)
+    monkeypatch.setattr(events, "_PAGE_EVENTS", page)
     async with World(replicas=2) as world:
         live = await _history(world)
-        monkeypatch.setattr(stream, "_SORTED_MAX", 5)
+        monkeypatch.setattr(events, "_SORTED_MAX", 5)
         asked: list[int] = []
         inner = world.one.wire.range
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ares.adapters.store.memory import Fault
+from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core import keys
 from ares.model.state import JobState
-from ares.services.submit import Rejected, SubmitRequest, Submitted
 from tests.world import ALICE, BOB, KEEP_S, World, spec
 
 

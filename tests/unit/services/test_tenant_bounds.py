@@ -1,7 +1,7 @@
 """One tenant's jobs are bounded, so that another's find room; arrays count with their tasks."""
 
+from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core.lifecycle.inputs import Cancel
-from ares.services.submit import Rejected, SubmitRequest, Submitted
 from tests.world import ALICE, BOB, World, spec
 
 

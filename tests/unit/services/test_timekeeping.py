@@ -1,8 +1,8 @@
 """Wrong clocks: what expired stays so over a restart, and a month ahead is not a month later."""
 
+from ares.control.state.records import Refused
 from ares.core.access.tokens import Denied
 from ares.core.lifecycle.inputs import Cancel
-from ares.services.records import Refused
 from tests.world import ADMIN, KEEP_S, World
 
 DAY_S = 86_400.0

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from ares.app.config import ConfigError, load
+from ares.control.execution.enrolment import Enrolled, Enrolment
 from ares.core import keys
 from ares.model.link import Hello, Renew, Renewed
 from ares.model.timing import DEFAULT, Timing, broken
-from ares.services.enrolment import Enrolled, Enrolment
 from tests.agents import ScriptedAgent
 from tests.world import World
 

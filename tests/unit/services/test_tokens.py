@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from ares.adapters.store.memory import Fault
+from ares.control.state.records import Refused
 from ares.core.access.tokens import Denied
 from ares.model.access import Principal, TokenRecord
 from ares.model.link import JoinReply, JoinRequest
-from ares.services.records import Refused
 from tests.world import ADMIN, World
 
 

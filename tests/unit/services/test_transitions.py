@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from ares.adapters.store.memory import Fault
+from ares.control.execution.transitions import Change, GuardFailed, NoSuchJob, Outcome, Written
 from ares.core import keys
 from ares.core.lifecycle.inputs import Cancel, Exit, Input, LeaseLost, Refused, RetryNow, Start
 from ares.model.state import ExitInfo, Fence
 from ares.ports.store import Compare
-from ares.services.transitions import Change, GuardFailed, NoSuchJob, Outcome, Written
 from tests.world import World
 
 

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from ares.adapters.store.memory import Fault
+from ares.control.access.tenants import TenantChange
+from ares.control.access.users import UserChange, UserWish
+from ares.control.state.records import Refused
 from ares.core.access.tokens import Denied
 from ares.model.access import Principal
 from ares.model.tenant import TenantRecord, UserRecord
-from ares.services.records import Refused
-from ares.services.tenants import TenantChange
-from ares.services.users import UserChange, UserWish
 from tests.world import ADMIN, World
 
 LOGIN = "https://login.example.com alice-sub"
@@ -137,8 +137,8 @@ async def test_tenants_from_before_there_were_any_get_a_record_once() -> None:
 
 
 async def test_tokens_are_limited_and_those_that_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.services.tokens.OWN_TOKENS_MAX", 3)
-    monkeypatch.setattr("ares.services.tokens.FORGET_S", 20.0)
+    monkeypatch.setattr("ares.control.access.tokens.OWN_TOKENS_MAX", 3)
+    monkeypatch.setattr("ares.control.access.tokens.FORGET_S", 20.0)
     async with World() as world:
         tokens = world.one.tokens
         await world.one.tenants.ensure({"alpha"})

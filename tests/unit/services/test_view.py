@@ -5,11 +5,11 @@ import asyncio
 from msgspec.json import encode
 
 from ares.adapters.store.memory import MemoryStore
+from ares.control.state.view import View
 from ares.core import keys
 from ares.model.access import TokenRecord
 from ares.model.node import NodeLease
 from ares.ports.store import Page, Put
-from ares.services.view import View
 from tests.clocks import ManualClock
 from tests.world import World
 

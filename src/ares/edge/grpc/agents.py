@@ -16,6 +16,10 @@ import grpc.aio
 import msgspec
 import structlog
 
+from ares.control.access.machines import Admitted
+from ares.control.execution.enrolment import SessionRefused
+from ares.control.execution.frames import read_frame
+from ares.control.governance.audit import Audit
 from ares.core.access.addresses import is_loopback
 from ares.core.access.tokens import Denied
 from ares.core.audit.chain import clean
@@ -34,10 +38,6 @@ from ares.model.secret import encode_secret
 from ares.ports.audit import AuditUnavailable
 from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
-from ares.services.audit import Audit
-from ares.services.authority import Admitted
-from ares.services.enrolment import SessionRefused
-from ares.services.frames import read_frame
 
 _log = structlog.get_logger(__name__)
 

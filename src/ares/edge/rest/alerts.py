@@ -5,6 +5,7 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
+from ares.control.governance.channels import ChannelRefused, ChannelView, ChannelWish
 from ares.edge.rest.answers import Shown, answer, empty
 from ares.edge.rest.operation import Call
 from ares.edge.rest.policies import PlatformQuery, slug_of
@@ -12,7 +13,6 @@ from ares.edge.rest.problems import Problem, not_found
 from ares.model.access import Principal
 from ares.model.alert import AlertKind, AlertRecord, AlertState, ChannelKind, Severity
 from ares.model.base import Note, Record
-from ares.services.channels import ChannelRefused, ChannelView, ChannelWish
 
 _WRITE_ONLY = {"writeOnly": True}
 Secret = Annotated[str, Meta(max_length=200, pattern=r"^[\x21-\x7e]*$(?!\n)", extra_json_schema=_WRITE_ONLY)]

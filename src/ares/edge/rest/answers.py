@@ -6,6 +6,10 @@ from typing import Any, Literal, cast
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from ares.control.queries.deadlines import DeadlineSeen
+from ares.control.queries.explain import PrioRow
+from ares.control.queries.nodes import ClusterView, LeaseView, NodeView
+from ares.control.state.pacing import WORKED_ON, breathe
 from ares.core.quota.judge import LevelUse
 from ares.core.reasons import ReasonCode, Remedy
 from ares.edge.rest.noting import noted
@@ -13,10 +17,6 @@ from ares.edge.rest.problems import MEDIA_TYPE, Problem
 from ares.model.access import Permission, Role
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
-from ares.services.deadlines import DeadlineSeen
-from ares.services.explain import PrioRow
-from ares.services.nodes import ClusterView, LeaseView, NodeView
-from ares.services.pacing import WORKED_ON, breathe
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder().encode

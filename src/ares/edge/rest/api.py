@@ -4,42 +4,42 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ares.control.access.logins import Logins
+from ares.control.access.machines import Authority
+from ares.control.access.tenants import Tenants
+from ares.control.access.tokens import Tokens
+from ares.control.access.users import Users
+from ares.control.governance.alerts import Alerts
+from ares.control.governance.audit import Audit
+from ares.control.governance.audit_heads import AuditHeads
+from ares.control.governance.audit_search import AuditSearch
+from ares.control.governance.channels import Channels
+from ares.control.governance.download_meter import Meters
+from ares.control.governance.policies import Policies
+from ares.control.governance.quotas import Quotas
+from ares.control.governance.secrets import Secrets
+from ares.control.queries.deadlines import Deadlines
+from ares.control.queries.events import EventStream
+from ares.control.queries.explain import Explain
+from ares.control.queries.health import Health
+from ares.control.queries.jobs import Jobs
+from ares.control.queries.logs import LogReader
+from ares.control.queries.nodes import Nodes
+from ares.control.queries.outputs import OutputReader
+from ares.control.queries.pools import Pools
+from ares.control.queries.usage import Spending
+from ares.control.replica import Replica
+from ares.control.scheduler.consolidate import Consolidate
+from ares.control.scheduler.drain import Drain
+from ares.control.scheduler.plugins import Plugins
+from ares.control.scheduler.predictions import Predictions
+from ares.control.scheduler.profiles import Profiles
+from ares.control.scheduler.reservations import Reservations
+from ares.control.state.view import View
+from ares.control.submit.submit import Submit
 from ares.model.limits import DEFAULT, Limits
 from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import Telemetry
-from ares.services.alerts import Alerts
-from ares.services.audit import Audit
-from ares.services.audit_heads import AuditHeads
-from ares.services.audit_search import AuditSearch
-from ares.services.authority import Authority
-from ares.services.channels import Channels
-from ares.services.consolidate import Consolidate
-from ares.services.deadlines import Deadlines
-from ares.services.drain import Drain
-from ares.services.explain import Explain
-from ares.services.health import Health
-from ares.services.jobs import Jobs
-from ares.services.logins import Logins
-from ares.services.logs import LogReader
-from ares.services.meters import Meters
-from ares.services.nodes import Nodes
-from ares.services.outputs import OutputReader
-from ares.services.plugins import Plugins
-from ares.services.policies import Policies
-from ares.services.pools import Pools
-from ares.services.predictions import Predictions
-from ares.services.profiles import Profiles
-from ares.services.quotas import Quotas
-from ares.services.replica import Replica
-from ares.services.reservations import Reservations
-from ares.services.secrets import Secrets
-from ares.services.spending import Spending
-from ares.services.stream import EventStream
-from ares.services.submit import Submit
-from ares.services.tenants import Tenants
-from ares.services.tokens import Tokens
-from ares.services.users import Users
-from ares.services.view import View
 
 LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
 

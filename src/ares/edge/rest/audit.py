@@ -6,6 +6,8 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
+from ares.control.governance.audit_search import ChainSeen, Format, month_of
+from ares.control.queries.cursors import BadCursor
 from ares.core.audit.match import AuditQuery
 from ares.core.audit.verify import ChainReport
 from ares.edge.rest.answers import answer
@@ -16,8 +18,6 @@ from ares.edge.rest.problems import Problem
 from ares.edge.rest.wire import until_gone
 from ares.model.audit import AuditHead, AuditOutcome
 from ares.model.base import Record
-from ares.services.audit_search import ChainSeen, Format, month_of
-from ares.services.cursors import BadCursor
 
 _MEDIA = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
 _Text = Annotated[str, Meta(max_length=200)]

@@ -1,11 +1,11 @@
 """The routes of the audit log."""
 
+from ares.control.governance.audit_search import AuditMonth, AuditPage
 from ares.edge.rest import audit
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.audit import AuditExportQuery, AuditHeadList, AuditMonthQuery, AuditSearchQuery, AuditVerified
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Operation
-from ares.services.audit_search import AuditMonth, AuditPage
 
 AUDIT_OPERATIONS: tuple[Operation, ...] = (
     Operation(

@@ -2,11 +2,11 @@
 
 from litestar.types import ASGIApp
 
+from ares.control.queries.deadlines import SlaView
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Call
 from ares.model.base import Record
-from ares.services.deadlines import SlaView
 
 
 class SlaList(Record, frozen=True):

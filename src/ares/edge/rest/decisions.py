@@ -3,6 +3,8 @@
 from litestar.types import ASGIApp
 from msgspec.structs import replace
 
+from ares.control.queries.explain import UnknownWeight
+from ares.control.submit.submit import Rejected as NotTaken
 from ares.core.admit.admission import decide, too_late
 from ares.core.verdict import Rejected
 from ares.edge.rest.answers import Events, PrioList, answer
@@ -10,8 +12,6 @@ from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.submitting import rejection, request_of
-from ares.services.explain import UnknownWeight
-from ares.services.submit import Rejected as NotTaken
 
 
 async def explain_job(call: Call[NoQuery, None]) -> ASGIApp:

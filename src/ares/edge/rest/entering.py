@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
+from ares.control.state.view import View
 from ares.core.access.table import MACHINES, WIDE, scope_of, sees_all
 from ares.edge.rest.problems import Problem, not_found
 from ares.model.access import Permission, Principal
-from ares.services.view import View
 
 # A reason worth keeping.
 GLASS_CHARS_MIN = 8

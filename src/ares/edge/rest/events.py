@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from ares.control.queries.events import BadEventCursor
+from ares.control.state.pacing import WORKED_ON, breathe
 from ares.edge.rest.answers import StreamedEvent, whole
 from ares.edge.rest.bodies import EventsQuery, given
 from ares.edge.rest.operation import Call
@@ -17,8 +19,6 @@ from ares.edge.rest.sockets import Say, converse
 from ares.edge.rest.streaming import TooSlow
 from ares.edge.rest.wire import until_gone
 from ares.model.event import LedgerEvent
-from ares.services.pacing import WORKED_ON, breathe
-from ares.services.stream import BadEventCursor
 
 _FAREWELLS = {"revoked": "unauthenticated", "shutdown": "not-ready", "lagged": "lagged"}
 

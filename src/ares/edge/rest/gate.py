@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from ares.control.state.pacing import PACE
 from ares.core.access.table import scope_of
 from ares.core.access.tokens import Denied, parse
 from ares.edge.rest.answers import refuse
@@ -24,7 +25,6 @@ from ares.edge.rest.peers import MACHINE
 from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.wire import header
 from ares.model.access import Principal
-from ares.services.pacing import PACE
 
 PERMISSION = "permission"
 # The table's entry for a route, for its audit entry.

@@ -5,6 +5,9 @@ from typing import Annotated, Any, Literal
 from litestar.types import ASGIApp
 from msgspec import Meta
 
+from ares.control.access.tenants import TenantChange
+from ares.control.access.users import Identity, UserChange, UserWish
+from ares.control.state.records import Refused
 from ares.core.access.table import GRANTS, ROLES, TABLE, scope_of
 from ares.edge.rest.answers import NewToken, Shown, TokenList, TokenView, answer, empty
 from ares.edge.rest.bodies import YEAR_S, NoQuery, TokenName
@@ -13,9 +16,6 @@ from ares.edge.rest.problems import Problem, not_found
 from ares.model.access import Permission, Proof, Role, Scope, TokenRecord
 from ares.model.base import Note, Record, Slug
 from ares.model.tenant import Isolation, TenantRecord, UserName, UserRecord
-from ares.services.records import Refused
-from ares.services.tenants import TenantChange
-from ares.services.users import Identity, UserChange, UserWish
 
 # Machines get theirs by joining.
 PersonRole = Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin"]

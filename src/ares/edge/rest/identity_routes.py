@@ -1,5 +1,7 @@
 """Routes about who people are and what they may do."""
 
+from ares.control.access.tenants import TenantChange
+from ares.control.access.users import UserChange
 from ares.edge.rest import identity
 from ares.edge.rest.answers import JSON, NewToken, TokenList
 from ares.edge.rest.bodies import NoQuery
@@ -16,8 +18,6 @@ from ares.edge.rest.identity import (
 )
 from ares.edge.rest.operation import PUBLIC, Body, Operation
 from ares.model.tenant import TenantRecord, UserRecord
-from ares.services.tenants import TenantChange
-from ares.services.users import UserChange
 
 IDENTITY_OPERATIONS: tuple[Operation, ...] = (
     Operation(

@@ -2,6 +2,9 @@
 
 from litestar.types import ASGIApp
 
+from ares.control.queries.cursors import BadCursor
+from ares.control.queries.job_list import JobQuery
+from ares.control.submit.submit import Rejected
 from ares.core.lifecycle.inputs import Refused
 from ares.edge.rest.answers import Events, Ids, answer
 from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery, given
@@ -9,9 +12,6 @@ from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.submitting import rejection, request_id
 from ares.model.state import JobState
-from ares.services.cursors import BadCursor
-from ares.services.listing import JobQuery
-from ares.services.submit import Rejected
 
 _REFUSALS = {
     "terminal": "job-finished",

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from litestar.types import ASGIApp
 from msgspec import Meta
 
+from ares.control.access.machines import CertificateView
 from ares.core.access.tokens import Denied
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NodeName, NoQuery
@@ -12,7 +13,6 @@ from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, no_node, not_found
 from ares.model.base import Record
 from ares.model.machine import MachineRole
-from ares.services.authority import CertificateView
 
 _WHY: Final = {
     "malformed": "the request is no certificate request in PEM for a P-256 key",

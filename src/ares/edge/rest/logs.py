@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from ares.control.queries.logs import LogSlice
 from ares.edge.rest.answers import StreamedLog
 from ares.edge.rest.bodies import LogsQuery, given
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.sockets import converse
 from ares.edge.rest.wire import until_gone
-from ares.services.logs import LogSlice
 
 _CHUNK_BYTES = 256 * 1024
 _WAIT_S = 5.0

@@ -1,11 +1,11 @@
 """Routes about machines' identities."""
 
+from ares.control.access.machines import Admitted, Revoked
 from ares.edge.rest import joining
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.joining import CertificateList, JoinBody
 from ares.edge.rest.operation import Body, Operation
-from ares.services.authority import Admitted, Revoked
 
 MACHINE_OPERATIONS: tuple[Operation, ...] = (
     Operation(

@@ -5,6 +5,7 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
+from ares.control.queries.nodes import NodeInUse
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery, ReasonBody
 from ares.edge.rest.operation import Call
@@ -12,7 +13,6 @@ from ares.edge.rest.platform import node_answer
 from ares.edge.rest.problems import Problem, no_node
 from ares.model.base import LabelKey, Record
 from ares.model.node import Taint
-from ares.services.nodes import NodeInUse
 
 
 class TaintQuery(Record, frozen=True):

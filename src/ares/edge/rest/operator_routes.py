@@ -1,5 +1,12 @@
 """Routes about the platform itself: pools, reservations, and what those do who run it."""
 
+from ares.control.queries.nodes import NodeView
+from ares.control.queries.pools import PoolView
+from ares.control.scheduler.consolidate import ConsolidationView
+from ares.control.scheduler.drain import DrainStatus
+from ares.control.scheduler.plugins import PluginList
+from ares.control.scheduler.predictions import JobPrediction, ModelView, PredictionReport
+from ares.control.scheduler.reservations import ReservationView
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest import machines, pools, predictions, profiles, reservations
 from ares.edge.rest.answers import JSON
@@ -11,13 +18,6 @@ from ares.edge.rest.profiles import NoteBody, ProfileBody, ProfileList, Settings
 from ares.edge.rest.reservations import ExtendBody, ReservationBody, ReservationList, ReservationsQuery
 from ares.model.node import Taint
 from ares.model.profile import ProfileRecord
-from ares.services.consolidate import ConsolidationView
-from ares.services.drain import DrainStatus
-from ares.services.nodes import NodeView
-from ares.services.plugins import PluginList
-from ares.services.pools import PoolView
-from ares.services.predictions import JobPrediction, ModelView, PredictionReport
-from ares.services.reservations import ReservationView
 
 _CHANGE = ("profile-invalid", "profile-conflict")
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from ares.control.queries.outputs import OpenOutput
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, not_found, retry_after
 from ares.edge.rest.wire import until_gone
-from ares.services.outputs import OpenOutput
 
 _BLOCK_BYTES = 256 * 1024
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)

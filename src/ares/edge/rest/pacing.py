@@ -11,11 +11,11 @@ from time import perf_counter
 from types import coroutine
 from typing import Any, TypeVar, cast
 
+from ares.control.state.pacing import PACE
 from ares.core.limits.shares import Shares
 from ares.edge.rest.problems import Problem, retry_after
 from ares.model.limits import Limits
 from ares.ports.telemetry import Telemetry
-from ares.services.pacing import PACE
 
 T = TypeVar("T")
 # What is written is worked for again, by nobody's request: its transaction, the commit in the store's thread, the view,

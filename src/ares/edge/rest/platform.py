@@ -2,6 +2,7 @@
 
 from litestar.types import ASGIApp
 
+from ares.control.queries.nodes import NodeView
 from ares.core.access.table import scope_of
 from ares.edge.rest.answers import (
     Answer,
@@ -16,7 +17,6 @@ from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, UsageQuer
 from ares.edge.rest.identity import token_view
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, no_node, not_found
-from ares.services.nodes import NodeView
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -6,6 +6,7 @@ import msgspec
 from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
+from ares.control.governance.policies import TRIED_MAX, Located, PolicyRefused, Tried
 from ares.core.policy.names import NAMES
 from ares.edge.rest.answers import Shown, answer, empty
 from ares.edge.rest.bodies import NoQuery, given
@@ -13,7 +14,6 @@ from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem
 from ares.model.base import LabelValue, Note, Record, Slug
 from ares.model.policy import SETS_MAX, Action, Expression, FieldPath, Policy, PolicyRecord
-from ares.services.policies import TRIED_MAX, Located, PolicyRefused, Tried
 
 Version = Annotated[int, Meta(ge=0, le=10**9)]
 

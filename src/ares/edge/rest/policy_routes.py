@@ -1,5 +1,6 @@
 """Routes of policies, and of alerts and the channels they go to."""
 
+from ares.control.governance.policies import Tried
 from ares.edge.rest import alerts, policies
 from ares.edge.rest.alerts import (
     AlertList,
@@ -25,7 +26,6 @@ from ares.edge.rest.policies import (
 )
 from ares.model.alert import AlertRecord
 from ares.model.policy import PolicyRecord
-from ares.services.policies import Tried
 
 _CHANGE = ("policy-invalid", "policy-conflict", "policies-full")
 

@@ -5,6 +5,7 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
+from ares.control.queries.pools import PoolView
 from ares.core.starts.shapes import Shape
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import YEAR_S, given
@@ -12,7 +13,6 @@ from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem
 from ares.model.base import Record
 from ares.model.job import RANKS_MAX, GpuModel, Resources
-from ares.services.pools import PoolView
 
 
 def _no_pool() -> Problem:

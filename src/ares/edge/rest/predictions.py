@@ -2,13 +2,13 @@
 
 from litestar.types import ASGIApp
 
+from ares.control.scheduler.predictions import ModelRefused
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery, SubmitBody
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, not_found
 from ares.edge.rest.submitting import request_of
-from ares.services.predictions import ModelRefused
 
 
 async def get_predictions(call: Call[NoQuery, None]) -> ASGIApp:

@@ -5,13 +5,13 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
+from ares.control.scheduler.profiles import ProfileRefused, seen_by
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem
 from ares.model.base import Note, Record
 from ares.model.profile import Profile, ProfileRecord
-from ares.services.profiles import ProfileRefused, seen_by
 
 Version = Annotated[int, Meta(ge=0, le=10**9)]
 SettingName = Annotated[str, Meta(min_length=1, max_length=500)]

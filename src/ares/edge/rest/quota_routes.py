@@ -1,11 +1,11 @@
 """Routes about quotas."""
 
+from ares.control.governance.quotas import QuotaChange, QuotaView
 from ares.edge.rest import quotas
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Body, Operation
 from ares.edge.rest.quotas import QuotaBody, QuotaList
-from ares.services.quotas import QuotaChange, QuotaView
 
 QUOTA_OPERATIONS: tuple[Operation, ...] = (
     Operation(

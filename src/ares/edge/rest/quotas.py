@@ -4,6 +4,7 @@ from typing import Any
 
 from litestar.types import ASGIApp
 
+from ares.control.governance.quotas import QuotaChange, QuotaRefused, QuotaView
 from ares.core.access.table import reaches
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
@@ -11,7 +12,6 @@ from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem, not_found
 from ares.model.base import Note, Record
 from ares.model.quota import Quota
-from ares.services.quotas import QuotaChange, QuotaRefused, QuotaView
 
 
 class QuotaBody(Record, frozen=True):

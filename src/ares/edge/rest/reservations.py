@@ -5,13 +5,13 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
+from ares.control.scheduler.reservations import ReservationRefused, ReservationView, ReservationWish
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import YEAR_S, NoQuery, ReasonQuery
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem
 from ares.model.base import Name, Note, Record, Slug
 from ares.model.reservation import Moment, RoomAsked
-from ares.services.reservations import ReservationRefused, ReservationView, ReservationWish
 
 
 def _none() -> Problem:

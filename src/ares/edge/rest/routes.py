@@ -1,5 +1,10 @@
 """Every route of the API, in one table."""
 
+from ares.control.queries.explain import Explanation, PlanAnswer, ReplayAnswer
+from ares.control.queries.job_list import JobPage
+from ares.control.queries.jobs import JobDetail
+from ares.control.queries.nodes import ClusterView, NodeView
+from ares.control.queries.outputs import OutputList
 from ares.core.lifecycle.usage_report import UsageReport
 from ares.edge.rest import deadlines, decisions, events, jobs, logs, outputs, platform, submitting
 from ares.edge.rest.answers import (
@@ -42,11 +47,6 @@ from ares.edge.rest.problems import ADMISSION_CODES, QUOTA_CODES
 from ares.edge.rest.quota_routes import QUOTA_OPERATIONS
 from ares.edge.rest.secret_routes import SECRET_OPERATIONS
 from ares.model.state import JobState
-from ares.services.explain import Explanation, PlanAnswer, ReplayAnswer
-from ares.services.jobs import JobDetail
-from ares.services.listing import JobPage
-from ares.services.nodes import ClusterView, NodeView
-from ares.services.outputs import OutputList
 
 PREFIX = "/v1"
 # What a path parameter may look like. Anything else names nothing, so it is a 404.

@@ -1,11 +1,11 @@
 """Routes about secrets."""
 
+from ares.control.governance.secrets import KeyRotation, SecretView
 from ares.edge.rest import secrets
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Body, Operation
 from ares.edge.rest.secrets import SecretBody, SecretList
-from ares.services.secrets import KeyRotation, SecretView
 
 SECRET_OPERATIONS: tuple[Operation, ...] = (
     Operation(

@@ -7,13 +7,13 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
+from ares.control.governance.secrets import KeyRotation, SecretRefused, SecretView
 from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.operation import Call
 from ares.edge.rest.problems import Problem
 from ares.model.base import Record
 from ares.model.secret import SECRET_BYTES_MAX, SHOWN, Secret
-from ares.services.secrets import KeyRotation, SecretRefused, SecretView
 
 _WRITE_ONLY = {"writeOnly": True}
 

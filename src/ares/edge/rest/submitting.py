@@ -6,6 +6,9 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp
 
+from ares.control.queries.deadlines import DeadlineSeen
+from ares.control.state.pacing import WORKED_ON, breathe
+from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core.access.table import reaches
 from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, JobWarning, ProblemDocument, answer
 from ares.edge.rest.bodies import NoQuery, SubmitBody
@@ -15,9 +18,6 @@ from ares.edge.rest.strict import StrictDecoder, invalid
 from ares.model.access import Principal
 from ares.model.base import RequestId
 from ares.model.job import PRIORITIES, JobSpec
-from ares.services.deadlines import DeadlineSeen
-from ares.services.pacing import WORKED_ON, breathe
-from ares.services.submit import Rejected, SubmitRequest, Submitted
 
 _job = StrictDecoder(SubmitBody)
 

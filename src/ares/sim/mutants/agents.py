@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
+from ares.agent.attempts import attempts
+from ares.agent.attempts.attempts import Attempt, Attempts
+from ares.agent.attempts.workspace import Folder, Workspace
+from ares.agent.link.absence import Absence
+from ares.agent.link.run_right import Leash
+from ares.agent.link.session import Conversation
+from ares.control.execution.reports import Report
+from ares.control.execution.session import Session
+from ares.control.scheduler.handover import Handover
 from ares.model.link import AttemptRef, Exited, Fenced, Start, Started, StoreLock
 from ares.ports.executor import Finished
-from ares.services.agent import attempts
-from ares.services.agent.absence import Absence
-from ares.services.agent.attempts import Attempt, Attempts
-from ares.services.agent.leash import Leash
-from ares.services.agent.session import Conversation
-from ares.services.agent.workspace import Folder, Workspace
-from ares.services.handover import Handover
-from ares.services.reports import Report
-from ares.services.session import Session
 from ares.sim.mutants.judging import on_wall_clock
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace, together

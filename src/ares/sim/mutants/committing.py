@@ -6,6 +6,12 @@ from typing import Any
 
 import msgspec
 
+from ares.control.execution import results
+from ares.control.execution.reports import Report, Reports
+from ares.control.execution.rights import Rights
+from ares.control.execution.session import Session
+from ares.control.execution.sessions import Sessions
+from ares.control.execution.transitions import Change, Outcome, Transitions, Written, _Draft
 from ares.core import keys
 from ares.core.lifecycle import endings, graph
 from ares.core.lifecycle.graph import TRANSITIONS, Transition
@@ -13,12 +19,6 @@ from ares.core.lifecycle.inputs import Exit, Input, Stepped
 from ares.model.link import AttemptRef, Exited
 from ares.model.state import Result
 from ares.ports.store import Committed, Op, Put, StoreError, Unknown
-from ares.services import results
-from ares.services.reports import Report, Reports
-from ares.services.rights import Rights
-from ares.services.session import Session
-from ares.services.sessions import Sessions
-from ares.services.transitions import Change, Outcome, Transitions, Written, _Draft
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import entry, replace, together
 

@@ -5,6 +5,10 @@ from typing import Any
 
 import msgspec
 
+from ares.control.execution.transitions import Change, Transitions, _Draft
+from ares.control.scheduler.loop import Schedule
+from ares.control.state.leader import Leader
+from ares.control.state.view import Entry
 from ares.core import keys
 from ares.core.lifecycle import fences
 from ares.core.lifecycle.inputs import Bind, Exit, Refused
@@ -13,10 +17,6 @@ from ares.core.schedule.cluster import Cluster
 from ares.model.job import JobSpec
 from ares.model.state import Fence, JobState, LeaderRecord
 from ares.ports.store import Committed, Compare, Put, StoreError
-from ares.services.leader import Leader
-from ares.services.schedule import Schedule
-from ares.services.transitions import Change, Transitions, _Draft
-from ares.services.view import Entry
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import Patch, replace, together
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import msgspec
 
+from ares.control.execution import enrolment
+from ares.control.execution.renewals import Renewals
+from ares.control.execution.session import Session
+from ares.control.execution.transitions import Change
+from ares.control.scheduler.monitor import Monitor, _Loss
+from ares.control.state.view import LeaseEntry, View
 from ares.core.lifecycle import suspicion
 from ares.model.link import Hello, Renewed
 from ares.model.node import NodeRecord, RemovedNode
 from ares.model.state import JobState, Placement
 from ares.ports.clock import Clock
 from ares.ports.store import KV, StoreError
-from ares.services import enrolment
-from ares.services.monitor import Monitor, _Loss
-from ares.services.renewals import Renewals
-from ares.services.session import Session
-from ares.services.transitions import Change
-from ares.services.view import LeaseEntry, View
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace, together
 

@@ -1,11 +1,11 @@
 """Bugs in keeping what programs write."""
 # pyright: reportPrivateUsage=false
 
+from ares.control.execution.log_intake import LogKeeper
+from ares.control.execution.reports import Report
+from ares.control.execution.rights import Rights
+from ares.control.execution.session import Session
 from ares.model.link import LogAck, LogChunk
-from ares.services.log_keeping import LogKeeper
-from ares.services.reports import Report
-from ares.services.rights import Rights
-from ares.services.session import Session
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
 

@@ -3,10 +3,10 @@
 
 import contextlib
 
+from ares.control.state import view
+from ares.control.state.view import View
 from ares.core import keys
 from ares.ports.store import Compacted
-from ares.services import view
-from ares.services.view import View
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
 

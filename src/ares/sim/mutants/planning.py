@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from msgspec import structs
 
+from ares.control.planner import proposer
+from ares.control.planner.messages import News, Told
+from ares.control.planner.mirror import Mirror
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Plan
 from ares.model.state import BOUND
-from ares.services.planning import proposer
-from ares.services.planning.messages import News, Told
-from ares.services.planning.mirror import Mirror
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace, together
 

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ares.control.submit.arrays import Expanding
+from ares.control.submit.draft import Draft, begin_ops
+from ares.control.submit.manual_retries import Retries
+from ares.control.submit.submit import Rejected, Submit, Submitted
 from ares.core import keys
 from ares.core.lifecycle.inputs import Refused
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, JobState, RetryBudget
 from ares.ports.store import Committed, Compare, Op, Put, StoreError, StoreUnavailable, Unknown
-from ares.services.drafting import Draft, begin_ops
-from ares.services.expanding import Expanding
-from ares.services.retries import Retries
-from ares.services.submit import Rejected, Submit, Submitted
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
 

@@ -11,11 +11,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from ares.control.execution.enrolment import SessionRefused
+from ares.control.execution.sessions import Sessions
 from ares.model.access import Principal
 from ares.model.link import AgentFrame, JoinReply, JoinRequest, ServerFrame
 from ares.ports.link import LinkBroken, LinkRefused
-from ares.services.enrolment import SessionRefused
-from ares.services.sessions import Sessions
 from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop, context_of
 

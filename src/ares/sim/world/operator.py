@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ares.control.replica import Replica
 from ares.model.access import Principal
 from ares.model.profile import BackfillPolicy, PreemptionPolicy, Profile, Share
 from ares.model.quota import Limit, Limits, Quota
 from ares.ports.store import StoreError
-from ares.services.replica import Replica
 from ares.sim.world.clocks import Chance
 from ares.sim.world.people import TIMEOUT_S, Calls, NoAnswer
 from ares.sim.world.plane import Plane

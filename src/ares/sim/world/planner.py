@@ -6,10 +6,10 @@ from math import inf
 
 import msgspec
 
+from ares.control.planner.messages import Answer
+from ares.control.planner.mirror import Mirror
 from ares.ports.clock import Clock
 from ares.ports.planning import Handler
-from ares.services.planning.messages import Answer
-from ares.services.planning.mirror import Mirror
 from ares.sim.world.clocks import Chance
 
 _EARLIER_MAX = 16

@@ -10,13 +10,13 @@ import yaml
 from msgspec.structs import replace
 
 from ares.adapters.policy.cel import CelRules
+from ares.control.governance.policies import Policies
+from ares.control.submit.policy_gate import Judging, Submission
 from ares.core.policy.names import NAMES
 from ares.core.policy.setting import FIELDS
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
 from ares.model.policy import Mistake, Policy
-from ares.services.judging import Judging, Submission
-from ares.services.policies import Policies
 from tests.world import World
 
 PAGE = (Path(__file__).parents[4] / "docs/concepts/policies.md").read_text()

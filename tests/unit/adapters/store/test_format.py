@@ -7,10 +7,10 @@ import pytest
 
 from ares.adapters.store.format import ensure_format, keep_to_format
 from ares.adapters.store.memory import MemoryStore
+from ares.control.state.view import View
 from ares.core.keys import FORMAT as KEY
 from ares.core.store_format import FORMAT, StoreFormat, decode
 from ares.ports.store import Put, StoreBroken, StoreVersionRefused
-from ares.services.view import View
 from tests.clocks import ManualClock
 
 

@@ -5,6 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from ares.control.governance import quotas as service_quotas
+from ares.control.queries import deadlines as service_deadlines
+from ares.control.queries import explain as service_explain
+from ares.control.queries import holders as service_holders
+from ares.control.queries import job_list as service_listing
+from ares.control.queries import jobs as service_jobs
+from ares.control.queries import nodes as service_nodes
+from ares.control.queries import pools as service_pools
 from ares.core import reasons as core_reasons
 from ares.core.explain import smallest_change as core_change
 from ares.core.explain import why as core_explain
@@ -20,14 +28,6 @@ from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
 from ares.edge.rest import identity as server_identity
 from ares.model import profile, tenant
-from ares.services import deadlines as service_deadlines
-from ares.services import explain as service_explain
-from ares.services import holders as service_holders
-from ares.services import jobs as service_jobs
-from ares.services import listing as service_listing
-from ares.services import nodes as service_nodes
-from ares.services import pools as service_pools
-from ares.services import quotas as service_quotas
 
 PAIRS: list[tuple[Any, Any]] = [
     (answers.Submitted, server.Created),

@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
+from ares.agent.attempts.attempts import Attempts
+from ares.agent.attempts.workspace import Workspace
+from ares.agent.link.mailbox import Mailbox
+from ares.agent.link.run_right import Leash
+from ares.agent.link.session import Conversation
+from ares.agent.settings import Settings
 from ares.model.link import AgentFrame, JoinReply, JoinRequest, Renew, Renewed, ServerFrame, Welcome
 from ares.model.node import NodeInfo
 from ares.ports.executor import Executor
 from ares.ports.link import LinkBroken
-from ares.services.agent.attempts import Attempts
-from ares.services.agent.leash import Leash
-from ares.services.agent.mailbox import Mailbox
-from ares.services.agent.session import Conversation
-from ares.services.agent.settings import Settings
-from ares.services.agent.workspace import Workspace
 from tests.clocks import ManualClock, SeededRng
 
 INFO = NodeInfo(name="n1", cpu_milli=1000, memory_mib=1024)

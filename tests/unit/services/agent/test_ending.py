@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from ares.agent.attempts.attempts import Attempts
+from ares.agent.attempts.workspace import Workspace
+from ares.agent.link.mailbox import Mailbox
+from ares.agent.link.run_right import Leash
+from ares.agent.settings import Settings
 from ares.model.job import Gang, JobSpec
 from ares.model.link import AttemptRef, Exited, Fenced, Peer, Resize, Start, Started, Stop, WorldInfo
 from ares.model.node import NodeInfo
 from ares.model.state import Fence, Placement
 from ares.ports.executor import Finished, Launch
-from ares.services.agent.attempts import Attempts
-from ares.services.agent.leash import Leash
-from ares.services.agent.mailbox import Mailbox
-from ares.services.agent.settings import Settings
-from ares.services.agent.workspace import Workspace
 from tests.clocks import ManualClock, settle
 
 REF = AttemptRef(job="j", tenant="t", fence=Fence(counter=1))

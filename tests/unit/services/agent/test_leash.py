@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from ares.services.agent.leash import Leash
+from ares.agent.link.run_right import Leash
 
 
 class HandClock:

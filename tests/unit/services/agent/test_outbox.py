@@ -2,10 +2,10 @@
 
 import msgspec
 
+from ares.agent.link.mailbox import Mailbox
+from ares.agent.link.outbox import Outbox
 from ares.model.link import AgentFrame, AttemptRef, Exited, Fenced
 from ares.model.state import ExitInfo, Fence
-from ares.services.agent.mailbox import Mailbox
-from ares.services.agent.outbox import Outbox
 
 
 def fill(outbox: Outbox, count: int) -> list[Fenced]:

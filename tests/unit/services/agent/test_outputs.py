@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ares.agent.files.outputs import Collected, GivenUp, collect_now, holds_any
+from ares.agent.files.upload import CHUNK_BYTES_MAX, TRIES_MAX, Upload
 from ares.model.link import AttemptRef, OutputAck
 from ares.model.state import Fence, OutputFile
-from ares.services.agent.outputs import Collected, GivenUp, collect_now, holds_any
-from ares.services.agent.upload import CHUNK_BYTES_MAX, TRIES_MAX, Upload
 
 ROOM = 1 << 30
 REF = AttemptRef(job="j", tenant="t", fence=Fence(counter=1))

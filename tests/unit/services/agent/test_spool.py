@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.services.agent.spool import CHUNK_BYTES_MAX, WINDOW_BYTES, Pace, Tail
+from ares.agent.files.spool import CHUNK_BYTES_MAX, WINDOW_BYTES, Pace, Tail
 from tests.clocks import ManualClock
 
 CAP = 4 * WINDOW_BYTES

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ares.agent.attempts.workspace import Folder, Workspace
 from ares.model.link import AttemptRef
 from ares.model.state import Fence
-from ares.services.agent.workspace import Folder, Workspace
 
 
 @pytest.fixture

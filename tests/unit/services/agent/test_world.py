@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from ares.agent.attempts.environment import job_environment
+from ares.agent.attempts.gang_place import file_of, variables
+from ares.agent.attempts.launch import launch_of
+from ares.agent.attempts.workspace import Folder
+from ares.agent.files.job_files import write_whole
+from ares.agent.settings import Settings
 from ares.model.job import Gang, JobSpec
 from ares.model.link import AttemptRef, Peer, Start, WorldInfo
 from ares.model.node import Gpu, NodeInfo, NumaNode
 from ares.model.state import Fence, Placement
 from ares.ports.executor import Pin
-from ares.services.agent.environment import job_environment
-from ares.services.agent.files import write_whole
-from ares.services.agent.launching import launch_of
-from ares.services.agent.settings import Settings
-from ares.services.agent.workspace import Folder
-from ares.services.agent.world import file_of, variables
 
 # Rank 1 was lost: those after it moved up, and kept their numbers. Rank 5 joined on the first node.
 WORLD = WorldInfo(

@@ -1,0 +1,160 @@
+"""The agent: one process per node, from start-up to its farewell."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from ares.agent.attempts.attempts import Attempts
+from ares.agent.attempts.secret_store import Shelter
+from ares.agent.attempts.workspace import Workspace
+from ares.agent.files.disk import DiskGuard, free_bytes
+from ares.agent.files.outputs import Collect, collect
+from ares.agent.link.absence import Absence
+from ares.agent.link.mailbox import Mailbox
+from ares.agent.link.run_right import Leash
+from ares.agent.link.session import Conversation
+from ares.agent.settings import Settings
+from ares.model.isolation import shortfall
+from ares.model.node import NodeInfo
+from ares.ports.clock import Clock, Rng
+from ares.ports.executor import Executor
+from ares.ports.link import Link
+from ares.ports.witness import Witness
+
+_log = structlog.get_logger(__name__)
+
+_CHECK_S = 0.02
+# How long after the last SIGKILL processes may take to vanish.
+_KILL_S = 5.0
+
+
+class Agent:
+    def __init__(
+        self,
+        *,
+        info: NodeInfo,
+        link: Link,
+        executor: Executor,
+        clock: Clock,
+        rng: Rng,
+        state_dir: Path,
+        credential: str,
+        boot: int,
+        settings: Settings | None = None,
+        collect: Collect = collect,
+        witness: Witness | None = None,
+    ) -> None:
+        self._info = info
+        self._link = link
+        self._executor = executor
+        self._clock = clock
+        self._rng = rng
+        self._credential = credential
+        self._boot = boot
+        self._settings = settings or Settings()
+        self._collect = collect
+        # Tells whether there is a control plane at all; None: nobody can.
+        self._witness = witness
+        self._workspace = Workspace(state_dir)
+        self._mailbox = Mailbox()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Asks `run` to end its attempts, report and return. Safe in a signal handler of the loop."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Until `stop`. Raises LinkRefused when the control plane does not want this node."""
+        # What an earlier process left is ended before this one registers.
+        await self._executor.open()
+        try:
+            self._clear()
+            await self._live()
+        finally:
+            await self._executor.close()
+            self._clear()
+
+    def _clear(self) -> None:
+        self._workspace.clear()
+        Shelter(self._workspace.root).clear()
+
+    async def _live(self) -> None:
+        sandbox = self._executor.sandbox()
+        info = msgspec.structs.replace(
+            self._info, isolation=self._executor.isolation(), isolation_level=sandbox.level, sandbox=sandbox.parts
+        )
+        leash = Leash(self._clock)
+        attempts = Attempts(
+            info=info,
+            executor=self._executor,
+            clock=self._clock,
+            leash=leash,
+            mailbox=self._mailbox,
+            workspace=self._workspace,
+            settings=self._settings,
+            collect=self._collect,
+        )
+        conversation = Conversation(
+            info=info,
+            link=self._link,
+            credential=self._credential,
+            boot=self._boot,
+            clock=self._clock,
+            rng=self._rng,
+            leash=leash,
+            mailbox=self._mailbox,
+            attempts=attempts,
+        )
+        _log.info("agent.started", node=info.name, isolation=info.isolation_level, by=info.sandbox, gpus=len(info.gpus))
+        if short := shortfall(info.sandbox):
+            _log.warning("agent.jobs_not_apart", node=info.name, means=short, see="docs/concepts/sandbox.md")
+        talking = asyncio.create_task(conversation.run())
+        looking = asyncio.create_task(self._look(attempts))
+        guarding = asyncio.create_task(self._guard(attempts).run())
+        stopping = asyncio.create_task(self._stopping.wait())
+        tasks: list[asyncio.Task[Any]] = [talking, looking, guarding, stopping]
+        if self._witness is not None:
+            absence = Absence(self._witness, leash, attempts, self._clock, lambda: conversation.welcome)
+            tasks.append(asyncio.create_task(absence.run()))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if self._stopping.is_set():
+                await self._leave(attempts, talking)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome in ended:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def _guard(self, attempts: Attempts) -> DiskGuard:
+        root = str(self._workspace.root)
+        settings = self._settings
+        limits = (settings.disk_reserve_bytes, settings.workspace_bytes_max)
+        return DiskGuard(attempts, self._clock, limits, lambda: free_bytes(root), settings.disk_look_every_s)
+
+    async def _look(self, attempts: Attempts) -> None:
+        while True:
+            await self._clock.sleep(self._settings.poll_every_s)
+            attempts.look()
+
+    async def _leave(self, attempts: Attempts, talking: "asyncio.Task[None]") -> None:
+        """Lets attempts save their work and ends them, and says so for as long as somebody listens."""
+        _log.info("agent.leaving", attempts=attempts.processes_left())
+        attempts.leaving = True
+        self._mailbox.leave()
+        settings, began = self._settings, self._clock.monotonic()
+        save_s = max(0.0, settings.drain_s - settings.shutdown_grace_s)
+        attempts.stop_all(settings.shutdown_grace_s, "the agent is shutting down", save_s)
+        gone_by = began + save_s + settings.shutdown_grace_s + _KILL_S
+        while attempts.processes_left() and self._clock.monotonic() < gone_by:
+            await self._clock.sleep(_CHECK_S)
+        # Files that are not handed over by now are not waited for.
+        attempts.stop_all(0.0, "the agent is shutting down")
+        heard_by = self._clock.monotonic() + self._settings.farewell_s
+        while len(self._mailbox.outbox) and not talking.done() and self._clock.monotonic() < heard_by:
+            await self._clock.sleep(_CHECK_S)

@@ -1,0 +1,1 @@
+"""Attempts on this node: prepared, launched, watched and ended."""

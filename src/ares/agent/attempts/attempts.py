@@ -1,0 +1,398 @@
+"""The attempts this node holds: started once each, watched, stopped, reported."""
+
+import asyncio
+import signal
+from collections.abc import Iterable
+from functools import partial
+
+import msgspec
+import structlog
+
+from ares.agent.attempts.attempt import Attempt
+from ares.agent.attempts.ending import Farewell, end, farewell_of
+from ares.agent.attempts.exits import exit_info, not_started, starts_once, unkept
+from ares.agent.attempts.gang_place import file_of, take_world
+from ares.agent.attempts.launch import launch_of
+from ares.agent.attempts.owners import NoUidLeft
+from ares.agent.attempts.recent import Recent
+from ares.agent.attempts.secret_store import Shelter, Uncovered
+from ares.agent.attempts.workspace import Workspace
+from ares.agent.files.job_files import read_result, write_whole
+from ares.agent.files.log_shipping import Shipping
+from ares.agent.files.outputs import Collect, collect
+from ares.agent.files.spool import Pace, Tail
+from ares.agent.files.uploads import Uploads
+from ares.agent.link.mailbox import Mailbox
+from ares.agent.link.outbox import Key, Report
+from ares.agent.link.run_right import Leash
+from ares.agent.settings import Settings
+from ares.model.job import Warn
+from ares.model.link import AttemptRef, Exited, Fenced, LogAck, OutputAck, Resize, Start, Started, Stop
+from ares.model.node import NodeInfo
+from ares.model.state import ExitInfo, Fence, OutputFile
+from ares.ports.clock import Clock
+from ares.ports.executor import CannotStart, Executor, Finished, Running
+
+_log = structlog.get_logger(__name__)
+
+_EXPIRED = "its right to run ended: no renewal was acknowledged in time"
+# Attempts remembered after they are over, so that a late repetition of a command does no harm.
+_REMEMBERED = 100_000
+
+
+class Attempts:
+    def __init__(
+        self,
+        *,
+        info: NodeInfo,
+        executor: Executor,
+        clock: Clock,
+        leash: Leash,
+        mailbox: Mailbox,
+        workspace: Workspace,
+        settings: Settings,
+        collect: Collect = collect,
+    ) -> None:
+        self._info = info
+        self._executor = executor
+        self._clock = clock
+        self._leash = leash
+        self._mailbox = mailbox
+        self._workspace = workspace
+        self._shelter = Shelter(workspace.root)
+        self._settings = settings
+        self._shipping = Shipping(mailbox, clock, settings.log_wait_s)
+        self.uploads = Uploads(mailbox, collect, self._handed_over)
+        self.incarnation = 0
+        self.leaving = False
+        self._live: dict[Key, Attempt] = {}
+        self._held: dict[Key, Start] = {}
+        self._over: Recent[Key, None] = Recent(_REMEMBERED)
+        # Of a rank, or of every rank: None.
+        self._stopped: Recent[tuple[AttemptRef, int | None], None] = Recent(_REMEMBERED)
+        self._newest: Recent[str, Fence] = Recent(_REMEMBERED)
+        self._removals: set[asyncio.Task[None]] = set()
+
+    # ---- what is there
+
+    def refs(self) -> tuple[AttemptRef, ...]:
+        """Attempts whose end the control plane has not acknowledged."""
+        return tuple(dict.fromkeys(a.start.ref for a in self._live.values() if not a.heard))
+
+    def processes_left(self) -> int:
+        return sum(not attempt.ended for attempt in self._live.values())
+
+    def running(self) -> list[Attempt]:
+        return [attempt for attempt in self._live.values() if attempt.running is not None]
+
+    # ---- commands
+
+    def begin(self, start: Start) -> None:
+        if not self._is_new(start):
+            return
+        self._newest.put(start.ref.job, start.ref.fence)
+        if self._leash.deadline(start.spec.lease_s) > self._clock.monotonic():
+            self._launch(start)
+        else:
+            # No renewal was acknowledged lately: it starts with the next one.
+            self._held[(start.ref, start.placement.rank)] = start
+
+    def _is_new(self, start: Start) -> bool:
+        key = (start.ref, start.placement.rank)
+        if (attempt := self._live.get(key)) is not None and not attempt.heard:
+            if attempt.final is not None:
+                self._mailbox.again(attempt.final)
+            take_world(attempt, start.world)
+            return False
+        if key in self._held or start.placement.incarnation != self.incarnation:
+            return False
+        if attempt is not None or key in self._over:
+            # Its end was acknowledged, and yet it is asked for: the control plane was restored to before that.
+            self._fence_unstarted(key, "it ended here before, and its report is lost")
+            return False
+        newest = self._newest.get(start.ref.job)
+        stopped = key in self._stopped or (start.ref, None) in self._stopped
+        if stopped or (newest is not None and start.ref.fence < newest):
+            self._fence_unstarted(key, "a newer command for this job came first")
+            return False
+        if self.leaving:
+            self._refuse(start, "the agent is shutting down")
+            return False
+        return True
+
+    def stop(self, command: Stop) -> None:
+        """Ends the ranks it names, or all. Each that is not here is confirmed to be gone."""
+        here = tuple(rank for ref, rank in (*self._live, *self._held) if ref == command.ref)
+        for rank in command.ranks or (None,):
+            self._stopped.put((command.ref, rank), None)
+        for rank in command.ranks or here or (0,):
+            self._stop_rank((command.ref, rank), command)
+
+    def _stop_rank(self, key: Key, command: Stop) -> None:
+        attempt = self._live.get(key)
+        if attempt is None or attempt.heard:
+            self._held.pop(key, None)
+            self._fence_unstarted(key, "not running here")
+        elif attempt.final is not None:
+            self._mailbox.again(attempt.final)
+        else:
+            farewell = Farewell(command.grace_s, command.checkpoint_signal, command.wait_s)
+            # What is no longer wanted, a preempted job that is cancelled, need not be saved.
+            hurry = attempt.saving and farewell.checkpoint_signal is None
+            self._stop(attempt, farewell, command.reason or "stopped", anew=hurry)
+
+    def resize(self, command: Resize) -> None:
+        """Tells every rank of the gang that stays who takes part now."""
+        for key, start in self._held.items():
+            if key[0] == command.ref and start.world.generation < command.world.generation:
+                self._held[key] = msgspec.structs.replace(start, world=command.world)
+        for attempt in self._live.values():
+            if attempt.start.ref == command.ref:
+                take_world(attempt, command.world)
+
+    def keep_only(self, refs: Iterable[AttemptRef]) -> None:
+        """After a reconnect: what the control plane no longer grants ends at once."""
+        granted = set(refs)
+        for attempt in self._live.values():
+            if attempt.start.ref not in granted:
+                self._stop(attempt, Farewell(), "no longer granted to this node")
+
+    def stop_all(self, grace_s: float, reason: str, save_s: float = 0.0) -> None:
+        """`save_s`: what can go on elsewhere is told to save its work first, and has that long for it at most."""
+        held, self._held = self._held, {}
+        for start in held.values():
+            self._refuse(start, reason)
+        for attempt in self._live.values():
+            if attempt.handing_over and grace_s > 0:
+                # What it made would be lost; its processes are gone already.
+                continue
+            farewell, saving = farewell_of(attempt.start.spec, grace_s, save_s), attempt.saving and save_s > 0
+            self._stop(attempt, farewell, reason, anew=not saving)
+
+    def end_by_force(self, attempt: Attempt, note: str) -> None:
+        """Ends an attempt for the node's sake: reported as exited, with the reason."""
+        attempt.note = attempt.note or note
+        end(attempt, Farewell())
+
+    def drop_held(self) -> None:
+        """The session ended: commands not yet acted on will be given again."""
+        self._held.clear()
+
+    # ---- the right to run
+
+    def renewed(self) -> None:
+        for attempt in self._live.values():
+            if not attempt.ended:
+                attempt.deadline = self._leash.deadline(attempt.start.spec.lease_s)
+                attempt.extended = True
+                if attempt.running is not None:
+                    attempt.running.extend(attempt.deadline)
+        held, self._held = self._held, {}
+        for start in held.values():
+            self.begin(start)
+
+    def fence_expired(self) -> None:
+        """Ends what lost its right. Their slots do so by themselves too, even while this process is frozen."""
+        now = self._clock.monotonic()
+        for attempt in self._live.values():
+            if attempt.deadline <= now and not attempt.ended and not attempt.fenced:
+                self._stop(attempt, Farewell(), _EXPIRED)
+
+    # ---- starting
+
+    def _launch(self, start: Start) -> None:
+        folder = self._workspace.folder(start.ref, start.placement.rank)
+        rate = self._settings.log_bytes_per_s
+        tail = Tail(folder.log, self._settings.log_bytes_max, Pace(self._clock, rate) if rate else None)
+        attempt = Attempt(start, folder, tail, self._leash.deadline(start.spec.lease_s), start.world)
+        self._live[attempt.key] = attempt
+        self._mailbox.watch(attempt)
+        try:
+            launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
+            self._workspace.create(folder, launch.uid)
+            if start.spec.gang is not None:
+                write_whole(folder.world, file_of(start.world, start.placement.rank))
+            attempt.cover = self._shelter.cover(start, folder, self._clock)
+        except OSError as error:
+            self._end(attempt, not_started(f"cannot create the attempt's directory: {error.strerror}"))
+            return
+        except (Uncovered, NoUidLeft) as error:
+            self._end(attempt, not_started(str(error)))
+            return
+        if attempt.cover is not None:
+            launch = attempt.cover.dress(launch)
+        answer = asyncio.ensure_future(self._executor.start(launch))
+        answer.add_done_callback(partial(self._answered, attempt))
+
+    def _answered(self, attempt: Attempt, answer: "asyncio.Future[Running | CannotStart]") -> None:
+        outcome = answer.result()
+        if isinstance(outcome, CannotStart):
+            if outcome.expired:
+                # The slot's own word that it did not start it is proof, whatever was ordered meanwhile.
+                attempt.fenced = "" if starts_once(attempt.start.spec) else attempt.fenced or _EXPIRED
+            if outcome.uncertain:
+                attempt.fenced = attempt.fenced or outcome.message
+            self._end(attempt, not_started(outcome.message))
+            return
+        attempt.running = outcome
+        ref, rank = attempt.key
+        number, given = self._mailbox.outbox.number(), {} if attempt.cover is None else attempt.cover.versions
+        started = Started(number=number, ref=ref, rank=rank, pid=outcome.pid, at=self._clock.wall(), secrets=given)
+        self._mailbox.report(started)
+        if attempt.extended:
+            outcome.extend(attempt.deadline)
+        if attempt.fenced:
+            outcome.kill()
+        else:
+            self._arm_time_limit(attempt)
+        outcome.on_finished(partial(self._finished, attempt))
+
+    def _arm_time_limit(self, attempt: Attempt) -> None:
+        spec = attempt.start.spec
+        if spec.time_limit_s is None:
+            return
+        if spec.warn is None:
+            attempt.later(spec.time_limit_s, partial(self._time_is_up, attempt))
+        else:
+            attempt.later(spec.time_limit_s - spec.warn.before_s, partial(self._warn, attempt, spec.warn))
+
+    # ---- stopping
+
+    def _warn(self, attempt: Attempt, warn: Warn) -> None:
+        """The end is timed from here: an agent that was held up and warns late leaves the job all of its time."""
+        if attempt.running is not None:
+            attempt.running.signal(signal.Signals[warn.signal])
+        attempt.later(warn.before_s, partial(self._time_is_up, attempt))
+
+    @staticmethod
+    def _time_is_up(attempt: Attempt) -> None:
+        attempt.timed_out = True
+        end(attempt, Farewell(attempt.start.spec.grace_s))
+
+    def _stop(self, attempt: Attempt, farewell: Farewell, reason: str, *, anew: bool = False) -> None:
+        if attempt.ended:
+            return
+        attempt.fenced = attempt.fenced or reason
+        if attempt.outcome is not None:
+            self._end(attempt, *attempt.outcome)
+        else:
+            end(attempt, farewell, anew=anew)
+
+    # ---- the end
+
+    def _finished(self, attempt: Attempt, finished: Finished) -> None:
+        if finished.expired:
+            attempt.fenced = attempt.fenced or _EXPIRED
+        result = read_result(attempt.folder.result)
+        ended = exit_info(finished, attempt.timed_out, attempt.start.spec, attempt.note, self._settings.processes_max)
+        if attempt.cover is not None:
+            result = attempt.cover.result(result)
+        if result.trouble:
+            ended = unkept(ended, result.trouble)
+        if ended.failure is None and not attempt.fenced and self.uploads.wanted(attempt):
+            attempt.outcome = (ended, result.value)
+            self._quiet(attempt)
+            self.uploads.begin(attempt)
+        else:
+            self._end(attempt, ended, result.value)
+
+    def _handed_over(self, attempt: Attempt, trouble: str, files: tuple[OutputFile, ...]) -> None:
+        assert attempt.outcome is not None, "only what has ended hands over files"
+        ended, value = attempt.outcome
+        if trouble:
+            ended = unkept(ended, f"its outputs cannot be kept: {trouble}")
+        if attempt.final is not None:
+            # The control plane has lost what it had, and it cannot be sent again.
+            self._mailbox.outbox.settle((attempt.final,))
+        self._end(attempt, ended, value, files)
+
+    def _quiet(self, attempt: Attempt) -> None:
+        """Its processes are gone; what is left of its log is sent."""
+        attempt.cancel_timers()
+        if attempt.cover is not None:
+            attempt.cover.finish()
+        attempt.tail.finish()
+        attempt.running = None
+        if not attempt.tail.drained:
+            self._mailbox.output(attempt)
+
+    def _end(self, attempt: Attempt, ended: ExitInfo, value: bytes = b"", files: tuple[OutputFile, ...] = ()) -> None:
+        self._quiet(attempt)
+        if attempt.cover is not None:
+            ended = attempt.cover.exit(ended)
+        if not files:
+            self.uploads.drop(attempt)
+        attempt.final = self._mailbox.outbox.number()
+        ref, rank = attempt.key
+        report: Report
+        number, lost, at = attempt.final, attempt.tail.lost, self._clock.wall()
+        if attempt.fenced:
+            report = Fenced(number=number, ref=ref, rank=rank, reason=attempt.fenced, log_lost=lost)
+        else:
+            report = Exited(
+                number=number, ref=ref, rank=rank, exit=ended, at=at, value=value, outputs=files, log_lost=lost
+            )  # fmt: skip
+        self._mailbox.report(report)
+
+    def _fence_unstarted(self, key: Key, reason: str) -> None:
+        number = self._mailbox.outbox.number()
+        self._mailbox.report(Fenced(number=number, ref=key[0], rank=key[1], reason=reason))
+
+    def _refuse(self, start: Start, reason: str) -> None:
+        """A start that was certainly never acted on, and now never will be."""
+        key = ref, rank = (start.ref, start.placement.rank)
+        if not starts_once(start.spec):
+            self._fence_unstarted(key, reason)
+            return
+        self._over.put(key, None)
+        number, at = self._mailbox.outbox.number(), self._clock.wall()
+        self._mailbox.report(Exited(number=number, ref=ref, rank=rank, exit=not_started(reason), at=at))
+
+    # ---- answers to reports
+
+    def settled(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            attempt = self._live.get((report.ref, report.rank))
+            if attempt is not None and attempt.final == report.number:
+                attempt.heard = True
+                self._forget_if_done(attempt)
+
+    def log_kept(self, ack: LogAck) -> None:
+        if (attempt := self._live.get((ack.ref, ack.rank))) is not None:
+            self._shipping.kept(attempt, ack)
+            self._forget_if_done(attempt)
+
+    def output_kept(self, ack: OutputAck) -> None:
+        attempt = self._live.get((ack.ref, ack.rank))
+        if attempt is None:
+            return
+        if not ack.refused:
+            self.uploads.kept(attempt, ack)
+        elif attempt.final is None:
+            self._stop(attempt, Farewell(), ack.refused)
+        else:
+            self.uploads.drop(attempt)
+            self._mailbox.again(attempt.final)
+
+    def _forget_if_done(self, attempt: Attempt) -> None:
+        if not (attempt.heard and attempt.tail.settled):
+            return
+        del self._live[attempt.key]
+        self._over.put(attempt.key, None)
+        self._mailbox.forget(attempt)
+        attempt.tail.close()
+        self.uploads.drop(attempt)
+        if not self._workspace.recycle(attempt.folder):
+            task = asyncio.create_task(asyncio.to_thread(self._workspace.remove, attempt.folder))
+            self._removals.add(task)
+            task.add_done_callback(self._removals.discard)
+
+    # ---- watching
+
+    def look(self) -> None:
+        """Output and progress of everything that runs, and what ran out of time."""
+        for attempt in self._live.values():
+            self._shipping.look(attempt, leaving=self.leaving)
+            if attempt.running is not None and (news := attempt.progress()) is not None:
+                self._mailbox.progress(news)
+        self.fence_expired()

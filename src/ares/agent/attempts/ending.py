@@ -1,0 +1,72 @@
+"""How an attempt is brought to its end: a signal to save its work, SIGTERM, SIGKILL, with time between them."""
+
+import signal
+from functools import partial
+
+import msgspec
+
+from ares.agent.attempts.attempt import Attempt
+from ares.core.lifecycle.ranks import why_not_preemptible
+from ares.model.job import JobSpec, WarnSignal
+from ares.ports.executor import Running
+
+
+class Farewell(msgspec.Struct, frozen=True):
+    """The time an attempt is left."""
+
+    grace_s: float = 0.0
+    checkpoint_signal: WarnSignal | None = None
+    wait_s: float = 0.0
+
+    @property
+    def at_once(self) -> bool:
+        return self.grace_s <= 0 and (self.checkpoint_signal is None or self.wait_s <= 0)
+
+
+def farewell_of(spec: JobSpec, grace_s: float, save_s: float) -> Farewell:
+    """Of an attempt whose agent is told to stop. Only what goes on elsewhere has something to save."""
+    saves = save_s > 0 and not why_not_preemptible(spec)
+    signal_ = spec.preemption.checkpoint_signal if saves else None
+    return Farewell(min(grace_s, spec.grace_s), signal_, min(save_s, spec.preemption.wait_s))
+
+
+def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:
+    """Once begun, a later word neither begins it again nor shortens it, unless it is to die at once. With `anew`
+    a second farewell runs beside the first, and the earlier SIGKILL counts; nobody waits for a checkpoint any more."""
+    if attempt.running is None:
+        return
+    if farewell.at_once:
+        attempt.running.kill()
+        return
+    if attempt.ending and not anew:
+        return
+    attempt.ending = True
+    if farewell.checkpoint_signal is None:
+        _terminate(attempt, farewell.grace_s)
+        return
+    attempt.saving = True
+    _tell(attempt.running, signal.Signals[farewell.checkpoint_signal])
+    attempt.later(farewell.wait_s, partial(_saved, attempt, farewell.grace_s))
+
+
+def _saved(attempt: Attempt, grace_s: float) -> None:
+    """The time to save is over, unless a later word has ended it before."""
+    if attempt.saving:
+        _terminate(attempt, grace_s)
+
+
+def _terminate(attempt: Attempt, grace_s: float) -> None:
+    attempt.saving = False
+    if attempt.running is None:
+        return
+    if grace_s <= 0:
+        attempt.running.kill()
+        return
+    _tell(attempt.running, signal.SIGTERM)
+    attempt.later(grace_s, attempt.running.kill)
+
+
+def _tell(running: Running, number: signal.Signals) -> None:
+    running.signal(number)
+    # A stopped process hears nothing.
+    running.signal(signal.SIGCONT)

@@ -1,0 +1,79 @@
+"""The environment a job sees: little of the agent's, its own, and what Ares tells it."""
+
+import re
+from collections.abc import Mapping
+
+from ares.agent.attempts.gang_place import variables
+from ares.agent.attempts.workspace import Folder
+from ares.model.link import Start
+from ares.model.node import NodeInfo
+
+# Taken over from the agent. Everything else may hold secrets.
+INHERITED = ("PATH", "LANG", "LC_ALL", "TZ")
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]")
+_MIG = "mig-"
+_WHOLE_MILLI = 1000
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment[name] for name in INHERITED if name in environment}
+
+
+def job_environment(base: Mapping[str, str], start: Start, folder: Folder, info: NodeInfo) -> dict[str, str]:
+    """Later lines win: a job may set its own PATH or HOME, never Ares' variables."""
+    return {
+        **base,
+        "HOME": folder.work,
+        "TMPDIR": folder.work,
+        "OMP_NUM_THREADS": str(max(1, start.placement.cpu_milli // 1000)),
+        **start.spec.env,
+        **_identity(start, folder, info),
+        **variables(start.world, start.placement.rank),
+        **_devices(start, info),
+    }
+
+
+def _identity(start: Start, folder: Folder, info: NodeInfo) -> dict[str, str]:
+    named = {
+        "ARES_JOB_ID": start.ref.job,
+        "ARES_ATTEMPT": str(start.attempt),
+        "ARES_FENCE": str(start.ref.fence),
+        "ARES_TENANT": start.ref.tenant,
+        "ARES_NODE": info.name,
+        "ARES_WORKDIR": folder.work,
+        "ARES_OUTPUT_DIR": folder.outputs,
+        "ARES_RESULT_FILE": folder.result,
+        "ARES_PROGRESS_FILE": folder.progress,
+    }
+    if start.array is not None and start.index is not None:
+        named |= {"ARES_ARRAY_ID": start.array, "ARES_ARRAY_INDEX": str(start.index)}
+    if start.spec.gang is not None:
+        named["ARES_WORLD_FILE"] = folder.world
+        if start.spec.gang.resize_signal is not None:
+            named["ARES_RESIZE_SIGNAL"] = start.spec.gang.resize_signal
+    if start.trace:
+        named["TRACEPARENT"] = start.trace
+    return named
+
+
+def _devices(start: Start, info: NodeInfo) -> dict[str, str]:
+    held = start.placement.devices
+    named = {f"ARES_DEVICES_{_NOT_IN_NAMES.sub('_', kind).upper()}": ",".join(ids) for kind, ids in held.items()}
+    slices = [uuid for kind, ids in sorted(held.items()) if kind.startswith(_MIG) for uuid in ids]
+    named |= _visible(start.placement.gpus, slices, info)
+    if start.placement.gpus and (milli := start.placement.gpu_milli) < _WHOLE_MILLI:
+        named["ARES_GPU_MILLI"] = str(milli)
+        # Obeyed where NVIDIA's multi-process service runs; it takes whole percents.
+        named["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(max(1, milli // 10))
+    return named
+
+
+def _visible(gpus: tuple[int, ...], slices: list[str], info: NodeInfo) -> dict[str, str]:
+    """An empty list hides every device. AMD's runtime also obeys the CUDA name, after renumbering."""
+    granted = ",".join(str(index) for index in gpus)
+    if granted and any(gpu.vendor == "amd" for gpu in info.gpus):
+        return {"ROCR_VISIBLE_DEVICES": granted}
+    if slices:
+        # Slices go by their UUID, and numbers cannot stand beside those.
+        granted = ",".join([*(gpu.uuid for gpu in info.gpus if gpu.index in gpus), *slices])
+    return {"CUDA_VISIBLE_DEVICES": granted, "ROCR_VISIBLE_DEVICES": ""}

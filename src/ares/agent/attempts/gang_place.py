@@ -1,0 +1,97 @@
+"""A rank's place in its gang, as its program is told: in variables when it starts, in a file whenever it changes."""
+
+import signal
+
+import msgspec
+import structlog
+
+from ares.agent.attempts.attempt import Attempt
+from ares.agent.files.job_files import write_whole
+from ares.model.link import Peer, WorldInfo
+
+_log = structlog.get_logger(__name__)
+
+
+class _WorldFile(msgspec.Struct, frozen=True, rename="camel"):
+    """What ARES_WORLD_FILE holds; `ares.job.world` reads it."""
+
+    generation: int
+    rank: int
+    world_size: int
+    peers: tuple[Peer, ...]
+    master_addr: str
+    master_port: int
+
+
+def place_of(world: WorldInfo, rank: int) -> int | None:
+    """The rank's number in the program: its place among those who take part now, None when it does not."""
+    return next((place for place, peer in enumerate(world.peers) if peer.rank == rank), None)
+
+
+def variables(world: WorldInfo, rank: int) -> dict[str, str]:
+    """Names as `torch.distributed` and its launchers use them. To them every rank is a node of its own: it sees
+    its own GPUs only, and programs take the one with the number of their local rank."""
+    if not world.peers:
+        return dict(_ALONE)
+    world, place = _seen_by(world, rank)
+    beside = [peer.rank for peer in world.peers if peer.node == world.peers[place].node]
+    named: dict[str, int | str] = {
+        "RANK": place,
+        "WORLD_SIZE": len(world.peers),
+        "LOCAL_RANK": 0,
+        "LOCAL_WORLD_SIZE": 1,
+        "GROUP_RANK": place,
+        "NODE_RANK": place,
+        "ARES_RANK_ID": rank,
+        "ARES_LOCAL_RANK": beside.index(rank),
+        "ARES_LOCAL_SIZE": len(beside),
+    }
+    if world.master_port:
+        named |= {"MASTER_ADDR": world.peers[0].address, "MASTER_PORT": world.master_port}
+    return {name: str(value) for name, value in named.items()}
+
+
+_ALONE = {
+    "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0", "NODE_RANK": "0",
+    "ARES_RANK_ID": "0", "ARES_LOCAL_RANK": "0", "ARES_LOCAL_SIZE": "1",
+}  # fmt: skip
+
+
+def file_of(world: WorldInfo, rank: int) -> bytes:
+    world, place = _seen_by(world, rank)
+    return msgspec.json.encode(
+        _WorldFile(
+            generation=world.generation,
+            rank=place,
+            world_size=len(world.peers),
+            peers=world.peers,
+            master_addr=world.peers[0].address,
+            master_port=world.master_port,
+        )
+    )
+
+
+def _seen_by(world: WorldInfo, rank: int) -> tuple[WorldInfo, int]:
+    """The world and the rank's place in it. One that was told of nobody is a world of its own."""
+    place = place_of(world, rank)
+    return (world, place) if place is not None else (WorldInfo(peers=(Peer(rank=rank, node="", address=""),)), 0)
+
+
+def take_world(attempt: Attempt, world: WorldInfo) -> None:
+    """Tells a running rank who takes part now, if that is news to it."""
+    _, rank = attempt.key
+    # One that is no longer among them is about to be stopped.
+    if attempt.ended or world.generation <= attempt.world.generation or place_of(world, rank) is None:
+        return
+    attempt.world = world
+    try:
+        write_whole(attempt.folder.world, file_of(world, rank))
+    except OSError as error:
+        _log.warning("agent.world_not_told", job=attempt.start.ref.job, rank=rank, why=error.strerror)
+        return
+    gang = attempt.start.spec.gang
+    if gang is not None and gang.resize_signal is not None and attempt.running is not None:
+        number = signal.Signals[gang.resize_signal]
+        # One that has just started would die of it; it reads the file after it has set its handler.
+        if attempt.running.catches(number):
+            attempt.running.signal(number)

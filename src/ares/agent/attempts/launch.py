@@ -1,0 +1,67 @@
+"""What the executor is asked for: the job's command with its environment, limits and place on the machine."""
+
+from typing import Final
+
+import msgspec
+
+from ares.agent.attempts.environment import job_environment
+from ares.agent.attempts.workspace import Folder
+from ares.agent.settings import Settings
+from ares.model.job import MEMORY_BURST, Qos
+from ares.model.link import Start
+from ares.model.node import NodeInfo
+from ares.ports.executor import Launch, Pin
+
+
+class _Hold(msgspec.Struct, frozen=True):
+    """How firmly a class holds what it asked for."""
+
+    # Whether its weight is what it asked for, or the least there is.
+    weighs: bool
+    # Whether it gets no more CPU time than it asked for.
+    capped: bool
+    oom_score_adj: int
+
+
+_HOLDS: Final[dict[Qos, _Hold]] = {
+    "guaranteed": _Hold(weighs=True, capped=True, oom_score_adj=0),
+    "burstable": _Hold(weighs=True, capped=False, oom_score_adj=300),
+    "best-effort": _Hold(weighs=False, capped=False, oom_score_adj=1000),
+}
+_LEAST_WEIGHT: Final = 1
+
+
+def _memory_mib(qos: Qos, asked: int, node: int) -> int:
+    return max(asked, min(MEMORY_BURST[qos] * asked, node))
+
+
+def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: Settings, deadline: float) -> Launch:
+    """Raises NoUidLeft or OSError when its tenant has no user of its own and should."""
+    placement, hold = start.placement, _HOLDS[start.spec.qos]
+    return Launch(
+        argv=start.spec.command,
+        env=job_environment(settings.environment, start, folder, info),
+        cwd=start.spec.workdir or folder.work,
+        log_path=folder.log,
+        memory_mib=_memory_mib(start.spec.qos, placement.memory_mib, info.memory_mib),
+        cpu_milli=placement.cpu_milli if hold.weighs else _LEAST_WEIGHT,
+        cpu_limit_milli=placement.cpu_milli if hold.capped else 0,
+        oom_score_adj=hold.oom_score_adj,
+        file_bytes_max=settings.file_bytes_max,
+        processes_max=settings.processes_max,
+        open_files_max=settings.open_files_max,
+        deadline=deadline,
+        pin=_pin(start, info),
+        isolation=start.spec.isolation,
+        network=start.spec.network,
+        owner=start.ref.tenant,
+        folders=(folder.path,),
+        uid=None if settings.owners is None else settings.owners.of(start.ref.tenant),
+    )
+
+
+def _pin(start: Start, info: NodeInfo) -> Pin | None:
+    if (node := start.placement.numa) is None:
+        return None
+    cpus = next((numa.cpus for numa in info.numa if numa.index == node), ())
+    return Pin(node=node, cpus=cpus, required=start.spec.numa == "required")

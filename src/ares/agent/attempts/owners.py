@@ -1,0 +1,40 @@
+"""A user of its own for every tenant on this node, the same for as long as the node keeps its directory."""
+
+from pathlib import Path
+
+import msgspec
+
+from ares.agent.files.job_files import write_whole
+
+
+class NoUidLeft(Exception):
+    """There are more tenants than users for them; the attempt must not start as anybody else."""
+
+
+class Owners:
+    def __init__(self, state_dir: Path, first: int, last: int) -> None:
+        self._path = state_dir / "uids.json"
+        self._first, self._last = first, last
+        self._uids = self._read()
+
+    def _read(self) -> dict[str, int]:
+        """Raises msgspec.ValidationError rather than giving away a user whose files may still be there."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, int])
+        except FileNotFoundError:
+            return {}
+
+    def of(self, tenant: str) -> int:
+        """Raises NoUidLeft, or OSError when it cannot be kept."""
+        uid = self._uids.get(tenant)
+        if uid is not None and self._first <= uid <= self._last:
+            return uid
+        taken = set(self._uids.values())
+        uid = next((one for one in range(self._first, self._last + 1) if one not in taken), None)
+        if uid is None:
+            count = self._last - self._first + 1
+            raise NoUidLeft(f"all {count:,} users that this node has for tenants are taken: widen node.sandbox.uids")
+        known = {**self._uids, tenant: uid}
+        write_whole(str(self._path), msgspec.json.encode(known))
+        self._uids = known
+        return uid

@@ -1,0 +1,189 @@
+"""Secrets on a node: given to the attempt that declares them, taken out of what it writes, gone with its end.
+
+They are never on a disk where there is memory to put them: files lie below /dev/shm, and the output of an attempt that
+has secrets comes through a pipe and is masked before it is kept.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ares.agent.attempts.workspace import Folder
+from ares.agent.files.job_files import ResultFile
+from ares.model.link import Start
+from ares.model.secret import SecretGiven
+from ares.model.state import ExitInfo
+from ares.ports.clock import Clock
+from ares.ports.executor import Launch
+
+_MEMORY: Final = "/dev/shm"
+_PIPE_BYTES: Final = 1024 * 1024
+_READ_BYTES_MAX: Final = 64 * 1024
+_READ_BYTES_MIN: Final = 4 * 1024
+# Masking that takes longer than this holds the agent up: less is read at once.
+_READ_S: Final = 0.01
+
+
+class Uncovered(Exception):
+    """The secrets cannot be given; the attempt must not start."""
+
+
+class Shelter:
+    """Where this agent puts secrets, all of them gone when it starts and when it ends."""
+
+    def __init__(self, attempts: Path) -> None:
+        """`attempts` is where this agent's attempts have their directories."""
+        name = hashlib.sha256(os.fsencode(attempts.resolve())).hexdigest()[:12]
+        self.root = f"{_MEMORY}/ares-{os.getuid()}-{name}"
+
+    def clear(self) -> None:
+        if _is_ours(self.root):
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    def cover(self, start: Start, folder: Folder, clock: Clock) -> "Cover | None":
+        """What the attempt's secrets need; None when it has none. Raises Uncovered or OSError."""
+        if start.secrets_trouble:
+            raise Uncovered(start.secrets_trouble)
+        missing = {ref.name for ref in start.spec.secrets} - {given.name for given in start.secrets}
+        if missing:
+            raise Uncovered(f"the control plane did not send the secret {min(missing)}")
+        if not start.secrets:
+            return None
+        cover = Cover(start.secrets, folder, clock)
+        try:
+            cover.open(self._room(folder))
+        except OSError:
+            cover.finish()
+            raise
+        return cover
+
+    def _room(self, folder: Folder) -> str:
+        """Of one attempt, empty: in memory, or in its own directory where that cannot be."""
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.root, 0o700)
+            if _is_ours(self.root):
+                room = f"{self.root}/{os.path.basename(folder.path)}"
+                os.mkdir(room, 0o700)
+                os.symlink(room, folder.secrets)
+                return room
+        os.mkdir(folder.secrets, 0o700)
+        return folder.secrets
+
+
+class Cover:
+    """One attempt's secrets: its files, and what its output goes through."""
+
+    def __init__(self, given: Iterable[SecretGiven], folder: Folder, clock: Clock) -> None:
+        # It brings a large library along, which agents without secrets do without.
+        from ares.core.secrets.mask import Masker
+
+        self.given = tuple(given)
+        self._folder = folder
+        self._clock = clock
+        self._masker = Masker(one.value.reveal() for one in self.given)
+        self._room = ""
+        self._pipe: tuple[int, int] | None = None
+        self._log = -1
+        self._at_once = _READ_BYTES_MAX
+
+    @property
+    def versions(self) -> dict[str, int]:
+        return {one.name: one.version for one in self.given}
+
+    def open(self, room: str) -> None:
+        self._room = room
+        for one in self.given:
+            if one.file is not None:
+                with open(os.open(f"{room}/{one.file}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                    file.write(one.value.reveal())
+        os.mkfifo(self._folder.pipe, 0o600)
+        reader = os.open(self._folder.pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        # With a writer of our own it never looks as if all had gone.
+        self._pipe = reader, os.open(self._folder.pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._log = os.open(self._folder.log, flags, 0o600)
+        asyncio.get_running_loop().add_reader(reader, self._readable)
+
+    def dress(self, launch: Launch) -> Launch:
+        """With the secrets in its environment, and its output led through the pipe."""
+        mine = {one.env: os.fsdecode(one.value.reveal()) for one in self.given if one.env is not None}
+        env = {**launch.env, **mine, "ARES_SECRETS_DIR": self._folder.secrets}
+        folders = (*launch.folders, self._room)
+        return msgspec.structs.replace(launch, env=env, log_path=self._folder.pipe, folders=folders)
+
+    # ---- what it writes
+
+    def _readable(self) -> None:
+        began = self._clock.monotonic()
+        self._read()
+        slow = self._clock.monotonic() - began > _READ_S
+        self._at_once = max(_READ_BYTES_MIN, self._at_once // 2) if slow else min(_READ_BYTES_MAX, self._at_once * 2)
+
+    def _read(self) -> bool:
+        """Whether there was anything."""
+        assert self._pipe is not None, "only what is open is read"
+        try:
+            data = os.read(self._pipe[0], self._at_once)
+        except BlockingIOError:
+            return False
+        self._keep(self._masker.feed(data))
+        return bool(data)
+
+    def _keep(self, data: bytes) -> None:
+        # A disk that is full costs output, as it does without secrets.
+        with contextlib.suppress(OSError):
+            while data:
+                data = data[os.write(self._log, data) :]
+
+    def text(self, text: str) -> str:
+        return self._masker.text(text)
+
+    def result(self, result: ResultFile) -> ResultFile:
+        """JSON stays JSON: only texts in it are masked."""
+        if not result.value:
+            return result
+        masked = msgspec.json.encode(self._masker.value(msgspec.json.decode(result.value)))
+        return msgspec.structs.replace(result, value=masked)
+
+    def exit(self, ended: ExitInfo) -> ExitInfo:
+        return msgspec.structs.replace(ended, message=self.text(ended.message))
+
+    # ---- the end
+
+    def finish(self) -> None:
+        """No process of the attempt is left: what it wrote is kept, and its secrets are gone. Repeatable."""
+        if self._pipe is not None:
+            asyncio.get_running_loop().remove_reader(self._pipe[0])
+            while self._read():
+                pass
+            self._keep(self._masker.end())
+            for fd in (*self._pipe, self._log):
+                os.close(fd)
+            self._pipe, self._log = None, -1
+        if self._room:
+            shutil.rmtree(self._room, ignore_errors=True)
+            self._room = ""
+        for path in (self._folder.pipe, self._folder.secrets):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _is_ours(path: str) -> bool:
+    """Anybody may have put something there first."""
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid() and not seen.st_mode & 0o077

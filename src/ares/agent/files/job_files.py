@@ -1,0 +1,84 @@
+"""What a job hands over in files, its result and its progress, and what it is told in one. None of them is trusted."""
+
+import contextlib
+import errno
+import os
+import stat
+from typing import Annotated
+
+import msgspec
+
+from ares.control.execution import results
+
+RESULT_BYTES_MAX = 64 * 1024
+PROGRESS_BYTES_MAX = 4 * 1024
+PROGRESS_MESSAGE_MAX = 1000
+
+
+class ResultFile(msgspec.Struct, frozen=True, gc=False):
+    """JSON bytes, empty when there are none; `trouble` says why what was written cannot be kept."""
+
+    value: bytes = b""
+    trouble: str = ""
+
+
+class ProgressNote(msgspec.Struct, frozen=True, gc=False):
+    fraction: float | None
+    message: str
+
+
+class _Written(msgspec.Struct):
+    """What `ares.job.progress` writes; other fields are the job's own."""
+
+    fraction: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None = None
+    message: Annotated[str, msgspec.Meta(max_length=PROGRESS_MESSAGE_MAX)] = ""
+
+
+def read_result(path: str) -> ResultFile:
+    try:
+        data = _read(path, RESULT_BYTES_MAX)
+        if data:
+            results.decode(data)
+    except FileNotFoundError:
+        return ResultFile()
+    except OSError as error:
+        what = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        return ResultFile(trouble=f"its result cannot be kept: {what}")
+    except ValueError as error:
+        return ResultFile(trouble=f"its result cannot be kept: {error}")
+    return ResultFile(value=data)
+
+
+def read_progress(path: str) -> ProgressNote | None:
+    """The progress written there, or None when it is not usable."""
+    try:
+        written = msgspec.json.decode(_read(path, PROGRESS_BYTES_MAX), type=_Written)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return ProgressNote(written.fraction, written.message)
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Whoever reads it sees the old or the new. The job may have put anything in the way."""
+    draft = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as file:
+        # To be read by the user the job runs as, in a directory that only that user gets into, whatever the umask.
+        os.fchmod(file.fileno(), 0o644)
+        file.write(data)
+    os.replace(draft, path)
+
+
+def _read(path: str, limit: int) -> bytes:
+    # Non-blocking, so that a named pipe in its place cannot hold the agent up.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("it is not a regular file")
+        data = os.read(fd, limit + 1)
+    finally:
+        os.close(fd)
+    if len(data) > limit:
+        raise ValueError(f"it is larger than {limit} bytes")
+    return data

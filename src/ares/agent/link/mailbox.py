@@ -1,0 +1,167 @@
+"""Everything that waits to be sent, put into frames: renewals, output, progress, then reports."""
+
+import asyncio
+from collections.abc import Iterable
+
+from ares.agent.attempts.attempt import Attempt
+from ares.agent.files.upload import Piece
+from ares.agent.link.outbox import Key, Outbox, Report, key_of
+from ares.model.link import AgentFrame, AgentMessage, Leave, LogChunk, OutputChunk, Progress, Renew, Started
+
+FRAME_LOG_BYTES = 1024 * 1024
+# Of files, what may be under way at once, for all attempts together.
+OUTPUT_WINDOW_BYTES = 2 * 1024 * 1024
+FRAME_OUTPUTS = 200
+FRAME_REPORTS = 1000
+# A stream carries 16 MiB at once, and a frame that is refused would be refused again after every reconnect.
+FRAME_RESULT_BYTES = 4 * 1024 * 1024
+
+
+class Mailbox:
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+        self._attempts: dict[Key, Attempt] = {}
+        self._renewals: list[Renew] = []
+        self._progress: dict[Key, Progress] = {}
+        # Attempts with output to send, in the order their turn comes.
+        self._talking: dict[Key, Attempt] = {}
+        # Attempts with files to hand over.
+        self._uploading: dict[Key, Attempt] = {}
+        self._wake = asyncio.Event()
+        # Something waits that is more than the news of a start.
+        self.urgent = asyncio.Event()
+        # Counts what was ever put in: who waits can see whether more keeps coming.
+        self.news = 0
+        self._leaving = False
+        self._said_leaving = False
+
+    def _rouse(self, *, urgent: bool = True) -> None:
+        self.news += 1
+        self._wake.set()
+        if urgent:
+            self.urgent.set()
+
+    def leave(self) -> None:
+        """Tells the control plane, and each it connects to from now on, to send nothing new."""
+        self._leaving = True
+        self._rouse()
+
+    def watch(self, attempt: Attempt) -> None:
+        self._attempts[attempt.key] = attempt
+
+    def forget(self, attempt: Attempt) -> None:
+        self._attempts.pop(attempt.key, None)
+        self._talking.pop(attempt.key, None)
+        self._uploading.pop(attempt.key, None)
+        self._progress.pop(attempt.key, None)
+
+    def renew(self, renew: Renew) -> None:
+        self._renewals.append(renew)
+        self._rouse()
+
+    def progress(self, progress: Progress) -> None:
+        self._progress[(progress.ref, progress.rank)] = progress
+        self._rouse()
+
+    def output(self, attempt: Attempt) -> None:
+        self._talking[attempt.key] = attempt
+        self._rouse()
+
+    def upload(self, attempt: Attempt) -> None:
+        self._uploading[attempt.key] = attempt
+        self._rouse()
+
+    def report(self, report: Report) -> None:
+        self.outbox.add(report)
+        self._rouse(urgent=not isinstance(report, Started))
+
+    def again(self, number: int) -> None:
+        self.outbox.resend(number)
+        self._rouse()
+
+    def rewind(self) -> None:
+        """A new session begins: what was not acknowledged goes out again."""
+        self._renewals.clear()
+        self._said_leaving = False
+        self.outbox.rewind()
+        for attempt in self._attempts.values():
+            attempt.tail.rewind()
+            if attempt.tail.poll():
+                self._talking[attempt.key] = attempt
+            if attempt.upload is not None:
+                attempt.upload.rewind()
+                self._uploading[attempt.key] = attempt
+        self._rouse()
+
+    async def wait(self) -> None:
+        await self._wake.wait()
+
+    def frame(self) -> AgentFrame | None:
+        """The next frame, None when nothing may be sent now."""
+        self._wake.clear()
+        self.urgent.clear()
+        messages: list[AgentMessage] = [*self._renewals]
+        self._renewals.clear()
+        if self._leaving and not self._said_leaving:
+            messages.append(Leave())
+            self._said_leaving = True
+        messages += self._logs()
+        outputs, more = self._outputs()
+        messages += outputs
+        messages += self._progress.values()
+        self._progress.clear()
+        reports = self.outbox.take(FRAME_REPORTS, FRAME_RESULT_BYTES, self._may_go)
+        messages += reports
+        if (reports and self.outbox.waiting) or self._talking or more:
+            self._rouse()
+        return AgentFrame(messages=tuple(messages)) if messages else None
+
+    def _may_go(self, report: Report) -> bool:
+        """What an attempt wrote goes ahead of the news of its end."""
+        if isinstance(report, Started):
+            return True
+        attempt = self._attempts.get(key_of(report))
+        return attempt is None or (attempt.tail.drained and (attempt.upload is None or attempt.upload.settled))
+
+    def _logs(self) -> Iterable[LogChunk]:
+        left = FRAME_LOG_BYTES
+        for key, attempt in list(self._talking.items()):
+            if left <= 0:
+                break
+            # To the end of the queue, or out of it while its window is full or nothing is new.
+            del self._talking[key]
+            if (piece := attempt.tail.chunk()) is not None:
+                self._talking[key] = attempt
+                left -= len(piece[1])
+                yield LogChunk(
+                    ref=attempt.start.ref,
+                    rank=attempt.start.placement.rank,
+                    attempt=attempt.start.attempt,
+                    offset=piece[0],
+                    data=piece[1],
+                )
+
+    def _outputs(self) -> tuple[list[OutputChunk], bool]:
+        """Pieces of files within the window, and whether more could be sent at once."""
+        chunks = list[OutputChunk]()
+        if not self._uploading:
+            return chunks, False
+        under_way = (attempt.upload.in_flight for attempt in self._attempts.values() if attempt.upload is not None)
+        room = OUTPUT_WINDOW_BYTES - sum(under_way)
+        while self._uploading and room > 0 and len(chunks) < FRAME_OUTPUTS:
+            key, attempt = next(iter(self._uploading.items()))
+            # To the end of the queue, or out of it while it waits for answers.
+            del self._uploading[key]
+            piece = None if attempt.upload is None else attempt.upload.piece(room)
+            if piece is not None:
+                self._uploading[key] = attempt
+                room -= len(piece.data)
+                chunks.append(_chunk(key, piece))
+        return chunks, bool(self._uploading) and room > 0
+
+
+def _chunk(key: Key, piece: Piece) -> OutputChunk:
+    ref, rank = key
+    return OutputChunk(
+        ref=ref, rank=rank, sha256=piece.sha256, size=piece.size, offset=piece.offset, data=piece.data
+    )  # fmt: skip

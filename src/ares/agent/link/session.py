@@ -1,0 +1,263 @@
+"""The agent's side of the stream: greet, renew, send, receive; reconnect while it runs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+
+import structlog
+
+from ares.agent.attempts.attempts import Attempts
+from ares.agent.link.mailbox import Mailbox
+from ares.agent.link.run_right import Leash
+from ares.control.state.waits import happens
+from ares.model.link import (
+    Ack,
+    AgentFrame,
+    Hello,
+    LogAck,
+    OutputAck,
+    Renew,
+    Renewed,
+    Resize,
+    ServerFrame,
+    ServerMessage,
+    Start,
+    Stop,
+    Welcome,
+)
+from ares.model.node import NodeInfo
+from ares.ports.clock import Clock, Rng
+from ares.ports.link import Link, LinkBroken, LinkRefused, Session
+
+_log = structlog.get_logger(__name__)
+
+_BACKOFF_BASE_S = 0.05
+_BACKOFF_MAX_S = 2.0
+_BACKOFF_LEFT_SHARE = 0.25
+_RENEW_AGAIN_S = 1.0
+# Of the time between a renewal and the end of the right to run: the rest is for trying elsewhere.
+_PATIENCE_SHARE = 0.8
+_PATIENCE_MIN_S = 0.1
+_PATIENCE_GROWTH_MAX = 16.0
+# Of the patience: an answer within this is a quick one.
+_QUICK_SHARE = 0.5
+# Under load a frame waits for company: as long as news come within a step, up to the limit.
+_LINGER_STEP_S = 0.003
+_LINGER_MAX_S = 0.020
+# With this much news it pays no more to wait: the control plane could be at work on it meanwhile.
+_LINGER_ENOUGH = 32
+# That an attempt began is told this late at most; its end, if sooner, takes the news along.
+_START_TOLD_S = 0.025
+_WELCOME_TIMEOUT_S = 10.0
+
+
+class Conversation:
+    """Keeps a session open until told to leave."""
+
+    def __init__(
+        self,
+        *,
+        info: NodeInfo,
+        link: Link,
+        credential: str,
+        boot: int,
+        clock: Clock,
+        rng: Rng,
+        leash: Leash,
+        mailbox: Mailbox,
+        attempts: Attempts,
+    ) -> None:
+        self._info = info
+        self._link = link
+        self._credential = credential
+        self._boot = boot
+        self._clock = clock
+        self._rng = rng
+        self._leash = leash
+        self._mailbox = mailbox
+        self._attempts = attempts
+        self._welcome = Welcome(incarnation=0, store_epoch=0)
+        # Grows while nobody answers.
+        self._patience = 1.0
+        self._failures = 0
+
+    @property
+    def welcome(self) -> Welcome:
+        """The latest."""
+        return self._welcome
+
+    async def run(self) -> None:
+        """Ends only by cancellation, or by LinkRefused when the control plane does not want this node."""
+        while True:
+            try:
+                await self._one_session()
+            except LinkBroken as error:
+                _log.warning("agent.disconnected", why=str(error), failures=self._failures)
+            except LinkRefused as error:
+                await self._refused(error)
+            self._leash.dropped()
+            self._attempts.drop_held()
+            ceiling = min(_BACKOFF_MAX_S, _BACKOFF_BASE_S * 2 ** min(self._failures, 10))
+            if self._attempts.processes_left():
+                # What runs must not end for want of a try: the nearer its end, the sooner the next one.
+                left_s = self._leash.deadline(0.0) - self._clock.monotonic()
+                ceiling = min(ceiling, max(_BACKOFF_BASE_S, left_s * _BACKOFF_LEFT_SHARE))
+            self._failures += 1
+            await self._clock.sleep(ceiling * self._rng.uniform())
+
+    async def _refused(self, error: LinkRefused) -> None:
+        """This incarnation is over. A new one may be taken up once nothing of the old is left."""
+        if self._attempts.incarnation == 0:
+            raise error
+        _log.error("agent.refused", why=str(error), incarnation=self._attempts.incarnation)
+        self._leash.lost()
+        self._attempts.stop_all(0.0, f"the control plane refused this agent: {error}")
+        while self._attempts.processes_left():
+            await self._clock.sleep(_BACKOFF_BASE_S)
+        self._attempts.incarnation = 0
+
+    async def _one_session(self) -> None:
+        session = await self._link.connect(self._credential)
+        try:
+            frames = session.frames()
+            self._settle_in(await self._greet(session, frames))
+            await _first_to_fail(self._receive(frames), self._send(session), self._renew())
+        finally:
+            await session.close()
+
+    async def _greet(self, session: Session, frames: AsyncIterator[ServerFrame]) -> ServerFrame:
+        hello = Hello(
+            info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs(), boot=self._boot,
+            resends_logs=True,
+        )  # fmt: skip
+        await session.send(AgentFrame(messages=(hello, self._next_renewal())))
+        try:
+            async with asyncio.timeout(_WELCOME_TIMEOUT_S):
+                first = await anext(frames, None)
+        except TimeoutError:
+            raise LinkBroken(f"no welcome within {_WELCOME_TIMEOUT_S:g} s") from None
+        if first is None or not first.messages or not isinstance(first.messages[0], Welcome):
+            raise LinkBroken("the control plane did not begin with a welcome")
+        return first
+
+    def _settle_in(self, first: ServerFrame) -> None:
+        welcome = first.messages[0]
+        assert isinstance(welcome, Welcome)
+        if self._attempts.incarnation not in (0, welcome.incarnation):
+            self._leash.lost()
+        self._attempts.incarnation = welcome.incarnation
+        self._attempts.uploads.bytes_max = welcome.output_bytes_max
+        self._welcome = welcome
+        self._leash.set_terms(welcome.self_fence_ratio, welcome.dead_after_s)
+        self._attempts.keep_only(welcome.keep)
+        self._mailbox.rewind()
+        _log.info("agent.connected", incarnation=welcome.incarnation, kept=len(welcome.keep))
+        self._take(first.messages[1:])
+
+    # ---- three loops of a session
+
+    async def _receive(self, frames: AsyncIterator[ServerFrame]) -> None:
+        async for frame in frames:
+            self._take(frame.messages)
+        raise LinkBroken("the control plane closed the stream")
+
+    async def _send(self, session: Session) -> None:
+        last = 0.0
+        while True:
+            await self._mailbox.wait()
+            await happens(self._mailbox.urgent, self._clock, _START_TOLD_S)
+            if self._clock.monotonic() - last < _LINGER_MAX_S:
+                await self._linger()
+            # A process that was frozen finds out here, before it says anything.
+            self._attempts.fence_expired()
+            frame = self._mailbox.frame()
+            if frame is not None:
+                await session.send(frame)
+            last = self._clock.monotonic()
+
+    async def _linger(self) -> None:
+        """Many ends in one frame cost little more than one. A frame after a pause never waits."""
+        until = self._clock.monotonic() + _LINGER_MAX_S
+        first, seen = self._mailbox.news, -1
+        while seen != self._mailbox.news < first + _LINGER_ENOUGH and self._clock.monotonic() < until:
+            seen = self._mailbox.news
+            await self._clock.sleep(_LINGER_STEP_S)
+
+    async def _renew(self) -> None:
+        """On time while answered; more often, then elsewhere, while not."""
+        welcome, welcomed = self._welcome, self._clock.monotonic()
+        while True:
+            now = self._clock.monotonic()
+            unanswered = self._leash.unanswered_since()
+            # Who had to wait for the welcome was served in turn: that is no silence.
+            silent_s = 0.0 if unanswered is None else now - max(unanswered, welcomed)
+            if silent_s > (patience_s := self._patience * _patience_s(welcome)):
+                self._patience = min(_PATIENCE_GROWTH_MAX, self._patience * 2)
+                raise LinkBroken(f"no renewal was acknowledged for {patience_s:g} s")
+            if unanswered is None:
+                due = self._leash.held_since() + welcome.renew_every_s
+            else:
+                due = self._leash.last_sent + min(_RENEW_AGAIN_S, welcome.renew_every_s)
+            if now >= due:
+                self._mailbox.renew(self._next_renewal())
+            else:
+                await self._clock.sleep(due - now)
+
+    # ---- messages
+
+    def _take(self, messages: tuple[ServerMessage, ...]) -> None:
+        for message in messages:
+            match message:
+                case Start():
+                    self._attempts.begin(message)
+                case Ack(numbers=numbers):
+                    self._attempts.settled(self._mailbox.outbox.settle(numbers))
+                case LogAck():
+                    self._attempts.log_kept(message)
+                case OutputAck():
+                    self._attempts.output_kept(message)
+                case Renewed():
+                    self._renewed(message)
+                case Stop():
+                    self._attempts.stop(message)
+                case Resize():
+                    self._attempts.resize(message)
+                case Welcome():
+                    raise LinkBroken("a second welcome in one session")
+
+    def _next_renewal(self) -> Renew:
+        return Renew(nonce=self._leash.sending(), dead_after_s=self._leash.holds_by_s)
+
+    def _renewed(self, message: Renewed) -> None:
+        if not message.nonce and self._leash.extended(message.dead_after_s):
+            _log.info("agent.extended", lease_s=message.dead_after_s)
+            self._attempts.renewed()
+        elif self._leash.acknowledged(message.nonce, message.dead_after_s):
+            self._calm_down(self._clock.monotonic() - self._leash.held_since())
+            self._attempts.renewed()
+        for ref in message.stop:
+            self._attempts.stop(Stop(ref=ref, grace_s=0.0, reason="no longer current"))
+
+    def _calm_down(self, took_s: float) -> None:
+        """Step by step, and only by quick answers: a control plane that is slow because everybody comes back at once
+        must not be left and called again by everybody for being slow."""
+        if took_s < _QUICK_SHARE * _patience_s(self._welcome):
+            self._patience, self._failures = max(1.0, self._patience / 2), self._failures // 2
+
+
+def _patience_s(welcome: Welcome) -> float:
+    """How long a renewal may go unanswered before another replica is tried."""
+    self_fence_s = welcome.self_fence_ratio * welcome.dead_after_s
+    return max(_PATIENCE_MIN_S, _PATIENCE_SHARE * (self_fence_s - welcome.renew_every_s))
+
+
+async def _first_to_fail(*loops: Coroutine[None, None, None]) -> None:
+    """Runs them together; the first that fails ends the others."""
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

@@ -1,0 +1,1 @@
+"""Access: tenants, users, tokens and machines' identities."""

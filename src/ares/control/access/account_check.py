@@ -1,0 +1,56 @@
+"""Whether somebody still is who they were when they got their credential: asked at every authentication."""
+
+from msgspec.structs import replace
+
+from ares.control.state.records import Records
+from ares.control.state.view import View
+from ares.core import keys
+from ares.core.access.table import lesser, narrowed
+from ares.core.access.tokens import Denied
+from ares.model.access import Principal
+from ares.model.tenant import IdentityRecord, UserRecord
+from ares.ports.store import Store
+
+
+class Standing:
+    """Reads memory; what the view does not know yet may have been made through another replica a moment ago."""
+
+    def __init__(self, store: Store, view: View) -> None:
+        self._records = Records(store, view)
+        self._view = view
+
+    async def of(self, who: Principal, user_id: str) -> Principal | Denied:
+        """The same, as far as its tenant and its user still let it. `user_id` is the record it was made for."""
+        if (no := self.shut(who.tenant)) is not None or not who.user:
+            return no or who
+        user = await self.user(who.tenant, who.user)
+        if user is None or user.id != user_id:
+            return Denied(reason="revoked", why="user_gone")
+        if user.disabled:
+            return Denied(reason="revoked", why="user_disabled")
+        role, common = lesser(who.role, user.role)
+        permissions = who.permissions if common is None else narrowed(common, who.permissions)
+        return replace(who, user_id=user.id, role=role, team=user.team, permissions=permissions)
+
+    def shut(self, tenant: str) -> Denied | None:
+        record = self._view.kept.tenants.get(tenant)
+        return Denied(reason="revoked", why="tenant_disabled") if record is not None and record.disabled else None
+
+    async def user(self, tenant: str, name: str) -> UserRecord | None:
+        known = self._view.kept.users.get(f"{tenant}/{name}")
+        if known is not None:
+            return known
+        found = await self._records.read(keys.user(tenant, name), UserRecord)
+        return None if found is None else found[1]
+
+    async def user_of(self, identity: str) -> UserRecord | None:
+        """Whose login it is."""
+        key = keys.identity(identity)
+        known = self._view.kept.identities.get(key.removeprefix(keys.IDENTITIES))
+        if known is None:
+            found = await self._records.read(key, IdentityRecord)
+            if found is None:
+                return None
+            known = found[1]
+        user = await self.user(known.tenant, known.user)
+        return user if user is not None and user.identity == identity else None

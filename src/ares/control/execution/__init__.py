@@ -1,0 +1,1 @@
+"""Execution: agents' sessions, and the transitions that their reports bring about."""

@@ -1,0 +1,78 @@
+"""What a job's state asks of the agents its ranks are placed on. Derived, never remembered."""
+
+from ares.control.governance.secrets import Secrets
+from ares.control.state.view import View
+from ares.core.lifecycle.fences import revoked_fence
+from ares.core.lifecycle.ranks import held, holds, place_of
+from ares.model.job import JobSpec
+from ares.model.link import AttemptRef, Peer, Start, Stop, WorldInfo
+from ares.model.state import BOUND, JobState, Placement
+
+_ALONE = WorldInfo()
+
+
+def attempt_of(state: JobState) -> AttemptRef:
+    """The attempt a bound state grants, or a lingering one has revoked."""
+    fence = state.fence if state.phase in BOUND else revoked_fence(state)
+    return AttemptRef(job=state.id, tenant=state.tenant, fence=fence)
+
+
+def grants(state: JobState, ref: AttemptRef, rank: int) -> bool:
+    """Whether the rank may go on."""
+    current = state.phase in BOUND and state.fence == ref.fence and state.tenant == ref.tenant
+    return current and place_of(state.placements, rank) is not None
+
+
+def world_of(view: View, state: JobState, spec: JobSpec | None) -> WorldInfo:
+    if spec is None or spec.gang is None:
+        return _ALONE
+    peers = tuple(Peer(rank=place.rank, node=place.node, address=_address(view, place)) for place in state.placements)
+    return WorldInfo(generation=state.generation, peers=peers, master_port=state.master_port)
+
+
+def _address(view: View, place: Placement) -> str:
+    record = view.nodes.get(place.node)
+    return "" if record is None else record.info.address
+
+
+def start_of(
+    ref: AttemptRef, state: JobState, place: Placement, spec: JobSpec, world: WorldInfo, secrets: Secrets
+) -> Start:
+    # Read now, so that each attempt gets them as they are when it starts.
+    given = secrets.reveal_for(state.tenant, spec) if spec.secrets else ()
+    return Start(
+        ref=ref,
+        attempt=state.attempt,
+        placement=place,
+        spec=spec,
+        world=world,
+        array=state.array,
+        index=state.index,
+        trace=state.trace,
+        secrets=() if isinstance(given, str) else given,
+        secrets_trouble=given if isinstance(given, str) else "",
+    )
+
+
+def stop_of(ref: AttemptRef, rank: int, now: JobState | None, spec: JobSpec | None) -> Stop:
+    """`now` is the job's state without the rank. Only what is waited for is left time to end."""
+    if now is None:
+        return Stop(ref=ref, grace_s=0.0, reason="the job was removed", ranks=(rank,))
+    reason = now.reason or now.phase
+    if spec is None or attempt_of(now) != ref or place_of(held(now), rank) is None:
+        return Stop(ref=ref, grace_s=0.0, reason=reason, ranks=(rank,))
+    if now.phase in BOUND:
+        return Stop(ref=ref, grace_s=spec.grace_s, reason="the gang goes on without this rank", ranks=(rank,))
+    if now.phase != "PREEMPTED" or spec.preemption.checkpoint_signal is None:
+        return Stop(ref=ref, grace_s=spec.grace_s, reason=reason, ranks=(rank,))
+    saving = spec.preemption
+    return Stop(
+        ref=ref, grace_s=spec.grace_s, reason=reason, ranks=(rank,),
+        checkpoint_signal=saving.checkpoint_signal, wait_s=saving.wait_s,
+    )  # fmt: skip
+
+
+def asks_nothing_new(before: JobState, after: JobState) -> bool:
+    """Whether the same ranks of the same attempt are still granted, or still to end."""
+    same = before.fence == after.fence and before.generation == after.generation
+    return same and holds(before) and holds(after)

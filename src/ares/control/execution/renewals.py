@@ -1,0 +1,94 @@
+"""Renewals of nodes' leases: an agent hears of one when it is durable, and of how long it lasts.
+
+How long a lease lasts is in the record that the leader judges by. It is made longer before the agent hears of it, and
+shorter only when the agent has said that it holds by the shorter one.
+"""
+
+from collections.abc import Iterable
+
+import structlog
+from msgspec.structs import replace
+
+from ares.control.execution.enrolment import Enrolment
+from ares.control.execution.session import Session
+from ares.control.state.view import View
+from ares.model.link import Renew, Renewed
+from ares.model.timing import DEFAULT, Timing
+from ares.ports.clock import Clock
+from ares.ports.store import StoreError
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+_STORE_PAUSE_S = 0.2
+
+
+class Renewals:
+    """Of all agents connected to this replica."""
+
+    def __init__(
+        self, enrolment: Enrolment, view: View, clock: Clock, telemetry: Telemetry, timing: Timing = DEFAULT
+    ) -> None:
+        self._telemetry = telemetry
+        self._enrolment = enrolment
+        self._view = view
+        self._clock = clock
+        self._timing = timing
+
+    def answer(self, session: Session, renewals: Iterable[Renew]) -> None:
+        """Of renewals that are in the record."""
+        for renewal in renewals:
+            session.states_terms = session.states_terms or renewal.dead_after_s > 0
+            session.send(Renewed(nonce=renewal.nonce, dead_after_s=self.lasts_s(session)))
+
+    def lasts_s(self, session: Session) -> float:
+        """How long the agent may take its lease to last: never longer than the record says."""
+        whole = session.extended or not session.states_terms
+        return session.enrolled.dead_after_s if whole else self._timing.dead_after_s
+
+    async def run(self, session: Session) -> None:
+        """Writes what the session's agent renews, until another session has taken over."""
+        while True:
+            await session.renew_ready.wait()
+            session.renew_ready.clear()
+            renewals, session.renewals = session.renewals, []
+            began = self._clock.monotonic()
+            held = replace(session.enrolled, dead_after_s=self._stated_s(session, renewals))
+            try:
+                revision = await self._enrolment.renew(held, session.lease_revision, leaving=session.leaving)
+                if revision is not None and self._clock.monotonic() - session.renewed_at >= session.silent_s:
+                    # It may have lost what it was granted: it must hear of that before it may run anything again.
+                    await self._view.reach(revision)
+            except StoreError as error:
+                # The agent's next renewal may come too late for it: this one is tried again.
+                log.warning("renewal.delayed", node=session.node, error=str(error))
+                session.renewals = renewals + session.renewals
+                await self._clock.sleep(_STORE_PAUSE_S)
+                session.renew_ready.set()
+                continue
+            if revision is None:
+                session.close("another session of this node has taken over")
+                return
+            session.lease_revision, session.renewed_at = revision, began
+            self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "renew")
+            if not session.extended:
+                session.enrolled = held
+            self.answer(session, renewals)
+
+    def _stated_s(self, session: Session, renewals: list[Renew]) -> float:
+        """What the record is to say: as short as this replica gives, if the agent holds by that already."""
+        known_s, stated_s = session.enrolled.dead_after_s, renewals[-1].dead_after_s if renewals else 0.0
+        if session.extended or not stated_s:
+            return known_s
+        return min(known_s, max(stated_s, self._timing.dead_after_s))
+
+    async def extend(self, session: Session, lasts_s: float) -> None:
+        """Gives what runs there more time, since nobody will answer for a while: first in the record, then in words."""
+        if not session.states_terms or lasts_s <= session.enrolled.dead_after_s:
+            return
+        session.extended = True
+        longer = replace(session.enrolled, dead_after_s=lasts_s)
+        revision = await self._enrolment.renew(longer, session.lease_revision, leaving=session.leaving)
+        if revision is not None:
+            session.enrolled, session.lease_revision = longer, revision
+            session.send(Renewed(nonce=0, dead_after_s=lasts_s))

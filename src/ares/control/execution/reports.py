@@ -1,0 +1,134 @@
+"""Turns agents' reports into transitions, many at a time."""
+
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+
+from ares.control.execution import results
+from ares.control.execution.transitions import Change, Outcome, Transitions, Written
+from ares.core.lifecycle.inputs import Exit, Input, LeaseLost, Preempt, Refused, Release
+from ares.core.lifecycle.inputs import Start as Begin
+from ares.model.link import AttemptRef, Exited, Fenced, Started
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+# Agents send at most half of this.
+_VALUE_BYTES_MAX = 128 * 1024
+# What an agent says in words, as far as it is kept.
+_WORDS_MAX = 4000
+# Of one gang in one step: each may make two ledger entries, and a transaction takes only so many.
+_REPORTS_MAX = 25
+
+
+# Why an attempt was taken back whose node goes away.
+LEAVING = "leaving"
+
+
+def taken_back(ref: AttemptRef, node: str) -> Preempt:
+    """The attempt leaves its node, by nobody's fault. Jobs that may not be taken away refuse it."""
+    record = {"rule": LEAVING, "why": "moved because its node goes away", "for": {"operator": f"of node {node}"}}
+    reason = f"the agent of node {node} was told to stop"
+    return Preempt(fence=ref.fence, by=f"agent {node}", reason=reason, record=record)
+
+
+class Report(msgspec.Struct, frozen=True, gc=False):
+    """What an agent says happened to one rank. `number` is None when nobody waits for an answer."""
+
+    ref: AttemptRef
+    rank: int
+    message: Started | Exited | Fenced
+    number: int | None
+    final: bool
+    # The node, when its agent was told to go: what it ends then is nobody's fault.
+    leaving: str = ""
+
+    @classmethod
+    def of(cls, message: Started | Exited | Fenced, leaving: str = "") -> "Report":
+        return cls(message.ref, message.rank, message, message.number, not isinstance(message, Started), leaving)
+
+    @classmethod
+    def gone(cls, ref: AttemptRef, rank: int) -> "Report":
+        """The agent came back without this rank: its processes no longer exist."""
+        return cls(ref, rank, Fenced(number=0, ref=ref, rank=rank, reason="not running any more"), None, True)
+
+
+class Reports:
+    """`commit` returns when every report is durable or refused as stale: then it may be acknowledged."""
+
+    def __init__(self, transitions: Transitions, telemetry: Telemetry) -> None:
+        self._transitions = transitions
+        self._telemetry = telemetry
+
+    async def commit(self, reports: Sequence[Report]) -> None:
+        by_job: dict[str, list[Report]] = {}
+        for report in reports:
+            by_job.setdefault(report.ref.job, []).append(report)
+        while by_job:
+            now = {job: said[:_REPORTS_MAX] for job, said in by_job.items()}
+            by_job = {job: said[_REPORTS_MAX:] for job, said in by_job.items() if len(said) > _REPORTS_MAX}
+            changes = [
+                Change(job, said[0].ref.tenant, tuple(what for report in said for what in _inputs(report)))
+                for job, said in now.items()
+            ]
+            for said, outcome in zip(now.values(), await self._transitions.apply(changes), strict=True):
+                if isinstance(outcome, Written) and outcome.state.phase != outcome.before.phase:
+                    self._telemetry.count("ares_attempts_total", 1, outcome.state.phase)
+                for report in said:
+                    if _came_late(report, outcome):
+                        self.refuse(report)
+
+    def refuse(self, report: Report) -> None:
+        """Leaves a trace of what an attempt wanted to write after it had been taken away."""
+        if isinstance(report.message, Fenced):
+            # It only says that it has stopped.
+            return
+        kind = "exited" if report.final else "started"
+        log.warning("report.refused", kind=kind, job=report.ref.job, fence=str(report.ref.fence), rank=report.rank)
+        self._telemetry.count("ares_stale_reports_total", 1, kind)
+
+
+def _came_late(report: Report, outcome: Outcome) -> bool:
+    if isinstance(outcome, Written):
+        return report.ref.fence < outcome.before.fence
+    return isinstance(outcome, Refused) and outcome.code == "stale-fence"
+
+
+def _inputs(report: Report) -> tuple[Input, ...]:
+    """An end counts for a current attempt and releases one that was taken away. Which of the two it is, is decided
+    where it is written: a cancel may have landed that this replica has not seen."""
+    match report.message:
+        case Started(ref=ref, rank=rank, at=at, secrets=secrets):
+            return (Begin(fence=ref.fence, rank=rank, at=at, secrets=secrets),)
+        case Exited(ref=ref, rank=rank) as exited:
+            return (_exit(exited), Release(fence=ref.fence, ranks=(rank,)))
+        case Fenced(ref=ref, rank=rank, reason=reason):
+            return (
+                *((taken_back(ref, report.leaving), Release(fence=ref.fence, ranks=(rank,))) if report.leaving else ()),
+                LeaseLost(fence=ref.fence, reason=_words(reason), ranks=(rank,)),
+                Release(fence=ref.fence, ranks=(rank,)),
+            )
+
+
+def _exit(report: Exited) -> Exit:
+    """A result that cannot be kept fails the attempt: calling it a success would lose it silently."""
+    value, trouble = None, ""
+    if len(report.value) > _VALUE_BYTES_MAX:
+        trouble = f"the result takes {len(report.value):,} bytes, at most {_VALUE_BYTES_MAX:,} are kept"
+    elif report.value:
+        try:
+            value = results.decode(report.value)
+        except ValueError as error:
+            trouble = f"the result cannot be kept: {error}"
+    ended = msgspec.structs.replace(report.exit, message=_words(report.exit.message))
+    if trouble and ended.failure is None:
+        ended = msgspec.structs.replace(ended, failure="exit", message=trouble)
+    return Exit(fence=report.ref.fence, exit=ended, rank=report.rank, value=value, outputs=report.outputs)
+
+
+def _words(text: str) -> str:
+    """Short enough for a record, and nothing in it drives a terminal."""
+    if len(text) <= _WORDS_MAX and text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else " " for one in text[:_WORDS_MAX])

@@ -1,0 +1,99 @@
+"""What an agent may speak of: ranks that are placed on its own node, and nothing else. What it says beyond that is
+refused, counted and recorded."""
+
+import structlog
+
+from ares.control.execution.commands import grants
+from ares.control.execution.enrolment import SessionRefused
+from ares.control.execution.session import Key, Session
+from ares.control.governance.alerts import Alerts
+from ares.control.governance.audit import Audit
+from ares.control.state.view import View
+from ares.core.lifecycle.ranks import holds, place_of
+from ares.model.audit import AuditDraft
+from ares.model.link import AttemptRef, LogChunk
+from ares.model.state import JobState
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+
+class Rights:
+    """Of all agents connected to this replica."""
+
+    def __init__(self, view: View, audit: Audit, alerts: Alerts, telemetry: Telemetry) -> None:
+        self._view = view
+        self._audit = audit
+        self._alerts = alerts
+        self._telemetry = telemetry
+
+    def may_report(self, session: Session, ref: AttemptRef, rank: int) -> bool:
+        """Whether the rank is placed on the session's own node."""
+        entry = self._view.entries.get(ref.job)
+        if entry is None or entry.state.tenant != ref.tenant or not holds(entry.state):
+            return False
+        place = place_of(entry.state.placements, rank) or place_of(entry.state.leaving, rank)
+        return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
+
+    def may_log(self, session: Session, chunk: LogChunk) -> bool:
+        """Whether it is output of the attempt that the rank has there."""
+        if not self.may_report(session, chunk.ref, chunk.rank):
+            return False
+        state = self._view.entries[chunk.ref.job].state
+        return chunk.attempt == state.attempt and chunk.ref.fence <= state.fence
+
+    def may_upload(self, session: Session, key: Key) -> bool:
+        """Whether the attempt is the current one, and the rank is placed on the session's node and has not ended."""
+        ref, rank = key
+        entry = self._view.entries.get(ref.job)
+        if entry is None or not grants(entry.state, ref, rank) or rank in entry.state.ended_ranks:
+            return False
+        place = place_of(entry.state.placements, rank)
+        return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
+
+    def is_stale(self, session: Session, ref: AttemptRef, rank: int) -> bool:
+        """It speaks of an attempt that was taken away, and so long ago that its place was given up."""
+        entry = self._view.entries.get(ref.job)
+        stale = entry is not None and ref.fence < entry.state.fence
+        return stale and not self.may_report(session, ref, rank)
+
+    def note(self, session: Session, what: str, ref: AttemptRef, rank: int) -> None:
+        """Leaves a trace of what was refused, if it cannot be the echo of something that was granted."""
+        entry = self._view.entries.get(ref.job)
+        state = None if entry is None else entry.state
+        if not _forged(state, ref, session.node):
+            return
+        # Of what it says only what is known is repeated.
+        job, tenant = ("", "") if state is None else (f"jobs/{state.id}", state.tenant)
+        log.warning("agent.not_granted", node=session.node, what=what, job=job, rank=rank)
+        self._deny(session.node, what, "not_granted", job, tenant)
+
+    async def refused(self, node: str, refusal: SessionRefused) -> SessionRefused:
+        """Leaves a trace of it. Two agents with one identity are somebody's mistake, or worse."""
+        if refusal.reason:
+            self._deny(node, "openSession", refusal.reason, f"nodes/{node}", "")
+        if refusal.reason == "duplicate":
+            text = f"two agents have the identity of node {node}: {refusal}"
+            await self._alerts.raise_("duplicate-agent", "", f"nodes/{node}", text)
+        if refusal.reason == "malformed":
+            text = f"the agent of node {node} was refused: {refusal}; correct it, or take its certificate back"
+            await self._alerts.raise_("agent-malformed", "", f"nodes/{node}", text)
+        return refusal
+
+    def _deny(self, node: str, what: str, reason: str, about: str, tenant: str) -> None:
+        self._telemetry.count("ares_auth_denials_total", 1, reason)
+        self._audit.tell(
+            AuditDraft(
+                operation=what, outcome="DENY", reason=reason, user=node, role="node", tenant=tenant, object=about
+            )
+        )
+
+
+def _forged(state: JobState | None, ref: AttemptRef, node: str) -> bool:
+    """Whether this was never the node's to say. An attempt that was taken away is late, not forged; of a gang that
+    has changed its size nobody knows any more who was in it."""
+    if state is None or state.tenant != ref.tenant or ref.fence > state.fence:
+        return True
+    if ref.fence < state.fence or state.generation:
+        return False
+    return all(place.node != node for place in (*state.placements, *state.leaving))

@@ -1,0 +1,237 @@
+"""Writes transitions: the only path by which a job's state of record changes after submission.
+
+Each change is stepped by the pure core and written in a transaction that compares the revision the
+decision was made from, so check and write are one act. Many changes share a transaction; when one
+of them lost a race the others are tried again alone.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ares.control.execution.spans import stretches
+from ares.control.state.commit import packs
+from ares.control.state.pacing import WORKED_ON, breathe
+from ares.control.state.view import Entry, View
+from ares.core import keys
+from ares.core.lifecycle.deadline import outcome
+from ares.core.lifecycle.graph import step
+from ares.core.lifecycle.inputs import Context, Input, Refused, Stepped
+from ares.model.job import JobSpec
+from ares.model.state import TERMINAL, Job, JobState
+from ares.ports.clock import Clock, Rng
+from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError, StoreUnavailable, Unknown
+from ares.ports.telemetry import Telemetry
+
+_RACES_MAX = 20
+_UNKNOWN_PAUSE_S = 0.05
+_DEADLINES = {"met": "ares_deadlines_met_total", "missed": "ares_deadlines_missed_total"}
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """Inputs for one job, in order. `guards` must hold in the same transaction."""
+
+    job: str
+    tenant: str
+    inputs: tuple[Input, ...]
+    guards: tuple[Compare, ...] = ()
+
+
+class Written(msgspec.Struct, frozen=True, gc=False):
+    """The change is durable. `refused` holds the inputs that had nothing to say any more."""
+
+    before: JobState
+    state: JobState
+    refused: tuple[Refused, ...] = ()
+
+
+class NoSuchJob(msgspec.Struct, frozen=True, gc=False):
+    """The job's record does not exist."""
+
+
+class GuardFailed(msgspec.Struct, frozen=True, gc=False):
+    """A guard no longer holds: whoever asked has lost the right to ask."""
+
+
+Outcome = Written | Refused | NoSuchJob | GuardFailed
+
+
+class Unsettled(StoreUnavailable):
+    """A write may have landed, or may still: the store went away before anybody could find out."""
+
+
+class _Draft(msgspec.Struct, frozen=True, gc=False):
+    """A stepped change, encoded and ready to be compared and written."""
+
+    change: Change
+    entry: Entry
+    state: JobState
+    value: bytes
+    compares: tuple[Compare, ...]
+    ops: tuple[Op, ...]
+    refused: tuple[Refused, ...]
+
+    @property
+    def subject(self) -> str:
+        return self.change.job
+
+
+class Transitions:
+    """`apply` is safe to call from anywhere, concurrently, for the same job."""
+
+    def __init__(self, store: Store, view: View, clock: Clock, rng: Rng, telemetry: Telemetry, epoch: int) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._encode = msgspec.json.Encoder().encode
+        self.epoch = epoch
+
+    async def apply(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Returns when every change is durable or decided against."""
+        outcomes: dict[int, Outcome] = {}
+        drafts: list[tuple[int, _Draft]] = []
+        for place, change in enumerate(changes):
+            if place and place % WORKED_ON == 0:
+                # A storm takes hundreds of jobs at once; renewals must not wait for the last of them.
+                await breathe()
+            drafted = self._draft(change, self._view.entries.get(change.job))
+            if isinstance(drafted, _Draft):
+                drafts.append((place, drafted))
+            else:
+                # The view may lag: a "no" is only final when read from the store.
+                outcomes[place] = await self._apply_alone(change)
+        for settled in await _all(self._apply_pack(pack) for pack in packs(drafts)):
+            outcomes.update(settled)
+        return [outcomes[place] for place in range(len(changes))]
+
+    # ---- deciding
+
+    def _draft(self, change: Change, entry: Entry | None, spec: JobSpec | None = None) -> _Draft | Refused | None:
+        """None when the job is not known here."""
+        spec = spec or (self._view.spec(entry.state) if entry is not None else None)
+        if entry is None or spec is None:
+            return None
+        state, ops, refused = entry.state, list[Op](), list[Refused]()
+        context = Context(now=self._clock.wall(), jitter=self._rng.uniform(), epoch=self.epoch)
+        for what in change.inputs:
+            stepped = step(Job(spec=spec, state=state), what, context)
+            if isinstance(stepped, Refused):
+                refused.append(stepped)
+                continue
+            state = stepped.state
+            ops += self._ops(stepped)
+        if state is entry.state:
+            return refused[0]
+        value, key = self._encode(state), keys.state(state.tenant, state.id)
+        ops.append(Put(key, value))
+        compares = (Compare(key, "mod_revision", entry.mod_revision), *change.guards)
+        if state.phase in TERMINAL and state.id in self._view.progress:
+            ops.append(Delete(keys.progress(state.tenant, state.id)))
+        return _Draft(change, entry, state, value, compares, tuple(ops), tuple(refused))
+
+    def _ops(self, stepped: Stepped) -> list[Op]:
+        ops: list[Op] = [Put(keys.event(e.tenant, e.job, e.seq), self._encode(e)) for e in stepped.events]
+        if stepped.result is not None:
+            ops.append(Put(keys.result(stepped.state.tenant, stepped.state.id), self._encode(stepped.result)))
+        return ops
+
+    # ---- writing
+
+    async def _apply_pack(self, pack: list[tuple[int, _Draft]]) -> dict[int, Outcome]:
+        written = await self._write([draft for _, draft in pack])
+        if isinstance(written, Committed) and written.succeeded:
+            return {place: Written(draft.entry.state, draft.state, draft.refused) for place, draft in pack}
+        unknown = isinstance(written, Unknown)
+        alone = await _all(self._apply_alone(draft.change, draft, unknown) for _, draft in pack)
+        return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
+
+    async def _write(self, drafts: Sequence[_Draft]) -> Committed | Unknown:
+        compares = tuple(dict.fromkeys(compare for draft in drafts for compare in draft.compares))
+        began = self._clock.monotonic()
+        written = await self._store.txn(compares, [op for draft in drafts for op in draft.ops])
+        self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "txn")
+        if isinstance(written, Committed) and written.succeeded:
+            self._view.learn(Entry(d.state, written.revision, d.entry.create_revision) for d in drafts)
+            self._count(drafts)
+            if self._telemetry.traced:
+                self._trace(drafts)
+        return written
+
+    def _trace(self, drafts: Sequence[_Draft]) -> None:
+        for draft in drafts:
+            for name, began, ended in stretches(draft.entry.state, draft.state, self._clock.wall()):
+                attributes = {"job": draft.state.id, "attempt": draft.state.attempt, "phase": draft.state.phase}
+                self._telemetry.span(name, draft.state.trace, began, ended, attributes)
+
+    def _count(self, drafts: Sequence[_Draft]) -> None:
+        for draft in drafts:
+            if draft.state.phase != draft.entry.state.phase:
+                self._telemetry.count("ares_jobs_total", 1, draft.state.phase)
+            kept = outcome(draft.state)
+            if kept is not None and outcome(draft.entry.state) is None:
+                self._telemetry.count(_DEADLINES[kept], 1, draft.state.sla or "own")
+
+    async def _apply_alone(self, change: Change, tried: _Draft | None = None, unknown: bool = False) -> Outcome:
+        """Reads the truth, steps again and writes, until the change lands or is refused."""
+        try:
+            for _ in range(_RACES_MAX):
+                entry, spec = await self._read(change)
+                if entry is None or spec is None:
+                    return NoSuchJob()
+                if unknown and tried is not None and self._encode(entry.state) == tried.value:
+                    return Written(tried.entry.state, tried.state, tried.refused)
+                if not await self._guards_hold(change):
+                    return GuardFailed()
+                # After an unknown outcome the very same bytes are offered again: they can land only once.
+                same = unknown and tried is not None and entry.mod_revision == tried.entry.mod_revision
+                drafted = tried if same else self._draft(change, entry, spec)
+                if not isinstance(drafted, _Draft):
+                    return drafted if drafted is not None else NoSuchJob()
+                written = await self._write([drafted])
+                if isinstance(written, Committed) and written.succeeded:
+                    return Written(drafted.entry.state, drafted.state, drafted.refused)
+                # A refusal of the same bytes after an unknown outcome may mean that the first try landed late.
+                tried, unknown = drafted, isinstance(written, Unknown) or same
+                if isinstance(written, Unknown):
+                    await self._clock.sleep(_UNKNOWN_PAUSE_S)
+            raise StoreUnavailable(f"job {change.job}: lost {_RACES_MAX} races in a row; try again")
+        except StoreError as error:
+            raise Unsettled(str(error)) if unknown else error from error
+
+    async def _read(self, change: Change) -> tuple[Entry | None, JobSpec | None]:
+        kv = await self._store.get(keys.state(change.tenant, change.job))
+        if kv is None:
+            return None, None
+        state = msgspec.json.decode(kv.value, type=JobState)
+        spec = self._view.spec(state)
+        if spec is None:
+            stored = await self._store.get(keys.job(state.tenant, state.array or state.id))
+            spec = None if stored is None else self._view.decode_spec(stored.value)
+        entry = Entry(state, kv.mod_revision, kv.create_revision)
+        # Whatever is decided next must not be decided from before this.
+        self._view.learn((entry,))
+        return entry, spec
+
+    async def _guards_hold(self, change: Change) -> bool:
+        for guard in change.guards:
+            kv = await self._store.get(guard.key)
+            found = 0 if kv is None else getattr(kv, guard.target)
+            if found != guard.equals:
+                return False
+        return True
+
+
+T = TypeVar("T")
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Every result. Nothing is still under way when this raises, and the gravest failure is the one raised."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    if failures:
+        raise next((failure for failure in failures if isinstance(failure, Unsettled)), failures[0])
+    return [result for result in results if not isinstance(result, BaseException)]

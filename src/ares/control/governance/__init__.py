@@ -1,0 +1,1 @@
+"""Governance: quotas, budgets, policies, secrets, the audit log and alerts."""

@@ -1,0 +1,106 @@
+"""Tells channels of alerts, from the records alone: whoever leads goes on where the last leader was.
+
+A notice is marked as arrived after it did, so it may come twice after a crash, with the same id, and never not at all.
+"""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from ares.control.governance.channel_seal import Sealing
+from ares.control.state.view import Delta, View
+from ares.control.state.waits import happens
+from ares.core import keys
+from ares.core.alerts.due import due, marked, notice_of
+from ares.model.alert import AlertRecord
+from ares.ports.clock import Clock
+from ares.ports.notify import NotDelivered, Notifier
+from ares.ports.store import Committed, Compare, Put, Store, StoreError
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+# Sent side by side: one receiver that hangs holds up few.
+_AT_ONCE = 8
+_LOOK_EVERY_S = 60.0
+_TRIES = 10
+
+
+class Delivery:
+    """Leader only."""
+
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        clock: Clock,
+        telemetry: Telemetry,
+        notifier: Notifier | None,
+        sealing: Sealing,
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._telemetry = telemetry
+        self._notifier = notifier
+        self._sealing = sealing
+        self._woken = asyncio.Event()
+        view.subscribe(self._on_delta)
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.relisted or not delta.kept.isdisjoint((keys.ALERTS, keys.CHANNELS)):
+            self._woken.set()
+
+    async def run(self, guard: Compare) -> None:
+        while True:
+            self._woken.clear()
+            wait_s = _LOOK_EVERY_S
+            try:
+                wait_s = await self.round(guard)
+            except StoreError as error:
+                log.warning("alerts.delayed", error=str(error))
+            await happens(self._woken, self._clock, wait_s)
+
+    async def round(self, guard: Compare) -> float:
+        """Sends what is due; returns how long until the next look."""
+        if self._notifier is None:
+            return _LOOK_EVERY_S
+        kept = self._view.kept
+        now = self._clock.wall()
+        found, wait_s = due(list(kept.alerts.values()), kept.channels, now)
+        for begin in range(0, len(found), _AT_ONCE):
+            sending = [
+                self._send(guard, self._notifier, alert, name) for alert, name in found[begin : begin + _AT_ONCE]
+            ]
+            await asyncio.gather(*sending)
+        if found:
+            await self._view.catch_up()
+        return min(_LOOK_EVERY_S, max(0.0, 0.0 if found else wait_s or _LOOK_EVERY_S))
+
+    async def _send(self, guard: Compare, notifier: Notifier, alert: AlertRecord, name: str) -> None:
+        channel = self._view.kept.channels.get(name)
+        if channel is None:
+            return
+        error, final = None, False
+        try:
+            await self._sealing.send(notifier, channel, notice_of(alert))
+        except NotDelivered as why:
+            error, final = str(why), why.final
+            log.warning("alert.not_delivered", alert=alert.delivery, channel=name, error=error, final=final)
+        self._telemetry.count("ares_alert_deliveries_total", 1, "arrived" if error is None else "failed")
+        await self._mark(guard, alert, name, error, final)
+
+    async def _mark(self, guard: Compare, alert: AlertRecord, name: str, error: str | None, final: bool) -> None:
+        key = keys.alert(alert.tenant, alert.id)
+        for _ in range(_TRIES):
+            kv = await self._store.get(key)
+            if kv is None:
+                return
+            known = msgspec.json.decode(kv.value, type=AlertRecord)
+            after = marked(known, name, alert.episode, error, final, self._clock.wall())
+            same = Compare(key, "mod_revision", kv.mod_revision)
+            written = await self._store.txn([guard, same], [Put(key, msgspec.json.encode(after))])
+            if isinstance(written, Committed) and written.succeeded:
+                return
+        log.warning("alert.unmarked", alert=alert.delivery, channel=name)

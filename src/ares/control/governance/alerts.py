@@ -1,0 +1,160 @@
+"""Alerts: kept as records the moment they are raised, so that whoever leads can tell people of them later."""
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from ares.control.state.view import View
+from ares.core import keys
+from ares.core.access.table import WIDE, scope_of
+from ares.core.alerts.episode import again
+from ares.model.access import Principal
+from ares.model.alert import AlertRecord, AlertState, Severity
+from ares.ports.clock import Clock
+from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError, StoreUnavailable
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+# Of one tenant, or of the platform; the ones that were quiet the longest make room.
+ALERTS_MAX = 1000
+# What repeats sooner than this is known already and is not written again.
+_QUIET_S = 10.0
+_TEXT_MAX = 1000
+_SUBJECT_MAX = 200
+_TRIES = 10
+# Alerts that could not be written, kept until they can be.
+_UNWRITTEN_MAX = 1000
+
+
+class Alerts:
+    """Raised by any replica; `tenant` "" is the platform's own."""
+
+    def __init__(self, store: Store, view: View, clock: Clock, telemetry: Telemetry) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._telemetry = telemetry
+        self._quiet: dict[str, float] = {}
+        self._unwritten: dict[str, AlertRecord] = {}
+
+    async def raise_(
+        self,
+        kind: str,
+        tenant: str,
+        subject: str,
+        text: str,
+        numbers: Mapping[str, float] | None = None,
+        severity: Severity = "warning",
+    ) -> None:
+        """Durable when it returns, unless the store is away: then it is written once that is back. Never fails."""
+        now = self._clock.wall()
+        fresh = AlertRecord(
+            id=alert_id(kind, subject),
+            kind=kind,
+            tenant=tenant,
+            subject=subject[:_SUBJECT_MAX],
+            text=text[:_TEXT_MAX],
+            severity=severity,
+            numbers=dict(numbers or {}),
+            first_at=now,
+            last_at=now,
+        )
+        key = keys.alert(tenant, fresh.id)
+        if self._clock.monotonic() < self._quiet.get(key, 0.0):
+            return
+        self._hush(key)
+        self._telemetry.count("ares_alerts_total", 1, kind)
+        log.warning("alert", kind=kind, tenant=tenant, subject=fresh.subject, text=fresh.text, severity=severity)
+        try:
+            await self._write(key, fresh)
+        except StoreError as error:
+            log.warning("alert.unwritten", kind=kind, subject=fresh.subject, error=str(error))
+            if len(self._unwritten) < _UNWRITTEN_MAX:
+                self._unwritten[key] = fresh
+
+    def _hush(self, key: str) -> None:
+        now = self._clock.monotonic()
+        if len(self._quiet) > ALERTS_MAX:
+            self._quiet = {known: until for known, until in self._quiet.items() if until > now}
+        self._quiet[key] = now + _QUIET_S
+
+    async def _write(self, key: str, fresh: AlertRecord) -> None:
+        for _ in range(_TRIES):
+            kv = await self._store.get(key)
+            known = None if kv is None else msgspec.json.decode(kv.value, type=AlertRecord)
+            if known is not None and known.last_at >= fresh.last_at:
+                return
+            after = fresh if known is None else again(known, fresh)
+            guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
+            ops: list[Op] = [Put(key, msgspec.json.encode(after)), *(self._room(fresh.tenant) if known is None else ())]
+            written = await self._store.txn([guard], ops)
+            if isinstance(written, Committed) and written.succeeded:
+                return
+        raise StoreUnavailable(f"the store did not confirm alert {key}")
+
+    def _room(self, tenant: str) -> list[Op]:
+        """Deletes what makes room for one more: the ones that are over first, then the quietest."""
+        prefix = keys.scoped(tenant, "")
+        mine = [one for name, one in self._view.kept.alerts.items() if name.startswith(prefix)]
+        too_many = len(mine) + 1 - ALERTS_MAX
+        if too_many <= 0:
+            return []
+        mine.sort(key=lambda one: (one.state != "resolved", one.last_at))
+        return [Delete(keys.alert(tenant, one.id)) for one in mine[:too_many]]
+
+    # ---- looked at and seen to
+
+    async def listed(
+        self, who: Principal, *, platform: bool = False, every: bool = False
+    ) -> tuple[AlertRecord, ...] | None:
+        """The newest first; those that are over only with `every`. None when it is not theirs to see."""
+        if platform and scope_of(who, "alerts:admin") not in WIDE:
+            return None
+        await self._view.catch_up()
+        prefix = keys.scoped("" if platform else who.tenant, "")
+        mine = [one for name, one in self._view.kept.alerts.items() if name.startswith(prefix)]
+        shown = [one for one in mine if every or one.state != "resolved"]
+        return tuple(sorted(shown, key=lambda one: -one.last_at))
+
+    async def settle(
+        self, who: Principal, alert_id: str, state: AlertState, *, platform: bool = False, note: str = ""
+    ) -> AlertRecord | None:
+        """Somebody sees to it, or it is over. None when there is no such alert."""
+        if platform and scope_of(who, "alerts:admin") not in WIDE:
+            return None
+        key = keys.alert("" if platform else who.tenant, alert_id)
+        for _ in range(_TRIES):
+            kv = await self._store.get(key)
+            if kv is None:
+                return None
+            known = msgspec.json.decode(kv.value, type=AlertRecord)
+            after = replace(known, state=state, by=who.author, note=note)
+            if after == known:
+                return known
+            guard = Compare(key, "mod_revision", kv.mod_revision)
+            written = await self._store.txn([guard], [Put(key, msgspec.json.encode(after))])
+            if isinstance(written, Committed) and written.succeeded:
+                await self._view.reach(written.revision)
+                self._quiet.pop(key, None)
+                return after
+        raise StoreUnavailable(f"the store did not confirm alert {alert_id}; try again")
+
+    async def run(self) -> None:
+        """Writes what could not be written when it was raised."""
+        while True:
+            await self._clock.sleep(_QUIET_S)
+            for key, fresh in list(self._unwritten.items()):
+                try:
+                    await self._write(key, fresh)
+                except StoreError:
+                    break
+                self._unwritten.pop(key, None)
+
+
+def alert_id(kind: str, subject: str) -> str:
+    """The same for the same thing, so that it is one record however often it is raised and by whom."""
+    return hashlib.sha256(f"{kind}\n{subject}".encode()).hexdigest()[:16]

@@ -1,0 +1,233 @@
+"""Channels: where alerts of a tenant, or of the platform, are sent."""
+
+from typing import Any, Literal
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from ares.control.governance.channel_seal import Sealing, host_of
+from ares.control.state.view import View
+from ares.core import keys
+from ares.core.access.table import WIDE, scope_of
+from ares.model.access import Principal
+from ares.model.alert import AlertKind, ChannelKind, ChannelRecord, Notice, Severity
+from ares.model.base import Record
+from ares.ports.clock import Clock, Rng
+from ares.ports.notify import NotDelivered, Notifier
+from ares.ports.secrets import VaultError
+from ares.ports.store import KV, Committed, Compare, Delete, Op, Put, Store, StoreUnavailable
+
+log = structlog.get_logger()
+
+# Of one tenant, or of the platform.
+CHANNELS_MAX = 20
+_SECRET_BYTES = 24
+_TRIES = 10
+
+
+class ChannelWish(Record, frozen=True):
+    """A channel as it is asked for."""
+
+    name: str
+    kind: ChannelKind
+    url: str = ""
+    # Signs webhooks. Empty: drawn anew, or the one there is.
+    secret: str = ""
+    to: tuple[str, ...] = ()
+    severity: Severity = "info"
+    kinds: tuple[AlertKind, ...] = ()
+    all_tenants: bool = False
+    enabled: bool = True
+
+    def __repr__(self) -> str:
+        return f"ChannelWish({self.name!r})"
+
+
+class ChannelView(Record, frozen=True):
+    """All that anybody is told about a channel: of a URL the host, since its path is often a secret."""
+
+    name: str
+    tenant: str
+    kind: ChannelKind
+    where: str
+    severity: Severity
+    kinds: tuple[AlertKind, ...]
+    all_tenants: bool
+    enabled: bool
+    created_at: float
+    created_by: str
+
+
+class ChannelRefused(Record, frozen=True):
+    """Nothing was changed; `message` says why."""
+
+    code: Literal["channel-invalid", "channels-full", "not-found", "forbidden", "secrets-key"]
+    message: str
+    fix: str = ""
+
+
+class Channels:
+    """`platform`: for alerts of the platform; only those who run it have such channels."""
+
+    def __init__(
+        self, store: Store, view: View, clock: Clock, rng: Rng, notifier: Notifier | None, sealing: Sealing
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._rng = rng
+        self._notifier = notifier
+        self._sealing = sealing
+
+    async def listed(self, who: Principal, *, platform: bool) -> tuple[ChannelView, ...] | ChannelRefused:
+        if (no := _refused(who, platform)) is not None:
+            return no
+        await self._view.catch_up()
+        prefix = keys.scoped(_whose(who, platform), "")
+        known = self._view.kept.channels
+        return tuple(view_of(known[name]) for name in sorted(known) if name.startswith(prefix))
+
+    async def save(
+        self, who: Principal, wish: ChannelWish, *, platform: bool
+    ) -> tuple[ChannelView, str] | ChannelRefused:
+        """Made, or changed. With the secret that signs, if it is a new one: it is shown this once."""
+        if (no := _refused(who, platform) or _wrong(wish)) is not None:
+            return no
+        tenant = _whose(who, platform)
+        key = keys.channel(tenant, wish.name)
+        drawn = wish.secret or self._rng.token(_SECRET_BYTES).hex()
+        for _ in range(_TRIES):
+            kv = await self._store.get(key)
+            known = None if kv is None else self._opened(kv)
+            if isinstance(known, ChannelRefused):
+                return known
+            if known is None and (no := await self._too_many(tenant)) is not None:
+                return no
+            fields: dict[str, Any] = {name: getattr(wish, name) for name in ChannelWish.__struct_fields__}
+            fields |= {"secret": wish.secret or (known.secret if known else "") or drawn, "tenant": tenant}
+            record = ChannelRecord(
+                **fields,
+                created_at=known.created_at if known else self._clock.wall(),
+                created_by=known.created_by if known else who.author,
+            )
+            if record.kind != "webhook":
+                record = replace(record, secret="")
+            why = None if self._notifier is None else self._notifier.unusable(record)
+            if why is not None:
+                return ChannelRefused(code="channel-invalid", message=why)
+            sealed = self._sealed(record)
+            if isinstance(sealed, ChannelRefused):
+                return sealed
+            guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
+            if await self._write([guard], [Put(key, sealed)], key, sealed):
+                log.info("channel.saved", name=wish.name, tenant=tenant, kind=wish.kind, by=who.author)
+                is_new = known is None or known.secret != record.secret
+                return view_of(record), record.secret if is_new else ""
+        raise StoreUnavailable(f"channel {wish.name} was changed {_TRIES} times in between; try again")
+
+    def _opened(self, kv: KV) -> ChannelRecord | ChannelRefused:
+        try:
+            return self._sealing.open(msgspec.json.decode(kv.value, type=ChannelRecord))
+        except (VaultError, OSError) as error:
+            return ChannelRefused(code="secrets-key", message=str(error))
+
+    def _sealed(self, record: ChannelRecord) -> bytes | ChannelRefused:
+        """As it is kept."""
+        try:
+            self._sealing.require_keys(self._view.kept)
+            return msgspec.json.encode(self._sealing.seal(record))
+        except (VaultError, OSError) as error:
+            return ChannelRefused(code="secrets-key", message=str(error))
+
+    async def delete(self, who: Principal, name: str, *, platform: bool) -> ChannelRefused | None:
+        if (no := _refused(who, platform)) is not None:
+            return no
+        key = keys.channel(_whose(who, platform), name)
+        for tried in range(_TRIES):
+            kv = await self._store.get(key)
+            if kv is None:
+                await self._view.catch_up()
+                return None if tried else _none(name)
+            if await self._write([Compare(key, "mod_revision", kv.mod_revision)], [Delete(key)], key, None):
+                log.info("channel.deleted", name=name, by=who.author)
+                return None
+        raise StoreUnavailable(f"the store did not confirm that channel {name} is gone; try again")
+
+    async def test(self, who: Principal, name: str, *, platform: bool) -> str | ChannelRefused | None:
+        """Sends a notice that says it is a test; what went wrong, or None when it arrived."""
+        if (no := _refused(who, platform)) is not None:
+            return no
+        await self._view.catch_up()
+        channel = self._view.kept.channels.get(keys.scoped(_whose(who, platform), name))
+        if channel is None or self._notifier is None:
+            return _none(name) if channel is None else "this server sends nothing"
+        now = self._clock.wall()
+        notice = Notice(
+            id=f"test-{self._rng.token(8).hex()}",
+            kind="test",
+            severity="info",
+            tenant=channel.tenant,
+            subject=name,
+            text=f"a test of channel {name}, asked for by {who.author}",
+            at=now,
+        )
+        try:
+            await self._sealing.send(self._notifier, channel, notice)
+        except NotDelivered as error:
+            return str(error)
+        return None
+
+    async def _too_many(self, tenant: str) -> ChannelRefused | None:
+        await self._view.catch_up()
+        prefix = keys.scoped(tenant, "")
+        there = sum(name.startswith(prefix) for name in self._view.kept.channels)
+        if there < CHANNELS_MAX:
+            return None
+        message = f"there are {there} channels of {tenant or 'the platform'}, at most {CHANNELS_MAX} are allowed"
+        return ChannelRefused(code="channels-full", message=message, fix="delete some")
+
+    async def _write(self, compares: list[Compare], ops: list[Op], key: str, wanted: bytes | None) -> bool:
+        written = await self._store.txn(compares, ops)
+        if isinstance(written, Committed) and written.succeeded:
+            await self._view.reach(written.revision)
+            return True
+        found = await self._store.get(key)
+        if (None if found is None else found.value) != wanted:
+            return False
+        await self._view.catch_up()
+        return True
+
+
+def view_of(record: ChannelRecord) -> ChannelView:
+    where = ", ".join(record.to) if record.kind == "email" else record.where or host_of(record.url)
+    return ChannelView(
+        name=record.name, tenant=record.tenant, kind=record.kind, where=where, severity=record.severity,
+        kinds=record.kinds, all_tenants=record.all_tenants, enabled=record.enabled, created_at=record.created_at,
+        created_by=record.created_by,
+    )  # fmt: skip
+
+
+def _wrong(wish: ChannelWish) -> ChannelRefused | None:
+    needs, not_for = ("url", "to") if wish.kind == "webhook" else ("to", "url")
+    if not getattr(wish, needs) or getattr(wish, not_for):
+        message = f"a channel of kind {wish.kind} has {needs!r} and no {not_for!r}"
+        return ChannelRefused(code="channel-invalid", message=message)
+    if wish.secret and len(wish.secret) < 16:
+        return ChannelRefused(code="channel-invalid", message="the secret has fewer than 16 characters")
+    return None
+
+
+def _whose(who: Principal, platform: bool) -> str:
+    return "" if platform else who.tenant
+
+
+def _refused(who: Principal, platform: bool) -> ChannelRefused | None:
+    if not platform or scope_of(who, "alerts:admin") in WIDE:
+        return None
+    message = f"the role {who.role!r} has nothing to do with the platform's alerts"
+    return ChannelRefused(code="forbidden", message=message, fix="look at those of your own tenant")
+
+
+def _none(name: str) -> ChannelRefused:
+    return ChannelRefused(code="not-found", message=f"there is no channel {name!r}")

@@ -1,0 +1,302 @@
+"""A tenant's secrets: written, listed by name, deleted, and revealed to nobody but the attempts that declare them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import structlog
+
+from ares.control.governance.channel_seal import Sealing, keys_used
+from ares.control.state.view import Delta, View
+from ares.core import keys
+from ares.core.access.table import reaches
+from ares.core.admit.secrets import env_size
+from ares.model.access import Principal
+from ares.model.alert import ChannelRecord
+from ares.model.base import Record
+from ares.model.job import ENV_BYTES_MAX, JobSpec
+from ares.model.secret import (
+    SECRET_BYTES_MAX,
+    SECRETS_BYTES_MAX,
+    SECRETS_PER_TENANT_MAX,
+    SECRETS_TENANT_BYTES_MAX,
+    Secret,
+    SecretGiven,
+    SecretRecord,
+    SecretRef,
+)
+from ares.ports.clock import Clock
+from ares.ports.secrets import Sealed, Tampered, Vault, VaultError
+from ares.ports.store import KV, Committed, Compare, Delete, Put, Store, StoreUnavailable
+
+log = structlog.get_logger()
+
+_TRIES = 10
+# After so long a rotation is answered, and goes on when it is asked for again.
+_ROTATION_S = 10.0
+_REWRAPPED_AT_ONCE = 32
+_NO_VAULT = "this server keeps no secrets: it has no key file"
+
+
+class SecretView(Record, frozen=True):
+    """All that anybody is ever told about a secret."""
+
+    name: str
+    version: int
+    size: int
+    created_at: float
+    created_by: str
+    updated_at: float
+    updated_by: str
+    # Which key it is sealed with, and whether the server that answers has it.
+    key_id: str
+    readable: bool = True
+
+
+class SecretRefused(Record, frozen=True):
+    """Nothing was changed; `message` says why."""
+
+    code: Literal["forbidden", "not-found", "secret-conflict", "secret-invalid", "secrets-full", "secrets-key"]
+    message: str
+    fix: str = ""
+
+
+class KeyRotation(Record, frozen=True):
+    """What became of the key. With `left` above 0 it is not over: rotate again to go on."""
+
+    key_id: str
+    # Whether a new key was made, or an earlier rotation was finished.
+    made: bool
+    rewrapped: int
+    left: int = 0
+
+
+class Secrets:
+    def __init__(self, store: Store, view: View, clock: Clock, vault: Vault | None) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._vault = vault
+        self._sealing = Sealing(vault)
+        self._warned: set[str] = set()
+        view.subscribe(self._on_delta)
+
+    # ---- reading
+
+    async def list(self, who: Principal) -> tuple[SecretView, ...]:
+        """By name; never a value."""
+        await self._view.catch_up()
+        return tuple(self._shown(record) for record in self._of(who.tenant))
+
+    def _of(self, tenant: str) -> Sequence[SecretRecord]:
+        found = (record for record in self._view.kept.secrets.values() if record.tenant == tenant)
+        return sorted(found, key=lambda record: record.name)
+
+    def _shown(self, record: SecretRecord) -> SecretView:
+        return SecretView(
+            name=record.name, version=record.version, size=record.size,
+            created_at=record.created_at, created_by=record.created_by,
+            updated_at=record.updated_at, updated_by=record.updated_by,
+            key_id=record.key_id, readable=self._sealing.holds(record.key_id),
+        )  # fmt: skip
+
+    # ---- changing
+
+    async def put(
+        self, who: Principal, name: str, value: Secret, expected_version: int | None = None
+    ) -> SecretView | SecretRefused:
+        """Makes a secret, or gives one a new value. Version 0 expects that there is none."""
+        if not 1 <= len(value) <= SECRET_BYTES_MAX:
+            message = f"the value has {len(value):,} bytes; 1 to {SECRET_BYTES_MAX:,} are kept"
+            return SecretRefused(code="secret-invalid", message=message, fix="keep large files elsewhere")
+        for _ in range(_TRIES):
+            await self._view.catch_up()
+            kv = await self._store.get(keys.secret(who.tenant, name))
+            old = None if kv is None else msgspec.json.decode(kv.value, type=SecretRecord)
+            no = self._no_change(who, old, expected_version) or self._no_room(who.tenant, name, len(value))
+            if (no := no or self._no_key()) is not None:
+                return no
+            try:
+                record = self._sealed(who, name, value, old)
+            except (VaultError, OSError) as error:
+                return SecretRefused(code="secrets-key", message=str(error))
+            if await self._write(record, kv):
+                log.info("secret.put", tenant=who.tenant, secret=name, version=record.version, by=who.subject)
+                return self._shown(record)
+        raise StoreUnavailable(f"the store did not confirm the secret {name}; try again")
+
+    async def delete(self, who: Principal, name: str) -> SecretRefused | None:
+        """Jobs that still wait for it will not start."""
+        for _ in range(_TRIES):
+            kv = await self._store.get(keys.secret(who.tenant, name))
+            if kv is None:
+                return SecretRefused(code="not-found", message=f"there is no secret {name}")
+            record = msgspec.json.decode(kv.value, type=SecretRecord)
+            if (no := self._no_change(who, record, None)) is not None:
+                return no
+            written = await self._store.txn([Compare(kv.key, "mod_revision", kv.mod_revision)], [Delete(kv.key)])
+            if isinstance(written, Committed) and written.succeeded:
+                await self._view.reach(written.revision)
+                log.info("secret.deleted", tenant=who.tenant, secret=name, version=record.version, by=who.subject)
+                return None
+        raise StoreUnavailable(f"the store did not confirm that {name} is deleted; try again")
+
+    def _no_change(self, who: Principal, old: SecretRecord | None, expected: int | None) -> SecretRefused | None:
+        if old is not None and not reaches(who, "secrets:admin", old.tenant, old.created_by, old.created_id):
+            message = f"{old.name} was made by {old.created_by}, and your role changes only what you made"
+            return SecretRefused(code="forbidden", message=message, fix="ask them, or an administrator of the tenant")
+        version = 0 if old is None else old.version
+        if expected not in (None, version):
+            message = f"it was to be changed from version {expected} and is at {version}"
+            return SecretRefused(code="secret-conflict", message=message, fix="look at it and try again")
+        return None
+
+    def _no_room(self, tenant: str, name: str, size: int) -> SecretRefused | None:
+        others = [record.size for record in self._of(tenant) if record.name != name]
+        if len(others) < SECRETS_PER_TENANT_MAX and sum(others) + size <= SECRETS_TENANT_BYTES_MAX:
+            return None
+        message = (
+            f"the tenant has {len(others):,} other secrets of {sum(others):,} bytes; with {size:,} more there would be "
+            f"over {SECRETS_PER_TENANT_MAX:,}, or over {SECRETS_TENANT_BYTES_MAX:,} bytes"
+        )
+        return SecretRefused(code="secrets-full", message=message, fix="delete some that nobody uses")
+
+    def _no_key(self) -> SecretRefused | None:
+        try:
+            self._sealing.require_keys(self._view.kept)
+        except VaultError as error:
+            fix = "give every server of the store the same key file, named by secrets.key_file"
+            return SecretRefused(code="secrets-key", message=str(error), fix=fix)
+        return None
+
+    def _sealed(self, who: Principal, name: str, value: Secret, old: SecretRecord | None) -> SecretRecord:
+        assert self._vault is not None, "it was looked for"
+        version = 1 if old is None else old.version + 1
+        sealed, now = self._vault.seal(value, binding(who.tenant, name, version)), self._clock.wall()
+        made = (now, who.subject, who.user_id) if old is None else (old.created_at, old.created_by, old.created_id)
+        return SecretRecord(
+            tenant=who.tenant, name=name, version=version, ciphertext=sealed.ciphertext, nonce=sealed.nonce,
+            wrapped=sealed.wrapped, key_id=sealed.key_id, size=len(value),
+            created_at=made[0], created_by=made[1], created_id=made[2], updated_at=now, updated_by=who.subject,
+        )  # fmt: skip
+
+    async def _write(self, record: SecretRecord, kv: KV | None) -> bool:
+        key = keys.secret(record.tenant, record.name)
+        revision = 0 if kv is None else kv.mod_revision
+        written = await self._store.txn(
+            [Compare(key, "mod_revision", revision)], [Put(key, msgspec.json.encode(record))]
+        )
+        if isinstance(written, Committed) and written.succeeded:
+            await self._view.reach(written.revision)
+            return True
+        found = None if isinstance(written, Committed) else await self._store.get(key)
+        # After an unknown outcome the record itself tells whether it was written.
+        return found is not None and found.value == msgspec.json.encode(record)
+
+    # ---- the key they are sealed with
+
+    async def rotate_key(self, who: Principal) -> KeyRotation | SecretRefused:
+        """Makes a new key and seals everything with it; after an interruption it goes on where it was."""
+        await self._view.catch_up()
+        if (no := self._no_key()) is not None:
+            return no
+        assert self._vault is not None, "it was looked for"
+        until = self._clock.monotonic() + _ROTATION_S
+        try:
+            newest = self._vault.newest()
+            made = all(key_id == newest for key_id in keys_used(self._view.kept).values())
+            newest = self._vault.renew() if made else newest
+            waiting = [key for key, key_id in keys_used(self._view.kept).items() if key_id != newest]
+            done = 0
+            for at in range(0, len(waiting), _REWRAPPED_AT_ONCE):
+                some = waiting[at : at + _REWRAPPED_AT_ONCE]
+                done += sum(await asyncio.gather(*(self._rewrap(key, newest) for key in some)))
+                if self._clock.monotonic() >= until:
+                    break
+        except (VaultError, OSError) as error:
+            return SecretRefused(code="secrets-key", message=str(error))
+        await self._view.catch_up()
+        left = sum(key_id != newest for key_id in keys_used(self._view.kept).values())
+        log.info("secrets.key_rotated", key=newest, made=made, rewrapped=done, left=left, by=who.subject)
+        return KeyRotation(key_id=newest, made=made, rewrapped=done, left=left)
+
+    async def _rewrap(self, key: str, newest: str) -> bool:
+        """False when somebody else changed it meanwhile: that was with the new key, or is for the next round."""
+        kv = await self._store.get(key)
+        if kv is None:
+            return False
+        try:
+            again = self._again(kv, newest)
+        except Tampered:
+            # It opens for nobody any more; the others are not to wait for it.
+            log.error("secrets.damaged", key=key, fix="set it again")
+            return False
+        if again is None:
+            return False
+        written = await self._store.txn([Compare(key, "mod_revision", kv.mod_revision)], [Put(key, again)])
+        return isinstance(written, Committed) and written.succeeded
+
+    def _again(self, kv: KV, newest: str) -> bytes | None:
+        """The record under the newest key; None when it is already, or has nothing sealed in it."""
+        assert self._vault is not None, "it was looked for"
+        if kv.key.startswith(keys.CHANNELS):
+            channel = msgspec.json.decode(kv.value, type=ChannelRecord)
+            fits = channel.sealed is None or channel.sealed.key_id == newest
+            return None if fits else msgspec.json.encode(self._sealing.rewrap(channel))
+        record = msgspec.json.decode(kv.value, type=SecretRecord)
+        if record.key_id == newest:
+            return None
+        sealed = self._vault.rewrap(_sealed_of(record), binding(record.tenant, record.name, record.version))
+        return msgspec.json.encode(msgspec.structs.replace(record, wrapped=sealed.wrapped, key_id=sealed.key_id))
+
+    # ---- handing over
+
+    def reveal_for(self, tenant: str, spec: JobSpec) -> tuple[SecretGiven, ...] | str:
+        """What an attempt that is about to start is given, as it is now; or why it cannot start."""
+        given = list[SecretGiven]()
+        for ref in spec.secrets:
+            found = self._reveal(tenant, ref)
+            if isinstance(found, str):
+                return found
+            given.append(found)
+        if (size := sum(len(one.value) for one in given)) > SECRETS_BYTES_MAX:
+            return f"its secrets have {size:,} bytes together, at most {SECRETS_BYTES_MAX:,} are given to a job"
+        in_env = {one.name: len(one.value) for one in given if one.env is not None}
+        if (size := env_size(spec, in_env)) > ENV_BYTES_MAX:
+            return f"with its secrets the environment takes {size:,} bytes, at most {ENV_BYTES_MAX:,} are allowed"
+        return tuple(given)
+
+    def _reveal(self, tenant: str, ref: SecretRef) -> SecretGiven | str:
+        record = self._view.kept.secrets.get(f"{tenant}/{ref.name}")
+        if record is None:
+            return f"the secret {ref.name} does not exist any more; make it again with `ares secret set {ref.name}`"
+        if self._vault is None:
+            return f"the secret {ref.name} cannot be read: {_NO_VAULT}"
+        try:
+            value = self._vault.open(_sealed_of(record), binding(tenant, record.name, record.version))
+        except (VaultError, OSError) as error:
+            return f"the secret {ref.name} cannot be read: {error}"
+        if ref.env is not None and b"\0" in value.reveal():
+            return f"the secret {ref.name} has a NUL byte and cannot be an environment variable; give it as a file"
+        return SecretGiven(name=ref.name, version=record.version, value=value, env=ref.env, file=ref.file)
+
+    # ---- what this server cannot read
+
+    def _on_delta(self, delta: Delta) -> None:
+        if not (delta.relisted or not delta.kept.isdisjoint((keys.SECRETS, keys.CHANNELS))):
+            return
+        named = set(keys_used(self._view.kept).values()) - self._warned
+        for key_id in sorted(key_id for key_id in named if not self._sealing.holds(key_id)):
+            self._warned.add(key_id)
+            fix = "give this server the key file that the others have, named by secrets.key_file"
+            log.error("secrets.key_missing", key=key_id, effect="jobs that need such secrets do not start", fix=fix)
+
+
+def binding(tenant: str, name: str, version: int) -> bytes:
+    """What a value is sealed for: put under another name, tenant or version, it does not open."""
+    return f"{tenant}/{name}/{version}".encode()
+
+
+def _sealed_of(record: SecretRecord) -> Sealed:
+    return Sealed(record.ciphertext, record.nonce, record.wrapped, record.key_id)

@@ -1,0 +1,164 @@
+"""What the planner has not been told yet, gathered from the view: the latest of each record, however often it changed.
+
+A planner that is new, or that fell behind too far, is told everything: then all is news.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from ares.control.planner.messages import News, Rules, Told
+from ares.control.scheduler.cluster_view import Planner
+from ares.control.state.view import Delta, View
+from ares.core import keys
+from ares.core.capacity.promise import Promise
+from ares.core.lifecycle.ranks import holds
+from ares.core.queue.order import account_of
+from ares.model.isolation import Isolation
+from ares.model.reservation import BOOKED, Reservation
+from ares.model.state import TERMINAL, JobState
+
+# Jobs and nodes of one frame: few enough that whoever is served does not notice.
+AT_ONCE = 250
+# A planner that has not heard of so many jobs is told everything instead, when it is asked again.
+_BEHIND_MAX = 50_000
+
+
+class Feed:
+    def __init__(self, view: View, planner: Planner, wall: Callable[[], float]) -> None:
+        self._view = view
+        self._planner = planner
+        self._wall = wall
+        # Plugins that are not to be entered, with what happened.
+        self.cut: dict[str, str] = {}
+        # Counts changes to what plans go by beyond the records of jobs and nodes.
+        self.rules = 0
+        self._isolation: dict[str, Isolation] = {}
+        self.restart()
+        view.subscribe(self._on_delta)
+
+    def restart(self) -> None:
+        """The planner is told everything from now on."""
+        self._new = True
+        self._jobs: dict[str, None] = {}
+        self._nodes: dict[str, None] = {}
+        self._reservations: dict[str, None] = {}
+        # Jobs whose specification the planner has, and nodes it takes for ready.
+        self._known: set[str] = set()
+        self._ready: frozenset[str] = frozenset()
+        self._last = False
+
+    @property
+    def more(self) -> bool:
+        """Whether one frame is not enough for all that is new."""
+        return self._new or max(len(self._jobs), len(self._nodes), len(self._reservations)) > AT_ONCE
+
+    def rules_changed(self) -> None:
+        """What the planner goes by is different: its plans of before do not count."""
+        self.rules += 1
+        self.restart()
+
+    def _on_delta(self, delta: Delta) -> None:
+        isolation = self._isolation_now() if keys.TENANTS in delta.kept else self._isolation
+        if delta.profile:
+            # Another profile may have done what had to be done.
+            self.cut.clear()
+        if delta.relisted or delta.profile or isolation != self._isolation:
+            self.rules_changed()
+        if delta.reservations:
+            self.rules += 1
+        if self._new:
+            return
+        self._jobs.update(dict.fromkeys(entry.state.id for _, entry in delta.states))
+        self._jobs.update(dict.fromkeys(state.id for state in delta.removed))
+        self._nodes.update(dict.fromkeys(sorted(delta.nodes)))
+        self._reservations.update(dict.fromkeys(sorted(delta.reservations)))
+        if len(self._jobs) + len(self._nodes) > _BEHIND_MAX:
+            self.restart()
+
+    def take(self) -> News:
+        """The next part of what is new; nothing of it is news any more."""
+        rules = self._begin() if self._new else None
+        records = [(name, self._view.nodes.get(name)) for name in _taken(self._nodes)]
+        # Jobs and bookings are told after the nodes that they are about.
+        told_nodes = not self._nodes
+        booked = [(name, self._booked(name)) for name in (_taken(self._reservations) if told_nodes else ())]
+        jobs = _taken(self._jobs) if told_nodes else []
+        specs: dict[str, bytes] = {}
+        told = tuple(one for job in jobs if (one := self._told(job, specs)) is not None)
+        used, promises, earlier = None, None, tuple[Promise, ...]()
+        if self._last and not (self._jobs or self._nodes or self._reservations):
+            self._last = False
+            cluster = self._planner.cluster
+            used, promises = cluster.usage.data, tuple(cluster.promises.values())
+            earlier = tuple(one for job, one in cluster.told.items() if job not in cluster.promises)
+        return News(
+            now=self._wall(),
+            rules=rules,
+            nodes=tuple(record for _, record in records if record is not None),
+            nodes_gone=tuple(name for name, record in records if record is None),
+            ready=self._readied() if told_nodes else {},
+            specs=specs,
+            jobs=told,
+            jobs_gone=tuple(job for job in jobs if job not in self._view.entries),
+            reservations=tuple(one for _, one in booked if one is not None),
+            reservations_gone=tuple(name for name, one in booked if one is None),
+            promises=promises,
+            told=earlier,
+            used=used,
+        )
+
+    def _begin(self) -> Rules:
+        view = self._view
+        self._new, self._last = False, True
+        live = {job for jobs in view.live.values() for job in jobs}
+        live.update(job for jobs in view.by_node.values() for job in jobs)
+        self._jobs = dict.fromkeys(sorted(live, key=lambda job: view.entries[job].create_revision))
+        self._nodes = dict.fromkeys(sorted(view.nodes))
+        self._reservations = dict.fromkeys(sorted(view.reservations))
+        self._isolation = self._isolation_now()
+        return Rules(view.profile.profile, self._isolation, dict(self.cut))
+
+    def _told(self, job: str, specs: dict[str, bytes]) -> Told | None:
+        entry = self._view.entries.get(job)
+        if entry is None:
+            self._known.discard(job)
+            return None
+        state, estimate = entry.state, None
+        spec = self._view.spec(state)
+        if state.phase == "PENDING" and spec is not None:
+            estimate = self._planner.predictor.met(job, spec, account_of(state))
+        if job not in self._known:
+            self._send_spec(state, specs)
+        if state.phase in TERMINAL and not holds(state):
+            self._known.discard(job)
+        return Told(state, estimate)
+
+    def _send_spec(self, state: JobState, specs: dict[str, bytes]) -> None:
+        name = state.array or state.id
+        raw = specs.get(name) or self._view.specs.get(name)
+        if raw is not None:
+            specs[name] = raw
+            self._known.add(state.id)
+
+    def _booked(self, name: str) -> Reservation | None:
+        one, _ = self._view.reservations.get(name, (None, 0))
+        return one if one is not None and one.state in BOOKED else None
+
+    def _readied(self) -> dict[str, bool]:
+        now = frozenset(self._planner.cluster.ready_nodes)
+        changed, self._ready = now ^ self._ready, now
+        return {name: name in now for name in sorted(changed)}
+
+    def _isolation_now(self) -> dict[str, Isolation]:
+        tenants: Iterable[tuple[str, Isolation]] = (
+            (name, one.isolation) for name, one in self._view.kept.tenants.items()
+        )
+        return {name: isolation for name, isolation in tenants if isolation != "any"}
+
+
+def _taken(waiting: dict[str, None]) -> list[str]:
+    """The first of them, which do not wait any more."""
+    taken = list(islice(waiting, AT_ONCE))
+    for name in taken:
+        del waiting[name]
+    return taken

@@ -1,0 +1,161 @@
+"""The leader's side: keeps the planner told, asks it for plans within their time, and verifies what it answers.
+
+Nothing here waits for a planner that does not answer: it is ended, and a new one is told everything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from ares.control.governance.alerts import Alerts
+from ares.control.planner.feed import Feed
+from ares.control.planner.messages import Answer, Question, Wanted
+from ares.control.scheduler.cluster_view import Planner
+from ares.control.state.view import View
+from ares.core.schedule.plan import Plan
+from ares.core.schedule.verification import verified
+from ares.ports.clock import Clock
+from ares.ports.planning import PlannerLost, Planning
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+# Decisions of one plan that are kept whole.
+_DECISIONS_KEPT = 64
+# A planner that was ended for being late has this many times as long the next time, at most so many seconds.
+_LONGER, _LIMIT_MAX_S = 2.0, 60.0
+# After so many plans in a row of which nothing held, the planner is told everything anew.
+_VAIN_MAX = 5
+# Lost so often in a row, people are told.
+_LOST_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a plan may take, and after how long without an answer the planner is ended. Seconds."""
+
+    budget_s: float = 0.5
+    limit_s: float = 5.0
+
+
+PACE = Pace()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """`plan` is what held of the planner's; `dropped` parts of it did not."""
+
+    plan: Plan
+    dropped: int
+    took_s: float
+
+
+class Proposer:
+    def __init__(
+        self,
+        planning: Planning,
+        view: View,
+        planner: Planner,
+        alerts: Alerts,
+        clock: Clock,
+        telemetry: Telemetry,
+        pace: Pace,
+    ) -> None:
+        self._planning = planning
+        self._view = view
+        self._planner = planner
+        self._alerts = alerts
+        self._clock = clock
+        self._telemetry = telemetry
+        self._pace = pace
+        self._limit_s = pace.limit_s
+        self._feed = Feed(view, planner, clock.wall)
+        self._life = 0
+        self._vain = self._lost = 0
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(Answer).decode
+
+    async def propose(self, *, gentle: bool) -> Proposal | None:
+        """What may be written now, as far as anybody can say; None when the planner was lost over it."""
+        try:
+            await self.tell()
+            rules, now = self._feed.rules, self._clock.wall()
+            wanted = Wanted(now, self._pace.budget_s, _DECISIONS_KEPT, gentle)
+            answer = await self._ask(Question(self._feed.take(), wanted))
+        except PlannerLost as lost:
+            await self._note_lost(lost)
+            return None
+        self._lost, self._limit_s = 0, self._pace.limit_s
+        for failure in answer.failures:
+            await self._cut_off(failure.plugin, failure.error)
+        return self._verified(answer, rules)
+
+    @property
+    def cut(self) -> Mapping[str, str]:
+        """Plugins that are not entered any more, "kind name", with what happened."""
+        return self._feed.cut
+
+    async def _cut_off(self, plugin: str, why: str) -> None:
+        """Until the profile changes, or this process is another one. What it said last counts for nothing."""
+        if plugin in self._feed.cut:
+            return
+        self._feed.cut[plugin] = why
+        self._feed.rules_changed()
+        log.error("plugin.cut_off", plugin=plugin, why=why)
+        kept_out = "it was a filter, so no job is placed under this profile" if plugin.startswith("filter ") else ""
+        text = f"the plugin {plugin} was cut off: {why}; plans are made without it until the profile changes"
+        text = f"{text}; {kept_out}" if kept_out else text
+        await self._alerts.raise_("plugin-cut-off", "", plugin, text, severity="critical" if kept_out else "warning")
+
+    async def tell(self) -> None:
+        """Says what is new, until what is left fits into one frame. Raises PlannerLost."""
+        await self._planning.open()
+        if self._planning.life != self._life:
+            self._life = self._planning.life
+            self._feed.restart()
+        while self._feed.more:
+            await self._ask(Question(self._feed.take()))
+
+    async def _ask(self, question: Question) -> Answer:
+        return self._decode(await self._planning.ask(self._encode(question), self._limit_s))
+
+    def _verified(self, answer: Answer, rules: int) -> Proposal:
+        assert answer.plan is not None, "a plan was asked for"
+        if rules != self._feed.rules:
+            # It was made by what does not hold any more: another profile, other reservations.
+            return Proposal(Plan(at=answer.plan.at, more=True), len(answer.plan.placed), answer.took_s)
+        plan, dropped = verified(self._planner.cluster, answer.plan, self._clock.wall(), _Unchanged(self._view, answer))
+        self._planner.tell(answer.reasons)
+        self._telemetry.count("ares_plans_dropped_total", dropped)
+        self._vain = self._vain + 1 if dropped and not plan.placed else 0
+        if self._vain >= _VAIN_MAX:
+            log.warning("planning.told_anew", plans=self._vain)
+            self._vain = 0
+            self._feed.restart()
+        return Proposal(plan, dropped, answer.took_s)
+
+    async def _note_lost(self, lost: PlannerLost) -> None:
+        self._lost += 1
+        self._telemetry.count("ares_planners_lost_total")
+        log.warning("planning.lost", why=str(lost), plugin=lost.plugin, in_a_row=self._lost)
+        if lost.plugin:
+            await self._cut_off(lost.plugin, str(lost))
+        elif lost.late:
+            self._limit_s = min(self._limit_s * _LONGER, _LIMIT_MAX_S)
+        if self._lost == _LOST_MAX:
+            text = f"no plan came from {self._lost} planning processes in a row: {lost}; running jobs are not affected"
+            await self._alerts.raise_("planning-lost", "", "planning", text, {"lost": self._lost}, "critical")
+
+
+class _Unchanged:
+    """Whether a job's record is the one that was planned by."""
+
+    def __init__(self, view: View, answer: Answer) -> None:
+        self._entries = view.entries
+        self._seqs = answer.seqs
+
+    def __call__(self, job: str) -> bool:
+        entry = self._entries.get(job)
+        return entry is not None and entry.state.seq == self._seqs.get(job)

@@ -1,0 +1,1 @@
+"""Queries: jobs, nodes, pools, usage and events as people see them."""

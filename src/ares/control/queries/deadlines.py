@@ -1,0 +1,198 @@
+"""Deadlines and classes of service: whether a job will meet its own, and how many did."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from msgspec.structs import asdict, replace
+
+from ares.control.scheduler.cluster_view import Planner, unsubmitted
+from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe, stepped
+from ares.control.state.view import View
+from ares.core.access.table import sees_all
+from ares.core.admit.sla import dated, unknown
+from ares.core.forecast.estimate import Estimate
+from ares.core.lifecycle.deadline import outcome
+from ares.core.starts.deadline_changes import Way, ways
+from ares.core.starts.outlook import Outlook, judged, outlook
+from ares.core.starts.starts import Course, Starts
+from ares.core.verdict import Rejected
+from ares.model.access import Principal
+from ares.model.base import Record
+from ares.model.job import JobSpec
+from ares.model.profile import Sla
+from ares.model.state import BOUND, TERMINAL, JobState
+from ares.ports.clock import Clock
+
+# Jobs of one submission that are looked at: a large batch must not hold up everybody else.
+_LOOKED_AT_MAX = 16
+_NAMED_MAX = 20
+# Of jobs that have a deadline of their own.
+OWN = ""
+
+
+class DeadlineSeen(Outlook, frozen=True, omit_defaults=False):
+    """With changes that would meet the deadline, where it is not met without."""
+
+    ways: tuple[Way, ...] = ()
+
+
+class SlaView(Record, frozen=True):
+    """How jobs of one class of service fared, of those that are kept. Without a name: deadlines of their own."""
+
+    name: str
+    start_within_s: float | None = None
+    end_within_s: float | None = None
+    jobs: int = 0
+    met: int = 0
+    missed: int = 0
+    # Neither yet; of these, so many will miss it by the estimates, the first of them by id.
+    open: int = 0
+    at_risk: int = 0
+    at_risk_jobs: tuple[str, ...] = ()
+    met_percent: float | None = None
+
+
+class Deadlines:
+    """Reads the scheduler's picture; changes nothing."""
+
+    def __init__(self, view: View, planner: Planner, clock: Clock) -> None:
+        self._view = view
+        self._planner = planner
+        self._clock = clock
+
+    # ---- before a job is taken
+
+    @property
+    def classes(self) -> dict[str, Sla]:
+        return self._view.profile.profile.slas
+
+    def unknown(self, spec: JobSpec) -> Rejected | None:
+        """Why the job cannot be of the class of service it names."""
+        return unknown(spec, self.classes)
+
+    def dated(self, spec: JobSpec) -> JobSpec:
+        """With the times that its class of service gives it from now on."""
+        return dated(spec, self.classes, self._clock.wall())
+
+    async def strict(self, who: Principal, spec: JobSpec) -> Rejected | None:
+        """Why a job is refused that wants to be taken only if it will meet its deadline."""
+        if not spec.deadline_strict:
+            return None
+        found = await self.ahead(who, self.dated(spec))
+        if found is None or found.verdict == "yes":
+            return None
+        fix = "; or ".join(way.message for way in found.ways) or "choose a later deadline, or leave out deadlineStrict"
+        return Rejected(code="deadline-not-met", message=f"its deadline: {found.message}", fix=fix)
+
+    async def ahead(self, who: Principal, spec: JobSpec, starts: Starts | None = None) -> DeadlineSeen | None:
+        """As if the job were submitted now. None without a deadline."""
+        now = self._clock.wall()
+        state = unsubmitted(who, now, spec)
+        self._planner.refresh_ready()
+        return await self._seen(state, spec, now, starts)
+
+    async def ahead_of_each(self, who: Principal, specs: Sequence[JobSpec]) -> list[DeadlineSeen | None]:
+        """Of the first jobs of a submission that have a deadline."""
+        left, starts = _LOOKED_AT_MAX, Starts(self._planner.cluster, self._clock.wall())
+        found: list[DeadlineSeen | None] = []
+        for spec in specs:
+            with_times = self.dated(spec)
+            is_dated = with_times.deadline_at is not None or with_times.start_by_at is not None
+            found.append(await self.ahead(who, with_times, starts) if is_dated and left else None)
+            left -= is_dated and left > 0
+        return found
+
+    # ---- of a job that is there
+
+    async def of(self, state: JobState, spec: JobSpec) -> DeadlineSeen | None:
+        """None without a deadline, and once it is decided."""
+        if state.phase in TERMINAL or (state.deadline_at is None and state.start_by_at is None):
+            return None
+        now = self._clock.wall()
+        if state.phase == "PENDING":
+            self._planner.refresh_ready()
+            return await self._seen(state, spec, now)
+        held = self._planner.cluster.holdings.get(state.id)
+        if held is None or state.phase not in BOUND:
+            return None
+        start = state.started_at or held.since
+        ends = held.ends_at
+        runs = None if ends is None else Estimate(ends - start, ends - start, ends - start, "what was expected of it")
+        return DeadlineSeen(**asdict(judged(spec, Course(start, runs, "it runs"), now)))
+
+    async def _seen(
+        self, state: JobState, spec: JobSpec, now: float, starts: Starts | None = None
+    ) -> DeadlineSeen | None:
+        cluster = self._planner.cluster
+        starts = starts or Starts(cluster, now)
+        found = await stepped(outlook.steps(cluster, state, spec, now, starts))
+        if found is None:
+            return None
+        others = () if found.verdict == "yes" else await stepped(ways.steps(cluster, state, spec, now, starts))
+        # Of an array nothing is known but that each task asks for as much.
+        first = (
+            replace(found, message=f"for its first task: {found.message}") if spec.array and not state.array else found
+        )
+        return DeadlineSeen(**asdict(first), ways=others)
+
+    def at_risk(self, state: JobState) -> bool:
+        """Whether by the estimates an open deadline will be missed: a quick look, without a plan of its own."""
+        if state.phase in TERMINAL or outcome(state) is not None:
+            return False
+        if state.deadline_at is None and state.start_by_at is None:
+            return False
+        now, cluster = self._clock.wall(), self._planner.cluster
+        due = state.deadline_at
+        if due is not None and due < now:
+            return True
+        held = cluster.holdings.get(state.id)
+        if held is not None and state.phase in BOUND:
+            return due is not None and held.ends_at is not None and held.ends_at > due
+        place, promise, paced = cluster.waiting.place_of(state.id), cluster.promises.get(state.id), None
+        if place is not None:
+            paced = self._planner.paced(state.id)
+        if paced is not None:
+            return paced.late
+        if promise is not None and due is not None and promise.until is not None:
+            return promise.until > due
+        # Started now it would be late.
+        return place is not None and place[0] < now
+
+    # ---- how jobs fared
+
+    async def classes_seen(self, who: Principal) -> tuple[SlaView, ...]:
+        """By name, those with a deadline of their own first. Of the tenant's jobs; of all for an admin."""
+        await self._view.catch_up()
+        jobs: dict[str, list[JobState]] = {name: [] for name in self.classes}
+        whose = tuple(self._view.order) if sees_all(who) else (who.tenant,)
+        for place, (_, job) in enumerate(chain.from_iterable(tuple(self._view.order.get(one, ())) for one in whose)):
+            entry = self._view.entries.get(job)
+            if entry is not None and (entry.state.deadline_at is not None or entry.state.start_by_at is not None):
+                jobs.setdefault(entry.state.sla or OWN, []).append(entry.state)
+            if place % LOOKED_AT == LOOKED_AT - 1:
+                await breathe()
+        return tuple([await self._class(name, jobs[name]) for name in sorted(jobs)])
+
+    async def _class(self, name: str, states: Iterable[JobState]) -> SlaView:
+        decided = [(state, outcome(state)) for state in states]
+        met = sum(found == "met" for _, found in decided)
+        missed = sum(found == "missed" for _, found in decided)
+        still = [state for state, found in decided if found is None and state.phase not in TERMINAL]
+        at_risk: list[str] = []
+        for first in range(0, len(still), WORKED_ON):
+            at_risk += (state.id for state in still[first : first + WORKED_ON] if self.at_risk(state))
+            await breathe()
+        at_risk.sort()
+        one = self.classes.get(name, Sla())
+        return SlaView(
+            name=name,
+            start_within_s=one.start_within_s,
+            end_within_s=one.end_within_s,
+            jobs=len(decided),
+            met=met,
+            missed=missed,
+            open=len(still),
+            at_risk=len(at_risk),
+            at_risk_jobs=tuple(at_risk[:_NAMED_MAX]),
+            met_percent=round(100.0 * met / (met + missed), 2) if met + missed else None,
+        )

@@ -1,0 +1,114 @@
+"""Who stands where a waiting job almost fits: told as far as the asker may see."""
+
+from typing import NamedTuple
+
+from ares.control.state.view import View
+from ares.core.explain.why import AskExplained
+from ares.core.schedule.cluster import Cluster
+from ares.model.base import Record
+from ares.model.state import Placement
+
+_HOLDERS_MAX = 20
+# Filters whose question a look at each GPU answers.
+_ABOUT_GPUS = frozenset({"gpus", "gpus-declared", "numa"})
+
+
+class Holder(Record, frozen=True):
+    """Somebody on the nodes that come nearest. Of other tenants' jobs only what they hold is told."""
+
+    node: str
+    job: str = ""
+    tenant: str = ""
+    gpus: float = 0.0
+    cpus: float = 0.0
+    since: float = 0.0
+    ends_at: float | None = None
+    # Kept for a waiting job, not held by a running one.
+    reserved: bool = False
+
+
+class GpuSeen(Record, frozen=True):
+    """One GPU of a node that comes near, when GPUs are what it lacks."""
+
+    node: str
+    index: int
+    model: str
+    memory_mib: int
+    free_milli: int
+    numa_node: int = 0
+    # Those of the asker's tenant that have a part of it.
+    jobs: tuple[str, ...] = ()
+    mig: bool = False
+
+
+class _Taken(NamedTuple):
+    """What one job has on one node. Kept for it: then since 0.0."""
+
+    job: str
+    tenant: str
+    places: tuple[Placement, ...]
+    since: float = 0.0
+    ends_at: float | None = None
+    reserved: bool = False
+
+
+def holders(cluster: Cluster, view: View, tenant: str, asks: tuple[AskExplained, ...]) -> tuple[Holder, ...]:
+    nodes = dict.fromkeys(miss.node for ask in asks for miss in ask.nearest)
+    found = [
+        Holder(
+            node=node,
+            job=one.job if one.tenant == tenant else "",
+            tenant=tenant if one.tenant == tenant else "",
+            gpus=sum(len(place.gpus) * place.gpu_milli for place in one.places) / 1000,
+            cpus=sum(place.cpu_milli for place in one.places) / 1000,
+            since=one.since,
+            ends_at=one.ends_at,
+            reserved=one.reserved,
+        )
+        for node in nodes
+        for one in _taken(cluster, view, node)
+    ]
+    return tuple(found[:_HOLDERS_MAX])
+
+
+def gpus(cluster: Cluster, view: View, tenant: str, asks: tuple[AskExplained, ...]) -> tuple[GpuSeen, ...]:
+    """GPU by GPU, the nearest nodes that lack some."""
+    nodes = dict.fromkeys(miss.node for ask in asks for miss in ask.nearest if miss.refused_by in _ABOUT_GPUS)
+    return tuple(one for node in nodes for one in _gpus_of(cluster, view, tenant, node))
+
+
+def _gpus_of(cluster: Cluster, view: View, tenant: str, node: str) -> list[GpuSeen]:
+    record = cluster.table.records[cluster.rows[node]]
+    taken = _taken(cluster, view, node)
+    found: list[GpuSeen] = []
+    for gpu in () if record is None else record.info.gpus:
+        here = [(one, place.gpu_milli) for one in taken for place in one.places if gpu.index in place.gpus]
+        found.append(
+            GpuSeen(
+                node=node,
+                index=gpu.index,
+                model=gpu.model,
+                memory_mib=gpu.memory_mib,
+                free_milli=max(0, 1000 - sum(milli for _, milli in here)),
+                numa_node=gpu.numa_node,
+                jobs=tuple(one.job for one, _ in here if one.tenant == tenant),
+                mig=gpu.mig,
+            )
+        )
+    return found
+
+
+def _taken(cluster: Cluster, view: View, node: str) -> list[_Taken]:
+    """Running jobs first, then those that room is kept for."""
+    held = [cluster.holdings[job] for job in cluster.on_node.get(node, ())]
+    found = [_Taken(one.job, one.tenant, _on(node, one.placements), one.since, one.ends_at) for one in held]
+    for job, kept in cluster.reserved.items():
+        places = _on(node, kept.placements)
+        entry = view.entries.get(job)
+        if places:
+            found.append(_Taken(job, "" if entry is None else entry.state.tenant, places, reserved=True))
+    return found
+
+
+def _on(node: str, placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
+    return tuple(place for place in placements if place.node == node)

@@ -1,0 +1,254 @@
+"""Lists of jobs: filters, order, pages, and why the pending ones wait."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from msgspec.structs import replace
+
+from ares.control.queries.cursors import BadCursor, Cursors
+from ares.control.queries.deadlines import Deadlines
+from ares.control.scheduler.cluster_view import Planner
+from ares.control.state.index import JobIndex, Place
+from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe
+from ares.control.state.view import View
+from ares.core import keys
+from ares.core.forecast.eta import Eta
+from ares.core.lifecycle.usage_report import Use, use_of
+from ares.core.reasons import ReasonCode, Remedy
+from ares.model.base import Record
+from ares.model.job import JobSpec
+from ares.model.state import TERMINAL, ArrayRecord, JobState, Phase
+from ares.ports.clock import Clock
+from ares.ports.store import Store
+
+# Up to this many live jobs are sorted for a list; beyond, walking all jobs finds some soon enough.
+_LIVE_FEW = 2000
+
+
+class Waiting(Record, frozen=True):
+    """Why a pending job waits, and whose it is to change that: `yours`, others' whose end to `wait` for, `operator`."""
+
+    code: ReasonCode
+    remedy: Remedy
+    message: str
+    numbers: dict[str, int] = {}
+    # When it starts, in four of five cases like it; of an array, its next task.
+    eta: Eta | None = None
+
+
+class JobQuery(Record, frozen=True):
+    """What to list. Empty filters let everything through."""
+
+    phases: frozenset[Phase] = frozenset()
+    name: str | None = None
+    labels: dict[str, str] = {}
+    array: str | None = None
+    node: str | None = None
+    # "whole" lists an array once, as if it were one job; it is found when any of its tasks would be.
+    arrays: Literal["tasks", "whole"] = "tasks"
+    sort: Literal["submitted", "-submitted"] = "-submitted"
+    limit: int = 100
+    cursor: str = ""
+
+
+class JobPage(Record, frozen=True):
+    """`cursor` continues the list; it is empty at the end."""
+
+    jobs: tuple[JobState, ...]
+    cursor: str = ""
+    # By id: why pending ones wait, and the phases of whole arrays' tasks.
+    waiting: dict[str, Waiting] = {}
+    array_counts: dict[str, dict[Phase, int]] = {}
+    # By id: what single jobs used that have been given a place, up to now.
+    used: dict[str, Use] = {}
+    # Those that will miss their deadline, by the estimates.
+    at_risk: tuple[str, ...] = ()
+
+
+class Listing:
+    """Reads the view as it is; whoever asks has caught up."""
+
+    def __init__(
+        self, store: Store, view: View, planner: Planner, deadlines: Deadlines, cursors: Cursors, clock: Clock
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._planner = planner
+        self._deadlines = deadlines
+        self._cursors = cursors
+        self._clock = clock
+        self._index = JobIndex(store, view)
+
+    async def page(self, tenant: str, query: JobQuery) -> JobPage | BadCursor:
+        start = self._cursors.read(tenant, query.cursor)
+        if isinstance(start, BadCursor):
+            return start
+        order, wanted = await self._candidates(tenant, query), query.limit + 1
+        rows: list[tuple[Place, Sequence[JobState]]] = []
+        last = start
+        # The order moves on between two strides: each begins at the last place again.
+        while len(rows) < wanted and (stride := _stride(order, last, query.sort)):
+            for place in stride:
+                if (row := self._row(place[1], query)) and self._fits(row, query):
+                    rows.append((place, row))
+                if len(rows) == wanted:
+                    break
+            last = stride[-1]
+            await breathe()
+        more = len(rows) == wanted
+        cursor = self._cursors.make(tenant, rows[-2][0]) if more else ""
+        return await self._page([row for _, row in (rows[:-1] if more else rows)], query, cursor)
+
+    def _fits(self, row: Sequence[JobState], query: JobQuery) -> bool:
+        if not any(_matches(state, query) for state in row):
+            return False
+        return not query.labels or self._index.has(row[0], query.labels)
+
+    async def _page(self, rows: list[Sequence[JobState]], query: JobQuery, cursor: str) -> JobPage:
+        jobs: list[JobState] = []
+        waiting: dict[str, Waiting] = {}
+        counts: dict[str, dict[Phase, int]] = {}
+        used: dict[str, Use] = {}
+        at_risk: list[str] = []
+        now, done = self._clock.wall(), 0
+        for row in rows:
+            array = self._array(row[0], query)
+            state = self.shown(row[0]) if array is None else whole(array, row)
+            jobs.append(state)
+            if array is not None:
+                counts[array.id] = count(row)
+            elif state.attempt:
+                used[state.id] = use_of((state,), now)
+            if why := await self.waiting(row):
+                waiting[state.id] = why
+            if self._deadlines.at_risk(state):
+                at_risk.append(state.id)
+            done += len(row)
+            if done >= WORKED_ON:
+                done = 0
+                await breathe()
+        return JobPage(
+            jobs=tuple(jobs), cursor=cursor, waiting=waiting, array_counts=counts, used=used, at_risk=tuple(at_risk)
+        )
+
+    def _row(self, job: str, query: JobQuery) -> Sequence[JobState]:
+        """The job, or all tasks of the array whose place in the list it holds; nothing of one that is gone."""
+        entry = self._view.entries.get(job)
+        if entry is None:
+            return ()
+        array = self._array(entry.state, query)
+        if array is None:
+            return (entry.state,)
+        return self.tasks(array) if self._head(job) == job else ()
+
+    def _array(self, state: JobState, query: JobQuery) -> ArrayRecord | None:
+        if query.arrays == "tasks" or state.array is None:
+            return None
+        return self._view.arrays.get(state.array)
+
+    def shown(self, state: JobState) -> JobState:
+        """As its tenant may see it: of those who leave for it only the tenant's own are named."""
+        if not state.evicting:
+            return state
+        found = [self._view.entries.get(job) for job in state.evicting]
+        mine = (one.state.id for one in found if one is not None and one.state.tenant == state.tenant)
+        return replace(state, evicting=tuple(mine))
+
+    def tasks(self, array: ArrayRecord) -> list[JobState]:
+        return [self._view.entries[job].state for job in self._view.by_array.get(array.id, ())]
+
+    async def waiting(self, tasks: Iterable[JobState]) -> Waiting | None:
+        """Tasks of an array ask for the same: what holds back one holds back all that are pending."""
+        pending = next((task.id for task in tasks if task.phase == "PENDING"), None)
+        reason = None if pending is None else self._planner.reason(pending)
+        if reason is None:
+            return None
+        eta = None if pending is None else await self._planner.eta(pending)
+        return Waiting(code=reason.code, remedy=reason.remedy, message=reason.message, numbers=reason.numbers, eta=eta)
+
+    async def _candidates(self, tenant: str, query: JobQuery) -> Sequence[Place]:
+        """The tenant's jobs in order: those of an array, of a name or a label, the live ones if few, or all."""
+        live = self._view.live.get(tenant, set())
+        if query.array is not None:
+            return self._in_order_of_index(tenant, query.array)
+        if query.name is not None or query.labels:
+            named = None if query.name is None else self._index.named(tenant, query.name)
+            labelled = await self._index.labelled(tenant, query.labels) if query.labels else None
+            return min((found for found in (named, labelled) if found is not None), key=len)
+        if not query.phases or query.phases & TERMINAL or len(live) > _LIVE_FEW:
+            return self._view.order.get(tenant, [])
+        some = live if query.arrays == "tasks" else {self._head(job) for job in live}
+        return sorted((self._view.entries[job].create_revision, job) for job in some)
+
+    def _in_order_of_index(self, tenant: str, array_id: str) -> Sequence[tuple[int, str]]:
+        array = self._view.arrays.get(array_id)
+        if array is None or array.tenant != tenant:
+            return ()
+        return sorted((task.index or 0, task.id) for task in self.tasks(array))
+
+    def _head(self, job: str) -> str:
+        """The task that holds the place of its whole array in a list; any other job holds its own."""
+        array, is_task, _ = job.partition("_")
+        return self._view.by_array[array][0] if is_task else job
+
+    async def spec(self, state: JobState) -> JobSpec | None:
+        spec = self._view.spec(state)
+        if spec is not None:
+            return spec
+        kv = await self._store.get(keys.job(state.tenant, state.array or state.id))
+        return None if kv is None else self._view.decode_spec(kv.value)
+
+
+def _stride(order: Sequence[Place], last: Place | None, sort: str) -> Sequence[Place]:
+    """The next places after `last` in that direction."""
+    if sort == "submitted":
+        first = 0 if last is None else bisect_right(order, last)
+        return order[first : first + LOOKED_AT]
+    end = len(order) if last is None else bisect_left(order, last)
+    return order[max(0, end - LOOKED_AT) : end][::-1]
+
+
+def _matches(state: JobState, query: JobQuery) -> bool:
+    if query.phases and state.phase not in query.phases:
+        return False
+    if query.name is not None and state.name != query.name:
+        return False
+    if query.array is not None and state.array != query.array:
+        return False
+    return query.node is None or any(p.node == query.node for p in state.placements)
+
+
+def count(tasks: Iterable[JobState]) -> dict[Phase, int]:
+    """How many tasks are in which phase."""
+    return dict(Counter(task.phase for task in tasks))
+
+
+def whole(array: ArrayRecord, tasks: Sequence[JobState]) -> JobState:
+    """An array as if it were one job: it ends when its last task ends, as badly as its worst."""
+    phase = _worst([task.phase for task in tasks], array.tasks)
+    ended = (task.ended_at for task in tasks if task.ended_at is not None) if phase in TERMINAL else ()
+    return JobState(
+        id=array.id,
+        tenant=array.tenant,
+        name=array.name,
+        phase=phase,
+        submitted_by=array.submitted_by,
+        submitter_id=array.submitter_id,
+        trace=array.trace,
+        submitted_at=array.submitted_at,
+        queued_at=array.submitted_at,
+        started_at=min((t.started_at for t in tasks if t.started_at is not None), default=None),
+        ended_at=max(ended, default=None),
+    )
+
+
+_WORST_FIRST: tuple[Phase, ...] = ("UNKNOWN", "FAILED", "CANCELLED", "SUCCEEDED")
+
+
+def _worst(phases: list[Phase], expected: int) -> Phase:
+    ended = len(phases) == expected and all(phase in TERMINAL for phase in phases)
+    if ended:
+        return next(phase for phase in _WORST_FIRST if phase in phases)
+    return "PENDING" if all(phase == "PENDING" for phase in phases) else "RUNNING"

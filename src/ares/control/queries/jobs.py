@@ -1,0 +1,266 @@
+"""Reading and steering jobs, always within the asker's tenant.
+
+Another tenant's job and a job that does not exist are the same answer: None.
+"""
+
+import msgspec
+
+from ares.control.execution.transitions import Change, NoSuchJob, Outcome, Transitions, Written
+from ares.control.queries.cursors import BadCursor, Cursors
+from ares.control.queries.deadlines import Deadlines, DeadlineSeen
+from ares.control.queries.job_list import JobPage, JobQuery, Listing, Waiting, count, whole
+from ares.control.scheduler.cluster_view import Planner
+from ares.control.state.pacing import LOOKED_AT, breathe
+from ares.control.state.view import View
+from ares.control.submit.manual_retries import Retries
+from ares.control.submit.submit import Rejected, Submit, SubmitRequest, Submitted
+from ares.core import keys
+from ares.core.access.table import reaches, scope_of
+from ares.core.lifecycle.inputs import Cancel, Refused, RetryNow
+from ares.core.lifecycle.usage_report import Use, use_of
+from ares.model.access import Principal
+from ares.model.base import Record
+from ares.model.event import LedgerEvent
+from ares.model.job import JobSpec
+from ares.model.state import (
+    TERMINAL,
+    ArrayRecord,
+    JobState,
+    Phase,
+    ProgressRecord,
+    Result,
+)
+from ares.ports.clock import Clock
+from ares.ports.store import Store
+
+_RESOLVE_MAX = 10
+# In place of a command, for those who see facts only.
+NOT_SHOWN = "(not shown)"
+
+
+class JobDetail(Record, frozen=True):
+    """One job as its owner sees it."""
+
+    spec: JobSpec
+    state: JobState
+    result: Result | None = None
+    progress: ProgressRecord | None = None
+    queue_position: int | None = None
+    # Why a pending job waits.
+    waiting: Waiting | None = None
+    array_counts: dict[Phase, int] | None = None
+    # Of all attempts up to now; of an array, of all its tasks.
+    used: Use = Use()
+    # Whether it will meet its deadline, while that is open.
+    deadline: DeadlineSeen | None = None
+
+
+class Jobs:
+    """Reads wait until the view holds everything acknowledged before the call."""
+
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        transitions: Transitions,
+        submit: Submit,
+        planner: Planner,
+        deadlines: Deadlines,
+        cursors: Cursors,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._transitions = transitions
+        self._submit = submit
+        self._planner = planner
+        self._clock = clock
+        self._retries = Retries(store)
+        self._deadlines = deadlines
+        self._listing = Listing(store, view, planner, deadlines, cursors, clock)
+
+    # ---- reading
+
+    async def get(self, who: Principal, job_id: str) -> JobDetail | None:
+        await self._view.catch_up()
+        array = self._view.arrays.get(job_id)
+        if array is not None:
+            return await self._get_array(who, array)
+        state = self._mine(who, job_id)
+        spec = None if state is None else await self._listing.spec(state)
+        if state is None or spec is None:
+            return None
+        detail = JobDetail(
+            spec=spec,
+            state=self._listing.shown(state),
+            result=await self._result(state),
+            progress=self._view.progress.get(job_id),
+            queue_position=await self._position(state),
+            waiting=await self._listing.waiting((state,)),
+            used=use_of((state,), self._clock.wall()),
+            deadline=await self._deadlines.of(state, spec),
+        )
+        return _seen_by(who, detail)
+
+    async def _get_array(self, who: Principal, array: ArrayRecord) -> JobDetail | None:
+        kv = await self._store.get(keys.job(array.tenant, array.id))
+        if array.tenant != who.tenant or kv is None:
+            return None
+        tasks = self._listing.tasks(array)
+        detail = JobDetail(
+            spec=self._view.decode_spec(kv.value),
+            state=whole(array, tasks),
+            waiting=await self._listing.waiting(tasks),
+            array_counts=count(tasks),
+            used=use_of(tasks, self._clock.wall()),
+        )
+        return _seen_by(who, detail)
+
+    async def resolve(self, who: Principal, prefix: str) -> tuple[str, ...]:
+        """Ids of the tenant's jobs and arrays that begin with `prefix`, newest first, a handful at most."""
+        await self._view.catch_up()
+        found: list[str] = []
+        for place, array in enumerate(tuple(self._view.arrays.values())):
+            if array.tenant == who.tenant and array.id.startswith(prefix):
+                found.append(array.id)
+            if place % LOOKED_AT == LOOKED_AT - 1:
+                await breathe()
+        for place, (_, job) in enumerate(reversed(tuple(self._view.order.get(who.tenant, ())))):
+            if len(found) >= _RESOLVE_MAX:
+                break
+            if job.startswith(prefix) and ("_" not in job or "_" in prefix):
+                found.append(job)
+            if place % LOOKED_AT == LOOKED_AT - 1:
+                await breathe()
+        return tuple(found[:_RESOLVE_MAX])
+
+    async def list(self, who: Principal, query: JobQuery) -> JobPage | BadCursor:
+        await self._view.catch_up()
+        return await self._listing.page(who.tenant, query)
+
+    async def events(self, who: Principal, job_id: str) -> tuple[LedgerEvent, ...] | None:
+        """The attempt ledger, oldest first."""
+        await self._view.catch_up()
+        if self._mine(who, job_id) is None:
+            return None
+        page = await self._store.range(keys.job_events(who.tenant, job_id))
+        return tuple(msgspec.json.decode(kv.value, type=LedgerEvent) for kv in page.kvs)
+
+    def _mine(self, who: Principal, job_id: str) -> JobState | None:
+        entry = self._view.entries.get(job_id)
+        return None if entry is None or entry.state.tenant != who.tenant else entry.state
+
+    async def _result(self, state: JobState) -> Result | None:
+        if state.phase not in TERMINAL:
+            return None
+        kv = await self._store.get(keys.result(state.tenant, state.id))
+        return None if kv is None else msgspec.json.decode(kv.value, type=Result)
+
+    async def _position(self, state: JobState) -> int | None:
+        return None if state.phase != "PENDING" else await self._planner.position(state.id)
+
+    # ---- steering
+
+    async def cancel(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refused | None:
+        """Final as soon as this returns. Cancelling an array cancels every task that has not ended."""
+        await self._view.catch_up()
+        what = Cancel(by=who.subject, reason=reason)
+        array = self._view.arrays.get(job_id)
+        if array is not None and array.tenant == who.tenant:
+            if not reaches(who, "jobs:cancel", array.tenant, array.submitted_by, array.submitter_id):
+                return _not_yours(job_id)
+            if not array.expanded:
+                # A task that does not exist yet would be created later, and run.
+                await self._submit.expand(array)
+                await self._view.catch_up()
+            tasks = [task for task in self._listing.tasks(array) if task.phase not in TERMINAL]
+            await self._transitions.apply([Change(task.id, task.tenant, (what,)) for task in tasks])
+            return whole(array, self._listing.tasks(array))
+        state = self._mine(who, job_id)
+        if state is None:
+            return None
+        if not reaches(who, "jobs:cancel", state.tenant, state.submitted_by, state.submitter_id):
+            return _not_yours(job_id)
+        (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
+        if isinstance(outcome, Refused) and outcome.code == "terminal":
+            # What was asked for is so: whoever asks again is told the same.
+            await self._view.catch_up()
+            state = self._mine(who, job_id)
+            if state is not None and state.phase == "CANCELLED":
+                return state
+        return _state_of(outcome)
+
+    async def retry(
+        self, who: Principal, job_id: str, reason: str = "", request_id: str = ""
+    ) -> JobState | Refused | Rejected | None:
+        """A waiting job is tried now; a finished one becomes a new job that points back to it. Under a request id that
+        was used before nothing more is done: the answer is the job that came of it."""
+        await self._view.catch_up()
+        array = self._view.arrays.get(job_id)
+        if array is not None and array.tenant == who.tenant:
+            return Refused(code="not-allowed", message=f"{job_id} is an array; retry its tasks, such as {job_id}_0")
+        state = self._mine(who, job_id)
+        if state is None:
+            return None
+        if not reaches(who, "jobs:retry", state.tenant, state.submitted_by, state.submitter_id):
+            return _not_yours(job_id)
+        if request_id and await self._retries.hurried(state, request_id):
+            return state
+        if state.phase not in TERMINAL:
+            if request_id and state.phase == "RETRYING":
+                await self._retries.hurry(state, request_id)
+            what = RetryNow(by=who.subject, reason=reason)
+            (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
+            return _state_of(outcome)
+        if state.phase == "SUCCEEDED":
+            return Refused(code="not-allowed", message=f"job {job_id} SUCCEEDED; submit it again as a new job instead")
+        return await self._retry_finished(who, state, reason, request_id)
+
+    async def _retry_finished(
+        self, who: Principal, state: JobState, reason: str, request_id: str
+    ) -> JobState | Refused | Rejected | None:
+        spec = await self._listing.spec(state)
+        if spec is None:
+            return None
+        spent = await self._retries.spend(state, request_id)
+        if isinstance(spent, Refused):
+            return spent
+        budget, number = spent
+        request = SubmitRequest(
+            # What its deadline meant is over or not by now; who asks for another try wants it either way.
+            spec=msgspec.structs.replace(spec, array=None, deadline_at=None, start_by_at=None),
+            # No client's id has a space in it: nobody can have taken this one.
+            request_id=f"retry {budget.root} {number}" if request_id else None,
+            retry_of=budget.root,
+            manual_retries=number,
+            note=reason,
+        )
+        (submitted,) = await self._submit.submit(who, [request])
+        if not isinstance(submitted, Submitted):
+            return submitted
+        await self._view.catch_up()
+        return self._mine(who, submitted.job)
+
+
+def _seen_by(who: Principal, detail: JobDetail) -> JobDetail:
+    """Those who run or audit the platform see that a job is there and what it takes, not what is in it."""
+    if scope_of(who, "jobs:read") != "facts":
+        return detail
+    spec = msgspec.structs.replace(detail.spec, command=(NOT_SHOWN,), env={}, workdir=None, labels={}, input_refs=())
+    result = None if detail.result is None else msgspec.structs.replace(detail.result, value=None, outputs=())
+    state = msgspec.structs.replace(detail.state, outputs=())
+    return msgspec.structs.replace(detail, spec=spec, state=state, result=result, progress=None)
+
+
+def _not_yours(job_id: str) -> Refused:
+    return Refused(code="not-yours", message=f"{job_id} is another user's; ask them or a tenant-admin")
+
+
+def _state_of(outcome: Outcome) -> JobState | Refused | None:
+    match outcome:
+        case Written(state=state):
+            return state
+        case Refused():
+            return outcome
+        case NoSuchJob() | _:
+            return None

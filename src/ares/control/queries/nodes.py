@@ -1,0 +1,267 @@
+"""Nodes, clusters and leases as people see them."""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from ares.control.scheduler.monitor import lease_of, ready
+from ares.control.state.leader import leads_for_s
+from ares.control.state.pacing import LOOKED_AT, breathe
+from ares.control.state.view import View
+from ares.core import keys
+from ares.core.admit.node import salvaged_node
+from ares.core.lifecycle.ranks import holds
+from ares.model.access import Principal
+from ares.model.base import Record
+from ares.model.node import NodeInfo, NodeRecord, RemovedNode, Taint
+from ares.model.state import BOUND, JobState, Phase
+from ares.ports.clock import Clock
+from ares.ports.store import Committed, Compare, Delete, Put, Store
+
+LOCAL_CLUSTER = "local"
+
+
+class NodeView(Record, frozen=True):
+    """A node with what is free on it now: nothing while no job can be sent there."""
+
+    name: str
+    info: NodeInfo
+    incarnation: int
+    ready: bool
+    cordoned: bool
+    taints: tuple[Taint, ...]
+    drained_by: str
+    lease_age_s: float | None
+    running: int
+    cpu_milli_free: int
+    memory_mib_free: int
+    gpus_free: int
+
+
+class ClusterView(Record, frozen=True):
+    """The whole cluster, and who leads it."""
+
+    id: str
+    nodes: int
+    ready_nodes: int
+    gpus: int
+    gpus_free: int
+    pending: int
+    running: int
+    leader: str
+    # How long it has led; None when nobody leads.
+    leader_age_s: float | None
+    revision: int
+    # How long ago this replica last heard of the store.
+    store_age_s: float
+
+
+class LeaseView(Record, frozen=True):
+    """Who holds a job now. `expires_in_s` counts from the last renewal this replica saw."""
+
+    job: str
+    name: str
+    attempt: int
+    fence: str
+    node: str
+    phase: Phase
+    held_s: float
+    expires_in_s: float | None
+
+
+class NodeInUse(Record, frozen=True):
+    """Why a node is not removed."""
+
+    message: str
+    fix: str
+
+
+class Nodes:
+    """Everything here is derived from the view at the moment of the call."""
+
+    def __init__(self, store: Store, view: View, clock: Clock) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+
+    async def nodes(self, who: Principal) -> tuple[NodeView, ...]:
+        await self._view.catch_up()
+        return tuple(self._node(name, record) for name, record in sorted(self._view.nodes.items()))
+
+    def _node(self, name: str, record: NodeRecord) -> NodeView:
+        jobs = self._view.by_node.get(name, {})
+        held = [place for places in jobs.values() for place in places]
+        age, there = self._view.lease_age_s(name), ready(self._view, name)
+        # Whole ones: several jobs may have a share of the same GPU.
+        gpus_free = len(record.info.gpus) - len({gpu for p in held for gpu in p.gpus})
+        return NodeView(
+            name=name,
+            info=record.info,
+            incarnation=record.incarnation,
+            ready=there,
+            cordoned=record.cordoned,
+            taints=record.taints,
+            drained_by=record.drained_by,
+            lease_age_s=age,
+            running=len(jobs),
+            cpu_milli_free=record.info.cpu_milli - sum(p.cpu_milli for p in held) if there else 0,
+            memory_mib_free=record.info.memory_mib - sum(p.memory_mib for p in held) if there else 0,
+            gpus_free=gpus_free if there else 0,
+        )
+
+    async def clusters(self, who: Principal) -> tuple[ClusterView, ...]:
+        nodes = await self.nodes(who)
+        leader = self._view.leader
+        return (
+            ClusterView(
+                id=LOCAL_CLUSTER,
+                nodes=len(nodes),
+                ready_nodes=sum(node.ready for node in nodes),
+                gpus=sum(len(node.info.gpus) for node in nodes),
+                gpus_free=sum(node.gpus_free for node in nodes),
+                pending=await self._count("PENDING"),
+                running=sum(node.running for node in nodes),
+                leader="" if leader is None else leader.replica,
+                leader_age_s=leads_for_s(self._view, self._clock),
+                revision=self._view.revision,
+                store_age_s=self._clock.monotonic() - self._view.heard_at,
+            ),
+        )
+
+    async def _count(self, phase: Phase) -> int:
+        """Of jobs that have not ended."""
+        found = 0
+        for live in tuple(self._view.live.values()):
+            jobs = tuple(live)
+            for first in range(0, len(jobs), LOOKED_AT):
+                entries = (self._view.entries.get(job) for job in jobs[first : first + LOOKED_AT])
+                found += sum(1 for entry in entries if entry is not None and entry.state.phase == phase)
+                await breathe()
+        return found
+
+    async def leases(self, who: Principal, job_id: str | None = None) -> tuple[LeaseView, ...]:
+        """The leases on the tenant's jobs, or on one of them."""
+        await self._view.catch_up()
+        jobs = [job_id] if job_id else sorted({job for held in self._view.by_node.values() for job in held})
+        entries = [self._view.entries[job] for job in jobs if job in self._view.entries]
+        mine = [e.state for e in entries if e.state.tenant == who.tenant and holds(e.state)]
+        return tuple(self._lease(state) for state in mine)
+
+    def _lease(self, state: JobState) -> LeaseView:
+        node = state.placements[0].node
+        entry, age = self._view.leases.get(node), self._view.lease_age_s(node)
+        live = state.phase in BOUND and entry is not None
+        lease_s = 0.0 if entry is None else lease_of(self._view.spec(state), entry.lease)
+        return LeaseView(
+            job=state.id,
+            name=state.name,
+            attempt=state.attempt,
+            fence=str(state.fence),
+            node=node,
+            phase=state.phase,
+            held_s=max(0.0, self._clock.wall() - (state.bound_at or self._clock.wall())),
+            expires_in_s=max(0.0, lease_s - (age or 0.0)) if live else None,
+        )
+
+    async def cordon(self, who: Principal, name: str, on: bool) -> NodeView | None:
+        """Keeps new work off a node, or lets it back. Running work is not touched."""
+        if not on:
+            # Work let back onto a node that is still drained would be moved away at once.
+            return await self.undrain(who, name)
+        return await self._change(name, lambda record: replace(record, cordoned=True))
+
+    async def drain(self, who: Principal, name: str, reason: str = "") -> NodeView | None:
+        """Keeps new work off a node and has what runs there moved away."""
+        by, jobs = who.author, len(self._view.by_node.get(name, {}))
+        return await self._change(
+            name,
+            lambda record: replace(
+                record,
+                cordoned=True,
+                drained_by=by,
+                drain_reason=reason,
+                # Asking again does not start the count anew.
+                drain_jobs=record.drain_jobs if record.drained_by else jobs,
+            ),
+        )
+
+    async def undrain(self, who: Principal, name: str) -> NodeView | None:
+        """Lets work back. What was moved away stays where it is."""
+        return await self._change(
+            name, lambda record: replace(record, cordoned=False, drained_by="", drain_reason="", drain_jobs=0)
+        )
+
+    async def taint(self, who: Principal, name: str, taint: Taint) -> NodeView | None:
+        """Adds a taint to those of the agent, or replaces the one with its key and effect."""
+        return await self._change(
+            name, lambda record: replace(record, taints=(*_others(record, taint.key, taint.effect), taint))
+        )
+
+    async def untaint(self, who: Principal, name: str, key: str) -> NodeView | None:
+        """Takes away what operators set under the key; what the agent declares stays."""
+        return await self._change(name, lambda record: replace(record, taints=_others(record, key)))
+
+    async def remove(self, who: Principal, name: str) -> NodeView | NodeInUse | None:
+        """Forgets a node that is gone for good; the answer is what it last was. None when there is none."""
+        while True:
+            await self._view.catch_up()
+            kv = await self._store.get(keys.node(name))
+            if kv is None:
+                return None
+            if (refusal := self._in_use(name)) is not None:
+                return refusal
+            record = salvaged_node(kv.value, name, kv.mod_revision)
+            last, lease = self._node(name, record), self._view.leases.get(name)
+            tombstone = RemovedNode(
+                incarnation=record.incarnation,
+                boot=record.boot,
+                removed_at=self._clock.wall(),
+                removed_by=who.author,
+            )
+            written = await self._store.txn(
+                [
+                    Compare(kv.key, "mod_revision", kv.mod_revision),
+                    # A sign of life that lands first wins.
+                    Compare(keys.lease(name), "mod_revision", 0 if lease is None else lease.mod_revision),
+                ],
+                [
+                    Delete(kv.key),
+                    Delete(keys.lease(name)),
+                    Put(keys.removed_node(name), msgspec.json.encode(tombstone)),
+                ],
+            )
+            if isinstance(written, Committed) and written.succeeded:
+                await self._view.reach(written.revision)
+                return last
+
+    def _in_use(self, name: str) -> NodeInUse | None:
+        entry, age = self._view.leases.get(name), self._view.lease_age_s(name)
+        if entry is not None and age is not None and age < entry.lease.dead_after_s:
+            return NodeInUse(
+                message=f"the agent of node {name} was heard of {age:.0f} s ago",
+                fix=f"Stop the agent there, and try again {entry.lease.dead_after_s:.0f} s later.",
+            )
+        if held := len(self._view.by_node.get(name, {})):
+            return NodeInUse(
+                message=f"{held} job{' still holds' if held == 1 else 's still hold'} something on node {name}",
+                fix=f"They lose it when their leases are over: try again then. `ares list --node {name}` has them.",
+            )
+        return None
+
+    async def _change(self, name: str, change: Callable[[NodeRecord], NodeRecord]) -> NodeView | None:
+        while True:
+            kv = await self._store.get(keys.node(name))
+            if kv is None:
+                return None
+            record = change(salvaged_node(kv.value, name, kv.mod_revision))
+            written = await self._store.txn(
+                [Compare(kv.key, "mod_revision", kv.mod_revision)], [Put(kv.key, msgspec.json.encode(record))]
+            )
+            if isinstance(written, Committed) and written.succeeded:
+                await self._view.reach(written.revision)
+                return self._node(name, record)
+
+
+def _others(record: NodeRecord, key: str, effect: str | None = None) -> tuple[Taint, ...]:
+    return tuple(one for one in record.taints if one.key != key or effect not in (None, one.effect))

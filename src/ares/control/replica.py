@@ -1,0 +1,365 @@
+"""A replica of the control plane: every service, wired to the others, on whatever ports it is given.
+
+The platform runs it on real ones, the tests and the simulator on their own: there is no second assembly.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Coroutine
+from dataclasses import dataclass
+
+from ares.control.access.account_check import Standing
+from ares.control.access.logins import Logins
+from ares.control.access.machines import Authority
+from ares.control.access.tenants import Tenants
+from ares.control.access.tokens import Tokens
+from ares.control.access.users import Users
+from ares.control.execution.enrolment import Enrolment
+from ares.control.execution.log_intake import LOG_BYTES_MAX, LogKeeper
+from ares.control.execution.progress import ProgressBoard
+from ares.control.execution.reports import Reports
+from ares.control.execution.rights import Rights
+from ares.control.execution.sessions import ACK_WITHIN_S, Sessions
+from ares.control.execution.transitions import Transitions
+from ares.control.execution.uploads import OUTPUT_BYTES_MAX, Uploads
+from ares.control.governance.alert_delivery import Delivery
+from ares.control.governance.alerts import Alerts
+from ares.control.governance.audit import Audit
+from ares.control.governance.audit_heads import AuditHeads
+from ares.control.governance.audit_search import AuditSearch
+from ares.control.governance.audit_watch import AuditWatch
+from ares.control.governance.budget_watch import BudgetWatch
+from ares.control.governance.channel_seal import Sealing
+from ares.control.governance.channels import Channels
+from ares.control.governance.download_meter import Meters
+from ares.control.governance.policies import Policies
+from ares.control.governance.quota_recount import Recount
+from ares.control.governance.quota_usage import Counting
+from ares.control.governance.quotas import Quotas
+from ares.control.governance.secrets import Secrets
+from ares.control.planner.proposer import PACE, Pace, Proposer
+from ares.control.queries.cursors import Cursors
+from ares.control.queries.deadlines import Deadlines
+from ares.control.queries.events import EventStream
+from ares.control.queries.explain import Explain
+from ares.control.queries.health import Health
+from ares.control.queries.jobs import Jobs
+from ares.control.queries.logs import LogReader
+from ares.control.queries.nodes import Nodes
+from ares.control.queries.outputs import OutputReader
+from ares.control.queries.pending_metrics import Tally
+from ares.control.queries.pools import Pools
+from ares.control.queries.usage import Spending
+from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.consolidate import Consolidate
+from ares.control.scheduler.decisions import Decisions
+from ares.control.scheduler.drain import Drain
+from ares.control.scheduler.gaps import Gaps
+from ares.control.scheduler.handover import Handover
+from ares.control.scheduler.loop import LINGER_S, Schedule
+from ares.control.scheduler.monitor import Monitor
+from ares.control.scheduler.plugins import NO_PLUGINS, Loaded, Plugins
+from ares.control.scheduler.predictions import Predictions
+from ares.control.scheduler.profiles import Profiles
+from ares.control.scheduler.quarantine import Quarantine
+from ares.control.scheduler.reservation_windows import Windows
+from ares.control.scheduler.reservation_writes import Book
+from ares.control.scheduler.reservations import Reservations
+from ares.control.scheduler.retries import RETRIES_PER_MINUTE, Requeue
+from ares.control.state.blob_cleanup import Leftovers
+from ares.control.state.disk_watch import DiskWatch
+from ares.control.state.epoch_guard import Settling
+from ares.control.state.leader import Leader, Reign
+from ares.control.state.retention import Retention
+from ares.control.state.steady_time import Timekeeping
+from ares.control.state.unusable_watch import AsideWatch
+from ares.control.state.view import View
+from ares.control.state.write_probe import Proof
+from ares.control.submit.array_repair import Arrays
+from ares.control.submit.arrays import Expanding
+from ares.control.submit.draft import Drafting, Room
+from ares.control.submit.estimates import Estimates
+from ares.control.submit.policy_gate import Judging
+from ares.control.submit.quota_gate import Admissions
+from ares.control.submit.submit import Submit
+from ares.core.access.certificates import LIFE_S
+from ares.model.link import StoreLock
+from ares.model.provider import Provider
+from ares.model.timing import DEFAULT, Timing
+from ares.ports.audit import AuditPorts
+from ares.ports.blobs import Blobs
+from ares.ports.certificates import Issuer
+from ares.ports.clock import Clock, Rng
+from ares.ports.decisions import DecisionLog
+from ares.ports.disk import Disk, Reserves
+from ares.ports.logs import Logs
+from ares.ports.notify import Notifier
+from ares.ports.planning import Planning
+from ares.ports.policy import Rules
+from ares.ports.provider import ProviderKeys
+from ares.ports.secrets import Vault
+from ares.ports.store import Compare, Store
+from ares.ports.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where a replica meets the world."""
+
+    store: Store
+    clock: Clock
+    rng: Rng
+    telemetry: Telemetry
+    logs: Logs
+    blobs: Blobs
+    # Where plans are made.
+    planning: Planning
+    decisions: DecisionLog | None = None
+    provider_keys: ProviderKeys | None = None
+    # Signs machines' certificates; without, they have tokens.
+    issuer: Issuer | None = None
+    # The language of policies; without it none can be saved.
+    rules: Rules | None = None
+    # Without it nobody is told of alerts.
+    notifier: Notifier | None = None
+    # Without it no secrets are kept.
+    vault: Vault | None = None
+    # What is left of the disks it writes to, and of what is reserved there; without it that is not looked at.
+    disk: Disk | None = None
+    reserves: Reserves | None = None
+    # None: nothing is recorded.
+    audit: AuditPorts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a replica is told about itself."""
+
+    replica: str
+    epoch: int
+    store_id: str
+    cluster: str = "local"
+    # Nobody else can have the store open.
+    exclusive: bool = False
+    # What it holds while it decides, for agents that see it.
+    store_lock: StoreLock | None = None
+    jobs_max: int = 2_000_000
+    # Of one tenant: kept, and not ended.
+    tenant_records_max: int = 1_000_000
+    tenant_jobs_max: int = 500_000
+    # Of one tenant's failed attempts.
+    retries_per_minute: int = RETRIES_PER_MINUTE
+    keep_s: float = 35 * 86_400.0
+    # Of the files that one rank of an attempt hands over.
+    output_bytes_max: int = OUTPUT_BYTES_MAX
+    # Of what one rank of an attempt writes.
+    log_bytes_max: int = LOG_BYTES_MAX
+    timing: Timing = DEFAULT
+    # Whose word is taken for who somebody is.
+    providers: tuple[Provider, ...] = ()
+    plugins: Loaded = NO_PLUGINS
+    # How long a machine's certificate is good.
+    certificate_s: int = LIFE_S
+    # What cannot be recorded is not done.
+    audit_required: bool = True
+    audit_keep_s: float = 400 * 86_400.0
+    # How long a scheduling cycle and an acknowledgement wait for company.
+    linger_s: float = LINGER_S
+    ack_within_s: float = ACK_WITHIN_S
+    pace: Pace = PACE
+
+
+class Replica:
+    """Pure assembly: nothing runs before `loops` and `reign` are."""
+
+    def __init__(self, ports: Ports, terms: Terms) -> None:
+        store, clock, rng, telemetry = ports.store, ports.clock, ports.rng, ports.telemetry
+        self.name = terms.replica
+        self.view = view = View(store, clock)
+        self._telling(ports, terms)
+        self.time = Timekeeping(store, clock, self.alerts, terms.replica)
+        self._audit(ports, terms)
+        self._identities(ports, terms)
+        self.planner = planner = Planner(view, clock)
+        self.proposer = Proposer(ports.planning, view, planner, self.alerts, clock, telemetry, terms.pace)
+        self.predictions = Predictions(store, view, planner, clock, telemetry)
+        self.decisions = Decisions(clock, rng, ports.decisions)
+        self.transitions = Transitions(store, view, clock, rng, telemetry, terms.epoch)
+        self.deadlines = Deadlines(view, planner, clock)
+        self.submit = self._submission(ports, terms)
+        self.progress = ProgressBoard(store, view, clock)
+        self.leader = Leader(
+            store, view, clock,
+            cluster=terms.cluster, replica=terms.replica, exclusive=terms.exclusive, timing=terms.timing,
+        )  # fmt: skip
+        self.nodes = Nodes(store, view, clock)
+        self._reading(ports, terms)
+        self.sessions = self._agents(ports, terms)
+        self._scheduling(ports, terms)
+        self.arrays = Arrays(view, self.submit, clock)
+        self.retention = Retention(store, view, ports.logs, ports.blobs, self.time.keeping, terms.keep_s)
+
+    def _identities(self, ports: Ports, terms: Terms) -> None:
+        store, view, clock = ports.store, self.view, ports.clock
+        self.tenants = Tenants(store, view, clock)
+        self.users = Users(store, view, clock, ports.rng)
+        standing = Standing(store, view)
+        self.logins = Logins(self.users, standing, terms.providers, ports.provider_keys)
+        self.tokens = Tokens(store, view, self.time.ending, ports.rng, standing, self.logins, self.time.keeping)
+        self.authority = Authority(store, view, self.time.ending, ports.issuer, terms.certificate_s)
+
+    def _reading(self, ports: Ports, terms: Terms) -> None:
+        store, view, clock, planner = ports.store, self.view, ports.clock, self.planner
+        self.jobs = Jobs(store, view, self.transitions, self.submit, planner, self.deadlines, self._cursors, clock)
+        self.events = EventStream(store, view)
+        self.logs = LogReader(view, ports.logs, clock)
+        self.outputs = OutputReader(store, view, ports.blobs)
+        self.pools = Pools(view, self.nodes, planner, clock)
+        proof = Proof(store, clock, terms.replica)
+        self.health = Health(
+            view, self.leader, clock, proof, ports.disk, terms.plugins.refused, self.disk_watch, self.proposer.cut
+        )
+        self.explain = Explain(store, view, planner, self.decisions, clock)
+        self.spending = Spending(view, clock)
+        self.plugins = Plugins(view, terms.plugins, self.proposer)
+
+    def _agents(self, ports: Ports, terms: Terms) -> Sessions:
+        store, view, clock, telemetry, logs = ports.store, self.view, ports.clock, ports.telemetry, ports.logs
+        self.secrets = Secrets(store, view, clock, ports.vault)
+        self.leftovers = Leftovers(store, view, ports.blobs, clock)
+        rights = Rights(view, self.audit, self.alerts, telemetry)
+        uploads = Uploads(
+            rights=rights, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
+            bytes_max=terms.output_bytes_max,
+        )  # fmt: skip
+        keeper = LogKeeper(
+            view=view, rights=rights, logs=logs, telemetry=telemetry, bytes_max=terms.log_bytes_max
+        )  # fmt: skip
+        return Sessions(
+            view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
+            reports=Reports(self.transitions, telemetry), rights=rights, timing=terms.timing,
+            progress=self.progress, tokens=self.tokens, logs=keeper, uploads=uploads, secrets=self.secrets, clock=clock,
+            handover=Handover(view, self.transitions, clock, telemetry),
+            telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s, store_lock=terms.store_lock,
+        )  # fmt: skip
+
+    def _scheduling(self, ports: Ports, terms: Terms) -> None:
+        store, view, clock, telemetry = ports.store, self.view, ports.clock, ports.telemetry
+        planner, transitions = self.planner, self.transitions
+        self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
+        self.quarantine = Quarantine(store, view, clock, self.alerts)
+        self.monitor.noted = self.quarantine.note
+        self.requeue = Requeue(view, transitions, clock, self.alerts, terms.retries_per_minute)
+        self.settling = Settling(store, clock, terms.timing, terms.epoch)
+        self.schedule = Schedule(
+            view, planner, self.proposer, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s,
+            unpaid=self.budget_watch.unpaid,
+        )  # fmt: skip
+        self.profiles = Profiles(store, view, clock, telemetry)
+        self.drain = Drain(view, planner, transitions, clock, telemetry)
+        self.consolidate = Consolidate(view, planner, transitions, clock, telemetry)
+        self.book = Book(store, view)
+        self.windows = Windows(
+            store, self.book, view, planner, transitions, clock, telemetry, terms.keep_s, self.time.keeping
+        )
+        self.gaps = Gaps(view, planner, transitions, clock, telemetry)
+        self.reservations = Reservations(self.book, view, planner, self.windows, clock, ports.rng, telemetry)
+        self.tally = Tally(planner, clock, telemetry)
+
+    def _telling(self, ports: Ports, terms: Terms) -> None:
+        store, clock, telemetry = ports.store, ports.clock, ports.telemetry
+        self.alerts = Alerts(store, self.view, clock, telemetry)
+        self.aside_watch = AsideWatch(self.view.aside, self.alerts, clock)
+        reserves = ports.reserves
+        self.disk_watch = None if reserves is None else DiskWatch(reserves, self.alerts, clock, terms.replica)
+        sealing = Sealing(ports.vault)
+        self.channels = Channels(store, self.view, clock, ports.rng, ports.notifier, sealing)
+        self.delivery = Delivery(store, self.view, clock, telemetry, ports.notifier, sealing)
+
+    def _submission(self, ports: Ports, terms: Terms) -> Submit:
+        store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines
+        judging = Judging(view, clock, ports.rules)
+        self.policies = Policies(store, view, clock, judging)
+        counting = Counting(view, self.planner, self.time.ending)
+        self.budget_watch = BudgetWatch(view, counting, self.transitions, self.alerts, clock)
+        admissions = Admissions(store, view, counting, clock, ports.rng, telemetry)
+        self.meters = Meters(store, view, clock, terms.replica)
+        self.quotas = Quotas(store, view, counting, self.meters, clock)
+        self.recount = Recount(store, view, counting, self.alerts, clock, telemetry)
+        drafting = Drafting(
+            view, deadlines, clock, ports.rng, telemetry, terms.epoch,
+            Room(terms.jobs_max, terms.tenant_records_max, terms.tenant_jobs_max), judging,
+            Estimates(view, self.planner), self.quotas,
+        )  # fmt: skip
+        expanding = Expanding(store, view, terms.epoch)
+        return Submit(store, view, deadlines, drafting, expanding, admissions, self.alerts, clock, telemetry)
+
+    def _audit(self, ports: Ports, terms: Terms) -> None:
+        self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
+        chain = None if ports.audit is None else ports.audit.chain
+        clock = ports.clock
+        seal = None if ports.audit is None else ports.audit.signer.seal
+        self.audit = Audit(chain, clock, ports.telemetry, required=terms.audit_required, seal=seal)
+        self.audit.heed = AuditWatch(self.alerts, clock).heed
+        self.audit_search = AuditSearch(chain, self.view, self._cursors)
+        self.audit_heads = None if ports.audit is None else AuditHeads(
+            self.audit, ports.audit, ports.store, self.view, clock, self.alerts,
+            keep_s=terms.audit_keep_s, keeping=self.time.keeping,
+        )  # fmt: skip
+
+    async def open_audit(self) -> None:
+        """Once the view has caught up, and before anybody is served."""
+        await self.audit.open()
+        if self.audit_heads is not None:
+            await self.audit_heads.open()
+
+    async def close_audit(self) -> None:
+        """When nobody is served any more."""
+        await self.audit.settle()
+        if self.audit_heads is not None:
+            await self.audit_heads.close()
+        await self.audit.close()
+
+    def loops(self, reign: Reign | None = None) -> dict[str, Coroutine[object, object, None]]:
+        """What every replica runs once its view has caught up; the view's own loop comes before."""
+        return {
+            "progress": self.progress.run(),
+            "predictions": self.predictions.run(),
+            "leftovers": self.leftovers.run(),
+            "alerts": self.alerts.run(),
+            "time": self.time.run(),
+            "aside": self.aside_watch.run(),
+            **({} if self.disk_watch is None else {"disk": self.disk_watch.run()}),
+            "leader": self.leader.run(reign or self.reign),
+            "recount": self.recount.run(),
+            "meters": self.meters.run(),
+            **({} if self.audit_heads is None else {"audit": self.audit.run(), "heads": self.audit_heads.run()}),
+        }
+
+    async def reign(self, guard: Compare) -> None:
+        """What only the leader runs."""
+        async with asyncio.TaskGroup() as loops:
+            for loop in self.duties(guard):
+                loops.create_task(loop)
+
+    async def _grant(self, guard: Compare) -> None:
+        await self.settling.wait(guard)
+        await self.schedule.run(guard)
+
+    def duties(self, guard: Compare) -> tuple[Coroutine[object, object, None], ...]:
+        return (
+            self._grant(guard),
+            self.drain.run(guard),
+            self.windows.run(guard),
+            self.gaps.run(guard),
+            self.predictions.lead(guard),
+            self.monitor.run(),
+            self.requeue.run(),
+            self.quarantine.run(),
+            self.tally.run(),
+            self.arrays.run(),
+            self.retention.run(),
+            self.time.lead(guard),
+            self.budget_watch.run(),
+            self.delivery.run(guard),
+        )

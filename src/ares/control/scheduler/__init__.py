@@ -1,0 +1,1 @@
+"""The scheduler's loops: jobs are placed, moved, retried, and taken from lost nodes."""

@@ -1,0 +1,290 @@
+"""The scheduling loop: has plans made when something changed and writes what holds of them.
+
+Leader only. The planner proposes; everything is written by compare-and-swap together with the leader's
+fence, and what was refused is simply seen again in the next cycle.
+"""
+
+from collections.abc import Callable, Sequence
+from zlib import crc32
+
+import structlog
+from msgspec.structs import replace
+
+from ares.control.execution.transitions import Change, Transitions, Unsettled, Written
+from ares.control.governance.budget_watch import BY
+from ares.control.planner.proposer import Proposer
+from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.decisions import Decisions
+from ares.control.state.view import View
+from ares.control.state.waits import happens
+from ares.core import keys
+from ares.core.energy.model import rates_of
+from ares.core.explain.eviction_record import seen_by
+from ares.core.lifecycle.inputs import Bind, Cancel, Input, Nominate, Preempt, Resize
+from ares.core.schedule.follower import planned_s
+from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
+from ares.model.state import JobState
+from ares.ports.clock import Clock
+from ares.ports.planning import PlannerLost
+from ares.ports.store import Compare, StoreError
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+_IDLE_LOOK_S = 1.0
+_LINGER_STEP_S = 0.003
+LINGER_S = 0.03
+_LINGER_ENOUGH = 32
+_STORE_PAUSE_S = 0.2
+# The planner was lost: a new one takes about as long to start.
+_LOST_PAUSE_S = 0.5
+# How often room is made by taking things away; in between, jobs only get what is free.
+_EVICT_EVERY_S = 0.5
+_UNHELD = "the room kept for it cannot be had any more; it waits for any"
+# Where the ranks of gangs meet: the first of these that no other attempt on the node has.
+_MASTER_PORTS = range(29_400, 30_400)
+
+# A plan costs a processor's time. After one that placed nothing there is a rest of so many times as long, unless there
+# is more than new jobs: where many wait for room, each submission would otherwise be followed by a look at all.
+_REST_IN_VAIN, _REST_MAX_S = 4.0, 1.0
+
+# Of jobs that are about to start: those that a budget does not pay for any more, and why.
+Unpaid = Callable[[Sequence[JobState]], dict[str, str]]
+
+
+class Schedule:
+    """Event-driven: an idle cluster starts a job in the time of two commits."""
+
+    def __init__(
+        self,
+        view: View,
+        planner: Planner,
+        proposer: Proposer,
+        transitions: Transitions,
+        decisions: Decisions,
+        clock: Clock,
+        telemetry: Telemetry,
+        linger_s: float = LINGER_S,
+        unpaid: Unpaid = lambda _: {},
+    ) -> None:
+        self._view = view
+        self._planner = planner
+        self._proposer = proposer
+        self._transitions = transitions
+        self._decisions = decisions
+        self._clock = clock
+        self._telemetry = telemetry
+        self._linger_s = linger_s
+        self._unpaid = unpaid
+        self._bound_at = -linger_s
+        self._evicted_at = float("-inf")
+        self._look_s = _IDLE_LOOK_S
+        self._rested_at = float("-inf")
+
+    async def run(self, guard: Compare) -> None:
+        """Schedules until cancelled; `guard` ties every binding to this leadership.
+
+        Raises Unsettled when nobody can say whether a binding landed: with this leadership over, a binding
+        that is still on its way is refused, and the next one begins with what is true then."""
+        # Bindings of earlier leaders are older than the election: a view without them would give places away twice.
+        await self._view.catch_up()
+        self._planner.changed.set()
+        while True:
+            await self._wait()
+            try:
+                await self._round(guard)
+            except Unsettled:
+                raise
+            except StoreError as error:
+                log.warning("schedule.delayed", error=str(error))
+                await self._clock.sleep(_STORE_PAUSE_S)
+                self._planner.changed.set()
+
+    async def _wait(self) -> None:
+        await happens(self._planner.changed, self._clock, self._look_s)
+        if self._clock.monotonic() - self._bound_at < self._linger_s:
+            await self._linger()
+        if (rest_s := self._rested_at - self._clock.monotonic()) > 0:
+            await happens(self._planner.roomier, self._clock, rest_s)
+        self._planner.changed.clear()
+        self._planner.roomier.clear()
+
+    async def _linger(self) -> None:
+        """Under load a round waits for company, as long as changes keep coming; after a pause it never does."""
+        until = self._clock.monotonic() + self._linger_s
+        first, seen = self._planner.news, -1
+        while seen != self._planner.news < first + _LINGER_ENOUGH and self._clock.monotonic() < until:
+            seen = self._planner.news
+            await self._clock.sleep(_LINGER_STEP_S)
+
+    async def _round(self, guard: Compare) -> None:
+        cluster = self._planner.cluster
+        self._telemetry.gauge("ares_queue_depth", cluster.pending)
+        if not cluster.pending and not cluster.may_grow:
+            await self._tell()
+            return
+        # A node that fell silent looks free: it must not be given what the monitor then takes away.
+        self._planner.refresh_ready()
+        if not cluster.some_ready and not cluster.reserved:
+            # However many wait, there is nowhere to look: those who submit must not wait for it.
+            return
+        began = self._clock.monotonic()
+        gentle = began - self._evicted_at < _EVICT_EVERY_S
+        if not gentle:
+            self._evicted_at = began
+        proposal = await self._proposer.propose(gentle=gentle)
+        if proposal is None:
+            await self._clock.sleep(_LOST_PAUSE_S)
+            self._planner.changed.set()
+            return
+        plan = proposal.plan
+        self._planner.planned(plan)
+        # Whoever was left out by a gentle cycle gets another look as soon as room may be made.
+        self._look_s = _EVICT_EVERY_S if gentle and plan.left else _IDLE_LOOK_S
+        if plan.left and not plan.placed:
+            self._rested_at = self._clock.monotonic() + min(_REST_IN_VAIN * proposal.took_s, _REST_MAX_S)
+        self._telemetry.observe("ares_cycle_seconds", proposal.took_s)
+        self._telemetry.gauge("ares_jobs_unreached", plan.unreached)
+        await self._write(plan, guard, settled=not proposal.dropped)
+
+    async def _write(self, plan: Plan, guard: Compare, *, settled: bool) -> None:
+        if plan.placed:
+            self._bound_at = self._clock.monotonic()
+            settled = await self._bind(plan, guard) and settled
+        elif not settled:
+            # Nothing of it held: the planner's picture is behind, for as long as it takes to tell it.
+            await self._clock.sleep(_STORE_PAUSE_S)
+        if plan.evictions or plan.unheld or plan.resized:
+            await self._make_room(plan, guard)
+        if plan.more or not settled:
+            self._planner.changed.set()
+
+    async def _tell(self) -> None:
+        """Nobody waits: there is time to see to it that the next job need not wait for a planner, or for it to hear."""
+        try:
+            await self._proposer.tell()
+        except PlannerLost as lost:
+            log.warning("planning.lost", why=str(lost))
+
+    # ---- giving
+
+    async def _bind(self, plan: Plan, guard: Compare) -> bool:
+        """Whether every binding was written."""
+        if not (plan := await self._without_unpaid(plan, guard)).placed:
+            return True
+        states = [self._view.entries[item.job].state for item in plan.placed]
+        decision = self._decisions.note(self._planner.cluster, plan, self._view.profile.version)
+        ports: dict[str, set[int]] = {}
+        changes = [
+            Change(item.job, state.tenant, (self._binding(item, state, decision, ports),), (guard,))
+            for item, state in zip(plan.placed, states, strict=True)
+        ]
+        now = self._clock.wall()
+        outcomes = await self._transitions.apply(changes)
+        if not any(isinstance(outcome, Written) for outcome in outcomes):
+            # Every binding lost: our picture is behind, or another replica leads now.
+            await self._clock.sleep(_STORE_PAUSE_S)
+        for state, outcome in zip(states, outcomes, strict=True):
+            if isinstance(outcome, Written):
+                self._telemetry.observe("ares_scheduling_latency_seconds", max(0.0, now - state.queued_at))
+                self._telemetry.count("ares_lease_acquisitions_total")
+        return all(isinstance(outcome, Written) for outcome in outcomes)
+
+    async def _without_unpaid(self, plan: Plan, guard: Compare) -> Plan:
+        """What the tenant's budget does not pay for any more ends here, before it costs anything."""
+        unpaid = self._unpaid([self._view.entries[item.job].state for item in plan.placed])
+        if not unpaid:
+            return plan
+        tenants = {job: self._view.entries[job].state.tenant for job in unpaid}
+        log.warning("budget.not_started", jobs=len(unpaid), tenants=sorted(set(tenants.values())))
+        await self._transitions.apply(
+            [Change(job, tenants[job], (Cancel(by=BY, reason=why),), (guard,)) for job, why in unpaid.items()]
+        )
+        return replace(plan, placed=tuple(item for item in plan.placed if item.job not in unpaid))
+
+    def _binding(self, item: Placed, state: JobState, decision: str, ports: dict[str, set[int]]) -> Bind:
+        spec = self._view.spec(state)
+        port = self._free_port(item.placements[0].node, state, ports) if len(item.placements) > 1 else 0
+        rates = rates_of(self._view.nodes, self._planner.cluster.profile, item.placements)
+        return Bind(
+            placements=item.placements,
+            alternative=item.alternative,
+            master_port=port,
+            decision=decision,
+            rates=rates,
+            planned_s=None if spec is None else planned_s(self._planner.cluster, state, spec, item.placements),
+            leaves_at=item.leaves_at,
+        )
+
+    def _free_port(self, node: str, state: JobState, ports: dict[str, set[int]]) -> int:
+        """Each attempt begins its search elsewhere: a port taken by a stranger fails one attempt, not all,
+        and two clusters that share a machine do not meet at the first port."""
+        taken = ports.get(node)
+        if taken is None:
+            jobs = self._view.by_node.get(node, ())
+            taken = ports[node] = {self._view.entries[job].state.master_port for job in jobs}
+        first = crc32(f"{state.id}/{state.attempt}".encode()) % len(_MASTER_PORTS)
+        turned = (*_MASTER_PORTS[first:], *_MASTER_PORTS[:first])
+        port = next((port for port in turned if port not in taken), turned[0])
+        taken.add(port)
+        return port
+
+    # ---- taking
+
+    async def _make_room(self, plan: Plan, guard: Compare) -> None:
+        """The one who waits is told first: should this end half-way, nobody has left for nothing."""
+        for job in plan.unheld:
+            await self._change(job, Nominate(hold=(), evicting=(), reason=_UNHELD), (guard,))
+        shrunk = {job for eviction in plan.evictions for job in eviction.shrunk}
+        for one in plan.resized:
+            if one.job not in shrunk:
+                await self._transitions.apply([self._resize(one, (guard,))])
+        for eviction in plan.evictions:
+            await self._evict(eviction, [one for one in plan.resized if one.job in eviction.shrunk], guard)
+
+    def _resize(self, one: Resized, guards: tuple[Compare, ...]) -> Change:
+        state = self._view.entries[one.job].state
+        rates = rates_of(self._view.nodes, self._planner.cluster.profile, one.placements)
+        what = Resize(fence=state.fence, placements=one.placements, reason=one.reason, rates=rates)
+        return Change(state.id, state.tenant, (what,), guards)
+
+    async def _evict(self, eviction: Eviction, shrinks: list[Resized], guard: Compare) -> None:
+        waiting = self._view.entries[eviction.job].state
+        nominated = await self._change(
+            eviction.job,
+            Nominate(
+                hold=eviction.hold,
+                evicting=(*eviction.victims, *eviction.shrunk),
+                reason=eviction.reason,
+                record=seen_by(eviction.record, waiting.tenant),
+                alternative=eviction.alternative,
+            ),
+            (guard,),
+        )
+        # Whoever no longer waits needs nobody to leave.
+        entry = self._view.entries[eviction.job]
+        if nominated is None or entry.state.seq != nominated.state.seq:
+            return
+        still = Compare(keys.state(waiting.tenant, waiting.id), "mod_revision", entry.mod_revision)
+        changes = [
+            self._preempt(self._view.entries[victim].state, eviction, (guard, still)) for victim in eviction.victims
+        ]
+        outcomes = await self._transitions.apply([*(self._resize(one, (guard, still)) for one in shrinks), *changes])
+        gone = sum(isinstance(outcome, Written) for outcome in outcomes[len(shrinks) :])
+        self._telemetry.count("ares_preemptions_total", gone, eviction.rule)
+        log.info("evicted", job=eviction.job, rule=eviction.rule, victims=gone, lost_gpu_s=eviction.lost_gpu_s)
+
+    def _preempt(self, victim: JobState, eviction: Eviction, guards: tuple[Compare, ...]) -> Change:
+        record = seen_by(eviction.record, victim.tenant)
+        mine = eviction.record["for"]["tenant"] == victim.tenant
+        by = f"job {eviction.job}" if mine else "a job of another tenant"
+        reason = f"{eviction.record['why']}: {by}, {eviction.record['for']['priority']}"
+        what = Preempt(fence=victim.fence, by=by, reason=reason, record=record)
+        return Change(victim.id, victim.tenant, (what,), guards)
+
+    async def _change(self, job: str, what: Input, guards: tuple[Compare, ...]) -> Written | None:
+        entry = self._view.entries.get(job)
+        if entry is None:
+            return None
+        (outcome,) = await self._transitions.apply([Change(job, entry.state.tenant, (what,), guards)])
+        return outcome if isinstance(outcome, Written) else None

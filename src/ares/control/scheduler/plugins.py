@@ -1,0 +1,96 @@
+"""What a profile can name: built in, or installed by third parties, and whether the profile uses it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ares.control.planner.proposer import Proposer
+from ares.control.state.view import View
+from ares.core.queue.factors import FACTORS
+from ares.core.schedule.actions import ACTIONS
+from ares.core.schedule.filters import FILTERS
+from ares.core.schedule.scorers import SCORERS
+from ares.model.base import Record
+from ares.model.profile import Profile
+
+Kind = Literal["filter", "scorer", "order", "action"]
+BUILT_IN = "ares"
+
+
+class Plugin(Record, frozen=True):
+    kind: Kind
+    name: str
+    # The distribution it comes from, with its version.
+    origin: str
+    used: bool = False
+    # What happened, of one that plans are made without until the profile changes. The leader knows.
+    cut_off: str = ""
+
+
+class RefusedPlugin(Record, frozen=True):
+    """It was installed and is not there; `error` says why."""
+
+    kind: Kind
+    name: str
+    origin: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was found when the process started: origins by kind and name, and what was refused."""
+
+    origins: dict[tuple[Kind, str], str]
+    refused: tuple[RefusedPlugin, ...] = ()
+
+
+NO_PLUGINS = Loaded({})
+
+
+class PluginList(Record, frozen=True):
+    plugins: tuple[Plugin, ...]
+    refused: tuple[RefusedPlugin, ...] = ()
+    # Names of the profile in force that nothing here answers to.
+    missing: tuple[str, ...] = ()
+
+
+class Plugins:
+    def __init__(self, view: View, loaded: Loaded, proposer: Proposer) -> None:
+        self._view = view
+        self._loaded = loaded
+        self._proposer = proposer
+
+    @property
+    def refused(self) -> tuple[RefusedPlugin, ...]:
+        return self._loaded.refused
+
+    async def list(self) -> PluginList:
+        await self._view.catch_up()
+        profile = self._view.profile.profile
+        used, tables = _used(profile), _tables()
+        plugins = tuple(
+            Plugin(
+                kind=kind,
+                name=name,
+                origin=self._loaded.origins.get((kind, name), BUILT_IN),
+                used=name in used[kind],
+                cut_off=self._proposer.cut.get(f"{kind} {name}", ""),
+            )
+            for kind, table in tables.items()
+            for name in sorted(table)
+        )
+        missing = sorted({name for kind, names in used.items() for name in names if name not in tables[kind]})
+        return PluginList(plugins=plugins, refused=self._loaded.refused, missing=tuple(missing))
+
+
+def _tables() -> dict[Kind, set[str]]:
+    return {"filter": set(FILTERS), "scorer": set(SCORERS), "order": set(FACTORS), "action": set(ACTIONS)}
+
+
+def _used(profile: Profile) -> dict[Kind, set[str]]:
+    order = (*profile.order.primary, *profile.order.secondary)
+    return {
+        "filter": set(profile.filters),
+        "scorer": {one.name for one in profile.scorers},
+        "order": {one.name for one in order},
+        "action": set(profile.actions),
+    }

@@ -1,0 +1,151 @@
+"""The profile scheduling goes by: read, changed and reverted at run time. Every change is a new version;
+what changes nothing is none."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from ares.control.state.view import Delta, View
+from ares.core import keys
+from ares.core.access.table import sees_all
+from ares.core.schedule.profiles import BadSetting, changed, wrong
+from ares.model.access import Principal
+from ares.model.base import Record
+from ares.model.profile import Profile, ProfileRecord
+from ares.ports.clock import Clock
+from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreUnavailable
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+VERSIONS_KEPT = 100
+_TRIES = 10
+
+
+class ProfileRefused(Record, frozen=True):
+    """Nothing was changed; `message` says why."""
+
+    code: Literal["profile-invalid", "profile-conflict", "no-such-version"]
+    message: str
+
+
+class Profiles:
+    def __init__(self, store: Store, view: View, clock: Clock, telemetry: Telemetry) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._telemetry = telemetry
+        self._shown = -1
+        view.subscribe(self._on_delta)
+
+    # ---- reading
+
+    async def current(self) -> ProfileRecord:
+        await self._view.catch_up()
+        return self._view.profile
+
+    async def versions(self) -> tuple[ProfileRecord, ...]:
+        """The newest first; version 0, what Ares comes with, is not among them."""
+        await self._view.catch_up()
+        return tuple(self._view.profiles[version] for version in sorted(self._view.profiles, reverse=True))
+
+    # ---- changing
+
+    async def put(
+        self, who: Principal, profile: Profile, note: str = "", expected_version: int | None = None
+    ) -> ProfileRecord | ProfileRefused:
+        """The profile becomes the next version, unless somebody else's did since it was looked at or it is in force."""
+        await self._view.catch_up()
+        return await self._write(who, profile, note, expected_version, self._view.profile)
+
+    async def change(
+        self, who: Principal, sets: Mapping[str, str], note: str = "", expected_version: int | None = None
+    ) -> ProfileRecord | ProfileRefused:
+        """Single settings, on top of what is in force: made again when another change came in between."""
+        for _ in range(_TRIES):
+            await self._view.catch_up()
+            base = self._view.profile
+            try:
+                profile = changed(base.profile, sets)
+            except BadSetting as error:
+                return ProfileRefused(code="profile-invalid", message=str(error))
+            written = await self._write(who, profile, note, expected_version, base)
+            lost = isinstance(written, ProfileRefused) and written.code == "profile-conflict"
+            if not lost or expected_version is not None:
+                return written
+        raise StoreUnavailable(f"the profile was changed {_TRIES} times in between; try again")
+
+    async def revert(self, who: Principal, version: int, note: str = "") -> ProfileRecord | ProfileRefused:
+        """Writes an old version anew. Version 0 is what Ares comes with."""
+        await self._view.catch_up()
+        base, old = self._view.profile, self._view.profiles.get(version)
+        if old is None and version != 0:
+            kept = ", ".join(map(str, sorted(self._view.profiles))) or "none"
+            message = f"version {version} is not kept; there are 0 and {kept}"
+            return ProfileRefused(code="no-such-version", message=message)
+        profile = Profile() if old is None else old.profile
+        return await self._write(who, profile, note or f"version {version} again", base.version, base)
+
+    async def _write(
+        self, who: Principal, profile: Profile, note: str, expected_version: int | None, base: ProfileRecord
+    ) -> ProfileRecord | ProfileRefused:
+        why = wrong(profile)
+        if why:
+            return ProfileRefused(code="profile-invalid", message=why)
+        if expected_version not in (None, base.version):
+            return _conflict(base, f"it was to be changed from version {expected_version}")
+        if profile == base.profile:
+            return base
+        record = ProfileRecord(
+            version=base.version + 1, profile=profile, by=who.author, at=self._clock.wall(), note=note
+        )
+        found = await self._create(record)
+        if found != record:
+            return _conflict(found, "another change came first")
+        log.info("profile.changed", version=record.version, by=record.by, token=who.token_id, note=note)
+        return record
+
+    async def _create(self, record: ProfileRecord) -> ProfileRecord:
+        """The record of that version, which is this one unless another was there first."""
+        key, value = keys.profile(record.version), msgspec.json.encode(record)
+        oldest = record.version - VERSIONS_KEPT
+        ops: list[Op] = [Delete(keys.profile(old)) for old in sorted(self._view.profiles) if old <= oldest]
+        for _ in range(_TRIES):
+            # A version that exists is never written again: of two writers one loses.
+            written = await self._store.txn([Compare(key, "mod_revision", 0)], [Put(key, value), *ops])
+            if isinstance(written, Committed) and written.succeeded:
+                await self._view.reach(written.revision)
+                return record
+            kv = await self._store.get(key)
+            if kv is not None:
+                await self._view.catch_up()
+                return msgspec.json.decode(kv.value, type=ProfileRecord)
+        raise StoreUnavailable(f"the store did not confirm version {record.version} of the profile; try again")
+
+    # ---- told to all
+
+    def _on_delta(self, delta: Delta) -> None:
+        if not (delta.profile or delta.relisted):
+            return
+        record = self._view.profile
+        if record.version != self._shown:
+            self._shown = record.version
+            self._telemetry.gauge("ares_profile_version", record.version)
+            log.info("profile.in_force", version=record.version, by=record.by, note=record.note)
+
+
+def _conflict(found: ProfileRecord, why: str) -> ProfileRefused:
+    by = f" by {found.by}" if found.by else ""
+    message = f"version {found.version}{by} is in force and {why}; look at it and try again"
+    return ProfileRefused(code="profile-conflict", message=message)
+
+
+def seen_by(record: ProfileRecord, who: Principal) -> ProfileRecord:
+    """Other tenants' shares are their own business; who rules sees all."""
+    if sees_all(who):
+        return record
+    mine = {path: share for path, share in record.profile.shares.items() if path.split("/")[0] == who.tenant}
+    return replace(record, profile=replace(record.profile, shares=mine))

@@ -1,0 +1,244 @@
+"""Moves reservations through their windows: begun, ended, given up when nobody uses them; and jobs out of the way.
+
+Leader only. Every change is written by compare-and-swap together with the leader's fence.
+"""
+
+import asyncio
+
+import structlog
+from msgspec.structs import replace
+
+from ares.control.execution.transitions import Change, Transitions, Written
+from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.reservation_writes import Book
+from ares.control.state.view import Delta, View
+from ares.control.state.waits import happens
+from ares.core import keys
+from ares.core.explain.eviction_record import moved_record
+from ares.core.lifecycle.inputs import Preempt
+from ares.core.lifecycle.ranks import why_not_preemptible
+from ares.core.reserve.booking import NotBooked, book
+from ares.core.reserve.displacement import outgoing, strangers
+from ares.core.reserve.window import due, turned
+from ares.core.text import clock as moment
+from ares.model.reservation import BOOKED, Reservation, Turn
+from ares.model.state import BOUND, TERMINAL, JobState
+from ares.ports.clock import Clock
+from ares.ports.store import Compare, Delete, Store, StoreError
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+_LOOK_EVERY_S = 1.0
+_LOOK_AGAIN_S = 0.02
+# While a reservation is in use its record says so this often.
+_NOTE_USE_EVERY_S = 30.0
+# A reservation whose nodes are gone is tried to be had elsewhere this often.
+_MOVE_EVERY_S = 30.0
+_BY = "the platform"
+
+
+class Windows:
+    """`keep_s` counts from the end of a reservation to when its record is forgotten."""
+
+    def __init__(
+        self,
+        store: Store,
+        bookings: Book,
+        view: View,
+        planner: Planner,
+        transitions: Transitions,
+        clock: Clock,
+        telemetry: Telemetry,
+        keep_s: float,
+        keeping: Clock,
+    ) -> None:
+        self._keeping = keeping
+        self._store = store
+        self._book = bookings
+        self._view = view
+        self._planner = planner
+        self._transitions = transitions
+        self._clock = clock
+        self._telemetry = telemetry
+        self._keep_s = keep_s
+        self._asked = asyncio.Event()
+        # Jobs that have not ended, by the reservation they name; and the other way round.
+        self._jobs: dict[str, set[str]] = {}
+        self._names: dict[str, str] = {}
+        # Reservations that were in use at the last look, and when one is next tried to be had elsewhere.
+        self._in_use: set[str] = set()
+        self._again_at: dict[str, float] = {}
+        view.subscribe(self._on_delta)
+
+    # ---- who uses what
+
+    def jobs(self, name: str) -> tuple[int, int]:
+        """How many of its jobs run, and how many are on their way to."""
+        states = [self._view.entries[job].state for job in self._jobs.get(name, ())]
+        running = sum(state.phase in BOUND for state in states)
+        return running, len(states) - running
+
+    def strangers(self, one: Reservation) -> tuple[str, ...]:
+        """Jobs that hold its room though its window has begun."""
+        if one.state != "active":
+            return ()
+        return strangers(self._planner.cluster, one, self._active())
+
+    def _active(self) -> set[str]:
+        return {one.name for one, _ in self._view.reservations.values() if one.state == "active"}
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.relisted:
+            self._jobs.clear()
+            self._names.clear()
+        for _, entry in delta.states:
+            self._index(entry.state)
+        for state in delta.removed:
+            self._drop(state.id)
+        if delta.reservations or delta.relisted:
+            self._asked.set()
+
+    def _index(self, state: JobState) -> None:
+        if state.phase in TERMINAL:
+            self._drop(state.id)
+        elif state.id not in self._names:
+            spec = self._view.spec(state)
+            if spec is not None and spec.reservation is not None:
+                self._names[state.id] = spec.reservation
+                self._jobs.setdefault(spec.reservation, set()).add(state.id)
+
+    def _drop(self, job: str) -> None:
+        name = self._names.pop(job, None)
+        if name is not None:
+            self._jobs[name].discard(job)
+            if not self._jobs[name]:
+                del self._jobs[name]
+
+    # ---- as time passes
+
+    async def run(self, guard: Compare) -> None:
+        """Until cancelled; `guard` ties every change to this leadership."""
+        while True:
+            try:
+                await self.look(guard)
+            except StoreError as error:
+                log.warning("reservations.delayed", error=str(error))
+            await happens(self._asked, self._clock, self._pause_s())
+            self._asked.clear()
+
+    def _pause_s(self) -> float:
+        """Until the next window begins or ends, if that is soon."""
+        now = self._clock.wall()
+        booked = [one for one, _ in self._view.reservations.values() if one.state in BOOKED]
+        moments = [one.start if one.state == "planned" else one.until for one in booked]
+        return max(_LOOK_AGAIN_S, min([_LOOK_EVERY_S, *(moment - now for moment in moments)]))
+
+    async def look(self, guard: Compare) -> None:
+        """One look at every reservation."""
+        for one, revision in list(self._view.reservations.values()):
+            if one.state in BOOKED:
+                await self._pass(one, revision, guard)
+            elif self._keeping.wall() - max(one.until, one.history[-1].at if one.history else 0.0) > self._keep_s:
+                await self._store.txn([guard, _unchanged(one, revision)], [Delete(keys.reservation(one.name))])
+        self._count()
+
+    async def _pass(self, one: Reservation, revision: int, guard: Compare) -> None:
+        now, in_use = self._clock.wall(), one.name in self._jobs
+        known = self._noted_use(one, now, in_use=in_use) if one.state == "active" else one
+        turn = due(known, now, in_use=in_use)
+        after = known if turn is None else turned(known, replace(turn, by=_BY))
+        if after != one and await self._book.write(after, revision, guards=(guard,)) and turn is not None:
+            self._told(after, turn)
+        if one.state == "active":
+            await self._clear(one, guard)
+        if self._closed(one) and one.name not in self._in_use and now >= self._again_at.get(one.name, 0.0):
+            self._again_at[one.name] = now + _MOVE_EVERY_S
+            await self._move(one.name, guard)
+
+    def _noted_use(self, one: Reservation, now: float, *, in_use: bool) -> Reservation:
+        """Says so when it was first used, now and then, and when the last of its jobs left."""
+        left = not in_use and one.name in self._in_use
+        (self._in_use.add if in_use else self._in_use.discard)(one.name)
+        late = in_use and (one.used_at is None or now - one.used_at >= _NOTE_USE_EVERY_S)
+        return replace(one, used_at=now) if left or late else one
+
+    def _told(self, one: Reservation, turn: Turn) -> None:
+        self._telemetry.count("ares_reservations_total", 1, turn.state)
+        log.info("reservation.changed", name=one.name, tenant=one.tenant, state=turn.state, why=turn.why, gpus=one.gpus)
+
+    def _count(self) -> None:
+        records = [one for one, _ in self._view.reservations.values()]
+        for state in sorted(BOOKED):
+            gpus = sum(one.gpus for one in records if one.state == state)
+            self._telemetry.gauge("ares_reserved_gpus", gpus, state)
+
+    # ---- nodes that are no longer to be had
+
+    def missing(self, one: Reservation) -> tuple[str, ...]:
+        """Its nodes that no job can be sent to now."""
+        cluster = self._planner.cluster
+        rows = {place.node: cluster.rows.get(place.node) for place in one.placements}
+        return tuple(node for node, row in rows.items() if row is None or not cluster.table.healthy[row])
+
+    def _closed(self, one: Reservation) -> list[str]:
+        """Its nodes that were removed, cordoned or drained. Silence may pass."""
+        records = {place.node: self._view.nodes.get(place.node) for place in one.placements}
+        return [node for node, record in records.items() if record is None or record.cordoned]
+
+    async def _move(self, name: str, guard: Compare) -> None:
+        """Books the same elsewhere, if it can be had: nobody is in it yet."""
+        turn = await self._book.turn()
+        one, revision = self._view.reservations[name]
+        closed, now = self._closed(one), self._clock.wall()
+        others = [other for other, _ in self._view.reservations.values() if other.name != name]
+        asked = replace(one.asked, node_names=tuple(n for n in one.asked.node_names if n not in closed))
+        found = book(self._planner.cluster, others, asked, max(one.start, now), one.until, now)
+        if not closed or one.state not in BOOKED or isinstance(found, NotBooked) or asked != one.asked:
+            return
+        why = f"moved to other nodes: {', '.join(closed)} cannot be had any more"
+        made = Turn(at=now, state=one.state, by=_BY, why=why)
+        if await self._book.write(turned(replace(one, placements=found), made), revision, turn, (guard,)):
+            self._told(one, made)
+
+    # ---- who has to leave
+
+    async def _clear(self, one: Reservation, guard: Compare) -> None:
+        """Its own jobs when its window ends; strangers as soon as a job of its own waits for the room."""
+        now, until = self._clock.wall(), moment(one.until, self._clock.wall())
+        ending = f"reservation {one.name} ends at {until}"
+        changes = [
+            self._leave(job, "reservation-ends", one, ending, guard)
+            for job in outgoing(self._planner.cluster, one, now)
+        ]
+        if self.jobs(one.name)[1] and now < one.until:
+            changes += [
+                self._leave(job, "reserved", one, f"its place is booked by a reservation until {until}", guard)
+                for job in self.strangers(one)
+            ]
+        leaving = [change for change in changes if change is not None]
+        if not leaving:
+            return
+        outcomes = await self._transitions.apply(leaving)
+        gone = sum(isinstance(outcome, Written) for outcome in outcomes)
+        self._telemetry.count("ares_preemptions_total", gone, "reservation")
+        log.info("reservation.clearing", name=one.name, jobs=gone)
+
+    def _leave(self, job: str, rule: str, one: Reservation, reason: str, guard: Compare) -> Change | None:
+        state = self._view.entries[job].state
+        spec, holding = self._view.spec(state), self._planner.cluster.holdings[job]
+        if state.phase not in BOUND or spec is None or why_not_preemptible(spec):
+            return None
+        mine = state.tenant == one.tenant
+        record = moved_record(rule, "", holding, self._clock.wall())
+        what = Preempt(
+            fence=state.fence,
+            by=f"reservation {one.name}" if mine else "a reservation of another tenant",
+            reason=reason,
+            record={**record, "for": {"reservation": one.name if mine else ""}},
+        )
+        return Change(job, state.tenant, (what,), (guard,))
+
+
+def _unchanged(one: Reservation, revision: int) -> Compare:
+    return Compare(keys.reservation(one.name), "mod_revision", revision)

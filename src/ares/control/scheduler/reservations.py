@@ -1,0 +1,273 @@
+"""Advance reservations: booked, listed, extended and given back. What becomes of them in time is `windows`."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import structlog
+from msgspec.structs import replace
+
+from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.reservation_windows import Windows
+from ares.control.scheduler.reservation_writes import Book
+from ares.control.state.ids import base32
+from ares.control.state.view import View
+from ares.core.access.table import sees_all
+from ares.core.reserve.booking import NotBooked, book, extendable
+from ares.core.reserve.window import cancelled, turned
+from ares.core.text import clock
+from ares.model.access import Principal
+from ares.model.base import Record
+from ares.model.reservation import BOOKED, Reservation, ReservationState, RoomAsked, Turn
+from ares.model.state import Placement
+from ares.ports.clock import Clock, Rng
+from ares.ports.store import StoreUnavailable
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+_TRIES = 10
+# A moment that has just passed is meant as now.
+_JUST_NOW_S = 60.0
+
+
+class ReservationWish(Record, frozen=True):
+    """What somebody wants booked. Without `start` from now on; without `name` one is drawn."""
+
+    asked: RoomAsked
+    length_s: float
+    tenant: str
+    start: float | None = None
+    name: str = ""
+    teams: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    note: str = ""
+    unused_release_s: float = 600.0
+
+
+class ReservationView(Record, frozen=True):
+    """A reservation as one may see it: of other tenants only that there is one, where and when."""
+
+    name: str
+    tenant: str
+    state: ReservationState
+    start: float
+    until: float
+    gpus: int
+    cpu_milli: int
+    memory_mib: int
+    placements: tuple[Placement, ...]
+    asked: RoomAsked
+    teams: tuple[str, ...]
+    users: tuple[str, ...]
+    created_by: str
+    created_at: float
+    note: str
+    unused_release_s: float
+    used_at: float | None
+    # Jobs that run in it, and those that wait for it.
+    running: int
+    waiting: int
+    # How many jobs that do not belong there hold some of its room now.
+    strangers: int
+    # Nodes of it that are gone, cordoned or silent.
+    missing: tuple[str, ...]
+    history: tuple[Turn, ...]
+
+
+class ReservationRefused(Record, frozen=True):
+    """Nothing was changed."""
+
+    code: Literal["reservation-invalid", "reservation-no-room", "reservation-conflict", "not-found"]
+    message: str
+    fix: str = ""
+
+
+class Reservations:
+    def __init__(
+        self,
+        book: Book,
+        view: View,
+        planner: Planner,
+        windows: Windows,
+        clock: Clock,
+        rng: Rng,
+        telemetry: Telemetry,
+    ) -> None:
+        self._book = book
+        self._view = view
+        self._planner = planner
+        self._windows = windows
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+
+    # ---- reading
+
+    async def list(self, who: Principal, *, over: bool = False) -> tuple[ReservationView, ...]:
+        """By start; those that are over only if asked for."""
+        await self._view.catch_up()
+        records = [one for one, _ in self._view.reservations.values() if over or one.state in BOOKED]
+        return tuple(self.seen_by(one, who) for one in sorted(records, key=lambda one: (one.start, one.name)))
+
+    async def get(self, who: Principal, name: str) -> ReservationView | None:
+        await self._view.catch_up()
+        one, _ = self._view.reservations.get(name, (None, 0))
+        return None if one is None or not _whose(one, who) else self.seen_by(one, who)
+
+    def seen_by(self, one: Reservation, who: Principal) -> ReservationView:
+        mine = _whose(one, who)
+        running, waiting = self._windows.jobs(one.name)
+        return ReservationView(
+            name=one.name if mine else "",
+            tenant=one.tenant if mine else "",
+            state=one.state,
+            start=one.start,
+            until=one.until,
+            gpus=one.gpus,
+            cpu_milli=one.cpu_milli,
+            memory_mib=one.memory_mib,
+            placements=one.placements,
+            asked=one.asked,
+            teams=one.teams if mine else (),
+            users=one.users if mine else (),
+            created_by=one.created_by if mine else "",
+            created_at=one.created_at,
+            note=one.note if mine else "",
+            unused_release_s=one.unused_release_s,
+            used_at=one.used_at,
+            running=running if mine else 0,
+            waiting=waiting if mine else 0,
+            strangers=len(self._windows.strangers(one)) if mine else 0,
+            missing=self._windows.missing(one),
+            history=one.history if mine else (),
+        )
+
+    # ---- booking
+
+    async def reserve(self, who: Principal, wish: ReservationWish) -> ReservationView | ReservationRefused:
+        """Looks again whenever somebody else booked in between."""
+        name = wish.name or f"r-{base32(self._rng, 6)}"
+        for _ in range(_TRIES):
+            turn = await self._book.turn()
+            taken, revision = self._view.reservations.get(name, (None, 0))
+            if taken is not None and taken.state in BOOKED:
+                return _exists(taken, self._clock.wall())
+            made = self._made(who, name, wish)
+            if isinstance(made, ReservationRefused):
+                return made
+            if await self._book.write(made, revision, turn):
+                self._told(made, made.history[-1], who.token_id)
+                return self.seen_by(made, who)
+        raise StoreUnavailable(f"others booked {_TRIES} times in between; try again")
+
+    def _made(self, who: Principal, name: str, wish: ReservationWish) -> Reservation | ReservationRefused:
+        now = self._clock.wall()
+        start = now if wish.start is None or 0 < now - wish.start <= _JUST_NOW_S else wish.start
+        tenants = self._tenants() | {who.tenant}
+        if wish.tenant not in tenants:
+            known = ", ".join(sorted(tenants)[:8])
+            message = f"nobody has heard of tenant {wish.tenant!r}"
+            fix = f"there are {known}; a tenant begins with its first token or share"
+            return ReservationRefused(code="reservation-invalid", message=message, fix=fix)
+        self._planner.refresh_ready()
+        booked = book(self._planner.cluster, self._all(), wish.asked, start, start + wish.length_s, now)
+        if isinstance(booked, NotBooked):
+            return _no(booked)
+        by = who.author
+        return Reservation(
+            name=name,
+            tenant=wish.tenant,
+            start=start,
+            until=start + wish.length_s,
+            asked=wish.asked,
+            placements=booked,
+            teams=wish.teams,
+            users=wish.users,
+            created_by=by,
+            created_at=now,
+            note=wish.note,
+            unused_release_s=wish.unused_release_s,
+            history=(Turn(at=now, state="planned", by=by, why=wish.note),),
+        )
+
+    async def cancel(self, who: Principal, name: str, why: str = "") -> ReservationView | ReservationRefused:
+        """Its room is anybody's from now on. What runs in it goes on."""
+        for _ in range(_TRIES):
+            await self._view.catch_up()
+            one, revision = self._view.reservations.get(name, (None, 0))
+            if one is None:
+                return _none(name)
+            if one.state not in BOOKED:
+                return _over(one, self._clock.wall())
+            after = cancelled(one, who.author, why, self._clock.wall())
+            if await self._book.write(after, revision):
+                self._told(after, after.history[-1], who.token_id)
+                return self.seen_by(after, who)
+        raise StoreUnavailable(f"reservation {name} was changed {_TRIES} times in between; try again")
+
+    async def extend(self, who: Principal, name: str, more_s: float) -> ReservationView | ReservationRefused:
+        """Lets it last longer, in the same room."""
+        for _ in range(_TRIES):
+            turn = await self._book.turn()
+            one, revision = self._view.reservations.get(name, (None, 0))
+            now = self._clock.wall()
+            if one is None:
+                return _none(name)
+            if one.state not in BOOKED or one.until <= now:
+                return _over(one, now)
+            until = one.until + more_s
+            no = extendable(self._planner.cluster, self._all(), one, until)
+            if no is not None:
+                return _no(no)
+            why = f"extended until {clock(until, now)}"
+            made = Turn(at=now, state=one.state, by=who.author, why=why)
+            after = turned(replace(one, until=until), made)
+            if await self._book.write(after, revision, turn):
+                self._told(after, made, who.token_id)
+                return self.seen_by(after, who)
+        raise StoreUnavailable(f"others booked {_TRIES} times in between; try again")
+
+    # ---- inside
+
+    def _all(self) -> Sequence[Reservation]:
+        return [one for one, _ in self._view.reservations.values()]
+
+    def _tenants(self) -> set[str]:
+        shares = self._view.profile.profile.shares
+        known = {token.tenant for token in self._view.tokens.values()} | {path.split("/")[0] for path in shares}
+        return known | self._view.order.keys()
+
+    def _told(self, one: Reservation, turn: Turn, token: str) -> None:
+        self._telemetry.count("ares_reservations_total", 1, turn.state)
+        log.info(
+            "reservation.changed",
+            name=one.name, tenant=one.tenant, state=turn.state, by=turn.by, token=token, why=turn.why,
+            gpus=one.gpus, start=one.start, until=one.until,
+        )  # fmt: skip
+
+
+def _whose(one: Reservation, who: Principal) -> bool:
+    return sees_all(who) or one.tenant == who.tenant
+
+
+def _no(why: NotBooked) -> ReservationRefused:
+    return ReservationRefused(code=why.code, message=why.message, fix=why.fix)
+
+
+def _none(name: str) -> ReservationRefused:
+    message = f"there is no reservation {name!r}"
+    return ReservationRefused(code="not-found", message=message, fix="`ares reservations` lists them")
+
+
+def _exists(one: Reservation, now: float) -> ReservationRefused:
+    message = f"reservation {one.name} exists: {one.gpus} GPUs until {clock(one.until, now)}"
+    return ReservationRefused(
+        code="reservation-conflict", message=message, fix="choose another name, or cancel it first"
+    )
+
+
+def _over(one: Reservation, now: float) -> ReservationRefused:
+    at = one.history[-1].at if one.state not in BOOKED and one.history else one.until
+    state = "over" if one.state in BOOKED else one.state
+    message = f"reservation {one.name} is {state} since {clock(at, now)}"
+    return ReservationRefused(code="reservation-conflict", message=message, fix="book another")

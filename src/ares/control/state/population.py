@@ -1,0 +1,58 @@
+"""How many jobs each tenant has: those that have not ended, tasks of arrays that are yet to come among them, and all
+that are kept."""
+
+from collections import Counter
+
+from ares.control.state.view import Delta, View
+from ares.core.quota.counts import is_live
+
+
+class Population:
+    """Follows the view; what is asked is in memory."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._live: Counter[str] = Counter()
+        # Tasks to come, by array, with whose they are.
+        self._to_come: dict[str, tuple[str, int]] = {}
+        self._coming: Counter[str] = Counter()
+        self._count()
+        view.subscribe(self._on_delta)
+
+    def live(self, tenant: str) -> int:
+        return self._live[tenant] + self._coming[tenant]
+
+    def kept(self, tenant: str) -> int:
+        return len(self._view.order.get(tenant, ())) + self._coming[tenant]
+
+    def _count(self) -> None:
+        self._live = Counter(entry.state.tenant for entry in self._view.entries.values() if is_live(entry.state))
+        self._to_come.clear()
+        self._coming.clear()
+        for array in self._view.arrays:
+            self._put_array(array)
+
+    def _put_array(self, array_id: str) -> None:
+        tenant, before = self._to_come.pop(array_id, ("", 0))
+        self._coming[tenant] -= before
+        array = self._view.arrays.get(array_id)
+        if array is None or array.expanded:
+            return
+        left = max(0, array.tasks - len(self._view.by_array.get(array_id, ())))
+        self._to_come[array_id] = array.tenant, left
+        self._coming[array.tenant] += left
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.relisted:
+            self._count()
+            return
+        arrays = set(delta.arrays)
+        for before, entry in delta.states:
+            state = entry.state
+            self._live[state.tenant] += is_live(state) - (before is not None and is_live(before))
+            if before is None and state.array is not None:
+                arrays.add(state.array)
+        for state in delta.removed:
+            self._live[state.tenant] -= is_live(state)
+        for array_id in arrays:
+            self._put_array(array_id)

@@ -1,0 +1,67 @@
+"""Records that people make and change one at a time, by compare-and-swap, whatever the store answers."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from ares.control.state.view import View
+from ares.model.base import Record
+from ares.ports.store import KV, Committed, Compare, Op, Store, StoreUnavailable
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+_TRIES = 10
+
+
+class Refused(Record, frozen=True):
+    """Nothing was changed; `message` says why and `fix` what to do. `reason` is the audit log's word."""
+
+    code: Literal[
+        "not-found", "invalid", "escalation", "self-lockout",
+        "tenant-exists", "no-such-tenant", "user-exists", "no-such-user", "identity-taken", "access-full",
+    ]  # fmt: skip
+    message: str = ""
+    fix: str = ""
+    reason: str = ""
+
+
+class Records:
+    """One record's life: looked up, decided about, written if it is still what it was."""
+
+    def __init__(self, store: Store, view: View) -> None:
+        self._store = store
+        self._view = view
+
+    async def read(self, key: str, kind: type[R]) -> tuple[KV, R] | None:
+        kv = await self._store.get(key)
+        return None if kv is None else (kv, msgspec.json.decode(kv.value, type=kind))
+
+    async def write(self, compares: Sequence[Compare], ops: Sequence[Op]) -> bool:
+        """Whether it is certain that this was written; if so, this replica's view has it."""
+        written = await self._store.txn(compares, ops)
+        if not isinstance(written, Committed) or not written.succeeded:
+            return False
+        await self._view.reach(written.revision)
+        return True
+
+    async def settle(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
+        """Repeats an attempt that read and found the record changed, or does not know whether it wrote."""
+        for tried in range(_TRIES):
+            done = await attempt()
+            if done is None:
+                continue
+            if tried:
+                # What was found by reading may not be in this replica's view yet.
+                await self._view.catch_up()
+            return done
+        raise StoreUnavailable(f"the store did not confirm {what}; try again")
+
+
+def same(kv: KV) -> Compare:
+    """Unless it was changed since."""
+    return Compare(kv.key, "mod_revision", kv.mod_revision)
+
+
+def absent(key: str) -> Compare:
+    return Compare(key, "mod_revision", 0)

@@ -1,0 +1,109 @@
+"""What time it is, for what must not be undone by a wrong clock.
+
+Whoever sets a server's clock back would revive tokens that have expired; one that starts a month ahead would have
+everything forgotten that is kept for a month. So the time that was seen last is kept in the store, and time goes on
+from there: `ending` never goes back, `keeping` never runs ahead. A leap is believed when it has lasted.
+"""
+
+import msgspec
+import structlog
+
+from ares.control.governance.alerts import Alerts
+from ares.core import keys
+from ares.core.steady_clock import Steady
+from ares.model.timing import ClockRecord
+from ares.ports.clock import Clock
+from ares.ports.store import Compare, Put, Store, StoreError
+
+log = structlog.get_logger()
+
+_LOOK_EVERY_S = 60.0
+# A clock that is this far ahead is believed at once, or after so long. What ends too early hurts at once, so leaps that
+# are being corrected must not count; what is forgotten too early is gone, so somebody has a day to correct them.
+_ENDING = (0.0, 600.0)
+_KEEPING = (86_400.0, 86_400.0)
+
+
+class HeldClock:
+    """`ports.clock.Clock`: the machine's, held by what is known of the time."""
+
+    def __init__(self, clock: Clock, believed: tuple[float, float]) -> None:
+        self._clock = clock
+        self._believed = believed
+        self.steady = Steady(clock.wall(), clock.monotonic())
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+    def look(self) -> tuple[float, float]:
+        """What the machine says, and what is certain."""
+        wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        self.steady = self.steady.looked(wall, monotonic, *self._believed)
+        return wall, self.steady.now(monotonic)
+
+    def begin(self, at: float) -> None:
+        """At the time that was last written down."""
+        self.steady = Steady(at, self._clock.monotonic())
+
+
+class _Ending(HeldClock):
+    def wall(self) -> float:
+        return max(self.look())
+
+
+class _Keeping(HeldClock):
+    def wall(self) -> float:
+        return min(self.look())
+
+
+class Timekeeping:
+    """`ending` is for what expires, `keeping` for what is forgotten."""
+
+    def __init__(self, store: Store, clock: Clock, alerts: Alerts, replica: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._alerts = alerts
+        self._replica = replica
+        self.ending = _Ending(clock, _ENDING)
+        self.keeping = _Keeping(clock, _KEEPING)
+
+    async def open(self) -> None:
+        """Before anybody is served."""
+        kv = await self._store.get(keys.CLOCK)
+        if kv is not None:
+            known = msgspec.json.decode(kv.value, type=ClockRecord)
+            self.ending.begin(known.ending)
+            self.keeping.begin(known.keeping)
+
+    async def run(self) -> None:
+        """Looks now and then, so that a leap that lasts is seen to last, and somebody is told of it."""
+        while True:
+            await self._tell()
+            await self._clock.sleep(_LOOK_EVERY_S)
+
+    async def lead(self, guard: Compare) -> None:
+        """Until cancelled; writes down what time it is."""
+        while True:
+            record = ClockRecord(ending=self.ending.look()[1], keeping=self.keeping.look()[1])
+            try:
+                await self._store.txn([guard], [Put(keys.CLOCK, msgspec.json.encode(record))])
+            except StoreError as error:
+                log.warning("clock.unwritten", error=str(error))
+            await self._clock.sleep(_LOOK_EVERY_S)
+
+    async def _tell(self) -> None:
+        wall, certain = self.keeping.look()
+        ahead_s = wall - certain
+        if abs(ahead_s) <= _KEEPING[0] or (ahead_s > 0 and self.keeping.steady.jumped_since is None):
+            return
+        where = f"{abs(ahead_s) / 86_400:.1f} days {'ahead of' if ahead_s > 0 else 'behind'}"
+        waits = " for a day" if ahead_s > 0 else ""
+        text = (
+            f"the clock of {self._replica} is {where} the time that the platform has seen pass. Nothing is forgotten "
+            f"for it{waits}, and nothing that expired comes back: set the clock if it is wrong"
+        )
+        numbers = {"aheadS": round(ahead_s), "wall": wall, "seen": certain}
+        await self._alerts.raise_("clock-jumped", "", f"clock/{self._replica}", text, numbers)

@@ -1,0 +1,1 @@
+"""Submission: a request is checked, drafted and committed."""

@@ -1,0 +1,296 @@
+"""What a request becomes before it is written: checked, given an id, and encoded as the operations of a transaction."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from ares.control.governance.quotas import Quotas
+from ares.control.queries.deadlines import Deadlines
+from ares.control.state.ids import job_id
+from ares.control.state.population import Population
+from ares.control.state.view import View
+from ares.control.submit.estimates import Estimated, Estimates
+from ares.control.submit.policy_gate import Judging, Submission
+from ares.core import keys
+from ares.core.admit.admission import decide, too_late
+from ares.core.admit.dedup import payload_sha256
+from ares.core.admit.placement import not_tolerable
+from ares.core.admit.secrets import unavailable
+from ares.core.lifecycle.graph import begin
+from ares.core.lifecycle.inputs import Context, Stepped
+from ares.core.policy.verdict import Judged, Said
+from ares.core.quota.judge import LevelUse
+from ares.core.reserve.window import Submitter, refusal
+from ares.core.verdict import Rejected as NotAdmitted
+from ares.model.access import Principal
+from ares.model.base import Record, RequestId
+from ares.model.job import JobSpec
+from ares.model.state import ArrayRecord, RequestRecord
+from ares.ports.clock import Clock, Rng
+from ares.ports.store import VALUE_BYTES_MAX, Compare, Op, Put
+from ares.ports.telemetry import Telemetry
+
+Encode = Callable[[object], bytes]
+
+
+class SubmitRequest(Record, frozen=True):
+    """One job to submit. Without a request id a repeat makes a second job."""
+
+    spec: JobSpec
+    request_id: RequestId | None = None
+    # W3C traceparent of the caller, if any.
+    trace: str = ""
+    retry_of: str | None = None
+    manual_retries: int = 0
+    # Why, in the words of whoever asked; goes into the ledger.
+    note: str = ""
+
+
+class Submitted(Record, frozen=True):
+    job: str
+    replayed: bool
+    tasks: int = 1
+    # What policies say to it.
+    warnings: tuple[Said, ...] = ()
+    # Soft limits of the quota that are passed with it.
+    soft_limits: tuple[str, ...] = ()
+
+
+class Rejected(Record, frozen=True):
+    """Nothing was changed, or with "store-unavailable" nobody knows. `code` is stable; `fix` says what to do next."""
+
+    code: str
+    message: str
+    fix: str = ""
+    retry_after_s: float | None = None
+    # What is used of the limits it does not fit into.
+    levels: tuple[LevelUse, ...] = ()
+    # The audit log's word, where the code alone says too little.
+    reason: str = ""
+
+
+FULL = Rejected(
+    code="store-full",
+    message="the disk of the store is full; nothing was written",
+    fix="have the operator free some space there, then send the same request again",
+    retry_after_s=5.0,
+)
+
+
+def unacknowledged(request: SubmitRequest) -> Rejected:
+    """The one answer that does not know whether anything was changed."""
+    if request.request_id is None:
+        fix = "look for it in the job list before you send it again; with a request id repeats are safe"
+    else:
+        fix = "send the same request again with the same request id: it will not be doubled"
+    message = "the store did not answer, so the job was not acknowledged; it may exist"
+    return Rejected(code="store-unavailable", message=message, fix=fix, retry_after_s=1.0)
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """An admitted request, encoded: `ops` are written only if `compares` hold."""
+
+    who: Principal
+    request: SubmitRequest
+    # As it is kept.
+    spec: JobSpec
+    estimated: Estimated
+    digest: str
+    job: str
+    ops: tuple[Op, ...]
+    compares: tuple[Compare, ...]
+    # What policies made of it; its digest is over what the client sent.
+    judged: Judged
+    array: ArrayRecord | None = None
+
+    @property
+    def tasks(self) -> int:
+        return 1 if self.array is None else self.array.tasks
+
+    @property
+    def subject(self) -> str | None:
+        """One request makes one job, however often it comes. Arrays go alone: their tasks follow."""
+        return self.compares[0].key if self.array is None else None
+
+
+def refused_by(said: Said) -> Rejected:
+    """The answer to whoever submitted what a policy refuses."""
+    reason = f"policy:{said.policy}"
+    if said.unanswered:
+        fix = "have whoever wrote the policy correct it; until then nothing it cannot judge is taken"
+        return Rejected(code="policy-rejected", message=said.message, fix=fix, reason=reason)
+    by = f" ({said.by_values})" if said.values else ""
+    whose = f"of tenant {said.tenant}" if said.tenant else "of the platform"
+    message = f"policy {said.policy} {whose}: {said.message}{by}"
+    return Rejected(code="policy-rejected", message=message, reason=reason)
+
+
+def begin_ops(begun: Stepped, encode: Encode) -> tuple[Op, ...]:
+    """The first state of a job and its first entry in the ledger."""
+    state = begun.state
+    puts = [Put(keys.event(e.tenant, e.job, e.seq), encode(e)) for e in begun.events]
+    return (Put(keys.state(state.tenant, state.id), encode(state)), *puts)
+
+
+_LIVE_KEY = "limits.tenant_jobs_max"
+
+
+class Room(NamedTuple):
+    """How many jobs there may be: kept of all tenants, and of one tenant kept, and not ended."""
+
+    jobs: int = 2_000_000
+    kept: int = 1_000_000
+    live: int = 500_000
+
+
+class Drafting:
+    """Decides about one request at a time; writes nothing."""
+
+    def __init__(
+        self,
+        view: View,
+        deadlines: Deadlines,
+        clock: Clock,
+        rng: Rng,
+        telemetry: Telemetry,
+        epoch: int,
+        room: Room,
+        judging: Judging,
+        estimates: Estimates,
+        quotas: Quotas,
+    ) -> None:
+        self._judging = judging
+        self._quotas = quotas
+        self._estimates = estimates
+        self._view = view
+        self._deadlines = deadlines
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._epoch = epoch
+        self._room = room
+        self._population = Population(view)
+        self._encode = msgspec.json.Encoder().encode
+
+    def draft(self, who: Principal, request: SubmitRequest) -> Draft | Rejected:
+        admitted = decide(request.spec)
+        if isinstance(admitted, NotAdmitted):
+            return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix, reason=admitted.reason)
+        judged = self.judged(who, request, 1 if admitted.indices is None else len(admitted.indices))
+        if isinstance(judged, Rejected):
+            return judged
+        digest = payload_sha256(request.spec)
+        new_id = job_id(self._rng, self._clock.wall())
+        spec = self._deadlines.dated(judged.spec)
+        spec_op = Put(keys.job(who.tenant, new_id), self._encode(spec))
+        if len(spec_op.value) > VALUE_BYTES_MAX:
+            message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
+            return Rejected(code="spec-too-large", message=message, fix="put long input into a file")
+        compares, request_ops = self._claim(who, request, digest, new_id, judged.spec)
+        estimated = self._estimates.of(who, spec)
+        trace = self._telemetry.new_trace(request.trace)
+        if admitted.indices is not None:
+            array = ArrayRecord(
+                id=new_id,
+                tenant=who.tenant,
+                name=request.spec.name,
+                indices=request.spec.array or "",
+                tasks=len(admitted.indices),
+                submitted_by=who.subject,
+                submitter_id=who.user_id,
+                trace=trace,
+                submitted_at=self._clock.wall(),
+                request_id=request.request_id,
+                cost_estimate=estimated.cost,
+                estimated_s=estimated.seconds,
+            )
+            header = Put(keys.array(who.tenant, new_id), self._encode(array))
+            ops = (*request_ops, spec_op, header)
+            return Draft(who, request, spec, estimated, digest, new_id, ops, compares, judged, array=array)
+        begun = begin(
+            id=new_id,
+            tenant=who.tenant,
+            spec=spec,
+            name=request.spec.name,
+            submitted_by=who.subject,
+            submitter_id=who.user_id,
+            trace=trace,
+            context=Context(now=self._clock.wall(), jitter=0.0, epoch=self._epoch),
+            retry_of=request.retry_of,
+            manual_retries=request.manual_retries,
+            request_id=request.request_id,
+            note=request.note,
+            cost_estimate=estimated.cost,
+            estimated_s=estimated.seconds,
+        )
+        ops = (*request_ops, spec_op, *begin_ops(begun, self._encode))
+        return Draft(who, request, spec, estimated, digest, new_id, ops, compares, judged)
+
+    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> Judged | Rejected:
+        """What policies make of it; Rejected when with the defaults they give it could not be admitted."""
+        judged = self._judging.judge(
+            Submission(
+                who,
+                request.spec,
+                tasks=tasks,
+                is_retry=request.retry_of is not None,
+                at=self._clock.wall(),
+                cost=lambda: self._estimates.of(who, request.spec).cost,
+                tenant=lambda: self._quotas.numbers(who.tenant),
+            )
+        )
+        if judged.spec is not request.spec and isinstance(unfit := decide(judged.spec), NotAdmitted):
+            message = f"with the defaults that policies give it: {unfit.message}"
+            return Rejected(code=unfit.code, message=message, fix=unfit.fix)
+        return judged
+
+    async def no_new(self, who: Principal, draft: Draft, before: int) -> Rejected | None:
+        """Why the job would be refused if it is new, though nothing is wrong with it; `before` jobs come with it."""
+        if draft.judged.rejected is not None:
+            return refused_by(draft.judged.rejected)
+        spec = draft.judged.spec
+        no = too_late(spec, self._clock.wall()) or self._not_in(who, spec)
+        no = no or not_tolerable(who.tenant, spec)
+        no = no or unavailable(who.tenant, spec, self._view.kept.secrets)
+        no = no or self._deadlines.unknown(spec) or await self._deadlines.strict(who, spec)
+        if no is not None:
+            return Rejected(code=no.code, message=no.message, fix=no.fix)
+        return self._no_room(who.tenant, draft.tasks, before)
+
+    def _no_room(self, tenant: str, tasks: int, before: int) -> Rejected | None:
+        """One tenant must not take all there is; an array takes as much as its tasks."""
+        bounds = (
+            ("jobs are kept", len(self._view.entries), self._room.jobs, "limits.jobs_max"),
+            (f"jobs of {tenant} are kept", self._population.kept(tenant), self._room.kept, "limits.tenant_records_max"),
+            (f"jobs of {tenant} have not ended", self._population.live(tenant), self._room.live, _LIVE_KEY),
+        )
+        for words, there, most, key in bounds:
+            if there + before + tasks > most:
+                wait = "jobs end, or cancel some" if key == _LIVE_KEY else "finished jobs are removed by retention"
+                return Rejected(
+                    code="queue-full",
+                    message=f"{tasks} more do not fit: {there + before} of {most} {words}",
+                    fix=f"wait until {wait}; an operator can raise {key}",
+                    retry_after_s=5.0,
+                )
+        return None
+
+    def _not_in(self, who: Principal, spec: JobSpec) -> NotAdmitted | None:
+        """Why it may not run in the reservation it names."""
+        if spec.reservation is None:
+            return None
+        one, _ = self._view.reservations.get(spec.reservation, (None, 0))
+        return refusal(one, spec, Submitter(who.tenant, who.subject), self._clock.wall())
+
+    def _claim(
+        self, who: Principal, request: SubmitRequest, digest: str, new_id: str, judged: JobSpec
+    ) -> tuple[tuple[Compare, ...], tuple[Op, ...]]:
+        """The part of the transaction that makes a request id take effect once."""
+        if request.request_id is None:
+            # The fresh id stands in: after an unknown outcome the same bytes can be sent again safely.
+            return (Compare(keys.job(who.tenant, new_id), "mod_revision", 0),), ()
+        key = keys.request(who.tenant, request.request_id)
+        kept = "" if judged == request.spec else payload_sha256(judged)
+        record = RequestRecord(job=new_id, payload_sha256=digest, kept_sha256=kept)
+        return (Compare(key, "mod_revision", 0),), (Put(key, self._encode(record)),)

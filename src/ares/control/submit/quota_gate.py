@@ -1,0 +1,338 @@
+"""Admits jobs of tenants that have a quota: decided in the transaction that creates them.
+
+What a tenant uses is what the view has, and what this replica admitted that the view has not shown yet. Every such
+transaction writes the tenant's key under `/admissions/` and compares the revision it was decided from, and so knows all
+admissions before it, through whichever replica they came. Jobs that have ended unseen only make it more careful, and
+before anything is refused the view catches up.
+
+Of one tenant a few transactions at a time are under way, each only to be carried out after the one before it; whoever
+comes meanwhile goes together in the next.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from ares.control.governance.quota_usage import Counting
+from ares.control.state.commit import Pack
+from ares.control.state.view import View
+from ares.control.submit.draft import FULL, Draft, Rejected, unacknowledged
+from ares.core import keys
+from ares.core.access.table import scope_of
+from ares.core.quota.asked import asked_by
+from ares.core.quota.counts import Level, levels_of, to_come
+from ares.core.quota.judge import No, Used, Yes, above_ceiling, judge
+from ares.core.quota.measures import add, kind_of, times
+from ares.model.quota import AdmissionRecord, QuotaRecord
+from ares.ports.clock import Clock, Rng
+from ares.ports.store import KV, Committed, Compare, Get, Op, Put, Store, StoreError, StoreFull, Unknown
+from ares.ports.telemetry import Telemetry
+
+_UNKNOWN_TRIES = 5
+_UNKNOWN_PAUSE_S = 0.1
+# No try begins later than this: the caller is to be told before it stops waiting.
+_UNKNOWN_FOR_S = 4.0
+# Who loses every race for so long is told to come again.
+_RACING_S = 8.0
+# Refusals in one go: others get their turn on the loop.
+_REFUSED_AT_ONCE = 250
+# How old what the view was compared with may be to refuse by it, and how far beyond its limit the tenant must be.
+_STALE_S = 5.0
+_FAR_MILLI = 1100
+
+_SPARE_OPS = 2
+# Transactions of one tenant under way at once.
+_DEPTH_MAX = 8
+
+
+class Created(NamedTuple):
+    """Written."""
+
+    soft_limits: tuple[str, ...] = ()
+
+
+class Seen(NamedTuple):
+    """Its request id, or the job itself, was there already."""
+
+    kv: KV
+
+
+Outcome = Created | Seen | Rejected
+_Sums = dict[Level, dict[str, int]]
+
+
+class _Basis(NamedTuple):
+    """What a decision was made from; it holds as long as the two revisions do."""
+
+    record: QuotaRecord | None
+    quota: int
+    admission: int
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    draft: Draft
+    asked: dict[str, int]
+    levels: tuple[Level, ...]
+    until: float
+    warnings: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Of one tenant."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: dict[_Waiting, None] = field(default_factory=dict["_Waiting", None])
+    # Admitted here at a revision that the view has not reached.
+    ahead: list[tuple[int, _Sums]] = field(default_factory=list[tuple[int, "_Sums"]])
+    caught_up_at: float = float("-inf")
+    # Transactions that may be under way at once: more as long as nobody else is in between.
+    depth: int = 1
+
+
+class Admissions:
+    def __init__(
+        self, store: Store, view: View, counting: Counting, clock: Clock, rng: Rng, telemetry: Telemetry
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._counting = counting
+        self._clock = clock
+        self._telemetry = telemetry
+        self._lanes: dict[str, _Lane] = {}
+        # No two admissions of all processes ever write the same value.
+        self._name, self._made = rng.token(8).hex(), 0
+
+    # ---- tenants without a quota
+
+    def limited(self, tenant: str) -> bool:
+        return tenant in self._view.kept.quotas
+
+    @staticmethod
+    def unlimited(tenant: str) -> Compare:
+        """Holds as long as the tenant has no quota."""
+        return Compare(keys.quota(tenant), "mod_revision", 0)
+
+    # ---- tenants with one
+
+    async def admit(self, tenant: str, drafts: Sequence[Draft]) -> list[Outcome]:
+        """One outcome per draft, in order. Drafts were not written yet, or by this very call only."""
+        lane, until = self._lanes.setdefault(tenant, _Lane()), self._clock.monotonic() + _RACING_S
+        mine = [_waiting(draft, until) for draft in drafts]
+        lane.waiting.update(dict.fromkeys(mine))
+        try:
+            for one in mine:
+                while one.outcome is None:
+                    async with lane.lock:
+                        if one.outcome is None:
+                            await self._round(tenant, lane)
+            return [one.outcome for one in mine if one.outcome is not None]
+        finally:
+            for one in mine:
+                lane.waiting.pop(one, None)
+
+    async def _round(self, tenant: str, lane: _Lane) -> None:
+        """A few transactions for those who came first, or none if all of them are refused."""
+        fresh = False
+        if tenant in self._counting.doubted:
+            await self._catch_up(lane)
+            fresh = True
+        basis = await self._basis(tenant, lane)
+        packs, refused = self._take(tenant, lane, basis)
+        if not fresh and any(not self._surely(lane, no) for _, no in refused):
+            await self._catch_up(lane)
+            basis = await self._basis(tenant, lane)
+            packs, refused = self._take(tenant, lane, basis)
+        if await self._write_all(tenant, lane, packs, basis):
+            self._refuse(tenant, refused)
+
+    async def _write_all(self, tenant: str, lane: _Lane, packs: Sequence[list[_Waiting]], basis: _Basis) -> bool:
+        """Whether all were written: then those behind them were rightly refused."""
+        # One transaction is only carried out if the one before it was, so they need not wait for each other's answer.
+        self._made += len(packs)
+        values = [self._value(self._made - len(packs) + n) for n in range(len(packs))]
+        written = await asyncio.gather(
+            *(self._write(tenant, pack, basis, values[n], values[n - 1] if n else None) for n, pack in enumerate(packs))
+        )
+        landed_at, whole = 0, True
+        ahead: list[tuple[int, _Sums]] = []
+        for pack, one in zip(reversed(packs), reversed(written), strict=True):
+            if isinstance(one, Committed) and one.succeeded:
+                landed_at = landed_at or one.revision
+            if landed_at and (isinstance(one, Unknown) or (isinstance(one, Committed) and one.succeeded)):
+                ahead.append((landed_at if isinstance(one, Unknown) else one.revision, _sums(pack)))
+                _settle((each, Created(each.warnings)) for each in pack)
+                continue
+            whole = False
+            if isinstance(one, Committed):
+                await self._lost(lane, pack, one)
+            else:
+                _settle((each, _answer(one, each)) for each in pack)
+        if basis.record is not None:
+            lane.ahead += reversed(ahead)
+        lane.depth = min(_DEPTH_MAX, 2 * lane.depth) if whole else 1
+        return whole
+
+    async def _catch_up(self, lane: _Lane) -> None:
+        at = self._clock.monotonic()
+        await self._view.catch_up()
+        lane.caught_up_at = at
+
+    async def _basis(self, tenant: str, lane: _Lane) -> _Basis:
+        revisions, admission, quota = self._view.kept.revisions, keys.admission(tenant), keys.quota(tenant)
+        # After a listing the view may know of an admission and not of its job.
+        while (seen := revisions.get(admission, 0)) > self._view.revision:
+            await self._view.reach(seen)
+        lane.ahead = [one for one in lane.ahead if one[0] > self._view.revision]
+        own = lane.ahead[-1][0] if lane.ahead else 0
+        return _Basis(self._view.kept.quotas.get(tenant), revisions.get(quota, 0), max(seen, own))
+
+    def _take(self, tenant: str, lane: _Lane, basis: _Basis) -> tuple[list[list[_Waiting]], list[tuple[_Waiting, No]]]:
+        """The first that fit, by transactions, and those refused on the way."""
+        used, held = self._counting.used(tenant), dict[Level, dict[str, int]]()
+
+        def in_use(level: Level) -> dict[str, int]:
+            if level not in held:
+                held[level] = used(level)
+                for _, sums in lane.ahead:
+                    add(held[level], sums.get(level, {}))
+            return held[level]
+
+        packs, refused = list[list[_Waiting]](), list[tuple[_Waiting, No]]()
+        pack: Pack[Draft] | None = None
+        for one in lane.waiting:
+            if one.outcome is not None:
+                continue
+            found = _judged(basis, one, in_use, tenant in self._counting.doubted)
+            if isinstance(found, No):
+                refused.append((one, found))
+                if len(refused) >= _REFUSED_AT_ONCE:
+                    break
+                continue
+            if pack is None or not pack.add(one.draft):
+                if len(packs) >= lane.depth:
+                    break
+                pack = Pack(spare=_SPARE_OPS)
+                pack.add(one.draft)
+                packs.append([])
+            one.warnings = found.warnings
+            packs[-1].append(one)
+            for level in one.levels:
+                add(in_use(level), one.asked)
+        return packs, refused
+
+    def _surely(self, lane: _Lane, no: No) -> bool:
+        """Whether no end of a job that the view has not shown yet can make room: by far too much is in use."""
+        if no.code == "priority-ceiling" or self._clock.monotonic() - lane.caught_up_at > _STALE_S:
+            return no.code == "priority-ceiling"
+        return any(
+            one.exceeded and one.limit is not None and 1000 * (one.used + one.asked) > _FAR_MILLI * one.limit
+            for one in no.levels
+        )
+
+    def _refuse(self, tenant: str, refused: Sequence[tuple[_Waiting, No]]) -> None:
+        waits: dict[tuple[Level, str, int], float | None] = {}
+        for one, no in refused:
+            level, measure = no.worst
+            after: float | None = None
+            if no.code not in ("priority-ceiling", "quota-too-small"):
+                key = (level, measure, no.needs)
+                if key not in waits:
+                    frees = kind_of(measure).frees
+                    waits[key] = self._counting.frees_in_s(tenant, level, measure, no.needs, frees)
+                after = waits[key]
+            self._telemetry.count("ares_quota_refusals_total", 1, no.code)
+            one.outcome = Rejected(code=no.code, message=no.message, fix=no.fix, retry_after_s=after, levels=no.levels)
+
+    # ---- writing
+
+    def _value(self, number: int) -> bytes:
+        return msgspec.json.encode(AdmissionRecord(by=f"{self._name}-{number}"))
+
+    async def _write(
+        self, tenant: str, pack: Sequence[_Waiting], basis: _Basis, value: bytes, after: bytes | None
+    ) -> Committed | Unknown | Rejected:
+        """The same bytes under the same conditions until the store says what became of them."""
+        admission, drafts = keys.admission(tenant), [one.draft for one in pack]
+        compares = [Compare(keys.quota(tenant), "mod_revision", basis.quota)]
+        ops: list[Op] = []
+        if basis.record is not None:
+            first = Compare(admission, "mod_revision", basis.admission)
+            compares.append(first if after is None else Compare(admission, "value", after))
+            ops.append(Put(admission, value))
+        compares += [compare for draft in drafts for compare in draft.compares]
+        ops += [op for draft in drafts for op in draft.ops]
+        otherwise = [Get(draft.compares[0].key) for draft in drafts]
+        until = self._clock.monotonic() + _UNKNOWN_FOR_S
+        for tried in range(_UNKNOWN_TRIES):
+            began = self._clock.monotonic()
+            try:
+                written = await self._store.txn(compares, ops, otherwise)
+            except StoreFull:
+                # Unless an earlier try may have landed, this one is certain.
+                return Unknown("the store is full") if tried else FULL
+            except StoreError as error:
+                written = Unknown(str(error))
+            if isinstance(written, Committed):
+                self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "submit")
+                return written
+            await self._clock.sleep(_UNKNOWN_PAUSE_S)
+            if self._clock.monotonic() >= until:
+                break
+        return Unknown("the store did not answer")
+
+    async def _lost(self, lane: _Lane, pack: Sequence[_Waiting], written: Committed) -> None:
+        """Some were there already, or another replica admitted jobs of the tenant: look again from there."""
+        for one, kv in zip(pack, written.gets, strict=True):
+            if kv is not None:
+                one.outcome = Seen(kv)
+        await self._view.reach(written.revision)
+        lane.caught_up_at = self._clock.monotonic()
+        late = [one for one in pack if one.outcome is None and self._clock.monotonic() >= one.until]
+        _settle((one, _BUSY) for one in late)
+
+
+_BUSY = Rejected(
+    code="store-unavailable",
+    message="other jobs of the tenant were admitted all the time; nothing was written",
+    fix="send the same request again",
+    retry_after_s=1.0,
+)
+
+
+def _waiting(draft: Draft, until: float) -> _Waiting:
+    seconds, cost = draft.estimated
+    asked = times(to_come(asked_by(draft.spec), seconds, cost), draft.tasks)
+    return _Waiting(draft, asked, levels_of(draft.spec.team, draft.who.subject), until)
+
+
+def _judged(basis: _Basis, one: _Waiting, used: Used, in_doubt: bool) -> Yes | No:
+    if basis.record is None:
+        return Yes()
+    quota, draft = basis.record.quota, one.draft
+    no = above_ceiling(quota, one.levels, draft.spec.priority)
+    if no is not None and scope_of(draft.who, "priority:exceed") is None:
+        return no
+    return judge(quota, one.levels, used, one.asked, in_doubt=in_doubt)
+
+
+def _answer(written: Unknown | Rejected, one: _Waiting) -> Rejected:
+    return unacknowledged(one.draft.request) if isinstance(written, Unknown) else written
+
+
+def _settle(outcomes: Iterable[tuple[_Waiting, Outcome]]) -> None:
+    for one, outcome in outcomes:
+        one.outcome = outcome
+
+
+def _sums(pack: Sequence[_Waiting]) -> _Sums:
+    sums: _Sums = {}
+    for one in pack:
+        for level in one.levels:
+            add(sums.setdefault(level, {}), one.asked)
+    return sums

@@ -1,0 +1,275 @@
+"""Submission: one transaction writes the request id, the specification, the state and the first event.
+
+What a client was told is durable. A request id seen before gives the same job, or a conflict if the
+payload differs; the truth of that is the `/requests` record of the same transaction.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ares.control.governance.alerts import Alerts
+from ares.control.queries.deadlines import Deadlines
+from ares.control.state.commit import few_at_once, packs
+from ares.control.state.pacing import WORKED_ON, breathe
+from ares.control.state.view import View
+from ares.control.submit.arrays import Expanding
+from ares.control.submit.draft import (
+    FULL,
+    Draft,
+    Drafting,
+    Rejected,
+    SubmitRequest,
+    Submitted,
+    refused_by,
+    unacknowledged,
+)
+from ares.control.submit.quota_gate import Admissions, Created, Outcome, Seen
+from ares.core.admit.dedup import Conflict, New, Replayed, resolve
+from ares.core.policy.verdict import Judged
+from ares.model.access import Principal
+from ares.model.state import ArrayRecord, RequestRecord
+from ares.ports.clock import Clock
+from ares.ports.store import KV, Committed, Get, Store, StoreError, StoreFull, Unknown
+from ares.ports.telemetry import Telemetry
+
+_UNKNOWN_TRIES = 5
+_UNKNOWN_PAUSE_S = 0.1
+# No try begins later than this: the caller is to be told before it stops waiting, and decides itself when to repeat.
+_UNKNOWN_FOR_S = 4.0
+_ALERT_S = 0.25
+
+
+class Submit:
+    """Admits and writes batches; concurrent batches share transactions and fsyncs."""
+
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        deadlines: Deadlines,
+        drafting: Drafting,
+        expanding: Expanding,
+        admissions: Admissions,
+        alerts: Alerts,
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._deadlines = deadlines
+        self._drafting = drafting
+        self._expanding = expanding
+        self._admissions = admissions
+        self._alerts = alerts
+        self._raising: set[asyncio.Task[None]] = set()
+        self._clock = clock
+        self._telemetry = telemetry
+
+    async def submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Rejected]:
+        """One outcome per request, in order."""
+        outcomes = await self._submit(who, requests)
+        for outcome in outcomes:
+            self._telemetry.count("ares_submissions_total", 1, _label(outcome))
+        return outcomes
+
+    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> Judged | Rejected:
+        """What policies would make of it."""
+        judged = self._drafting.judged(who, request, tasks)
+        if isinstance(judged, Rejected) or judged.rejected is None:
+            return judged
+        return refused_by(judged.rejected)
+
+    async def _submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Rejected]:
+        outcomes: dict[int, Submitted | Rejected] = {}
+        drafts: list[tuple[int, Draft]] = []
+        repeats: list[int] = []
+        seen: set[str] = set()
+        known, classes = self._view.reservations, self._deadlines.classes
+        if any(
+            one.spec.reservation not in (None, *known)
+            or one.spec.sla not in (None, *classes)
+            or any(f"{who.tenant}/{ref.name}" not in self._view.kept.secrets for ref in one.spec.secrets)
+            for one in requests
+        ):
+            # It may have been made through another replica a moment ago.
+            await self._view.catch_up()
+        fresh = 0
+        for place, request in enumerate(requests):
+            if place and place % WORKED_ON == 0:
+                await breathe()
+            if request.request_id is not None and request.request_id in seen:
+                repeats.append(place)
+                continue
+            if request.request_id is not None:
+                seen.add(request.request_id)
+            drafted = self._drafting.draft(who, request)
+            if isinstance(drafted, Rejected):
+                outcomes[place] = drafted
+            elif (no := await self._drafting.no_new(who, drafted, fresh)) is not None:
+                outcomes[place] = await self._unless_seen(drafted, no)
+            else:
+                fresh += drafted.tasks
+                drafts.append((place, drafted))
+        outcomes.update(await self._write(who.tenant, drafts))
+        await self._tell(who, [draft for place, draft in drafts if _is_new(outcomes[place])])
+        await self._tell_soft(who, outcomes.values())
+        for place in repeats:
+            outcomes[place] = (await self._submit(who, [requests[place]]))[0]
+        return [outcomes[place] for place in range(len(requests))]
+
+    async def _tell(self, who: Principal, drafts: Sequence[Draft]) -> None:
+        for draft in drafts:
+            for said in draft.judged.alerts:
+                text = f"job {draft.job} of {who.tenant}: {said.message} ({said.by_values})"
+                await self._raise("policy", said.tenant, said.policy, text)
+
+    async def _tell_soft(self, who: Principal, outcomes: Iterable[Submitted | Rejected]) -> None:
+        passed = {text for one in outcomes if isinstance(one, Submitted) for text in one.soft_limits}
+        if passed:
+            await self._raise("quota-soft", who.tenant, who.tenant, min(passed))
+
+    async def _raise(self, kind: str, tenant: str, subject: str, text: str) -> None:
+        """The job is there already: whoever submitted it does not wait for a store that has become slow since."""
+        task = asyncio.create_task(self._alerts.raise_(kind, tenant, subject, text), name="alert")
+        self._raising.add(task)
+        task.add_done_callback(self._raising.discard)
+        await asyncio.wait({task}, timeout=_ALERT_S)
+
+    async def _unless_seen(self, draft: Draft, no: Rejected) -> Submitted | Rejected:
+        """What was taken in before is still known when nothing new would be."""
+        for compare in draft.compares if draft.request.request_id is not None else ():
+            with contextlib.suppress(StoreError):
+                kv = await self._store.get(compare.key)
+                if kv is not None:
+                    return await self._seen(draft, kv)
+        return no
+
+    # ---- writing
+
+    async def _write(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
+        outcomes: dict[int, Submitted | Rejected] = {}
+        if not self._admissions.limited(tenant):
+            for settled in await few_at_once(self._write_pack, packs(drafts)):
+                outcomes.update(settled)
+            # The tenant has got a quota meanwhile.
+            drafts = [(place, draft) for place, draft in drafts if place not in outcomes]
+        if drafts:
+            admitted = await self._admissions.admit(tenant, [draft for _, draft in drafts])
+            settled = await asyncio.gather(
+                *(self._settle_admitted(draft, one) for (_, draft), one in zip(drafts, admitted, strict=True))
+            )
+            outcomes.update(zip((place for place, _ in drafts), settled, strict=True))
+        return outcomes
+
+    async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> Submitted | Rejected:
+        match outcome:
+            case Created(passed):
+                return msgspec.structs.replace(await self._created(draft), soft_limits=passed)
+            case Seen(kv):
+                return await self._found(draft, kv)
+            case Rejected():
+                return await self._unless_seen(draft, outcome)
+
+    async def _write_pack(self, pack: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
+        """Without those that need room in a quota."""
+        until = self._clock.monotonic() + _UNKNOWN_FOR_S
+        if len(pack) > 1:
+            with contextlib.suppress(StoreFull):
+                written = await self._txn([draft for _, draft in pack])
+                if isinstance(written, Committed) and written.succeeded:
+                    return {place: _new(draft) for place, draft in pack}
+        alone = await asyncio.gather(*(self._write_alone(draft, until) for _, draft in pack))
+        return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True) if outcome is not None}
+
+    async def _write_alone(self, draft: Draft, until: float) -> Submitted | Rejected | None:
+        for tried in range(_UNKNOWN_TRIES):
+            try:
+                written = await self._txn([draft])
+            except StoreFull:
+                # Unless an earlier try may have landed, this one is certain.
+                return unacknowledged(draft.request) if tried else FULL
+            if isinstance(written, Committed):
+                return await self._settle(draft, written)
+            await self._clock.sleep(_UNKNOWN_PAUSE_S)
+            if self._clock.monotonic() >= until:
+                break
+        return unacknowledged(draft.request)
+
+    async def _txn(self, drafts: Sequence[Draft]) -> Committed | Unknown:
+        compares = [compare for draft in drafts for compare in draft.compares]
+        compares.append(self._admissions.unlimited(drafts[0].who.tenant))
+        alone = drafts[0] if len(drafts) == 1 else None
+        otherwise = [Get(compare.key) for compare in alone.compares] if alone is not None else []
+        began = self._clock.monotonic()
+        try:
+            written = await self._store.txn(compares, [op for draft in drafts for op in draft.ops], otherwise)
+        except StoreFull:
+            raise
+        except StoreError as error:
+            return Unknown(str(error))
+        self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "submit")
+        return written
+
+    async def _settle(self, draft: Draft, written: Committed) -> Submitted | Rejected | None:
+        if written.succeeded:
+            return await self._created(draft)
+        kv = written.gets[0]
+        if kv is None:
+            await self._view.reach(written.revision)
+            return None
+        return await self._found(draft, kv)
+
+    async def _found(self, draft: Draft, kv: KV) -> Submitted | Rejected:
+        """What is there under the key that only a new job may write."""
+        if draft.request.request_id is None:
+            # Nobody else has this id: an earlier try had landed.
+            return await self._created(draft)
+        return await self._seen(draft, kv)
+
+    async def _seen(self, draft: Draft, kv: KV | None) -> Submitted | Rejected:
+        """What the record kept under the request id means for this request."""
+        seen = None if kv is None else msgspec.json.decode(kv.value, type=RequestRecord)
+        match resolve(seen, draft.digest):
+            case Replayed(job=job) if job == draft.job:
+                # An earlier try of this very call had landed.
+                return await self._created(draft)
+            case Replayed(job=job):
+                # The same payload has the same number of tasks.
+                return Submitted(job=job, replayed=True, tasks=draft.tasks, warnings=draft.judged.warnings)
+            case Conflict():
+                return Rejected(
+                    code="request-conflict",
+                    message="this request id was already used with a different payload",
+                    fix="use a new request id for a new job, or send the first payload again",
+                )
+            case New():
+                return unacknowledged(draft.request)
+
+    async def _created(self, draft: Draft) -> Submitted:
+        if draft.array is None:
+            return _new(draft)
+        # The array is durable already; should this fail, the leader finishes its tasks.
+        with contextlib.suppress(StoreError):
+            await self.expand(draft.array)
+        return _new(draft)
+
+    async def expand(self, array: ArrayRecord) -> None:
+        """Creates the tasks that do not exist yet, then marks the array as whole. Safe to repeat."""
+        await self._expanding.expand(array)
+
+
+def _new(draft: Draft) -> Submitted:
+    return Submitted(job=draft.job, replayed=False, tasks=draft.tasks, warnings=draft.judged.warnings)
+
+
+def _is_new(outcome: Submitted | Rejected) -> bool:
+    return isinstance(outcome, Submitted) and not outcome.replayed
+
+
+def _label(outcome: Submitted | Rejected) -> str:
+    if isinstance(outcome, Rejected):
+        return "rejected"
+    return "replayed" if outcome.replayed else "created"
