@@ -5,7 +5,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ares.app import audit
-from ares.edge.cli.main import main
+from ares.app.main import main
 from ares.edge.rest import app
 
 

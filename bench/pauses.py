@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ares.edge.client import operator
-from ares.edge.client.answers import Submitted
+from ares.edge.client.calls import operator
+from ares.edge.client.calls.answers import Submitted
 from ares.edge.client.sync import Client
 from ares.model.job import JobSpec, Resources
 from bench import watchdog

@@ -15,11 +15,11 @@ from pathlib import Path
 from msgspec.structs import replace as put
 
 from ares.app.processes import look_for_garbage_less_often
+from ares.check.replay.trace import Trace, TraceJob, fleet
 from ares.model.job import Gang, JobSpec, Resources
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
-from ares.sim.traces.trace import Trace, TraceJob, fleet
 from bench.report import Row, judged, missing
 from bench.scale import Scale
 

@@ -11,10 +11,10 @@ import statistics
 import time
 from pathlib import Path
 
+from ares.check.replay.checker import Checker
 from ares.edge.client.sync import Client
 from ares.model.job import Gang, JobSpec, Resources
 from ares.model.state import TERMINAL
-from ares.sim.check.checker import Checker
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.policies import policy
 from bench.report import Row, judged

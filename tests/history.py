@@ -16,15 +16,15 @@ import msgspec
 from ares.adapters.clocks import SystemClock
 from ares.adapters.store import epoch
 from ares.adapters.store.open import open_store
+from ares.check.invariants.commits import Changed, commits_of
+from ares.check.invariants.history import Settings
+from ares.check.invariants.judge import check
 from ares.core import keys
 from ares.core.lifecycle.retry import limit_of
 from ares.model.event import LedgerEvent
 from ares.model.job import FAILURE_CLASSES, JobSpec
 from ares.model.state import TERMINAL, Fence, JobState, RequestRecord, Result
 from ares.ports.store import KV, Changes
-from ares.sim.invariants.check import check
-from ares.sim.invariants.commits import Changed, commits_of
-from ares.sim.invariants.history import Settings
 
 # A job that proves how it ran: a mark per (job, fence) that can be made only once, a beat while it runs, a result.
 # With GATE it runs until that file exists.

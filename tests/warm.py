@@ -29,7 +29,7 @@ _MODULES = (
     "ares.app.agent",
     "ares.app.config",
     "ares.app.server",
-    "ares.edge.cli.serve",
+    "ares.app.commands.serve",
 )
 _PROGRAM = (sys.executable, "-m", "ares")
 _COMMANDS = ("server", "agent")
@@ -157,7 +157,7 @@ def _run(begun: _Begun, parent: int) -> None:
     os.environ.clear()
     os.environ.update(begun.env)
     sys.argv[1:] = begun.arguments
-    import_module("ares.edge.cli.main").main(begun.arguments)
+    import_module("ares.app.main").main(begun.arguments)
 
 
 def _main() -> None:

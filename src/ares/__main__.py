@@ -1,5 +1,5 @@
 """`python -m ares` is the command line."""
 
-from ares.edge.cli.main import main
+from ares.app.main import main
 
 main()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.edge.client.answers import JobDetail, Submitted
+from ares.edge.client.calls.answers import JobDetail, Submitted
 from ares.edge.client.sync import Client
 from ares.model.event import LedgerEvent
 from ares.sim.chaos.proxy import Proxy

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ares.adapters.audit.files import FileAudit
-from ares.app import handover
+from ares.app import connection_file
 from ares.app.audit import check_all
 from ares.app.config import load
 from ares.core.audit.chain import entry_of
@@ -109,7 +109,7 @@ def test_each_replica_has_a_chain_and_the_command_line_asks_them_all(tmp_path: P
         both = ",".join(server.url for server in platform.servers.values())
         person = tmp_path / "person"
         person.mkdir(mode=0o700)
-        handover.write(person, url=both, token=platform.admin_token)
+        connection_file.write(person, url=both, token=platform.admin_token)
         search = ("audit", "search", "--operation", "submitJob", "-o", "json")
         found = json.loads(platform.cli(*search, home=person).out)
         assert {entry["made"][0] for entry in found["entries"]} == {f"jobs/{job}" for job in jobs}

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import psutil
 
-from ares.edge.client import operator
+from ares.edge.client.calls import operator
 from ares.model.job import JobSpec, Resources
 from tests.platform import Platform, Server, eventually
 
 
 def plans(process: psutil.Process) -> bool:
     try:
-        return "ares.app.planning" in process.cmdline()
+        return "ares.app.planner" in process.cmdline()
     except psutil.Error:
         # It ended meanwhile.
         return False

@@ -2,7 +2,7 @@
 
 import sys
 
-from ares.edge.client import operator
+from ares.edge.client.calls import operator
 from ares.model.job import JobSpec, Preemption, Resources
 from tests.platform import Platform, eventually
 

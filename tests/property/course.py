@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from ares.core.capacity.capacity import Reserved
 from ares.core.capacity.holding import holding
 from ares.core.forecast.estimate import stated
 from ares.core.lifecycle.graph import step
 from ares.core.lifecycle.inputs import Bind, Context, Exit, Input, Nominate, Preempt, Release, Resize, Start, Stepped
 from ares.core.lifecycle.ranks import held, holds
-from ares.core.schedule.cluster import Cluster, Reserved
+from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Plan
 from ares.model.job import JobSpec
 from ares.model.state import ExitInfo, Fence, Job, JobState, Placement

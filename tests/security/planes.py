@@ -32,7 +32,7 @@ from ares.core.audit.chain import entry_of
 from ares.edge.grpc.agents import AgentServer
 from ares.edge.rest.api import ApiSettings, services_of
 from ares.edge.rest.app import build_app
-from ares.edge.rest.server import HttpServer
+from ares.edge.rest.http.server import HttpServer
 from ares.model.access import Principal
 from ares.model.audit import AuditEntry
 from ares.ports.audit import AuditPorts

@@ -19,9 +19,9 @@ from structlog.processors import JSONRenderer
 from structlog.testing import capture_logs
 
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
-from ares.app.redact import redact
+from ares.app.redaction import redact
 from ares.control.governance.secrets import Secrets
-from ares.edge.client.secrets import rotate_key
+from ares.edge.client.calls.secrets import rotate_key
 from ares.edge.rest.api import ApiSettings
 from ares.model.secret import Secret
 from tests.integration.api import world as worlds

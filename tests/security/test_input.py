@@ -11,8 +11,8 @@ import pytest
 
 from ares.agent.files.job_files import read_progress, read_result
 from ares.edge.rest.bodies import SubmitBody
-from ares.edge.rest.problems import Problem
-from ares.edge.rest.strict import StrictDecoder
+from ares.edge.rest.http.problems import Problem
+from ares.edge.rest.http.strict import StrictDecoder
 from ares.model.job import RetryPolicy
 from tests.integration.api.world import JOB, World
 from tests.security.audited import entries

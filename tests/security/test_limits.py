@@ -15,8 +15,8 @@ import websockets
 from ares.core import keys
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.app import METER, build_app
-from ares.edge.rest.limits import Meter
-from ares.edge.rest.server import HttpServer
+from ares.edge.rest.http.limits import Meter
+from ares.edge.rest.http.server import HttpServer
 from ares.model.limits import Limits
 from tests.integration.api.world import JOB, World, open_world
 

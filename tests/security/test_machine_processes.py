@@ -18,7 +18,7 @@ from ares.adapters.clocks import SystemClock
 from ares.adapters.links import rest
 from ares.adapters.store.open import open_store, take_snapshot
 from ares.app.config import ConfigError, load
-from ares.app.listening import require_safe
+from ares.app.ports import require_safe
 from ares.ports.link import LinkRefused
 from ares.ports.store import Changes, Committed, Compare, Put, Store, StoreUnavailable
 from tests.platform import READY_S, Process, ares, environment, eventually, run_cli

@@ -15,8 +15,8 @@ from litestar.routes import HTTPRoute, WebSocketRoute
 
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import build_app
-from ares.edge.rest.gate import PERMISSION
-from ares.edge.rest.operation import PUBLIC
+from ares.edge.rest.http.gate import PERMISSION
+from ares.edge.rest.http.operation import PUBLIC
 from ares.model.access import Role
 from tests.integration.api.world import JOB, MISSING, World
 from tests.security.matrix import POLICY, PRINCIPALS, VERBS, WHERES, Verb, Where, cell

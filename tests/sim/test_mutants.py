@@ -8,8 +8,8 @@ import random
 
 import pytest
 
+from ares.check.invariants.judge import RULES
 from ares.core.lifecycle import fences
-from ares.sim.invariants.check import RULES
 from ares.sim.mutants.gate import gate, measure, noticed
 from ares.sim.mutants.mutants import MUTANTS, switched_on
 from ares.sim.mutants.replays import KEPT, ORDER, REPLAYS

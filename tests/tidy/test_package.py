@@ -50,7 +50,7 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["ares", "ares.job", "ares.edge.cli.main"])
+@pytest.mark.parametrize("module", ["ares", "ares.job", "ares.app.main"])
 def test_import_is_light(module: str) -> None:
     loaded = python(LOADED.format(module=module)).split()
     assert [m for m in loaded if m.startswith(HEAVY)] == []
@@ -73,4 +73,4 @@ def test_wheel_holds_the_package(tmp_path: Path) -> None:
     assert expected <= shipped
     assert "ares/py.typed" in shipped
     assert not [n for n in shipped if n.startswith("tests")]
-    assert "ares = ares.edge.cli.main:main" in entry_points
+    assert "ares = ares.app.main:main" in entry_points

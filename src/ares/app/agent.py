@@ -20,9 +20,9 @@ from ares.adapters.witness import LockWitness
 from ares.agent.agent import Agent
 from ares.agent.link.identity import begin_boot, keep_certified
 from ares.app.config import Config, ConfigError, NodeConfig
-from ares.app.joining import Joined, Joining
+from ares.app.node_identity import Joined, Joining
 from ares.app.processes import look_for_garbage_less_often, run
-from ares.app.sandboxing import executor_of, settings_of
+from ares.app.sandbox import executor_of, settings_of
 from ares.model.node import NodeInfo
 from ares.ports.link import LinkRefused
 

@@ -12,7 +12,7 @@ from typing import TextIO, cast
 
 import structlog
 
-from ares.app.redact import redact
+from ares.app.redaction import redact
 
 Main = Callable[[asyncio.Event], Awaitable[int]]
 

@@ -4,9 +4,9 @@ import asyncio
 
 import structlog
 
-from ares.app import audit, handover
+from ares.app import audit, connection_file
 from ares.app.config import Config, ConfigError
-from ares.app.listening import require_ports, require_safe
+from ares.app.ports import require_ports, require_safe
 from ares.app.processes import configure_logging, look_for_garbage_less_often, run
 from ares.app.wiring import ControlPlane
 from ares.model.access import Principal
@@ -59,18 +59,18 @@ async def _leave_token(plane: ControlPlane, config: Config) -> None:
     replica = plane.assembled.replica
     await replica.tenants.ensure({config.tenant, *(token.tenant for token in replica.view.tokens.values())})
     home = config.home_path
-    token = await replica.tokens.bootstrap(config.tenant, lambda drafted: handover.write(home, draft=drafted))
+    token = await replica.tokens.bootstrap(config.tenant, lambda drafted: connection_file.write(home, draft=drafted))
     if token is not None:
-        handover.write(home, **where, token=token, draft="")
+        connection_file.write(home, **where, token=token, draft="")
         return
-    known = handover.read(home)
-    drafted = known.get(handover.DRAFT, "")
+    known = connection_file.read(home)
+    drafted = known.get(connection_file.DRAFT, "")
     if drafted and isinstance(await replica.tokens.authenticate(drafted), Principal):
         # An earlier server was killed before it could hand over what it had made valid.
-        handover.write(home, **where, token=drafted, draft="")
+        connection_file.write(home, **where, token=drafted, draft="")
     # Replicas share one store: only the machine that holds the token keeps an address with it.
     elif "token" in known:
-        handover.write(home, **where)
+        connection_file.write(home, **where)
 
 
 def _url(plane: ControlPlane, config: Config) -> str:

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import structlog
 
-from ares.app import carried
+from ares.app import config_transfer
 from ares.app.config import STDIN, Config, ConfigError
-from ares.app.handover import connection
-from ares.app.listening import require_ports, require_safe
+from ares.app.connection_file import connection
+from ares.app.ports import require_ports, require_safe
 from ares.app.processes import SUPERVISOR, run
 
 log = structlog.get_logger()
@@ -63,8 +63,8 @@ def supervise(config: Config) -> int:
         # Said here, by whoever reads the log first.
         require_safe(config)
         require_ports(config)
-        whole = carried.settled(config)
-        carried.leave(whole)
+        whole = config_transfer.settled(config)
+        config_transfer.leave(whole)
         return run(lambda stop: _supervise(whole, stop))
 
 
@@ -148,7 +148,7 @@ async def _end(process: subprocess.Popen[bytes], ended: "asyncio.Task[int]", sto
 def _spawn(config: Config, *command: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-m", "ares", *command, "--config", STDIN],
-        env=carried.environment(config, {SUPERVISOR: str(os.getpid())}),
+        env=config_transfer.environment(config, {SUPERVISOR: str(os.getpid())}),
         stdin=subprocess.PIPE,
     )
     _hand(process, config)
@@ -159,7 +159,7 @@ def _hand(process: subprocess.Popen[bytes], config: Config) -> None:
     """The whole configuration, by a way that nothing else can come by."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin:
-        process.stdin.write(carried.text(config))
+        process.stdin.write(config_transfer.text(config))
 
 
 # ---- starting and stopping it from a terminal
@@ -208,13 +208,13 @@ def start_detached(config: Config) -> Started:
     require_safe(config)
     require_ports(config)
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    whole = carried.settled(config)
+    whole = config_transfer.settled(config)
     path = config.home_path / LOG_FILE
     with open(path, "ab") as output:
         offset = output.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", "ares", "up", "--foreground", "--config", STDIN],
-            env=carried.environment(config),
+            env=config_transfer.environment(config),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -226,7 +226,7 @@ def start_detached(config: Config) -> Started:
 
 def require_as_given(config: Config, keys: frozenset[str] | None) -> None:
     """What runs already has these values, or it is said that it does not. None stands for all of them."""
-    other = carried.differences(config.home_path, config, keys)
+    other = config_transfer.differences(config.home_path, config, keys)
     if other:
         more = f", and {len(other) - _TOLD} more" if len(other) > _TOLD else ""
         raise UpError(

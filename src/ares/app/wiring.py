@@ -31,14 +31,14 @@ from ares.adapters.witness import DecidingLock
 from ares.app import audit, plugins
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
-from ares.app.rooms import rooms_of
+from ares.app.disks import rooms_of
 from ares.control.replica import Ports, Replica, Terms
 from ares.control.state.ids import base32
 from ares.core import keys
 from ares.edge.grpc.agents import AgentServer
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
-from ares.edge.rest.server import HttpServer
+from ares.edge.rest.http.server import HttpServer
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock
 from ares.ports.planning import PlannerLost
@@ -87,7 +87,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
     kept = FileDecisions(
         config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n), room=rooms.home
     )
-    planning = ProcessPlanning((sys.executable, "-m", "ares.app.planning"))
+    planning = ProcessPlanning((sys.executable, "-m", "ares.app.planner"))
     ports = Ports(
         store=store, clock=clock, rng=rng, telemetry=telemetry, decisions=kept, issuer=issuer,
         logs=FileLogs(config.logs_path, rooms.logs), blobs=FileBlobs(config.outputs_path, rooms.outputs),

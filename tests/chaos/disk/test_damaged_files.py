@@ -13,7 +13,7 @@ import pytest
 from ares.adapters.decisions.files import FileDecisions
 from ares.adapters.logs.files import FileLogs
 from ares.agent.link import identity
-from ares.app import handover
+from ares.app import connection_file
 from ares.edge.client.errors import NotConfigured
 from ares.edge.client.settings import discover
 from tests.chaos.disk import spoil
@@ -92,12 +92,14 @@ def test_credential_and_boot_number(tmp_path: Path, seed: int, count: int, recor
 @COUNT
 def test_client_file(tmp_path: Path, seed: int, count: int, record_property: Count) -> None:
     """Read by people's commands and by the server: a message in words, never an exception of Python's."""
-    handover.write(tmp_path, url="http://127.0.0.1:8642", agents="127.0.0.1:8643", token="ares_0123456789_secret")
+    connection_file.write(
+        tmp_path, url="http://127.0.0.1:8642", agents="127.0.0.1:8643", token="ares_0123456789_secret"
+    )
     file = tmp_path / "client.json"
     seen: Counter[str] = Counter()
     for _, data in variants(file.read_bytes(), count, seed, 16):
         file.write_bytes(data)
-        seen["handed over" if handover.connection(tmp_path) else "nothing"] += 1
+        seen["handed over" if connection_file.connection(tmp_path) else "nothing"] += 1
         try:
             discover(env={"ARES_HOME": str(tmp_path)})
             seen["read"] += 1

@@ -10,9 +10,9 @@ from unittest import mock
 import pytest
 
 from ares.agent.attempts.attempts import Attempts
+from ares.check.invariants.history import Violation
+from ares.check.invariants.judge import check
 from ares.model.link import Start
-from ares.sim.invariants.check import check
-from ares.sim.invariants.history import Violation
 from ares.sim.world.world import play
 from tests.chaos.messages.tap import ACTS, QUIET, TYPES, Act, Message, Tap, tapped
 from tests.platform import say

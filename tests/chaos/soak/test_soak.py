@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from ares.check.invariants.history import Fault as FaultEvent
+from ares.check.invariants.judge import check
 from ares.model.timing import Timing
 from ares.sim.chaos.proxy import Proxy
-from ares.sim.invariants.check import check
-from ares.sim.invariants.history import Fault as FaultEvent
 from tests.chaos.clocks.wall import Wall
 from tests.chaos.load import Load
 from tests.chaos.soak.faults import Fault, Faults

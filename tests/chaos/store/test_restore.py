@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.edge.client.answers import Submitted
+from ares.edge.client.calls.answers import Submitted
 from ares.edge.client.errors import NotFound
 from ares.edge.client.sync import Client
 from ares.model.job import RetryPolicy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.edge.client.answers import Submitted
+from ares.edge.client.calls.answers import Submitted
 from ares.model.job import JobSpec, Resources
 from tests.chaos.storms.fleet import HOLD, Fleet
 from tests.chaos.storms.gauges import held

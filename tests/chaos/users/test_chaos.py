@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from ares.check.invariants.history import Fault, Healed, Settings, read
 from ares.model.state import TERMINAL
 from ares.sim.chaos.agents import job_processes
-from ares.sim.invariants.history import Fault, Healed, Settings, read
 from tests.chaos.load import marked
 from tests.platform import Platform, Server, StoreKind, environment, eventually, run_cli, say
 

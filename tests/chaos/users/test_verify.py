@@ -17,9 +17,9 @@ from ares.adapters.clocks import SystemClock
 from ares.adapters.store.open import take_snapshot
 from ares.adapters.store.sqlite.seal import seal_all
 from ares.adapters.store.sqlite.sql import connect
+from ares.check.store.findings import Report
+from ares.check.store.verify import Wanted, verify
 from ares.model.job import FAILURE_CLASSES
-from ares.sim.verify.findings import Report
-from ares.sim.verify.verify import Wanted, verify
 from tests.chaos.load import Load
 from tests.platform import Platform, StoreKind, run_cli, say
 

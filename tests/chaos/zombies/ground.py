@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ares.check.invariants.history import Frozen, Woken, encode
+from ares.check.invariants.judge import check
 from ares.edge.client.sync import Client
 from ares.model.job import JobSpec, RetryPolicy
 from ares.model.state import TERMINAL
 from ares.model.timing import Timing, broken
 from ares.sim.chaos.proxy import Direction, Proxy, Way
-from ares.sim.invariants.check import check
-from ares.sim.invariants.history import Frozen, Woken, encode
 from tests.chaos.load import TINY, marked
 from tests.chaos.zombies.recorder import Recorder, now
 from tests.history import Acknowledged, audit_commits, judge, read_store

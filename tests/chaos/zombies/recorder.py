@@ -1,4 +1,4 @@
-"""Writes down what a platform of real processes does, in the words of `ares.sim.invariants.history`.
+"""Writes down what a platform of real processes does, in the words of `ares.check.invariants.history`.
 
 Commits come from a watch on the store itself, attempts from the marks they leave, the rest from who does it.
 """
@@ -17,13 +17,13 @@ import msgspec
 
 from ares.adapters.clocks import SystemClock
 from ares.adapters.store.open import open_store
+from ares.check.invariants.history import Commit, Effect, Ended, Event, Healed, ProcessStarted, Settings, Write
 from ares.core import keys
 from ares.model.event import LedgerEvent
 from ares.model.node import NodeLease
 from ares.model.state import JobState, LeaderRecord
 from ares.model.timing import Timing
 from ares.ports.store import Change, Changes, StoreError
-from ares.sim.invariants.history import Commit, Effect, Ended, Event, Healed, ProcessStarted, Settings, Write
 
 _AGAIN_S = 0.1
 

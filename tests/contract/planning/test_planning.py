@@ -50,7 +50,7 @@ class Place:
 @pytest.fixture(params=["inline", "process"])
 async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     if request.param == "process":
-        child = ProcessPlanning((sys.executable, "-m", "ares.app.planning"))
+        child = ProcessPlanning((sys.executable, "-m", "ares.app.planner"))
 
         def send(number: int) -> None:
             assert child.pid is not None
@@ -142,7 +142,7 @@ async def test_an_answer_that_nobody_waits_for_is_nobody_elses(place: Place) -> 
 
 
 async def test_the_process_ends_with_its_pipe() -> None:
-    planning = ProcessPlanning((sys.executable, "-m", "ares.app.planning"))
+    planning = ProcessPlanning((sys.executable, "-m", "ares.app.planner"))
     await planning.open()
     pid = planning.pid
     assert pid is not None

@@ -12,9 +12,9 @@ from litestar.routes import HTTPRoute, WebSocketRoute
 from ares.core.access.table import TABLE
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import UndeclaredRoute, build_app
-from ares.edge.rest.operation import PUBLIC
-from ares.edge.rest.problems import KINDS
-from ares.edge.rest.routes import OPERATIONS, SOCKETS
+from ares.edge.rest.http.operation import PUBLIC
+from ares.edge.rest.http.problems import KINDS
+from ares.edge.rest.routes.routes import OPERATIONS, SOCKETS
 from tests.integration.api.world import JOB, MISSING, ROOT, World
 
 EXPECTED_PUBLIC = {

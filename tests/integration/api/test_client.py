@@ -1,7 +1,7 @@
 """The Python client against the server it was written for."""
 
 from ares.edge.client.aio import AsyncClient
-from ares.edge.client.answers import Refusal, Submitted
+from ares.edge.client.calls.answers import Refusal, Submitted
 from ares.model.job import JobSpec
 from tests.integration.api.world import World
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.edge.cli import main
+from ares.app import main
 from ares.edge.client import login
 from ares.edge.client.aio import AsyncClient
 from ares.edge.client.errors import LoginFailed

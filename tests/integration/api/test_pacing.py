@@ -12,7 +12,7 @@ from ares.control.state.index import JobIndex
 from ares.control.state.pacing import PACE, breathe
 from ares.edge.rest import answers
 from ares.edge.rest.api import ApiSettings
-from ares.edge.rest.pacing import Pacer, charged
+from ares.edge.rest.http.pacing import Pacer, charged
 from ares.model.limits import Limits
 from tests.integration.api.world import JOB, World, open_world
 

@@ -11,7 +11,7 @@ import pytest
 from ares import AsyncClient
 from ares.adapters.alerts.email import Smtp
 from ares.adapters.alerts.notifier import ChannelNotifier
-from ares.edge.cli import main
+from ares.app import main
 from tests.integration.api.world import World
 
 Ares = Callable[..., Awaitable[tuple[int, str, str]]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ares.adapters.store.memory import MemoryStore
-from ares.app import handover, server, wiring
+from ares.app import connection_file, server, wiring
 from ares.app.config import AgentsConfig, Config, HttpConfig, StoreConfig
 from ares.ports.clock import Clock
 from ares.ports.store import Changes, Compacted, Store, StoreBroken
@@ -53,7 +53,7 @@ async def test_a_server_whose_store_broke_for_good_ends_with_an_error(
     monkeypatch.setattr(wiring, "open_store", opened)
     serving = asyncio.create_task(server._serve(config, asyncio.Event()))
     async with asyncio.timeout(TIMEOUT_S):
-        while handover.connection(config.home_path) is None:
+        while connection_file.connection(config.home_path) is None:
             await asyncio.sleep(0.01)
         stores[0].breaks.set()
         assert await serving == 1

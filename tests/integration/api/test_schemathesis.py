@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.edge.rest.routes import OPERATIONS
+from ares.edge.rest.routes.routes import OPERATIONS
 from tests.integration.api.world import JOB, World
 
 # Every check of schemathesis but one: rules that span fields refuse some requests that fit the schema.

@@ -13,7 +13,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from ares.edge.rest.api import ApiSettings
-from ares.edge.rest.streaming import Streams, TooSlow
+from ares.edge.rest.http.streaming import Streams, TooSlow
 from ares.model.limits import Limits
 from tests.integration.api.world import JOB, MISSING, World, open_world
 

@@ -34,7 +34,7 @@ from ares.core.access import tokens
 from ares.core.lifecycle.inputs import Bind, Exit, Input, Start
 from ares.edge.rest.api import ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
-from ares.edge.rest.server import HttpServer
+from ares.edge.rest.http.server import HttpServer
 from ares.model.access import Principal, Role, TokenRecord
 from ares.model.provider import Provider
 from ares.model.state import ExitInfo, JobState, Placement

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ares.sim.traces.trace import Trace
+from ares.check.replay.trace import Trace
 
 
 def first(trace: Trace, jobs: int | None) -> Trace:

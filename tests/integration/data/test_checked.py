@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as put
 
+from ares.check.replay.checker import Checker
+from ares.check.replay.trace import Trace, TraceJob, fleet, in_order
+from ares.check.replay.verdict import Verdict
 from ares.model.job import JobSpec, Resources
-from ares.sim.check.checker import Checker
-from ares.sim.check.verdict import Verdict
 from ares.sim.study.parts import cut
 from ares.sim.traces.engine import EventOrder, Options, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
-from ares.sim.traces.trace import Trace, TraceJob, fleet, in_order
 from tests.needs import DATA, data
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=data("easy"))

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from ares.check.replay.trace import Trace, node
 from ares.sim.traces.engine import replay
 from ares.sim.traces.formats.deadlines import load
 from ares.sim.traces.policies import POLICIES
 from ares.sim.traces.summary import Summary, summary
-from ares.sim.traces.trace import Trace, node
 from tests.needs import DATA, data
 
 FOLDER = DATA / "deadlines"

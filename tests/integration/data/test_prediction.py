@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace as put
 
+from ares.check.replay.trace import node
 from ares.model.profile import PredictionPolicy
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from ares.sim.traces.starts import Starts
-from ares.sim.traces.trace import node
 from tests.integration.data.beginnings import differing, first
 from tests.needs import DATA, data
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ares.check.replay.trace import Trace, TraceJob, fleet, in_order
 from ares.model.job import JobSpec, Resources
 from ares.sim.traces.engine import Estimates, EventOrder, Options, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from ares.sim.traces.summary import summary
-from ares.sim.traces.trace import Trace, TraceJob, fleet, in_order
 from tests.integration.data.beginnings import differing, first
 from tests.needs import DATA, data
 

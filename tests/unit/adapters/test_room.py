@@ -10,8 +10,8 @@ import pytest
 
 from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.decisions.files import FileDecisions
+from ares.adapters.disk_quota import Reserve, Room, Shares
 from ares.adapters.logs.files import FileLogs
-from ares.adapters.room import Reserve, Room, Shares
 from ares.model.link import AttemptRef
 from ares.model.state import Fence
 from tests.platform import eventually

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.app import handover, server, store
+from ares.app import connection_file, server, store
 from ares.app.config import AgentsConfig, Config, HttpConfig, StoreConfig
 from ares.app.wiring import ControlPlane
 from ares.model.access import Principal
@@ -21,12 +21,12 @@ async def start(config: Config) -> str:
     try:
         await plane.start()
         await server._leave_token(plane, config)  # pyright: ignore[reportPrivateUsage]
-        known = handover.connection(config.home_path)
+        known = connection_file.connection(config.home_path)
         assert known is not None
         who = await plane.assembled.replica.tokens.authenticate(known[1])
         assert isinstance(who, Principal)
         assert who.role == "admin"
-        assert handover.DRAFT not in handover.read(config.home_path)
+        assert connection_file.DRAFT not in connection_file.read(config.home_path)
         return known[1]
     finally:
         await plane.stop()
@@ -40,7 +40,7 @@ def test_killed_before_and_after_each_write(tmp_path: Path, monkeypatch: pytest.
         store=StoreConfig(url=f"sqlite://{tmp_path}/store.db"),
     )  # fmt: skip
     done = 0
-    write = handover.write
+    write = connection_file.write
 
     def write_or_die(home: Path, **values: str) -> None:
         nonlocal done
@@ -50,7 +50,7 @@ def test_killed_before_and_after_each_write(tmp_path: Path, monkeypatch: pytest.
         write(home, **values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(handover, "write", write_or_die)
+        patch.setattr(connection_file, "write", write_or_die)
         if writes < 2:
             with pytest.raises(Killed):
                 asyncio.run(start(config))

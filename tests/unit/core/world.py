@@ -4,10 +4,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ares.core.capacity.capacity import Reserved
 from ares.core.capacity.holding import holding
 from ares.core.forecast.estimate import stated
 from ares.core.lifecycle.ranks import held
-from ares.core.schedule.cluster import Cluster, Reserved
+from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
 from ares.model.job import JobSpec, Resources

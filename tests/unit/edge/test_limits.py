@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ares.edge.rest.limits import Meter, address, payer
-from ares.edge.rest.problems import Problem
+from ares.edge.rest.http.limits import Meter, address, payer
+from ares.edge.rest.http.problems import Problem
 from ares.model.access import Principal
 from ares.model.limits import Limits
 from tests.clocks import ManualClock, settle

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ares.edge.rest.openapi import document
-from ares.edge.rest.problems import KINDS
-from ares.edge.rest.routes import OPERATIONS, PATH_PARAMETERS
+from ares.edge.rest.http.openapi import document
+from ares.edge.rest.http.problems import KINDS
+from ares.edge.rest.routes.routes import OPERATIONS, PATH_PARAMETERS
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_references_resolve_and_nothing_is_left_over(doc: dict[str, Any]) -> Non
 
 
 def test_bodies_have_examples_that_are_valid(doc: dict[str, Any]) -> None:
-    from ares.edge.rest.strict import StrictDecoder
+    from ares.edge.rest.http.strict import StrictDecoder
 
     for operation in OPERATIONS:
         if operation.body is not None:

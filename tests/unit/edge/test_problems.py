@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import ares
-from ares.edge.rest.problems import KINDS, Problem, not_found
+from ares.edge.rest.http.problems import KINDS, Problem, not_found
 
 ROOT = Path(ares.__file__).parents[2]
 ENTRY = re.compile(r"^### `([a-z0-9-]+)` \((\d{3})\)$", re.M)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ares.edge.rest.api import ApiSettings
-from ares.edge.rest.server import BindRefused, refuse_open_bind
+from ares.edge.rest.http.server import BindRefused, refuse_open_bind
 
 PEM = Path("x.pem")
 

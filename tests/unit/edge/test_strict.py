@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.edge.rest.problems import Problem
-from ares.edge.rest.strict import DEPTH_MAX, StrictDecoder, check_depth, invalid
+from ares.edge.rest.http.problems import Problem
+from ares.edge.rest.http.strict import DEPTH_MAX, StrictDecoder, check_depth, invalid
 from ares.model.base import Record
 from ares.model.quota import Limits
 from ares.model.tenant import TenantRecord

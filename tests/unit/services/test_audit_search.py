@@ -13,7 +13,7 @@ from ares.control.queries.cursors import Cursors
 from ares.core.audit.chain import Writer
 from ares.core.audit.match import AuditQuery
 from ares.core.audit.summary import RULES
-from ares.edge.rest.routes import OPERATIONS
+from ares.edge.rest.routes.routes import OPERATIONS
 from ares.model.access import Principal
 from ares.model.audit import AuditDraft, AuditHead
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ares.control.execution.results import NESTED_MAX, decode
+from ares.core.lifecycle.results import NESTED_MAX, decode
 from tests.world import World
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from ares.adapters.disk_quota import Room
 from ares.adapters.folders import checked, entered, of_job, write_all
-from ares.adapters.room import Room
 from ares.model.link import AttemptRef
 from ares.model.state import Fence, OutputFile
 from ares.ports.blobs import Mismatch

@@ -16,7 +16,7 @@ from struct import Struct
 
 import structlog
 
-from ares.adapters.room import Room
+from ares.adapters.disk_quota import Room
 
 log = structlog.get_logger()
 

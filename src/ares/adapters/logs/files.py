@@ -11,8 +11,8 @@ import re
 from collections.abc import Generator
 from pathlib import Path
 
+from ares.adapters.disk_quota import Room
 from ares.adapters.folders import entered, of_job, write_all
-from ares.adapters.room import Room
 
 _LOG_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.log", re.ASCII)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC

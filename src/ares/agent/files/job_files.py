@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from ares.control.execution import results
+from ares.core.lifecycle import results
 
 RESULT_BYTES_MAX = 64 * 1024
 PROGRESS_BYTES_MAX = 4 * 1024

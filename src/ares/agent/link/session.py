@@ -8,7 +8,6 @@ import structlog
 from ares.agent.attempts.attempts import Attempts
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import Leash
-from ares.control.state.waits import happens
 from ares.model.link import (
     Ack,
     AgentFrame,
@@ -25,7 +24,7 @@ from ares.model.link import (
     Welcome,
 )
 from ares.model.node import NodeInfo
-from ares.ports.clock import Clock, Rng
+from ares.ports.clock import Clock, Rng, happens
 from ares.ports.link import Link, LinkBroken, LinkRefused, Session
 
 _log = structlog.get_logger(__name__)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from ares.control.execution import results
 from ares.control.execution.transitions import Change, Outcome, Transitions, Written
+from ares.core.lifecycle import results
 from ares.core.lifecycle.inputs import Exit, Input, LeaseLost, Preempt, Refused, Release
 from ares.core.lifecycle.inputs import Start as Begin
 from ares.model.link import AttemptRef, Exited, Fenced, Started

@@ -22,7 +22,6 @@ from ares.control.execution.uploads import Uploads
 from ares.control.governance.secrets import Secrets
 from ares.control.scheduler.handover import Handover
 from ares.control.state.view import Delta, View
-from ares.control.state.waits import happens
 from ares.core.access.tokens import Denied
 from ares.core.lifecycle.ranks import held
 from ares.model.access import Principal
@@ -47,7 +46,7 @@ from ares.model.link import (
 )
 from ares.model.state import BOUND, JobState, Placement
 from ares.model.timing import DEFAULT, Timing
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, happens
 from ares.ports.store import StoreError
 from ares.ports.telemetry import Telemetry
 

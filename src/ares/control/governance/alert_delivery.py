@@ -10,11 +10,10 @@ import structlog
 
 from ares.control.governance.channel_seal import Sealing
 from ares.control.state.view import Delta, View
-from ares.control.state.waits import happens
 from ares.core import keys
 from ares.core.alerts.due import due, marked, notice_of
 from ares.model.alert import AlertRecord
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, happens
 from ares.ports.notify import NotDelivered, Notifier
 from ares.ports.store import Committed, Compare, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry

@@ -19,7 +19,6 @@ from ares.core import keys
 from ares.core.access.table import sees_all
 from ares.core.admit.isolation import at_least
 from ares.core.capacity.promise import Promise
-from ares.core.explain.eviction_record import seen_by
 from ares.core.explain.faster import would_wait
 from ares.core.explain.held_back import held_back
 from ares.core.explain.smallest_change import Change, smallest_change
@@ -36,6 +35,7 @@ from ares.core.reasons import Reason, Remedy
 from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Ranked, decide_again
+from ares.core.schedule.preempt.record import seen_by
 from ares.core.schedule.trial import Round
 from ares.core.starts.alternatives import Offer, offers, would_evict
 from ares.core.starts.starts import Course, course, eta_of

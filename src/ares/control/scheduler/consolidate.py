@@ -10,9 +10,9 @@ from ares.control.execution.transitions import Change, Transitions, Written
 from ares.control.scheduler.cluster_view import Planner
 from ares.control.state.view import View
 from ares.core.ask import Ask, asks_of
-from ares.core.explain.eviction_record import moved_record
 from ares.core.lifecycle.inputs import Preempt
 from ares.core.schedule.consolidation import Consolidation, Relocation, consolidation, still_fit
+from ares.core.schedule.preempt.record import moved_record
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.ports.clock import Clock

@@ -10,16 +10,15 @@ import structlog
 from ares.control.execution.transitions import Change, Transitions, Written
 from ares.control.scheduler.cluster_view import Planner
 from ares.control.state.view import Delta, View
-from ares.control.state.waits import happens
 from ares.core.access.table import sees_all
-from ares.core.explain.eviction_record import moved_record
 from ares.core.lifecycle.inputs import Preempt
 from ares.core.lifecycle.ranks import why_not_preemptible
+from ares.core.schedule.preempt.record import moved_record
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.node import NodeRecord
 from ares.model.state import BOUND, JobState, Phase
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, happens
 from ares.ports.store import Compare, StoreError
 from ares.ports.telemetry import Telemetry
 

@@ -8,8 +8,8 @@ import structlog
 from ares.control.execution.transitions import Change, Transitions, Written
 from ares.control.scheduler.cluster_view import Planner
 from ares.control.state.view import Delta, View
-from ares.core.explain.eviction_record import moved_record
 from ares.core.lifecycle.inputs import Preempt
+from ares.core.schedule.preempt.record import moved_record
 from ares.core.text import clock as moment
 from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock

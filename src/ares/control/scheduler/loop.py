@@ -16,15 +16,14 @@ from ares.control.planner.proposer import Proposer
 from ares.control.scheduler.cluster_view import Planner
 from ares.control.scheduler.decisions import Decisions
 from ares.control.state.view import View
-from ares.control.state.waits import happens
 from ares.core import keys
 from ares.core.energy.model import rates_of
-from ares.core.explain.eviction_record import seen_by
 from ares.core.lifecycle.inputs import Bind, Cancel, Input, Nominate, Preempt, Resize
 from ares.core.schedule.follower import planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
+from ares.core.schedule.preempt.record import seen_by
 from ares.model.state import JobState
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, happens
 from ares.ports.planning import PlannerLost
 from ares.ports.store import Compare, StoreError
 from ares.ports.telemetry import Telemetry

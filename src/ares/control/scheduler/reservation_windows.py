@@ -12,18 +12,17 @@ from ares.control.execution.transitions import Change, Transitions, Written
 from ares.control.scheduler.cluster_view import Planner
 from ares.control.scheduler.reservation_writes import Book
 from ares.control.state.view import Delta, View
-from ares.control.state.waits import happens
 from ares.core import keys
-from ares.core.explain.eviction_record import moved_record
 from ares.core.lifecycle.inputs import Preempt
 from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.core.reserve.booking import NotBooked, book
 from ares.core.reserve.displacement import outgoing, strangers
 from ares.core.reserve.window import due, turned
+from ares.core.schedule.preempt.record import moved_record
 from ares.core.text import clock as moment
 from ares.model.reservation import BOOKED, Reservation, Turn
 from ares.model.state import BOUND, TERMINAL, JobState
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, happens
 from ares.ports.store import Compare, Delete, Store, StoreError
 from ares.ports.telemetry import Telemetry
 

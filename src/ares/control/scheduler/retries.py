@@ -11,11 +11,10 @@ import structlog
 from ares.control.execution.transitions import Change, Transitions
 from ares.control.governance.alerts import Alerts
 from ares.control.state.view import Delta, View
-from ares.control.state.waits import happens
 from ares.core.lifecycle.breaker import Breaker, ask, closed
 from ares.core.lifecycle.inputs import RetryDue
 from ares.model.state import JobState
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, happens
 from ares.ports.store import StoreError
 
 log = structlog.get_logger()

@@ -6,11 +6,10 @@ import msgspec
 import structlog
 
 from ares.control.state.view import Delta, View
-from ares.control.state.waits import happens
 from ares.core import keys
 from ares.model.state import TERMINAL, Fence, Result
 from ares.ports.blobs import Blobs
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, happens
 from ares.ports.store import Store, StoreError
 
 log = structlog.get_logger()

@@ -11,11 +11,10 @@ import msgspec
 import structlog
 
 from ares.control.state.view import Delta, View
-from ares.control.state.waits import happens
 from ares.core import keys
 from ares.model.state import LeaderRecord
 from ares.model.timing import DEFAULT, Timing
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, happens
 from ares.ports.store import Committed, Compare, Put, Store, StoreError
 
 log = structlog.get_logger()

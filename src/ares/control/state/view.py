@@ -16,7 +16,6 @@ import structlog
 from ares.control.state.pacing import in_parts
 from ares.control.state.tables import Kept
 from ares.control.state.unusable_records import UNUSABLE, Aside
-from ares.control.state.waits import happens
 from ares.core import keys
 from ares.core.admit.isolation import at_least
 from ares.core.admit.node import usable_node
@@ -28,7 +27,7 @@ from ares.model.node import NodeLease, NodeRecord
 from ares.model.profile import Profile, ProfileRecord
 from ares.model.reservation import Reservation
 from ares.model.state import TERMINAL, JobState, LeaderRecord, Placement
-from ares.ports.clock import Clock
+from ares.ports.clock import Clock, happens
 from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreBroken, StoreError, StoreUnavailable
 
 log = structlog.get_logger()

@@ -3,47 +3,47 @@
 from collections.abc import Iterator
 from math import inf
 
+from ares.core.capacity.capacity import Capacity
 from ares.core.capacity.claims import Claim
 from ares.core.capacity.node_usage import Used
 from ares.core.capacity.promise import Promise
 from ares.core.capacity.transaction import Taken, taken_by
-from ares.core.schedule.cluster import Cluster
 from ares.model.reservation import BOOKED, Reservation
 
 
-def claims_of(cluster: Cluster, now: float) -> Iterator[Claim]:
-    for name, one in sorted(cluster.bookings.items()):
+def claims_of(capacity: Capacity, now: float) -> Iterator[Claim]:
+    for name, one in sorted(capacity.bookings.items()):
         if one.state in BOOKED and one.until > now:
-            taken = tuple(_left(cluster, one))
+            taken = tuple(_left(capacity, one))
             if taken:
                 yield Claim(name, one.start, one.until, taken, reservation=True)
 
 
-def _left(cluster: Cluster, one: Reservation) -> Iterator[Taken]:
+def _left(capacity: Capacity, one: Reservation) -> Iterator[Taken]:
     """Of each node that is there, what none of its jobs holds."""
     for place in one.placements:
-        row = cluster.rows.get(place.node)
+        row = capacity.rows.get(place.node)
         if row is None:
             continue
         used = Used()
-        for job in cluster.on_node.get(place.node, ()):
-            holding = cluster.holdings[job]
+        for job in capacity.on_node.get(place.node, ()):
+            holding = capacity.holdings[job]
             if holding.reservation == one.name:
                 for held in holding.placements:
                     if held.node == place.node:
                         used.add(held, +1)
-        taken = taken_by(cluster.table, row, place)
+        taken = taken_by(capacity.table, row, place)
         gpus = tuple(gpu for gpu in taken.gpus if not used.gpus[gpu])
         cpu, memory = max(0, taken.cpu_milli - used.cpu_milli), max(0, taken.memory_mib - used.memory_mib)
         if cpu or memory or gpus:
             yield taken._replace(cpu_milli=cpu, memory_mib=memory, gpus=gpus)
 
 
-def claim_of(cluster: Cluster, promise: Promise) -> Claim | None:
+def claim_of(capacity: Capacity, promise: Promise) -> Claim | None:
     """From when on the room is held for it. None when some of its nodes are not there any more."""
-    table, taken = cluster.table, list[Taken]()
+    table, taken = capacity.table, list[Taken]()
     for place in promise.placements:
-        row = cluster.rows.get(place.node)
+        row = capacity.rows.get(place.node)
         if row is None or not table.healthy[row]:
             return None
         taken.append(taken_by(table, row, place))

@@ -5,13 +5,17 @@ from collections.abc import Set
 from copy import deepcopy
 from typing import NamedTuple
 
+from ares.core.capacity.ends import Ends
 from ares.core.capacity.fit import Evaluations
 from ares.core.capacity.future import Future
+from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_slice import Matching
 from ares.core.capacity.node_table import WHOLE, Columns
 from ares.core.capacity.node_usage import Used
+from ares.core.capacity.opened import Opened
 from ares.core.queue.shares import Held
 from ares.model.job import Qos
+from ares.model.reservation import Reservation
 from ares.model.state import Placement
 
 
@@ -26,7 +30,15 @@ class Free(NamedTuple):
     gpu_shares: dict[int, int]
 
 
-class Occupancy:
+class Reserved(NamedTuple):
+    """Room kept for a job, and who is on the way out for it."""
+
+    placements: tuple[Placement, ...]
+    evicting: tuple[str, ...]
+    alternative: int = 0
+
+
+class Capacity:
     """Counts every holder, known to the cluster or not, so that nothing gets lost if too much was given away."""
 
     def __init__(self) -> None:
@@ -38,6 +50,14 @@ class Occupancy:
         self._unused: list[int] = []
         self._ready: set[str] = set()
         self._used: dict[str, Used] = {}
+        # What every job holds, and which jobs hold something on a node.
+        self.holdings: dict[str, Holding] = {}
+        self.on_node: dict[str, dict[str, None]] = {}
+        # What is kept for jobs that others make room for, and what is booked ahead.
+        self.reserved: dict[str, Reserved] = {}
+        self.bookings: dict[str, Reservation] = {}
+        self.opened = Opened()
+        self.ends = Ends()
 
     def set_ready(self, name: str, ready: bool) -> bool:
         """Whether the node's agent is alive. May come before the node itself. Tells whether that is news."""
@@ -46,6 +66,11 @@ class Occupancy:
         (self._ready.add if ready else self._ready.discard)(name)
         self._set_healthy(name)
         return True
+
+    def booked(self, name: str | None, now: float) -> Reservation | None:
+        """The reservation that binds those who name it: one that is over binds nobody."""
+        one = self.bookings.get(name) if name else None
+        return one if one is not None and one.until > now else None
 
     @property
     def ready_nodes(self) -> Set[str]:

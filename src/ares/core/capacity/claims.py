@@ -15,11 +15,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from ares.core.ask import Ask
+from ares.core.capacity.capacity import Capacity
 from ares.core.capacity.node_table import Columns
 from ares.core.capacity.node_timeline import Shift, Use
 from ares.core.capacity.timeline import Span, Timeline
 from ares.core.capacity.transaction import Taken, Transaction, taken_by
-from ares.core.schedule.cluster import Cluster
 from ares.model.state import Placement
 
 # From so many claims on, what is left of all rows is kept as columns over time.
@@ -47,8 +47,8 @@ class _Part(NamedTuple):
 class Claims:
     """Of one cycle. Blocks are kept out of sight of whoever may not have them, one set of them at a time."""
 
-    def __init__(self, cluster: Cluster, txn: Transaction, now: float) -> None:
-        self._cluster = cluster
+    def __init__(self, capacity: Capacity, txn: Transaction, now: float) -> None:
+        self._capacity = capacity
         self._txn = txn
         self._now = now
         self.of: dict[str, Claim] = {}
@@ -68,14 +68,14 @@ class Claims:
         self._applied: tuple[Taken, ...] = ()
         # By row, the GPUs and devices that are kept for whoever others make room for.
         self._kept: dict[int, set[int | str]] = {}
-        for one in cluster.reserved.values():
+        for one in capacity.reserved.values():
             for place in one.placements:
-                if place.node in cluster.rows:
-                    kept = self._kept.setdefault(cluster.rows[place.node], set())
+                if place.node in capacity.rows:
+                    kept = self._kept.setdefault(capacity.rows[place.node], set())
                     kept.update(place.gpus, *place.devices.values())
 
     def __bool__(self) -> bool:
-        return bool(self.of) or bool(self._cluster.bookings)
+        return bool(self.of) or bool(self._capacity.bookings)
 
     def add(self, claim: Claim) -> None:
         self.lift()
@@ -120,7 +120,7 @@ class Claims:
 
     def hidden_from(self, ends_at: float, reservation: str = "") -> tuple[float, str]:
         """Those from whom the same is hidden have this in common."""
-        if reservation and self._cluster.booked(reservation, self._now) is not None:
+        if reservation and self._capacity.booked(reservation, self._now) is not None:
             return inf, reservation
         begun = bisect_left(self._starts, ends_at)
         return (self._starts[begun - 1], "") if begun else _NOTHING
@@ -166,7 +166,7 @@ class Claims:
 
     def _outside(self, claim: Claim | None) -> Iterator[Taken]:
         """All that is free, but what is booked and whose time has come."""
-        table = self._cluster.table
+        table = self._capacity.table
         begun = () if claim is None or claim.start > self._now else claim.taken
         mine = {taken.row: taken for taken in begun}
         for row in np.flatnonzero(table.exists).tolist():
@@ -183,7 +183,7 @@ class Claims:
             for row in self._by_row:
                 yield from self._blocked_on(row, ends_at)
             return
-        table, claimed = self._cluster.table, self._timeline.claimed(ends_at)
+        table, claimed = self._capacity.table, self._timeline.claimed(ends_at)
         claimed[:, list(self._uncounted)] = 0
         for row in np.flatnonzero(claimed.any(axis=0)).tolist():
             yield from _Need.of(claimed[:, row].tolist(), table.gpus_wide).within(table, row)
@@ -197,7 +197,7 @@ class Claims:
             for at in sorted({part.start for part in relevant}):
                 uses = [part.taken for part in relevant if part.start <= at < part.until]
                 need.at_once(uses, [use for end, use in self._ends(row) if end <= at])
-            yield from need.within(self._cluster.table, row)
+            yield from need.within(self._capacity.table, row)
 
     # ---- how rows go on
 
@@ -211,11 +211,11 @@ class Claims:
         if known is None or not known.kinds >= set(kinds):
             self.lift()
             all_kinds = kinds if known is None else known.kinds.union(kinds)
-            known = self._timeline = Timeline(self._cluster.table, self._now, sorted(all_kinds), self._spans())
+            known = self._timeline = Timeline(self._capacity.table, self._now, sorted(all_kinds), self._spans())
         return known
 
     def _spans(self) -> Iterator[Span]:
-        for row in range(self._cluster.table.used):
+        for row in range(self._capacity.table.used):
             yield from (Span(-inf, at, use, row) for at, use in self._ends(row))
             yield from (Span(part.start, part.until, part.taken, row) for part in self._parts(row))
 
@@ -227,7 +227,7 @@ class Claims:
         return min((part.start for part in self._parts(row)), default=inf)
 
     def rows(self) -> set[int]:
-        """Rows that are not as the cluster has them: something is claimed on them, kept there or was begun."""
+        """Rows that are not as the capacity has them: something is claimed on them, kept there or was begun."""
         return self._by_row.keys() | self._begun.keys() | self._kept.keys()
 
     def shifts(self, row: int) -> list[Shift]:
@@ -263,7 +263,7 @@ class Claims:
         return True
 
     def _go_together(self, row: int, at: float, uses: list[Taken]) -> bool:
-        table, txn = self._cluster.table, self._txn
+        table, txn = self._capacity.table, self._txn
         checkpoint, fits = txn.checkpoint(), True
         for use in self.released(row, at):
             txn.give(taken_by(table, row, use) if isinstance(use, Placement) else use)
@@ -296,10 +296,10 @@ class Claims:
         return [use for at, use in self._ends(row) if at <= by]
 
     def _ends(self, row: int) -> Iterator[tuple[float, Use]]:
-        record = self._cluster.table.records[row]
+        record = self._capacity.table.records[row]
         if record is not None:
             kept = self._kept.get(row)
-            for end in self._cluster.future.ends_on(record.info.name):
+            for end in self._capacity.future.ends_on(record.info.name):
                 yield end.at, end.place if kept is None else _beside(end.place, kept)
         yield from self._begun.get(row, ())
 

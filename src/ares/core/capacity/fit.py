@@ -14,8 +14,7 @@ from ares.core.ask import Ask
 from ares.core.capacity.node_slice import Facts, Matching, Rows
 from ares.core.capacity.node_table import Bools, Columns, Floats, Ints
 from ares.core.capacity.power import PoolPower, needed
-from ares.core.capacity.rule import Filter
-from ares.core.schedule.scorers import Scorer
+from ares.core.capacity.rule import Filter, Scorer
 from ares.model.profile import EnergyPolicy
 
 NO = -np.inf

@@ -1,10 +1,10 @@
-"""What a filter is: which nodes pass, and what to say when none does."""
+"""What filters and scorers are: which nodes pass, what to say when none does, and which of them is best."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from ares.core.capacity.node_slice import Rows
-from ares.core.capacity.node_table import Bools, Ints
+from ares.core.capacity.node_table import Bools, Floats, Ints
 from ares.core.reasons import Reason
 from ares.model.node import NodeRecord
 
@@ -42,6 +42,11 @@ class Miss(NamedTuple):
 
 
 Explain = Callable[[Miss], Reason]
+
+# About 0..1 for rows that can take the ask, larger is better; None when it makes no difference between any rows.
+# What it says about a row must depend on that row, the ask and `Rows.facts` only; `locality` also on what other nodes
+# are, and `affinity` of an ask with `near` on which jobs run elsewhere.
+Scorer = Callable[[Rows], Floats | None]
 
 
 class Filter(NamedTuple):

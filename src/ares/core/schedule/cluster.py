@@ -12,11 +12,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ares.core.ask import Ask
-from ares.core.capacity.capacity import Occupancy
-from ares.core.capacity.ends import Ends
+from ares.core.capacity.capacity import Capacity, Reserved
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_slice import Facts
-from ares.core.capacity.opened import Opened
 from ares.core.capacity.promise import Promise
 from ares.core.capacity.typical import Typicals
 from ares.core.forecast.predictor import Predictor
@@ -30,15 +28,7 @@ from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile, ShareResource
 from ares.model.reservation import Reservation
-from ares.model.state import JobState, Placement
-
-
-class Reserved(NamedTuple):
-    """Room kept for a job, and who is on the way out for it."""
-
-    placements: tuple[Placement, ...]
-    evicting: tuple[str, ...]
-    alternative: int = 0
+from ares.model.state import JobState
 
 
 class Moment(NamedTuple):
@@ -49,7 +39,7 @@ class Moment(NamedTuple):
     changes: int
 
 
-class Cluster(Occupancy):
+class Cluster(Capacity):
     """Jobs on top of what is taken: who holds it, who waits, what is to come."""
 
     def __init__(
@@ -64,12 +54,7 @@ class Cluster(Occupancy):
         self.waiting = Waiting()
         self.backlog = Backlog()
         self.usage = Usage(profile.order.half_life_s)
-        self.holdings: dict[str, Holding] = {}
-        # What is kept for jobs that others make room for.
-        self.reserved: dict[str, Reserved] = {}
         self.licences_used: Counter[str] = Counter()
-        # Who holds something on a node, for those who ask.
-        self.on_node: dict[str, dict[str, None]] = {}
         self._typicals = Typicals()
         # What every account holds, in sum.
         self._held: dict[str, Held] = {}
@@ -80,15 +65,12 @@ class Cluster(Occupancy):
         # How many running jobs may be evicted, by priority level.
         self.preemptible: Counter[int] = Counter()
         self.predictor = predictor or Predictor()
-        self.opened = Opened()
-        self.ends = Ends()
-        # Starts that the latest plan promised to waiting jobs, and room that is booked ahead.
+        # Starts that the latest plan promised to waiting jobs.
         self.promises: dict[str, Promise] = {}
         # These, and those that the latest plan could not make anew because nobody could say: not forgotten until then.
         self.told: dict[str, Promise] = {}
         # How much slack the future had when they were made, and how often it had changed.
         self.promised_at = self.promised_when = self.promised_before = 0
-        self.bookings: dict[str, Reservation] = {}
         self._facts_stale = True
         self.profile = profile
         self.configure(profile)
@@ -276,11 +258,6 @@ class Cluster(Occupancy):
         if self.bookings.pop(name, None) is not None:
             self.future.slack += 1
             self._end_with(name)
-
-    def booked(self, name: str | None, now: float) -> Reservation | None:
-        """The reservation that binds those who name it: one that is over binds nobody."""
-        one = self.bookings.get(name) if name else None
-        return one if one is not None and one.until > now else None
 
     def closing(self, ask: Ask, now: float) -> Reservation | None:
         """The reservation of the ask, when it is so near its end that whoever starts in it is told to leave at once."""

@@ -2,12 +2,13 @@
 
 from math import inf
 
+from ares.core.capacity.capacity import Reserved
 from ares.core.capacity.holding import held_by, holding
 from ares.core.forecast.evidence import run_time
 from ares.core.lifecycle.ranks import held, holds
 from ares.core.queue.order import account_of
 from ares.core.queue.usage import CPUS_PER_GPU, weighed
-from ares.core.schedule.cluster import Cluster, Reserved
+from ares.core.schedule.cluster import Cluster
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, TERMINAL, JobState, Placement
 

@@ -39,7 +39,7 @@ def find_job(client: "Client", text: str) -> str:
     """The full id of a job given by the beginning of its id."""
     if _FULL_ID.fullmatch(text):
         return text
-    from ares.edge.client import calls
+    from ares.edge.client.calls import calls
     from ares.edge.client.errors import AmbiguousJob, NotFound
 
     found = client.send(calls.resolve(text.lower())) if _BEGINNING.fullmatch(text.lower()) else ()
@@ -79,7 +79,7 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def _newest(ctx: click.Context) -> list[dict[str, Any]]:
-    from ares.edge.client import calls
+    from ares.edge.client.calls import calls
     from ares.edge.client.retry import Retry
     from ares.edge.client.sync import Client
 

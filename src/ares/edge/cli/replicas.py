@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.text import printable
+from ares.edge.cli.render.text import printable
 
 if TYPE_CHECKING:
     from ares.edge.client.sync import Client

@@ -1,6 +1,6 @@
 """Which replica to ask: any of them serves, so a client goes on with the next one when one is gone."""
 
-from ares.edge.client.calls import Reply
+from ares.edge.client.calls.calls import Reply
 from ares.edge.client.steps import Broken
 
 UNAVAILABLE = 503

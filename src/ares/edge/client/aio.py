@@ -10,31 +10,31 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
-from ares.edge.client import answers, calls, decisions, operator, predictions
-from ares.edge.client import booking as booking_calls
 from ares.edge.client.addresses import Addresses
-from ares.edge.client.alerts import AsyncAlertMethods
-from ares.edge.client.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.ask import Ask
-from ares.edge.client.audit import AsyncAuditMethods
-from ares.edge.client.booking import Booking, ReservationView
-from ares.edge.client.calls import Call, Reply
-from ares.edge.client.deadlines import SlaView
+from ares.edge.client.calls import answers, calls, decisions, operator, predictions
+from ares.edge.client.calls import reservations as booking_calls
+from ares.edge.client.calls.alerts import AsyncAlertMethods
+from ares.edge.client.calls.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
+from ares.edge.client.calls.audit import AsyncAuditMethods
+from ares.edge.client.calls.calls import Call, Reply
+from ares.edge.client.calls.deadlines import SlaView
+from ares.edge.client.calls.identity import AsyncIdentityMethods
+from ares.edge.client.calls.machines import AsyncMachineMethods
+from ares.edge.client.calls.policies import AsyncPolicyMethods
+from ares.edge.client.calls.predictions import JobPrediction, ModelView, PredictionReport
+from ares.edge.client.calls.quotas import AsyncQuotaMethods
+from ares.edge.client.calls.reservations import Booking, ReservationView
+from ares.edge.client.calls.secrets import AsyncSecretMethods
+from ares.edge.client.calls.usage import By, UsageReport
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
-from ares.edge.client.identity import AsyncIdentityMethods
 from ares.edge.client.logs import OnAttempt, follow_logs
-from ares.edge.client.machines import AsyncMachineMethods
 from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
-from ares.edge.client.policies import AsyncPolicyMethods
-from ares.edge.client.predictions import JobPrediction, ModelView, PredictionReport
-from ares.edge.client.quotas import AsyncQuotaMethods
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
-from ares.edge.client.secrets import AsyncSecretMethods
 from ares.edge.client.settings import discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
 from ares.edge.client.units import seconds
-from ares.edge.client.usage import By, UsageReport
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.state import JobState, Phase
@@ -81,7 +81,7 @@ class AsyncClient(
         await self._http.aclose()
 
     async def send(self, call: Call[T]) -> T:
-        """Sends any call of `ares.edge.client.calls`."""
+        """Sends any call of `ares.edge.client.calls.calls`."""
         return await self._run(self._flows.exchange(call))
 
     # ---- jobs

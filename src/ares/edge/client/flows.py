@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
-from ares.edge.client import answers, calls
 from ares.edge.client.addresses import Addresses, Tour, gone
-from ares.edge.client.calls import Call, Reply, Request, read_answer, read_problem, retry_after_s
+from ares.edge.client.calls import answers, calls
+from ares.edge.client.calls.calls import Call, Reply, Request, read_answer, read_problem, retry_after_s
 from ares.edge.client.errors import Unavailable, Unreachable, WaitTimeout
 from ares.edge.client.retry import DEFAULT_RETRY, RETRY_STATUSES, Retry, repeatable_failure, repeatable_status
 from ares.edge.client.sse import ServerEvent, SseParser

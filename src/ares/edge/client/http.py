@@ -8,7 +8,7 @@ import httpx2
 from ares import __version__
 from ares.edge.client.ask import Ask, job_spec
 from ares.edge.client.bearer import Bearer
-from ares.edge.client.calls import Request
+from ares.edge.client.calls.calls import Request
 from ares.edge.client.errors import InvalidSpec
 from ares.edge.client.settings import Endpoint
 from ares.edge.client.steps import Broken

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ares.edge.client import calls
-from ares.edge.client.calls import Reply
+from ares.edge.client.calls import calls
+from ares.edge.client.calls.calls import Reply
 from ares.edge.client.flows import POLL_S, SILENCE_S, Flows, Patience, ended
 from ares.edge.client.steps import Broken, Emit, Flow, Open, Pause, Read
 

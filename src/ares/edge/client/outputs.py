@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ares.edge.client import calls
-from ares.edge.client.calls import Call, Reply, Request
+from ares.edge.client.calls import calls
+from ares.edge.client.calls.calls import Call, Reply, Request
 from ares.edge.client.errors import DamagedOutput, NotFound, UnsafePath
 from ares.edge.client.flows import SILENCE_S, Flows, Patience
 from ares.edge.client.steps import Broken, Emit, Flow, Open, Read

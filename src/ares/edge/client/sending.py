@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
-from ares.edge.client.calls import Call
+from ares.edge.client.calls.calls import Call
 from ares.edge.client.flows import Flow, Flows
 
 T = TypeVar("T")

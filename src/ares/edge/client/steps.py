@@ -9,7 +9,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from ares.edge.client.calls import Request
+from ares.edge.client.calls.calls import Request
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from ares.control.queries.nodes import ClusterView, LeaseView, NodeView
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.core.quota.judge import LevelUse
 from ares.core.reasons import ReasonCode, Remedy
-from ares.edge.rest.noting import noted
-from ares.edge.rest.problems import MEDIA_TYPE, Problem
+from ares.edge.rest.http.problems import MEDIA_TYPE, Problem
+from ares.edge.rest.http.request_context import noted
 from ares.model.access import Permission, Role
 from ares.model.base import Record
 from ares.model.event import LedgerEvent

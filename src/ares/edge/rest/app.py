@@ -12,17 +12,17 @@ from litestar.types import ASGIApp
 
 from ares.edge.rest.answers import Answer, refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
-from ares.edge.rest.auditing import Auditor
 from ares.edge.rest.bodies import NoQuery
-from ares.edge.rest.failures import Failures
-from ares.edge.rest.gate import CALLER, PERMISSION, ROUTE, Frontier, Gate
-from ares.edge.rest.inputs import BodyReader, QueryReader
-from ares.edge.rest.limits import Meter, lane_of, payer
-from ares.edge.rest.openapi import document
-from ares.edge.rest.operation import PUBLIC, Call, Edge, Operation, Socket
-from ares.edge.rest.problems import Problem
-from ares.edge.rest.routes import OPERATIONS, PATH_PARAMETERS, PREFIX, SOCKETS
-from ares.edge.rest.streaming import Streams
+from ares.edge.rest.http.audit_middleware import Auditor
+from ares.edge.rest.http.failures import Failures
+from ares.edge.rest.http.gate import CALLER, PERMISSION, ROUTE, Frontier, Gate
+from ares.edge.rest.http.inputs import BodyReader, QueryReader
+from ares.edge.rest.http.limits import Meter, lane_of, payer
+from ares.edge.rest.http.openapi import document
+from ares.edge.rest.http.operation import PUBLIC, Call, Edge, Operation, Socket
+from ares.edge.rest.http.problems import Problem
+from ares.edge.rest.http.streaming import Streams
+from ares.edge.rest.routes.routes import OPERATIONS, PATH_PARAMETERS, PREFIX, SOCKETS
 from ares.model.access import Principal
 
 _PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in PATH_PARAMETERS.items()}

@@ -10,16 +10,16 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from ares.edge.client.answers import JobDetail
+from ares.check.invariants.history import Answered, Asked, Back, Event, Healed, Lost, Violation, digest_of
+from ares.check.store.findings import Findings
+from ares.check.store.jobs import check_job
+from ares.check.store.ledger import parse_fence
+from ares.check.store.reading import JobRecords, Kept
+from ares.edge.client.calls.answers import JobDetail
 from ares.model.event import LedgerEvent
 from ares.model.state import TERMINAL, Fence
 from ares.sim.chaos.canary import GRACE_S, Mark, Marks
 from ares.sim.chaos.plan import Options
-from ares.sim.invariants.history import Answered, Asked, Back, Event, Healed, Lost, Violation, digest_of
-from ares.sim.verify.findings import Findings
-from ares.sim.verify.jobs import check_job
-from ares.sim.verify.ledger import parse_fence
-from ares.sim.verify.reading import JobRecords, Kept
 
 # What clocks and a scheduler of processes may be off by.
 _SLACK_S = 0.5

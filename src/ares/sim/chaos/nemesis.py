@@ -8,11 +8,11 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from ares.check.invariants.history import Back, Event, Fault, Frozen, Healed, Lost, Woken
 from ares.sim.chaos.agents import OwnAgent, job_processes, signal_all
 from ares.sim.chaos.plan import Step
 from ares.sim.chaos.proxy import BEHAVIOURS, Proxy
 from ares.sim.chaos.record import Recorder, now
-from ares.sim.invariants.history import Back, Event, Fault, Frozen, Healed, Lost, Woken
 
 # Faults in which a machine renews nothing from the beginning to the end.
 SILENT = {"kill", "freeze", "cut", "silence", "refuse", "blackhole-tx", "blackhole-rx", "half-open"}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from ares.check.invariants.history import Answered, Verb, digest_of
 from ares.edge.client.errors import ApiError, AresError, ServerError
 from ares.edge.client.sync import Client
 from ares.sim.chaos.canary import Wish, spec_of
 from ares.sim.chaos.record import Recorder
-from ares.sim.invariants.history import Answered, Verb, digest_of
 
 _TRIES_PAUSE_S = 0.2
 # The longest that a canary lasts, in leases, one as likely as the other.

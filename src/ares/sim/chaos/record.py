@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ares.sim.invariants.history import Answered, Asked, Event, Verb
+from ares.check.invariants.history import Answered, Asked, Event, Verb
 
 _UPTIME = Path("/proc/uptime")
 

@@ -10,6 +10,8 @@ from types import FrameType
 
 import msgspec
 
+from ares.check.invariants.history import Commit, Effect, Ended, Event, ProcessStarted, Settings, Write
+from ares.check.store.kinds import turned
 from ares.edge.client.sync import Client
 from ares.model.state import TERMINAL
 from ares.sim.chaos.camp import OPEN, Camp
@@ -20,8 +22,6 @@ from ares.sim.chaos.people import Person, World
 from ares.sim.chaos.plan import FAULTS, Options, schedule
 from ares.sim.chaos.record import Recorder, Stalls, now
 from ares.sim.chaos.verdict import Verdict, verdict
-from ares.sim.invariants.history import Commit, Effect, Ended, Event, ProcessStarted, Settings, Write
-from ares.sim.verify.kinds import turned
 
 # What to show while it runs: words, and how much of it is done.
 Show = Callable[[str], None]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ares.check.invariants.history import Asked, Commit, Event, Fault, ProcessStarted, Violation
 from ares.sim.chaos.judge import RULES, Case
-from ares.sim.invariants.history import Asked, Commit, Event, Fault, ProcessStarted, Violation
 
 _SHOWN_MAX = 20
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ares.check.replay.trace import Trace, TraceJob
 from ares.core.forecast.features import FEATURES
 from ares.core.forecast.predictor import Predictor
 from ares.model.profile import PredictionPolicy
-from ares.sim.traces.trace import Trace, TraceJob
 
 Floats = NDArray[np.float64]
 

@@ -2,12 +2,12 @@
 
 import heapq
 
+from ares.check.replay.trace import Trace
 from ares.core.forecast.accuracy import Accuracy
 from ares.core.forecast.predictor import Predictor
 from ares.model.base import Record
 from ares.model.profile import PredictionPolicy
 from ares.sim.learn.samples import account_of
-from ares.sim.traces.trace import Trace
 
 
 class Score(Record, frozen=True):

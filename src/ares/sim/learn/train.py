@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from ares.check.replay.trace import Trace
 from ares.core.forecast.features import FEATURES
 from ares.core.forecast.trees import Forest, HeldOut, Tree, TreeModel
 from ares.sim.learn.samples import Floats, Samples, samples_of
-from ares.sim.traces.trace import Trace
 
 # The earlier part is trained on, the later part judges.
 _TRAINED = 0.7

@@ -6,14 +6,13 @@ from typing import Any
 
 import msgspec
 
-from ares.control.execution import results
 from ares.control.execution.reports import Report, Reports
 from ares.control.execution.rights import Rights
 from ares.control.execution.session import Session
 from ares.control.execution.sessions import Sessions
 from ares.control.execution.transitions import Change, Outcome, Transitions, Written, _Draft
 from ares.core import keys
-from ares.core.lifecycle import endings, graph
+from ares.core.lifecycle import endings, graph, results
 from ares.core.lifecycle.graph import TRANSITIONS, Transition
 from ares.core.lifecycle.inputs import Exit, Input, Stepped
 from ares.model.link import AttemptRef, Exited

@@ -5,11 +5,11 @@ The product keeps what it says in each of them.
 
 from dataclasses import dataclass
 
+from ares.check.replay.checker import Checker
+from ares.check.replay.trace import Trace, TraceJob, fleet
 from ares.model.job import JobSpec, Resources
-from ares.sim.check.checker import Checker
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.policies import policy
-from ares.sim.traces.trace import Trace, TraceJob, fleet
 
 # What the checker finds: a decision that is not as it must be, and a start later than the first time that was named.
 ORDER, KEPT = "order", "kept"

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from ares.check.replay.verdict import Verdict
 from ares.model.base import Record
-from ares.sim.check.verdict import Verdict
 from ares.sim.report import metrics
 from ares.sim.traces.outcome import Floats, Outcome
 from ares.sim.traces.starts import StartsJudged

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ares.sim.traces.trace import Trace
+from ares.check.replay.trace import Trace
 
 
 class NoJobs(ValueError):

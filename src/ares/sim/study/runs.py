@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from ares.sim.check.checker import Checker
+from ares.check.replay.checker import Checker
+from ares.check.replay.trace import Trace
 from ares.sim.report.figures import Judged
 from ares.sim.study.parts import beginning
 from ares.sim.traces.engine import Options, replay
@@ -18,7 +19,6 @@ from ares.sim.traces.outcome import Outcome
 from ares.sim.traces.policies import Policy
 from ares.sim.traces.starts import Starts
 from ares.sim.traces.summary import Summary, summary
-from ares.sim.traces.trace import Trace
 
 T = TypeVar("T")
 # Which task, how many of its jobs are over, of how many.

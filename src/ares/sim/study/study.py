@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ares.check.replay.trace import Trace
 from ares.sim.report.figures import Figures, figures
 from ares.sim.study.parts import cut
 from ares.sim.study.runs import Progress, Runner, Task
@@ -15,7 +16,6 @@ from ares.sim.traces.formats import read
 from ares.sim.traces.formats.nodes import nodes_of
 from ares.sim.traces.outcome import Outcome
 from ares.sim.traces.policies import Policy
-from ares.sim.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ares.check.replay.trace import BadTrace, Trace, scaled
 from ares.core.queue.factors import BY_RUN_TIME
 from ares.model.profile import Profile, Weight
 from ares.sim.traces.failures import Failure, drawn
 from ares.sim.traces.policies import Policy
-from ares.sim.traces.trace import BadTrace, Trace, scaled
 
 FAIR_SHARE = "fair-share"
 _REPAIR_S = 4 * 3600.0

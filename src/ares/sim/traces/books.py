@@ -5,13 +5,13 @@ from typing import Literal
 
 import numpy as np
 
+from ares.check.replay.trace import Trace
 from ares.core.capacity.node_table import Columns
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo
 from ares.model.state import TERMINAL, JobState, Placement
 from ares.sim.traces.fragmentation import common_shapes, fragmentation
 from ares.sim.traces.outcome import Floats, Intervals, Jobs, Series
-from ares.sim.traces.trace import Trace
 
 # Moments that are kept of the series: when twice as many are, every second one goes.
 _MOMENTS = 1024

@@ -8,11 +8,11 @@ place, predict or pay for preemption gets there, though no proof says that its m
 import heapq
 import time
 
+from ares.check.replay.trace import Trace, TraceJob, node
 from ares.model.job import JobSpec
 from ares.model.state import JobState, Placement
 from ares.sim.traces.books import Books, size
 from ares.sim.traces.outcome import Facts, Outcome
-from ares.sim.traces.trace import Trace, TraceJob, node
 
 _POOL = "pool"
 

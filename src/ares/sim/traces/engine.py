@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from ares.check.replay.decisions import Decision, Log, Promised, Started
+from ares.check.replay.trace import Trace, TraceJob
 from ares.core.capacity.promise import Promise
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
@@ -17,11 +19,9 @@ from ares.core.schedule.plan import Plan
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy, Profile
 from ares.sim.traces.bound import srtf
-from ares.sim.traces.decisions import Decision, Log, Promised, Started
 from ares.sim.traces.failures import Failure
 from ares.sim.traces.outcome import Facts, Outcome
 from ares.sim.traces.policies import Policy
-from ares.sim.traces.trace import Trace, TraceJob
 from ares.sim.traces.world import DOWN, DUE, END, LEAVE, LOOK, RETRY, UP, Event, World
 
 Estimates = Literal["user", "exact", "predicted"]

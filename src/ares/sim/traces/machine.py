@@ -1,12 +1,12 @@
 """The cluster of a replay, with all nodes of its trace up and empty."""
 
+from ares.check.replay.trace import Trace
 from ares.core.forecast.estimate import Estimate, stated
 from ares.core.forecast.predictor import Predictor
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
 from ares.model.profile import Profile
-from ares.sim.traces.trace import Trace
 
 
 def machine(trace: Trace, profile: Profile) -> Cluster:

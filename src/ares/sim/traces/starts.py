@@ -1,10 +1,10 @@
 """Whether jobs start when they are told they will: told and judged in replays as the service does it."""
 
+from ares.check.replay.decisions import Decision
 from ares.core.forecast.eta import LONGEST_S, Etas, Hits
 from ares.core.schedule.cluster import Cluster
 from ares.core.starts.wait import Supplies
 from ares.model.base import Record
-from ares.sim.traces.decisions import Decision
 
 
 class StartsJudged(Record, frozen=True):

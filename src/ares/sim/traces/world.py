@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from ares.check.replay.decisions import Ended, Started
+from ares.check.replay.trace import Trace, TraceJob
 from ares.core.energy.model import rates_of
 from ares.core.lifecycle.fences import revoked_fence
 from ares.core.lifecycle.graph import begin, step
@@ -33,9 +35,7 @@ from ares.model.job import JobSpec
 from ares.model.profile import Profile
 from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement, Rate
 from ares.sim.traces.books import Books
-from ares.sim.traces.decisions import Ended, Started
 from ares.sim.traces.machine import machine
-from ares.sim.traces.trace import Trace, TraceJob
 
 # What is to happen, and in which order at one instant.
 END, UP, DOWN, RETRY, SUBMIT, LOOK, LEAVE, DUE = range(8)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from ares.sim.traces.trace import Trace, TraceJob
+from ares.check.replay.trace import Trace, TraceJob
 
 WEEK_S = 7 * 86_400.0
 # From this many weeks on the cut lies between two of them: weeks have a rhythm.

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ares.check.replay.trace import Trace
 from ares.core.schedule.profiles import changed, wrong
 from ares.model.profile import Profile
 from ares.sim.report.figures import Figures, figures
@@ -16,7 +17,6 @@ from ares.sim.traces.engine import Options
 from ares.sim.traces.outcome import Outcome
 from ares.sim.traces.policies import POLICIES, Policy, UnknownPolicy
 from ares.sim.traces.summary import Summary
-from ares.sim.traces.trace import Trace
 from ares.sim.tune.front import Aim, aims, best, costs
 from ares.sim.tune.search import Found, Settings, Trial, search
 from ares.sim.tune.space import space

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from math import inf
 
+from ares.check.invariants.history import Effect, ProcessEnded, ProcessStarted
 from ares.model.node import Containment
 from ares.ports.executor import CannotStart, Finished, Launch, Running, Sandbox
-from ares.sim.invariants.history import Effect, ProcessEnded, ProcessStarted
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop, context_of
 from ares.sim.world.record import Recorder

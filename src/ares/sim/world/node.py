@@ -8,11 +8,11 @@ from pathlib import Path
 from ares.agent.agent import Agent
 from ares.agent.link.identity import begin_boot
 from ares.agent.settings import Settings
+from ares.check.invariants.history import Back, Fault, Frozen, Lost, Woken
 from ares.model.node import Gpu, NodeInfo
 from ares.ports.executor import Launch
 from ares.ports.link import LinkRefused
 from ares.ports.witness import Witness
-from ares.sim.invariants.history import Back, Fault, Frozen, Lost, Woken
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.machine import Machine, SimExecutor

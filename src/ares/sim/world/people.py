@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ares.check.invariants.history import Answered, Asked, Verb, digest_of
 from ares.control.queries.jobs import JobDetail
 from ares.control.replica import Replica
 from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
@@ -18,7 +19,6 @@ from ares.model.access import Principal
 from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
 from ares.model.state import JobState
 from ares.ports.store import StoreError
-from ares.sim.invariants.history import Answered, Asked, Verb, digest_of
 from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop, context_of
 from ares.sim.world.network import Network

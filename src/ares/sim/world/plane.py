@@ -6,12 +6,12 @@ from pathlib import Path
 
 from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.telemetry.null import NullTelemetry
+from ares.check.invariants.history import Fault, Frozen, Woken
 from ares.control.execution.sessions import Sessions
 from ares.control.replica import Ports, Replica, Terms
 from ares.model.link import StoreLock
 from ares.ports.blobs import Blobs
 from ares.ports.store import StoreError
-from ares.sim.invariants.history import Fault, Frozen, Woken
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.logs import SimLogs
 from ares.sim.world.loop import SimLoop

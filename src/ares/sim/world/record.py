@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ares.sim.invariants.history import Event
+from ares.check.invariants.history import Event
 from ares.sim.world.loop import SimLoop
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from ares.sim.invariants import linear
-from ares.sim.invariants.check import check
-from ares.sim.invariants.history import Violation, encode
+from ares.check.invariants import linearizability
+from ares.check.invariants.history import Violation, encode
+from ares.check.invariants.judge import check
 from ares.sim.mutants.mutants import switched_on
 from ares.sim.world.cases import CASES
 from ares.sim.world.world import Played, play
@@ -59,7 +59,7 @@ def replay(seed: int, mutant: str = "", case: str = "") -> tuple[Played, Judged]
     with switched_on(mutant):
         played = play(seed, CASES[case].shape, CASES[case].script) if case else play(seed)
     verdict = check(played.events)
-    violations = (*verdict.violations, *linear.check(played.events))
+    violations = (*verdict.violations, *linearizability.check(played.events))
     digest = hashlib.sha256(encode(played.events)).hexdigest()
     spent = time.process_time() - began
     return played, Judged(seed, digest, spent, violations, played.failures, dict(verdict.counts))

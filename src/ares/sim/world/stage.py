@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
+from ares.check.invariants.history import Commit, Event, ProcessEnded, ProcessStarted
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources, RetryPolicy
 from ares.model.link import AgentFrame, ServerFrame, Start
 from ares.ports.store import Op, Put
-from ares.sim.invariants.history import Commit, Event, ProcessEnded, ProcessStarted
 from ares.sim.world.network import Stream
 from ares.sim.world.node import Node
 from ares.sim.world.plane import Plane

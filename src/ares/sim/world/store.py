@@ -16,6 +16,7 @@ from ares.adapters.store.epoch import encode as encode_epoch
 from ares.adapters.store.history import History
 from ares.adapters.store.leases import Leases
 from ares.adapters.store.memory.store import Keys, MemoryStore
+from ares.check.invariants.history import Commit, Restored, Write
 from ares.core.keys import EPOCH
 from ares.ports.store import (
     KV,
@@ -31,7 +32,6 @@ from ares.ports.store import (
     StoreUnavailable,
     Unknown,
 )
-from ares.sim.invariants.history import Commit, Restored, Write
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop, context_of
 from ares.sim.world.record import Recorder

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ares.sim.invariants.history import (
+from ares.check.invariants.history import (
     Answered,
     Asked,
     Back,

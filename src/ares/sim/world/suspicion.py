@@ -5,7 +5,7 @@ Nothing is broken in them, so every lease that is lost is lost by mistake.
 
 import msgspec
 
-from ares.sim.invariants.history import Commit
+from ares.check.invariants.history import Commit
 from ares.sim.world.swarm import Mix
 from ares.sim.world.world import play
 

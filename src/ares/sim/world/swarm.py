@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ares.sim.invariants.history import Fault, Healed, Woken
+from ares.check.invariants.history import Fault, Healed, Woken
 from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop

@@ -13,9 +13,9 @@ from typing import Any
 
 import structlog
 
+from ares.check.invariants.history import Ended, Event, Settings
 from ares.model.link import StoreLock
 from ares.model.timing import DEFAULT
-from ares.sim.invariants.history import Ended, Event, Settings
 from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop

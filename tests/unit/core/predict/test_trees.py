@@ -87,7 +87,7 @@ def test_better_is_who_is_so_by_both_measures() -> None:
 def test_the_control_plane_never_imports_what_trains() -> None:
     """Nor does the command line at its start."""
     code = (
-        "import sys, ares.app.server, ares.app.wiring, ares.edge.cli.main\n"
+        "import sys, ares.app.server, ares.app.wiring, ares.app.main\n"
         "print([n for n in sys.modules if n.split('.')[0] in ('sklearn', 'scipy') or n.startswith('ares.sim')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

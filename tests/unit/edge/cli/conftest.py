@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.edge.cli import main
+from ares.app import main
 from tests.unit.edge.client.stub import Stub
 
 

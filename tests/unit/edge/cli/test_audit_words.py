@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ares.edge.cli.audit import markdown, verdict
-from ares.edge.client.audit import AuditChain, AuditMonth, AuditSummary, Happened
+from ares.app.commands.audit import markdown, verdict
+from ares.edge.client.calls.audit import AuditChain, AuditMonth, AuditSummary, Happened
 
 
 def state(**changes: Any) -> dict[str, Any]:

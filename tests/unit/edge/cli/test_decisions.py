@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ares.core.explain.smallest_change import Change, changed_spec
-from ares.edge.cli.changes import as_typed
+from ares.edge.cli.render.changes import as_typed
 from ares.model.job import JobSpec
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem
 
@@ -134,7 +134,7 @@ def test_explain_of_an_array_names_a_task(stub: Stub, ares: Ares) -> None:
 
 @pytest.mark.usefixtures("now")
 def test_watching_ends_when_the_job_no_longer_waits(stub: Stub, ares: Ares, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.edge.cli.explain.WATCH_EVERY_S", 0.0)
+    monkeypatch.setattr("ares.edge.cli.commands.explain.WATCH_EVERY_S", 0.0)
     over = {"job": JOB, "phase": "RUNNING", "at": 1.0}
     stub.on("GET", f"/v1/jobs/{JOB}/explain", Say(EXPLAINED), Say(EXPLAINED), Say(over))
     stub.on("GET", f"/v1/jobs/{JOB}", detail())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ares.core.schedule.profiles import BadSetting, changed
-from ares.edge.cli.profile import flat
+from ares.edge.cli.commands.profile import flat
 from ares.model.profile import Profile, Share
 from tests.unit.edge.cli.conftest import Ares
 from tests.unit.edge.client.stub import Stub, problem
@@ -97,7 +97,7 @@ def test_plugins_with_what_was_refused(stub: Stub, ares: Ares) -> None:
 
 
 def test_a_drain_that_is_waited_for_says_what_changed(stub: Stub, ares: Ares, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.edge.cli.drain._POLL_S", 0.0)
+    monkeypatch.setattr("ares.edge.cli.commands.drain._POLL_S", 0.0)
     status = {"node": "n", "by": "ops", "jobs": 2}
     two = {**status, "left": [{"job": "a"}, {"job": "b"}], "message": "2 of 2 jobs still there"}
     stub.on("POST", "/v1/nodes/n/drain", two)

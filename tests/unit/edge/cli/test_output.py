@@ -12,9 +12,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ares.edge.cli.table import layout
-from ares.edge.cli.terminal import TerminalFilter
-from ares.edge.cli.text import cpus, duration, memory, printable
+from ares.edge.cli.render.table import layout
+from ares.edge.cli.render.terminal import TerminalFilter
+from ares.edge.cli.render.text import cpus, duration, memory, printable
 from ares.model.isolation import BOX
 from tests.unit.edge.client.stub import JOB, Stub, detail, state
 

@@ -4,10 +4,10 @@ from datetime import datetime
 
 import pytest
 
-from ares.edge.cli.predict import error_lines, job_lines
-from ares.edge.cli.rows import between
-from ares.edge.client.decisions import Eta
-from ares.edge.client.predictions import (
+from ares.app.commands.predict import error_lines, job_lines
+from ares.edge.cli.render.job_cells import between
+from ares.edge.client.calls.decisions import Eta
+from ares.edge.client.calls.predictions import (
     Accuracy,
     HeldOut,
     Hits,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ares.edge.client import booking
+from ares.edge.client.calls import reservations
 from ares.edge.client.errors import InvalidBooking
 from tests.unit.edge.cli.conftest import Ares
 from tests.unit.edge.client.stub import Say, Stub, problem
@@ -50,13 +50,13 @@ def test_from_now_on_leaves_the_start_to_the_server(stub: Stub, ares: Ares) -> N
 
 def test_moments(stub: Stub) -> None:
     before = time.time()
-    at = booking.moment("+2h")
+    at = reservations.moment("+2h")
     assert at is not None
     assert before + 7200 <= at <= time.time() + 7200
-    assert booking.moment("now") is None
-    assert booking.moment("2026-12-01T14:00+00:00") == 1_796_133_600.0
+    assert reservations.moment("now") is None
+    assert reservations.moment("2026-12-01T14:00+00:00") == 1_796_133_600.0
     with pytest.raises(InvalidBooking, match="This cannot be booked: 'tomorrow' is no moment"):
-        booking.moment("tomorrow")
+        reservations.moment("tomorrow")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_moments(stub: Stub) -> None:
 )
 def test_what_cannot_be_read_is_no_job(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidBooking, match=f"This cannot be booked: {words}"):
-        booking.reserve(gpus=1, **wrong)
+        reservations.reserve(gpus=1, **wrong)
 
 
 def test_a_refusal_offers_what_would_do(stub: Stub, ares: Ares) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ares.app.commands.up import SAMPLE_REQUEST_ID
 from ares.app.up import Started, UpError
-from ares.edge.cli.up import SAMPLE_REQUEST_ID
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem
 
 Ares = Callable[..., Any]
@@ -173,7 +173,7 @@ def test_up_in_the_foreground_only_supervises(called: list[Any], ares: Ares) -> 
 def platform(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Stub:
     monkeypatch.setattr("ares.app.up.is_up", lambda home: True)
     monkeypatch.setattr("ares.app.up.connection", lambda home: (stub.url, "token"))
-    monkeypatch.setattr("ares.edge.cli.up.LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr("ares.app.commands.up.LOOK_EVERY_S", 0.001)
     late = {"name": "local", "info": {"name": "local", "cpuMilli": 1, "memoryMib": 1}, "ready": False, "gpusFree": 4}
     stub.on(
         "GET",
@@ -216,7 +216,7 @@ def test_up_without_a_sample(platform: Stub, ares: Ares) -> None:
 def test_up_that_never_gets_ready_says_where_to_look(
     platform: Stub, ares: Ares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ares.edge.cli.up.READY_WITHIN_S", 0.3)
+    monkeypatch.setattr("ares.app.commands.up.READY_WITHIN_S", 0.3)
     platform.on("GET", "/v1/nodes", {"nodes": []})
     done = ares("up")
     assert done.code == 1

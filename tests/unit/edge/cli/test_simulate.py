@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from ares.check.replay.checker import Checker
+from ares.check.replay.verdict import Verdict
 from ares.model.profile import Profile
-from ares.sim.check.checker import Checker
-from ares.sim.check.verdict import Verdict
 from ares.sim.report.metrics import METRICS, words_of
 from ares.sim.report.table import JOB_COLUMNS
 from tests.unit.edge.cli.conftest import Ares

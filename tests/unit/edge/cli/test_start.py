@@ -12,8 +12,9 @@ from typing import Any
 import click
 import pytest
 
-from ares.edge.cli import jobflags, jobs
-from ares.edge.cli.main import COMMANDS, cli
+from ares.app.main import COMMANDS, cli
+from ares.edge.cli import job_flags
+from ares.edge.cli.commands import jobs
 from ares.model.job import Effects, Priority, Restart
 from ares.model.state import TERMINAL, Phase
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem, state
@@ -37,7 +38,7 @@ HEAVY = (
 def modules_after(*arguments: str, **env: str) -> set[str]:
     """What is loaded when a command line has run, in a fresh interpreter."""
     code = (
-        "import sys\nfrom ares.edge.cli.main import run\n"
+        "import sys\nfrom ares.app.main import run\n"
         f"run({list(arguments)!r})\nprint('MODULES', *sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
@@ -58,7 +59,7 @@ def test_start_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
 
 def test_completion_of_commands_loads_nothing_heavy() -> None:
     env = {"_ARES_COMPLETE": "bash_complete", "COMP_WORDS": "ares su", "COMP_CWORD": "1"}
-    code = "import sys\nfrom ares.edge.cli.main import cli\ntry: cli(prog_name='ares')\nfinally: print(*sys.modules)"
+    code = "import sys\nfrom ares.app.main import cli\ntry: cli(prog_name='ares')\nfinally: print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **env}
     )
@@ -96,9 +97,9 @@ def test_all_asked_for_commands_are_there() -> None:
 def test_choices_are_those_of_the_model() -> None:
     from typing import get_args
 
-    assert get_args(Priority) == jobflags.PRIORITIES
-    assert get_args(Effects) == jobflags.EFFECTS
-    assert get_args(Restart) == jobflags.RESTARTS
+    assert get_args(Priority) == job_flags.PRIORITIES
+    assert get_args(Effects) == job_flags.EFFECTS
+    assert get_args(Restart) == job_flags.RESTARTS
     assert get_args(Phase) == jobs.PHASES
     assert set(jobs.PHASES) - set(jobs.ACTIVE) == TERMINAL
 
@@ -156,7 +157,7 @@ def test_wrong_usage_exits_with_2(ares: Callable[..., Any], stub: Stub, argument
 
 
 def test_no_traceback_unless_asked_for(ares: Callable[..., Any], stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.edge.cli.jobs.fetch", lambda *_: 1 / 0)
+    monkeypatch.setattr("ares.edge.cli.commands.jobs.fetch", lambda *_: 1 / 0)
     done = ares("jobs")
     assert done.code == 1
     assert done.err.splitlines() == [

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ares.edge.cli.live import status
-from ares.edge.cli.wait import exit_code
-from ares.edge.client.answers import JobDetail
+from ares.edge.cli.commands.wait import exit_code
+from ares.edge.cli.render.job_line import status
+from ares.edge.client.calls.answers import JobDetail
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, event, problem, state
 
 Ares = Callable[..., Any]

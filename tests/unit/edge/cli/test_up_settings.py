@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 import pytest
 
-from ares.app import carried, up
+from ares.app import config_transfer, up
 from ares.app.config import Config, ConfigError, load
 from ares.app.sections import OidcConfig
 from tests.tidy.source import SRC, python_files
@@ -97,7 +97,7 @@ def another(key: str, tmp: Path) -> tuple[str | None, object]:
 
 
 def value_at(config: Config, key: str) -> object:
-    value: Any = json.loads(carried.text(config))
+    value: Any = json.loads(config_transfer.text(config))
     for name in key.split("."):
         value = value[name]
     return value
@@ -129,12 +129,12 @@ def child(config: Config) -> Config:
     """What a process started by the supervisor reads: really through another process, its environment and its stdin."""
     script = (
         "import sys; from pathlib import Path; from ares.app import carried; from ares.app.config import load;"
-        "sys.stdout.buffer.write(carried.text(load(Path('-'), {})))"
+        "sys.stdout.buffer.write(config_transfer.text(load(Path('-'), {})))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", script],
-        input=carried.text(config),
-        env=carried.environment(config),
+        input=config_transfer.text(config),
+        env=config_transfer.environment(config),
         capture_output=True,
         check=True,
         timeout=60,
@@ -179,14 +179,14 @@ def test_every_key_reaches_the_children(
     assert ares("up", "--foreground", "--config", str(tmp_path / "all.json"), "--set", "http.port=8650").code == 0
     (config,) = supervised
     monkeypatch.setenv("ARES_MOCK_GPU", "7")
-    assert child(carried.settled(config)) == carried.settled(config)
+    assert child(config_transfer.settled(config)) == config_transfer.settled(config)
     for key, value in values.items():
-        assert value_at(carried.settled(config), key) == (8650 if key == "http.port" else _as_read(value)), key
+        assert value_at(config_transfer.settled(config), key) == (8650 if key == "http.port" else _as_read(value)), key
 
 
 def test_what_is_left_out_follows_from_the_rest(tmp_path: Path) -> None:
     def settled(**flags: Any) -> Config:
-        return carried.settled(
+        return config_transfer.settled(
             load(None, {key.replace("__", "."): value for key, value in flags.items()}, {"HOME": "/h"})
         )
 
@@ -215,7 +215,7 @@ def test_a_platform_that_runs_with_other_settings_says_which(
     home = tmp_path / "home"
     home.mkdir()
     running = load(None, {"http.port": 9000, "limits.jobs_max": 5}, {"ARES_HOME": str(home)})
-    carried.leave(carried.settled(running))
+    config_transfer.leave(config_transfer.settled(running))
     monkeypatch.setattr("ares.app.up.is_up", lambda home: True)
     done = ares("up", "--home", str(home), "--set", "limits.jobs_max=6", "--port", "9000")
     assert (done.code, done.err.splitlines()[0]) == (
@@ -229,7 +229,7 @@ def test_a_platform_that_runs_with_other_settings_says_which(
 
 
 def test_every_key_is_read_by_something() -> None:
-    """A key that nothing reads could not be used, however well it is carried."""
+    """A key that nothing reads could not be used, however well it is config_transfer."""
     texts = [path.read_text() for path in python_files(SRC) if path.name not in ("config.py", "carried.py")]
     structs = "\n".join(texts)
     unread = [key for key in KEYS if f".{key.rpartition('.')[2]}" not in structs]

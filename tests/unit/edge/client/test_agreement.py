@@ -23,10 +23,11 @@ from ares.core.quota import judge as core_quota
 from ares.core.schedule import considered as core_considered
 from ares.core.starts import alternatives as core_offers
 from ares.core.starts import deadline_changes as core_ways
-from ares.edge.client import answers, deadlines, decisions, identity, login, quotas, usage
+from ares.edge.client import login
+from ares.edge.client.calls import answers, deadlines, decisions, identity, quotas, usage
 from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
-from ares.edge.rest import identity as server_identity
+from ares.edge.rest.handlers import identity as server_identity
 from ares.model import profile, tenant
 
 PAIRS: list[tuple[Any, Any]] = [

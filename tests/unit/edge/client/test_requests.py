@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ares.edge.client import errors
-from ares.edge.client.answers import JobWarning, Refusal, Submitted
 from ares.edge.client.ask import job_spec
-from ares.edge.client.calls import BATCH_JOBS
+from ares.edge.client.calls.answers import JobWarning, Refusal, Submitted
+from ares.edge.client.calls.calls import BATCH_JOBS
 from ares.model.state import Fence, JobState
 from tests.unit.edge.client.both import drain_async, drain_sync
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem, state

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from ares.edge.client import secrets
 from ares.edge.client.ask import job_spec
+from ares.edge.client.calls import secrets
 from ares.edge.client.errors import InvalidSpec
 from ares.model.secret import Secret, SecretRef
 

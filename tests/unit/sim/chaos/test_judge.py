@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.edge.client.answers import JobDetail
+from ares.check.invariants.history import Answered, Asked, Back, Event, Healed, Lost, digest_of
+from ares.edge.client.calls.answers import JobDetail
 from ares.model.event import EventKind, LedgerEvent
 from ares.model.job import JobSpec, RetryPolicy
 from ares.model.state import ExitInfo, Fence, JobState, Phase, Placement, Result
@@ -14,7 +15,6 @@ from ares.sim.chaos.canary import Mark, Marks, read_marks
 from ares.sim.chaos.judge import RULES, Case, Seen, judge
 from ares.sim.chaos.plan import FAULTS, Options, schedule
 from ares.sim.chaos.verdict import summary, times, verdict
-from ares.sim.invariants.history import Answered, Asked, Back, Event, Healed, Lost, digest_of
 
 JOB, OTHER = "0123456780000001", "0123456780000002"
 OPTIONS = Options(seed=1, lease_s=9.0, bound_s=10.0)

@@ -6,16 +6,16 @@ from math import inf
 
 from msgspec.structs import replace
 
+from ares.check.replay.checker import Checker
+from ares.check.replay.decisions import Decision
+from ares.check.replay.trace import Trace, TraceJob, node
+from ares.check.replay.verdict import Verdict
 from ares.model.job import Gang, JobSpec, Resources, TopologyWish
 from ares.model.node import NodeInfo
 from ares.model.profile import Profile
-from ares.sim.check.checker import Checker
-from ares.sim.check.verdict import Verdict
-from ares.sim.traces.decisions import Decision
 from ares.sim.traces.engine import EventOrder, Options, replay
 from ares.sim.traces.failures import Failure
 from ares.sim.traces.policies import Policy
-from ares.sim.traces.trace import Trace, TraceJob, node
 
 _NEAR = (None, None, *(TopologyWish(level=level, required=True) for level in ("rack", "node")), TopologyWish("rack"))
 

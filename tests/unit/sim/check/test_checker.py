@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ares.check.replay.decisions import Decision
+from ares.check.replay.trace import Trace
+from ares.check.replay.verdict import Verdict
 from ares.core.capacity.claims import Claims
 from ares.core.capacity.promise import Promise
 from ares.core.schedule.actions.backfill import Behind
@@ -13,12 +16,9 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
 from ares.model.profile import Profile
-from ares.sim.check.verdict import Verdict
 from ares.sim.traces import engine
-from ares.sim.traces.decisions import Decision
 from ares.sim.traces.failures import drawn
 from ares.sim.traces.policies import POLICIES
-from ares.sim.traces.trace import Trace
 from tests.unit.sim.check.made import judged, once, some
 
 STRATEGIES = ("fcfs", "greedy", "easy", "easy-sjbf", "conservative", "aggressive")

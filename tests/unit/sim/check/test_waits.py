@@ -6,13 +6,13 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
+from ares.check.replay.rules import rules_of
+from ares.check.replay.verdict import Verdict
 from ares.core.capacity.promise import Promise
 from ares.core.queue import kept_turns
 from ares.core.queue.factors import FACTORS
 from ares.core.schedule.actions.backfill import Behind
 from ares.model.profile import Weight
-from ares.sim.check.rules import rules_of
-from ares.sim.check.verdict import Verdict
 from ares.sim.traces.policies import POLICIES, Policy, policy
 from tests.unit.sim.check.made import judged, some
 from tests.unit.sim.traces.heavy import crowded, heavy

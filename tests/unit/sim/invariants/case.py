@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ares.sim.invariants.history import Event
+from ares.check.invariants.history import Event
 from tests.unit.sim.invariants.forge import Forge
 
 

@@ -1,6 +1,6 @@
 """E1 to E6: requests, ends, fences, results, checkpoints."""
 
-from ares.sim.invariants.history import LogSeen
+from ares.check.invariants.history import LogSeen
 from tests.unit.sim.invariants.case import case, running
 from tests.unit.sim.invariants.forge import Forge, raised
 

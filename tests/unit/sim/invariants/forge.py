@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import msgspec
 
-from ares.sim.invariants.history import (
+from ares.check.invariants.history import (
     Answered,
     Asked,
     Back,

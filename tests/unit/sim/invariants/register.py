@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ares.sim.invariants.history import Answered, Asked, Commit, Event, Settings, Write
+from ares.check.invariants.history import Answered, Asked, Commit, Event, Settings, Write
 
 JOB = "j1"
 WAY = ("STAGING", "RUNNING", "RETRYING", "PENDING")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.sim.invariants.check import RULES, check
-from ares.sim.invariants.history import Commit, Event, encode, read
+from ares.check.invariants.history import Commit, Event, encode, read
+from ares.check.invariants.judge import RULES, check
 from tests.unit.sim.invariants.forge import legal
 
 

@@ -5,9 +5,9 @@ import random
 import msgspec
 import pytest
 
-from ares.sim.invariants import linear
-from ares.sim.invariants.history import Answered, Asked, Commit, Event
-from ares.sim.invariants.search import Operation, misplaced
+from ares.check.invariants import linearizability
+from ares.check.invariants.history import Answered, Asked, Commit, Event
+from ares.check.invariants.search import Operation, misplaced
 from tests.unit.sim.invariants.cases import CASES
 from tests.unit.sim.invariants.forge import Forge, legal
 from tests.unit.sim.invariants.register import history
@@ -22,8 +22,8 @@ def calls_of(events: list[Event]) -> list[Event]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_happened_in_some_order_is_accepted(seed: int) -> None:
     events = history(random.Random(seed))
-    assert linear.check(events) == ()
-    assert linear.check(calls_of(events)) == ()
+    assert linearizability.check(events) == ()
+    assert linearizability.check(calls_of(events)) == ()
 
 
 def shown(events: list[Event]) -> list[tuple[int, Answered]]:
@@ -49,8 +49,8 @@ def test_every_stale_read_is_found() -> None:
     for seed in SEEDS:
         chance = random.Random(seed)
         events, told = stale(history(chance), chance)
-        found += bool(linear.check(events))
-        by_calls += bool(linear.check(calls_of(events)))
+        found += bool(linearizability.check(events))
+        by_calls += bool(linearizability.check(calls_of(events)))
         known += told
     assert found == len(SEEDS)
     # Without the store's log a stale read is one that contradicts another answer.
@@ -76,7 +76,9 @@ def test_a_lost_update_is_found() -> None:
         if forged == events:
             continue
         tried += 1
-        found += bool(linear.check(forged)) and bool(linear.check(forged[:commit] + forged[commit + 1 :]))
+        found += bool(linearizability.check(forged)) and bool(
+            linearizability.check(forged[:commit] + forged[commit + 1 :])
+        )
     assert found == tried > 20
 
 
@@ -85,7 +87,7 @@ def test_a_read_of_what_is_not_committed_yet_is_found() -> None:
     forge.submit("j1")
     forge.get("j1", phase="STAGING", seq=2)
     forge.bind("j1", "n1")
-    (violation,) = linear.check(forge.close(quiet=False))
+    (violation,) = linearizability.check(forge.close(quiet=False))
     assert (violation.rule, violation.job) == ("linear", "j1")
 
 
@@ -95,11 +97,11 @@ def test_an_unknown_cancel_may_land_later_or_never() -> None:
     forge.answer(forge.ask("cancel", job="j1"), "unknown")
     forge.get("j1", "c2")
     calls = calls_of(forge.events)
-    assert linear.check(calls) == ()
+    assert linearizability.check(calls) == ()
     forge.get("j1", "c2", phase="CANCELLED", seq=2)
-    assert linear.check(calls_of(forge.events)) == ()
+    assert linearizability.check(calls_of(forge.events)) == ()
     forge.get("j1", "c2", phase="RUNNING", seq=3)
-    assert len(linear.check(calls_of(forge.events))) == 1
+    assert len(linearizability.check(calls_of(forge.events))) == 1
 
 
 def test_a_restore_takes_states_back() -> None:
@@ -110,14 +112,14 @@ def test_a_restore_takes_states_back() -> None:
     forge.get("j1")
     forge.restore(then)
     forge.get("j1")
-    assert linear.check(forge.close(quiet=False)) == ()
+    assert linearizability.check(forge.close(quiet=False)) == ()
     forge.get("j1", phase="STAGING", seq=2)
-    assert len(linear.check(forge.events)) == 1
+    assert len(linearizability.check(forge.events)) == 1
 
 
 def test_legal_histories_are_accepted() -> None:
-    assert linear.check(legal().close()) == ()
-    assert [case.name for case in CASES if linear.check(case.make(False))] == []
+    assert linearizability.check(legal().close()) == ()
+    assert [case.name for case in CASES if linearizability.check(case.make(False))] == []
 
 
 def test_the_search_goes_back_where_the_first_order_was_wrong() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.sim.invariants.check import RULES, check
+from ares.check.invariants.judge import RULES, check
 from tests.unit.sim.invariants.cases import CASES, Case
 
 

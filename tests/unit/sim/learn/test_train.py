@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ares.check.replay.trace import Trace, TraceJob, node
 from ares.model.job import JobSpec, Resources
 from ares.sim.learn.samples import samples_of
 from ares.sim.learn.score import score
 from ares.sim.learn.train import CannotTrain, train
-from ares.sim.traces.trace import Trace, TraceJob, node
 
 ROOT = Path(__file__).parents[4]
 # In a process of its own: what trains is heavy.

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from ares.check.replay.trace import Trace
 from ares.sim.study.runs import Lost, Runner, Task
 from ares.sim.study.study import Source
 from ares.sim.traces.engine import Options
 from ares.sim.traces.failures import Failure
 from ares.sim.traces.policies import POLICIES
-from ares.sim.traces.trace import Trace
 from tests.unit.sim.written import NODES, table
 
 

@@ -2,9 +2,9 @@
 
 import random
 
+from ares.check.replay.trace import Trace, TraceJob, fleet
 from ares.model.job import Gang, JobSpec, Resources
 from ares.sim.traces.outcome import Outcome
-from ares.sim.traces.trace import Trace, TraceJob, fleet
 
 WIDE = "wide"
 _NODES, _LOAD, _SHAPE, _LEAST_S = 8, 0.8, 1.3, 20.0

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from ares.check.replay.trace import Trace, TraceJob, fleet
 from ares.model.job import Gang, JobSpec, Preemption, Resources
 from ares.sim.traces.outcome import Outcome
-from ares.sim.traces.trace import Trace, TraceJob, fleet
 
 
 def job(submit: float, run_s: float, cpus: int = 1, *, gpus: int = 0, ranks: int = 0, **more: Any) -> TraceJob:

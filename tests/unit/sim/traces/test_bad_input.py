@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ares.check.replay.trace import BadTrace, Trace
 from ares.sim.traces.formats import FORMATS, read
 from ares.sim.traces.formats.nodes import nodes_of
-from ares.sim.traces.trace import BadTrace, Trace
 
 SWF = ["; MaxProcs: 8", *(f"{n} {10 * n} -1 {60 + n} 2 -1 -1 2 100 -1 1 {n % 2} 1 -1 1 -1 -1 -1" for n in range(1, 6))]
 EASY = ["job_id,submit,run,procs,req_time,user", *(f"{n},{10 * n},{60 + n},2,100,{n % 2}" for n in range(1, 6))]

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from ares.check.replay.decisions import Decision
+from ares.check.replay.trace import Trace, TraceJob, scaled
 from ares.core.capacity.promise import Promise
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
@@ -17,12 +19,10 @@ from ares.core.schedule.plan import Plan
 from ares.model.job import Preemption
 from ares.model.profile import OrderPolicy, Profile, Weight
 from ares.sim.traces import engine
-from ares.sim.traces.decisions import Decision
 from ares.sim.traces.engine import Estimates, Options, replay
 from ares.sim.traces.failures import Failure, drawn
 from ares.sim.traces.policies import POLICIES, Policy, policy
 from ares.sim.traces.summary import summary
-from ares.sim.traces.trace import Trace, TraceJob, scaled
 from tests.unit.sim.traces.made import SAVES, ends, job, over_used, starts, trace
 
 BY_PRIORITY = Policy(

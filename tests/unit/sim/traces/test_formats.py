@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ares.check.replay.trace import BadTrace, Trace, node
 from ares.model.job import JobSpec, Resources
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Job, JobState, Phase
@@ -12,7 +13,6 @@ from ares.sim.traces.engine import replay
 from ares.sim.traces.formats import alibaba, read
 from ares.sim.traces.formats.nodes import nodes_of
 from ares.sim.traces.policies import policy
-from ares.sim.traces.trace import BadTrace, Trace, node
 
 
 def write(path: Path, *lines: str) -> Path:

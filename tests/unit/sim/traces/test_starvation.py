@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as put
 
+from ares.check.replay.checker import Checker
 from ares.core.capacity.promise import Promise
 from ares.core.forecast import predictor
 from ares.core.schedule.actions.backfill import Behind
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy
-from ares.sim.check.checker import Checker
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.failures import Failure
 from ares.sim.traces.policies import policy

@@ -6,11 +6,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace as put
 
+from ares.check.replay.trace import Trace
 from ares.sim.study.runs import Runner, Task
 from ares.sim.study.study import Source, World
 from ares.sim.traces.engine import Options
 from ares.sim.traces.policies import POLICIES, policy
-from ares.sim.traces.trace import Trace
 from ares.sim.tune.figures import figures
 from ares.sim.tune.front import AIMS, aims, beaten, costs
 from ares.sim.tune.page import front_rows, report, verdict

@@ -16,7 +16,7 @@ def _stand_in() -> None:
 
 
 def _run() -> None:
-    from ares.adapters.executors.warden.keeper import main
+    from ares.adapters.executors.warden.supervisor import main
 
     main()
 

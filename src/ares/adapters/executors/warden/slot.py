@@ -12,11 +12,11 @@ from collections.abc import Generator
 from math import inf
 from typing import Final
 
-from ares.adapters.executors.warden import box, cage, kernel, rights
+from ares.adapters.executors.warden import kernel, mounts, privileges, sandbox
 from ares.adapters.executors.warden.bounds import Bounds
-from ares.adapters.executors.warden.inherit import Inherited, Pin
 from ares.adapters.executors.warden.launch import spawn
 from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, Limits
+from ares.adapters.executors.warden.placement import Inherited, Pin
 from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, receive
 
 # Sleeping stops during suspend while deadlines go on, so nobody sleeps longer than this before one.
@@ -27,7 +27,7 @@ QUICK_S: Final = 0.005
 # more than without.
 ASIDE_AFTER_S: Final = 1.0
 
-_NO_TERMS: Final = box.Terms()
+_NO_TERMS: Final = mounts.Terms()
 # Memory, CPU weight, CPU limit or 0, largest file, processes, open files.
 Numbers = tuple[int, int, int, int, int, int]
 
@@ -36,7 +36,7 @@ class Slot:
     """Runs one attempt at a time, all of one tenant, and leaves nothing of them behind for the next."""
 
     def __init__(
-        self, agent: socket.socket, warden: int, namespaced: bool, limits: Limits, terms: box.Terms = _NO_TERMS
+        self, agent: socket.socket, warden: int, namespaced: bool, limits: Limits, terms: mounts.Terms = _NO_TERMS
     ) -> None:
         """`warden` is a pipe that ends with the warden."""
         self._terms = terms
@@ -54,8 +54,8 @@ class Slot:
         self._poll_signals.register(self._signals, select.POLLIN)
         self._owner = (os.getuid(), os.getgid())
         self._bounds = Bounds()
-        self._cage: cage.Cage | None = None
-        self._room = box.Room()
+        self._cage: sandbox.Cage | None = None
+        self._room = mounts.Room()
         self._main = 0
         self._status = 0
         self._cpu_s = 0.0
@@ -110,17 +110,17 @@ class Slot:
         if kernel.boottime() >= deadline:
             self._agent.send(b"X")
             return
-        less = self._settle(cage.Cage(*caged))
+        less = self._settle(sandbox.Cage(*caged))
         try:
             self._limit(*limits, final=less.sandbox)
             self._room.lend(folders)
             if less.uid >= 0:
                 for folder in folders:
-                    rights.give(folder, less.uid)
+                    privileges.give(folder, less.uid)
             with (
                 _opened(cwd, log_path, less.uid) as log,
                 self._inherited.taken_on(oom_score_adj, less.sandbox, pin, log),
-                rights.starting_as(less.uid),
+                privileges.starting_as(less.uid),
             ):
                 self._main = _spawned(argv, env, cwd, self._null, log, less.uid)
         except (OSError, ValueError) as error:
@@ -140,16 +140,16 @@ class Slot:
         # After the word, which nobody need wait for; nothing is left that could still look.
         self._room.take_back()
 
-    def _settle(self, wanted: cage.Cage) -> cage.Cage:
+    def _settle(self, wanted: sandbox.Cage) -> sandbox.Cage:
         """For its first attempt, and for good."""
         if self._cage is None:
-            self._room = cage.settle(wanted, self._terms)
+            self._room = sandbox.settle(wanted, self._terms)
             self._cage = wanted
         if wanted != self._cage:
             raise ValueError("the slot is another tenant's")
         return wanted
 
-    def _is_as_before(self, less: cage.Cage) -> bool:
+    def _is_as_before(self, less: sandbox.Cage) -> bool:
         """Whether the next attempt finds what this one found."""
         # Another user's processes cannot change anything about the slot.
         kept = less.uid >= 0 or (self._bounds.kept() and self._inherited.kept())

@@ -1,9 +1,10 @@
 """Claim: jobs that others made room for get it as soon as it is there."""
 
 from ares.core.ask import Ask
+from ares.core.capacity.capacity import Reserved
 from ares.core.capacity.transaction import Taken, taken_by
 from ares.core.queue.waiting import JobClass
-from ares.core.schedule.cluster import Cluster, Reserved
+from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Considered, consider
 from ares.core.schedule.trial import Found, Round
 

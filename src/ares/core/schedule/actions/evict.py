@@ -9,13 +9,13 @@ from ares.core.ask import Ask
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_table import Ints
 from ares.core.capacity.transaction import Taken, taken_by
-from ares.core.explain.eviction_record import eviction_reason, eviction_record
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.gang import widest_allowed
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.preempt.eligible import Rule
 from ares.core.schedule.preempt.holders import Asker, Freed, Holder, Request, Rooms
+from ares.core.schedule.preempt.record import eviction_reason, eviction_record
 from ares.core.schedule.preempt.screen import Census, census, screen
 from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, choose
 from ares.core.schedule.share_excess import standing

@@ -10,12 +10,12 @@ import numpy as np
 from ares.core.ask import Ask
 from ares.core.capacity.holding import Holding, held_by
 from ares.core.capacity.transaction import Taken, fit, placement, taken_by
-from ares.core.explain.eviction_record import eviction_record
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.actions.evict import request_of, rooms_of
 from ares.core.schedule.gang import below_caps, domains_of, place_ranks, places_of, widest_allowed
 from ares.core.schedule.plan import Eviction, Resized
 from ares.core.schedule.preempt.holders import Asker, Freed, Holder
+from ares.core.schedule.preempt.record import eviction_record
 from ares.core.schedule.preempt.screen import census, screen
 from ares.core.schedule.preempt.search import UNBOUND
 from ares.core.schedule.preempt.victims import NoVictims, choose

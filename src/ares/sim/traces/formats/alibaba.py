@@ -3,10 +3,10 @@
 from functools import lru_cache
 from pathlib import Path
 
+from ares.check.replay.trace import BadTrace, Trace, TraceJob, node
 from ares.model.job import JobSpec, Priority, Resources
 from ares.model.node import NodeInfo
 from ares.sim.traces.formats.reading import Repairs, Row, sound, table, trace
-from ares.sim.traces.trace import BadTrace, Trace, TraceJob, node
 
 COLUMNS = (
     "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase", "creation_time",

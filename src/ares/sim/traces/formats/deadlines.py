@@ -5,10 +5,10 @@ Deadlines are by the same clock as submissions, not counted from them.
 
 from pathlib import Path
 
+from ares.check.replay.trace import BadTrace, Trace, TraceJob, node
 from ares.model.job import JobSpec, Resources
 from ares.model.node import NodeInfo
 from ares.sim.traces.formats.reading import Repairs, Row, header, sound, table, trace
-from ares.sim.traces.trace import BadTrace, Trace, TraceJob, node
 
 COLUMNS = ("job_name", "norm_job_submit_time", "ddl")
 _COMMAND = ("true",)

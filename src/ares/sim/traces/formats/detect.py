@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from ares.check.replay.trace import BadTrace, Trace
 from ares.model.node import NodeInfo
 from ares.sim.traces.formats import alibaba, deadlines, easy, history, philly, swf
 from ares.sim.traces.formats.reading import header, lines
-from ares.sim.traces.trace import BadTrace, Trace
 
 Load = Callable[[Path, tuple[NodeInfo, ...] | None], Trace]
 

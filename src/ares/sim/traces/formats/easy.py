@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from ares.check.replay.trace import Trace, TraceJob
 from ares.model.node import NodeInfo
 from ares.sim.traces.formats.processors import Machine
 from ares.sim.traces.formats.reading import Repairs, Row, sound, table, trace
-from ares.sim.traces.trace import Trace, TraceJob
 
 COLUMNS = ("job_id", "submit", "run", "procs", "req_time", "user")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
+from ares.check.replay.trace import BadTrace, Trace, TraceJob
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo
 from ares.model.state import JobState
 from ares.sim.traces.formats.reading import Repairs, lines, trace
-from ares.sim.traces.trace import BadTrace, Trace, TraceJob
 
 
 class _Line(Record, frozen=True):

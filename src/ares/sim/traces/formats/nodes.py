@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
+from ares.check.replay.trace import BadTrace, node
 from ares.model.node import NodeInfo
 from ares.sim.traces.formats import alibaba, history
-from ares.sim.traces.trace import BadTrace, node
 
 # How many, CPUs of each, GPUs of each, their model.
 _KIND = re.compile(r"^(?P<count>\d+)x(?P<cpus>\d+)(?:x(?P<gpus>\d+)(?:[x:](?P<model>[A-Za-z0-9 ._-]+))?)?$")

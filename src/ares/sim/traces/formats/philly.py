@@ -7,10 +7,10 @@ and an iteration of the models named takes 0.1 to 1 s, not as many minutes. With
 from functools import lru_cache
 from pathlib import Path
 
+from ares.check.replay.trace import Trace, TraceJob, fleet
 from ares.model.job import Gang, JobSpec, Resources
 from ares.model.node import NodeInfo
 from ares.sim.traces.formats.reading import Repairs, Row, header, sound, table, trace
-from ares.sim.traces.trace import Trace, TraceJob, fleet
 
 COLUMNS = ("job_id", "num_gpu", "submit_time", "duration")
 _ITERATIONS = ("iterations", "iteration_time")

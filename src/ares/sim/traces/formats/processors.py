@@ -3,10 +3,10 @@
 from functools import lru_cache
 from math import ceil
 
+from ares.check.replay.trace import fleet
 from ares.model.job import Gang, JobSpec, Resources
 from ares.model.node import NodeInfo
 from ares.sim.traces.formats.reading import Repairs
-from ares.sim.traces.trace import fleet
 
 COMMAND = ("true",)
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ares.check.replay.trace import BadTrace, Trace, TraceJob, in_order
 from ares.model.node import NodeInfo
-from ares.sim.traces.trace import BadTrace, Trace, TraceJob, in_order
 
 _GZIP = b"\x1f\x8b"
 # Anything larger is a slip: seconds since 1970 are less, and thousandths of it still fit a column.

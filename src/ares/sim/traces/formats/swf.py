@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from ares.check.replay.trace import BadTrace, Trace, TraceJob
 from ares.model.node import NodeInfo
 from ares.sim.traces.formats.processors import Machine
 from ares.sim.traces.formats.reading import Repairs, lines, number, trace
-from ares.sim.traces.trace import BadTrace, Trace, TraceJob
 
 _FIELDS = 18
 _ID, _SUBMIT, _RUN, _GIVEN, _ASKED, _LIMIT, _USER, _PROGRAM = 0, 1, 3, 4, 7, 8, 11, 13

@@ -4,9 +4,9 @@ import asyncio
 
 import msgspec
 
+from ares.check.invariants.history import LogSeen
 from ares.model.link import AgentFrame, AttemptRef, LogChunk
 from ares.model.state import Fence
-from ares.sim.invariants.history import LogSeen
 from ares.sim.world.stage import Case, node_of, phase, ready, state_of, stream_of, submit, until
 from ares.sim.world.world import Script, World
 

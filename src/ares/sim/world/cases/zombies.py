@@ -2,8 +2,8 @@
 
 import asyncio
 
+from ares.check.invariants.history import Event
 from ares.core import keys
-from ares.sim.invariants.history import Event
 from ares.sim.world.stage import (
     Case,
     at_once,

@@ -1,0 +1,111 @@
+"""What a slot gives up, for itself and all it will start, when its first attempt says whose it is."""
+
+import contextlib
+import resource
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from ares.adapters.executors.warden import kernel, mounts, privileges, seccomp
+
+FINAL: Final = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
+
+
+class Cage(NamedTuple):
+    """One tenant's, for as long as the slot lives."""
+
+    sandbox: bool
+    # Whether what every attempt of the node is given is not enough.
+    harden: bool
+    # Whether Ares' own files are hidden, which a sandbox does in any case.
+    cover: bool
+    offline: bool
+    # Where its attempts' own directories are, and who its attempts run as; -1: the agent's own user.
+    parents: tuple[str, ...]
+    uid: int
+
+
+def settle(cage: Cage, terms: mounts.Terms) -> mounts.Room:
+    """Raises ValueError that names the step the kernel refused."""
+    rooms = [mounts.Room()]
+    for what, step in _steps(cage, terms, rooms):
+        try:
+            step()
+        except OSError as error:
+            raise ValueError(f"cannot be kept apart: {what}: {error.strerror or error}") from None
+    return rooms[-1]
+
+
+def _steps(cage: Cage, terms: mounts.Terms, rooms: list[mounts.Room]) -> list[tuple[str, Callable[[], None]]]:
+    other = cage.uid >= 0
+    groups = mounts.device_groups(terms) if other else []
+    steps: list[tuple[str, Callable[[], None]]] = []
+    if cage.harden:
+        steps += [("mount-namespace", kernel.own_mounts), ("read-only-kernel", mounts.protect_kernel)]
+    if cage.offline:
+        steps.append(("net-namespace", offline))
+    if cage.sandbox:
+        steps += [
+            ("ipc-namespace", lambda: kernel.unshare(kernel.NEWIPC)),
+            ("uts-namespace", lambda: kernel.unshare(kernel.NEWUTS)),
+            ("mount-namespace", lambda: rooms.append(mounts.enclose(terms, cage.parents, cage.uid))),
+        ]
+    elif cage.cover:
+        steps.append(("mount-namespace", lambda: rooms.append(mounts.cover(terms, cage.parents, cage.uid))))
+    if cage.harden:
+        steps.append(("no-capabilities", privileges.no_capabilities_later))
+    if other:
+        steps.append(("uid", lambda: privileges.lean_to(cage.uid, groups)))
+    if cage.harden or cage.sandbox or other:
+        steps.append(("no-new-privs", privileges.no_new_privileges))
+    if cage.sandbox:
+        steps.append(("seccomp", seccomp.refuse_calls))
+    return steps
+
+
+def offline() -> None:
+    kernel.unshare(kernel.NEWNET)
+    kernel.loopback_up()
+
+
+# ---- what this machine allows
+
+
+def tried(terms: mounts.Terms, folder: str, uid: int, namespaced: bool) -> list[str]:
+    """The parts that work here, each tried in this process, which is of no use after that."""
+    steps: list[tuple[tuple[str, ...], Callable[[], None]]] = []
+    if namespaced:
+        steps += [
+            (("private-proc",), kernel.private_proc),
+            (("read-only-kernel",), mounts.protect_kernel),
+            (("net-namespace",), offline),
+            (("ipc-namespace",), lambda: kernel.unshare(kernel.NEWIPC)),
+            (("uts-namespace",), lambda: kernel.unshare(kernel.NEWUTS)),
+            (
+                ("mount-namespace", "private-tmp", "private-dev", "read-only-root"),
+                lambda: _lent(mounts.enclose(terms, (folder,), uid), ()),
+            ),
+        ]
+    steps.append((("no-capabilities",), privileges.no_capabilities_later))
+    if uid >= 0:
+        steps.append((("uid-per-tenant",), lambda: privileges.become(uid, mounts.device_groups(terms))))
+    steps += [(("no-new-privs",), privileges.no_new_privileges), (("seccomp",), _filtered)]
+    found = list[str]()
+    for names, step in steps:
+        with contextlib.suppress(OSError):
+            step()
+            found += names
+    return found
+
+
+def _lent(room: mounts.Room, folders: Sequence[str]) -> None:
+    room.lend(folders)
+    room.take_back()
+
+
+def _filtered() -> None:
+    seccomp.refuse_calls()
+    try:
+        kernel.unshare(kernel.NEWUSER)
+    except PermissionError:
+        return
+    raise OSError("the filter let a new user namespace through")

@@ -1,0 +1,1 @@
+"""The commands of `ares` that are programs themselves: servers, agents, the simulator, the judges."""

@@ -1,0 +1,140 @@
+"""`ares up` and `ares down`: the whole platform on one machine."""
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ares.app.commands.configured import configured, load
+from ares.edge.cli.commands.nodes import not_apart
+
+if TYPE_CHECKING:
+    from ares.edge.client.sync import Client
+
+READY_WITHIN_S = 60.0
+LOOK_EVERY_S = 0.1
+# One sample job per installation, however often `ares up` is run.
+SAMPLE_REQUEST_ID = "ares-up-sample"
+SAMPLE = """\
+import os
+from ares import job
+
+gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "none"
+print(f"Hello from job {job.id}, attempt {job.attempt}, on {job.node}. GPUs given to it: {gpus}")
+job.progress(1.0, "done")
+job.result({"answer": 42})
+"""
+
+
+@click.command()
+@click.option("--port", type=int, help="Port of the API.  [default: 8642]")
+@click.option("--mock-gpu", metavar="PRESET", help="Mock GPUs: a number, or a preset such as dgx-a100.")
+@click.option("--foreground", is_flag=True, help="Stay in this terminal until Ctrl-C.")
+@click.option("--no-sample", is_flag=True, help="Do not run the sample job of the first start.")
+@configured
+def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool, **where: Any) -> int:
+    """Starts Ares on this machine.
+
+    Server and agent go on in the background until `ares down`. The first start runs a sample job to
+    its result. Without real GPUs there are mock ones. A second platform on one machine needs places of
+    its own: `ares up --home DIR --port 8652 --set agents.port=8653`.
+    """
+    from ares.app import up
+
+    flags = {"http.port": port, "node.mock_gpu": mock_gpu}
+    config, module = load(flags, **where), up
+    if foreground:
+        return module.supervise(config)
+    started = None
+    if not module.is_up(config.home_path):
+        started = module.start_detached(config)
+        click.echo(f"starting Ares, its state in {config.home}", err=True)
+    else:
+        given = frozenset({key for key, value in flags.items() if value is not None} | where["set"].keys())
+        module.require_as_given(config, None if where["file"] else given)
+        click.echo("already running", err=True)
+    with _reach(module, config.home_path, started) as client:
+        click.echo(f"Ares is up at {client.endpoint.shown}")
+        for line in not_apart(client.nodes()):
+            click.echo(f"note: {line}; see docs/concepts/sandbox.md", err=True)
+        if not no_sample:
+            _run_sample(client)
+    click.echo(_next_steps(config.home_path))
+    return 0
+
+
+@click.command()
+@configured
+def down(**where: Any) -> None:
+    """Stops what `ares up` started. Its state is kept."""
+    from ares.app import up
+
+    config = load({}, **where)
+    click.echo("stopped" if up.stop(config.home_path) else f"nothing runs for {config.home}")
+
+
+def _reach(module: Any, home: Path, started: Any) -> "Client":
+    """A client, once the server answers and its own machine is ready."""
+    from ares.edge.client.errors import AresError
+    from ares.edge.client.retry import Retry
+    from ares.edge.client.sync import Client
+
+    deadline = time.monotonic() + READY_WITHIN_S
+    trouble = "it has not said where it listens"
+    while time.monotonic() < deadline:
+        if started is not None:
+            started.require_alive()
+        if found := module.connection(home):
+            client = Client(*found, retry=Retry(attempts=1))
+            try:
+                if any(node.ready for node in client.nodes()):
+                    return client
+                trouble = "its agent has not registered"
+            except AresError as error:
+                trouble = str(error)
+            client.close()
+        time.sleep(LOOK_EVERY_S)
+    failure = started.failure() if started is not None else None
+    raise failure or module.UpError(
+        f"Ares is not ready after {READY_WITHIN_S:g} s: {trouble}; see {home / module.LOG_FILE}"
+    )
+
+
+def _run_sample(client: "Client") -> None:
+    from ares.edge.cli.commands.logs import copy_log
+    from ares.edge.cli.commands.wait import ending
+    from ares.edge.client.errors import Conflict
+
+    gpus = min(1, max(node.gpus_free for node in client.nodes()))
+    try:
+        job = client.submit(
+            command=[sys.executable, "-c", SAMPLE], name="hello", gpus=gpus, request_id=SAMPLE_REQUEST_ID
+        )
+    except Conflict:
+        # An earlier version's sample, or another number of GPUs: it ran before.
+        return
+    if job.replayed:
+        return
+    click.echo(f"running a sample job, {job.id}", err=True)
+    copy_log(client, job.id, follow=True)
+    detail = client.wait(job, timeout=READY_WITHIN_S)
+    value = None if detail.result is None else detail.result.value
+    click.echo(f"its result: {value}" if detail.state.phase == "SUCCEEDED" else ending(detail))
+
+
+def _next_steps(home: Path) -> str:
+    from ares.edge.client.settings import home as default_home
+
+    elsewhere = "" if home == default_home() else f"  export ARES_HOME={home}\n"
+    # Not everybody has the virtual environment on the path: say what can be typed here.
+    command = sys.argv[0] if "/" in sys.argv[0] and shutil.which("ares") is None else "ares"
+    return (
+        f"\nTry next:\n{elsewhere}"
+        f"  {command} submit --gpus 1 --name hello --follow -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n"
+        f"  {command} jobs\n"
+        f"  {command} nodes\n"
+        f"  {command} down"
+    )

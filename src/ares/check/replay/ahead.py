@@ -1,0 +1,47 @@
+"""Whether promises can be kept: all of them, together with what runs."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+
+from ares.check.replay.decisions import Promised
+from ares.check.replay.earliest import End
+from ares.check.replay.node import Room
+from ares.model.state import Placement
+
+# Time, what is given back before what is taken, a number that tells them apart; then who, the sign and where.
+_Step = tuple[float, int, int, int, int, Placement]
+
+
+def overlaps(
+    rooms: Mapping[str, Room], ends: Iterable[End], promises: tuple[Promised, ...], down: set[str]
+) -> Iterator[tuple[int, str]]:
+    """Goes through the time to come on every node of which something is promised."""
+    steps: dict[str, list[_Step]] = {}
+    for one in promises:
+        for place in one.placements:
+            if place.node not in rooms or place.node in down:
+                yield one.job, f"was promised {place.node}, which is not there"
+                continue
+            mine = steps.setdefault(place.node, [])
+            mine.append((one.start, 1, len(mine), one.job, -1, place))
+            if one.until is not None:
+                mine.append((one.until, 0, len(mine), one.job, +1, place))
+    for at, places in ends:
+        for place in places if at < inf else ():
+            mine = steps.get(place.node)
+            if mine is not None:
+                mine.append((at, 0, len(mine), -1, +1, place))
+    for name, mine in steps.items():
+        yield from _node(rooms[name].copy(), sorted(mine, key=lambda step: step[:3]))
+
+
+def _node(room: Room, steps: list[_Step]) -> Iterator[tuple[int, str]]:
+    for at, _, _, job, sign, place in steps:
+        room.add(place, sign)
+        if sign < 0:
+            # What is promised may be over-committed as far as what runs may be.
+            words = next(room.overused(guaranteed=False), None)
+            if words is not None:
+                when = f"{round(at, 3):.15g} s"
+                yield job, f"was promised what {room.info.name} will not have at {when}: {words} would be in use"
+                return

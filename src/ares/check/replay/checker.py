@@ -1,0 +1,392 @@
+"""Goes through a log of decisions as it is written, and says what is not as it must be."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+
+from ares.check.replay.ahead import overlaps
+from ares.check.replay.decisions import Decision, Ended, Promised, Started
+from ares.check.replay.drain import entered
+from ares.check.replay.earliest import End, earliest
+from ares.check.replay.node import Wish, beyond, empty, wishes
+from ares.check.replay.placed import wrong_places
+from ares.check.replay.rules import rules_of
+from ares.check.replay.trace import Trace
+from ares.check.replay.verdict import Verdict
+from ares.check.replay.waits import Waits
+from ares.model.profile import Pool, Profile
+from ares.model.state import Placement
+
+# Times are sums of parts: they differ by rounding.
+_ROUNDING_S = 1e-3
+_SAID_MAX = 100
+
+
+@dataclass(slots=True)
+class _Running:
+    """An attempt, and when it was last thought to end."""
+
+    since: float
+    ends: float
+    placements: tuple[Placement, ...]
+
+
+class Checker:
+    """A `Log`: give it to a replay, then ask for the verdict."""
+
+    def __init__(self, trace: Trace, name: str, profile: Profile, *, committed: bool = False) -> None:
+        self._jobs = trace.jobs
+        self._name = name
+        self._rules = rules_of(profile, committed=committed)
+        pools = profile.pools
+        self._rooms = {one.name: empty(one, pools.get(one.pool, Pool())) for one in trace.nodes}
+        self._infos = {one.name: one for one in trace.nodes}
+        self._down: set[str] = set()
+        self._now = 0.0
+        # Whether attempts may be taken away, so that they end before their time.
+        self._taken_away = bool({"preempt", "reclaim", "shrink"}.intersection(profile.actions))
+        self._wishes: dict[int, tuple[Wish, ...]] = {}
+        # Whether a job has room on the nodes that are up, if nobody else is there.
+        self._possible: dict[int, bool] = {}
+        self._came: set[int] = set()
+        self._waiting: set[int] = set()
+        self._running: dict[int, _Running] = {}
+        self._ran: set[int] = set()
+        # What each was promised last, and first since nothing unforeseen happened.
+        self._promised: dict[int, Promised] = {}
+        self._first: dict[int, float] = {}
+        self._counts = dict.fromkeys(
+            ("decisions", "starts", "ends", "heads", "promises", "plans", "drains", "excused"), 0
+        )
+        self._waits = Waits(trace.jobs, self._rules, self._say)
+        # The earliest that each was told while it was the first.
+        self._soonest: dict[int, float] = {}
+        self._said: list[str] = []
+        self._more = 0
+
+    def __call__(self, decision: Decision) -> None:
+        self._counts["decisions"] += 1
+        now = decision.time
+        self._now = now
+        self._fail(decision)
+        struck = set(decision.down)
+        for one in decision.ended:
+            struck.update(self._end(one, decision.down))
+        self._come(decision)
+        struck.update(self._overdue(now))
+        self._resize(decision.resized, -1)
+        self._begin(decision)
+        self._resize(decision.resized, +1)
+        for job, ends in decision.corrected:
+            if job in self._running:
+                self._running[job].ends = ends
+        self._judge_head(decision)
+        self._judge_plan(decision)
+        self._judge_promises(decision, struck)
+        self._judge_drain(decision)
+        possible = (job for job in self._waiting if self._fits_empty(job))
+        self._waits.judge(decision, self._rooms, self._running, possible)
+
+    def verdict(self) -> Verdict:
+        """After the last decision: every job must have been dealt with."""
+        said, more = self._said[:], self._more
+        self._judge_rest()
+        found = Verdict(
+            policy=self._name,
+            strategy=self._rules.strategy,
+            not_judged=self._rules.not_judged,
+            violations=tuple(self._said),
+            more=self._more,
+            **self._counts,
+            **self._waits.counts,
+        )
+        self._said, self._more = said, more
+        return found
+
+    # ---- what happened
+
+    def _come(self, decision: Decision) -> None:
+        for job in decision.submitted:
+            if job in self._came:
+                self._say(decision.time, job, "was submitted twice")
+            if self._jobs[job].submit > decision.time + _ROUNDING_S:
+                self._say(decision.time, job, f"came before its submission at {_at(self._jobs[job].submit)}")
+            self._came.add(job)
+            self._waiting.add(job)
+        for job in decision.again:
+            self._waiting.add(job)
+
+    def _fail(self, decision: Decision) -> None:
+        self._down.update(decision.down)
+        self._down.difference_update(decision.up)
+        if decision.down or decision.up:
+            self._possible.clear()
+
+    def _end(self, one: Ended, down: tuple[str, ...]) -> set[str]:
+        """The nodes that it held for longer than was thought."""
+        self._counts["ends"] += 1
+        running = self._running.pop(one.job, None)
+        if running is None:
+            self._say(one.at, one.job, "ended without having run")
+            return set()
+        self._add(running.placements, +1)
+        late = {place.node for place in running.placements} if one.at > running.ends else set[str]()
+        ran, whole = one.at - running.since, self._whole(one.job, running.placements)
+        gang = self._jobs[one.job].spec.gang
+        if gang is not None and gang.min_ranks is not None:
+            return late
+        if ran > whole + _ROUNDING_S:
+            self._say(one.at, one.job, f"ran for {ran:g} s; it takes {whole:g} s")
+        elif ran < whole - _ROUNDING_S and not (
+            self._taken_away or any(one.node in down for one in running.placements)
+        ):
+            self._say(one.at, one.job, f"ended after {ran:g} s; it takes {whole:g} s, and no node failed")
+        return late
+
+    def _whole(self, job: int, placements: tuple[Placement, ...]) -> float:
+        """How long the attempt runs if nothing happens to it."""
+        one = self._jobs[job]
+        models = {self._model(place) for place in placements if place.gpus}
+        runs = (
+            max((one.runs_s.get(model, one.run_s) for model in models), default=one.run_s) if one.runs_s else one.run_s
+        )
+        return runs if one.spec.time_limit_s is None else min(runs, one.spec.time_limit_s)
+
+    def _model(self, place: Placement) -> str:
+        cards = self._infos[place.node].gpus if place.node in self._infos else ()
+        return next((gpu.model for gpu in cards if gpu.index == place.gpus[0]), "")
+
+    def _resize(self, resized: Iterable[Started], sign: int) -> None:
+        """What goes is given back before anybody starts, what comes is taken after that."""
+        last = {one.job: one for one in resized}
+        for job, one in last.items():
+            running = self._running.get(job)
+            if running is None:
+                continue
+            if sign < 0:
+                kept = {place.rank for place in one.placements}
+                left = tuple(place for place in running.placements if place.rank in kept)
+                self._add((place for place in running.placements if place.rank not in kept), +1)
+                running.placements = left
+            else:
+                had = {place.rank for place in running.placements}
+                more = tuple(place for place in one.placements if place.rank not in had)
+                self._take(job, more)
+                running.placements = (*running.placements, *more)
+                running.ends = inf if one.estimated_end is None else one.estimated_end
+
+    def _begin(self, decision: Decision) -> None:
+        now = decision.time
+        for one in decision.started:
+            self._counts["starts"] += 1
+            job, places = one.job, one.placements
+            if job in self._running:
+                self._say(now, job, "was started again while it runs")
+                self._add(self._running[job].placements, +1)
+            elif job not in self._came:
+                self._say(now, job, "was started before its submission")
+            elif job not in self._waiting:
+                self._say(now, job, "was started again after it had ended")
+            for words in wrong_places(self._infos, self._down, self._wished(job), places):
+                self._say(now, job, words)
+            self._running[job] = _Running(now, inf if one.estimated_end is None else one.estimated_end, places)
+            self._waiting.discard(job)
+            self._ran.add(job)
+            self._take(job, places)
+
+    def _take(self, job: int, places: Iterable[Placement]) -> None:
+        places = [place for place in places if place.node in self._rooms]
+        self._add(places, -1)
+        guaranteed = self._jobs[job].spec.qos == "guaranteed"
+        for name in sorted({place.node for place in places}):
+            for words in self._rooms[name].overused(guaranteed=guaranteed):
+                self._say(self._now, job, f"was given what {name} does not have: {words} are in use")
+
+    def _add(self, places: Iterable[Placement], sign: int) -> None:
+        for place in places:
+            if place.node in self._rooms:
+                self._rooms[place.node].add(place, sign)
+
+    # ---- the first that waits
+
+    def _judge_head(self, decision: Decision) -> None:
+        """Nobody who came later may make it start later: by what runs and when it is thought to end."""
+        strategy = self._rules.strategy
+        if not self._rules.in_line or strategy == "conservative" or not self._waiting or decision.more:
+            return
+        head = self._first_in_line()
+        if head is None:
+            return
+        if beyond(self._jobs[head].spec) or self._unsure(decision.time):
+            self._counts["excused"] += 1
+            return
+        self._counts["heads"] += 1
+        now, started = decision.time, {one.job for one in decision.started}
+        passed = {job for job in started if job > head}
+        with_them = self._earliest(head, set(), now)
+        without = self._earliest(head, passed, now) if passed else with_them
+        said = next((one.start for one in decision.promises if one.job == head), inf)
+        if without <= now:
+            self._say(now, head, "waits, though there is room for it and nobody is ahead of it")
+        elif self._rules.drains and len(self._rooms) > 1 and self._soonest.get(head, inf) < said - _ROUNDING_S:
+            # It waits for the very room it was promised, which is kept for it: `Waits` sees to that.
+            return
+        elif strategy in ("easy", "deadline") and with_them > without + _ROUNDING_S:
+            names = ", ".join(self._id(job) for job in sorted(passed))
+            self._say(
+                now, head, f"could start at {_at(without)}; because {names} passed it, not before {_at(with_them)}"
+            )
+        elif strategy == "strict" and passed:
+            names = ", ".join(self._id(job) for job in sorted(passed))
+            self._say(now, head, f"waits first in line, and {names} passed it")
+        elif strategy in ("easy", "deadline") and abs(said - without) > _ROUNDING_S and said != without:
+            self._say(now, head, f"could start at {_at(without)}; it was promised {_at(said)}")
+
+    def _first_in_line(self) -> int | None:
+        """Of those that could run here at all. Whoever cannot is in nobody's way."""
+        first = min(self._waiting)
+        if self._fits_empty(first):
+            return first
+        return next((job for job in sorted(self._waiting) if self._fits_empty(job)), None)
+
+    def _unsure(self, now: float) -> bool:
+        """Somebody runs longer than was thought, and nobody has said how long."""
+        return any(one.ends <= now for one in self._running.values())
+
+    def _overdue(self, now: float) -> set[str]:
+        """Where that is so."""
+        return {place.node for one in self._running.values() if one.ends <= now for place in one.placements}
+
+    def _earliest(self, job: int, without: set[int], now: float) -> float:
+        rooms = {name: room for name, room in self._rooms.items() if name not in self._down}
+        for passed in without:
+            for place in [one for one in self._running[passed].placements if one.node in rooms]:
+                rooms[place.node] = rooms[place.node].copy()
+                rooms[place.node].add(place, +1)
+        ends: list[End] = [(one.ends, one.placements) for who, one in self._running.items() if who not in without]
+        return earliest(rooms, ends, self._wished(job), now)
+
+    def _fits_empty(self, job: int) -> bool:
+        if job not in self._possible:
+            self._possible[job] = self._alone(job) < inf
+        return self._possible[job]
+
+    def _alone(self, job: int) -> float:
+        # Without backfill everybody waits for whoever is first, even if that one waits for a node to come back.
+        down = set[str]() if self._rules.strategy == "strict" else self._down
+        rooms = {name: room for name, room in self._rooms.items() if name not in down}
+        ends: list[End] = [(0.0, one.placements) for one in self._running.values()]
+        return earliest(rooms, ends, self._wished(job), 0.0)
+
+    # ---- what is promised
+
+    def _judge_plan(self, decision: Decision) -> None:
+        """All promises can be kept together, if those who run end when they are thought to."""
+        if not decision.promises or self._rules.strategy == "aggressive":
+            return
+        overdue = self._overdue(decision.time)
+        sure = tuple(one for one in decision.promises if not overdue or overdue.isdisjoint(_nodes(one)))
+        self._counts["excused"] += len(sure) < len(decision.promises)
+        self._counts["plans"] += bool(sure)
+        ends: Iterator[End] = ((one.ends, one.placements) for one in self._running.values())
+        for job, words in overlaps(self._rooms, ends, sure, self._down):
+            self._say(decision.time, job, words)
+
+    def _judge_promises(self, decision: Decision, struck: set[str]) -> None:
+        """Nobody starts later than promised; of whom only the first that waits is promised, as long as it is that.
+        Only what happened to the very nodes that were promised excuses it."""
+        now, strategy = decision.time, self._rules.strategy
+        # Whoever waits again, or for a node that is back, may be ahead of the one that was first.
+        others = strategy != "conservative" and bool(decision.again or decision.up)
+        before = self._promised.items() if others or struck else ()
+        excused = {job for job, one in before if others or not struck.isdisjoint(_nodes(one))}
+        promised = {one.job: one for one in decision.promises}
+        started = {one.job for one in decision.started}
+        if decision.more and strategy != "conservative":
+            # Whoever this one did not come to is promised something by the next.
+            return
+        kept = strategy == "conservative" or (self._rules.in_line and strategy in ("easy", "aggressive", "deadline"))
+        for job, before in self._promised.items() if kept else ():
+            at = inf if job in self._waiting else None
+            at = now if job in started else promised[job].start if job in promised else at
+            if at is None or (at == inf and (strategy != "conservative" or self._rules.partial)):
+                continue
+            self._counts["promises"] += 1
+            allowed, base = (0.0, before.start)
+            if strategy == "aggressive":
+                allowed, base = self._rules.delay_max_s, self._first.get(job, before.start)
+            if at > base + allowed + _ROUNDING_S:
+                if job in excused:
+                    self._counts["excused"] += 1
+                else:
+                    what = "started" if job in started else "is promised"
+                    self._say(now, job, f"was promised {_at(base)}, and {what} {_at(at)}; nothing unforeseen happened")
+        if strategy != "conservative":
+            # Whoever is promised a start behind one of which nobody can say when is delayed by that one.
+            head = self._first_in_line() if self._waiting else None
+            promised = {job: one for job, one in promised.items() if job == head}
+        self._promised = promised
+        # What is unforeseen may put it off; what happens after that may not put it off further.
+        first = {job: self._first.get(job, one.start) for job, one in promised.items()}
+        self._first = {job: max(at, promised[job].start) if job in excused else at for job, at in first.items()}
+
+    def _judge_drain(self, decision: Decision) -> None:
+        """Once its promise has slipped, nobody who comes later enters the room of the first that waits, unless he will
+        have ended by the earliest it was told as such. No overrun and no failure excuses that."""
+        for one in decision.promises:
+            self._soonest[one.job] = min(self._soonest.get(one.job, inf), one.start)
+        for one in decision.started:
+            self._soonest.pop(one.job, None)
+        if not self._rules.drains:
+            return
+        head = self._first_in_line() if decision.promises and self._waiting else None
+        slipped = next((one for one in decision.promises if one.job == head), None)
+        if slipped is None or head is None:
+            return
+        # Whoever waits again before it takes its turn; whoever is behind it does not.
+        self._soonest = {job: at for job, at in self._soonest.items() if job <= head}
+        now, by = decision.time, max(self._soonest[head], decision.time) + _ROUNDING_S
+        if slipped.start > by:
+            self._counts["drains"] += 1
+            late = [new for new in decision.started if new.job > head and (new.estimated_end or inf) > by]
+            gone = ((run.ends, run.placements) for run in self._running.values() if now < run.ends <= by)
+            for new in entered(self._rooms, gone, slipped, late):
+                self._say(now, new.job, f"entered room promised to {self._id(head)} for {_at(self._soonest[head])}")
+
+    # ---- in the end
+
+    def _judge_rest(self) -> None:
+        end = inf
+        for job in range(len(self._jobs)):
+            if job not in self._came:
+                self._say(end, job, "never came, though the trace has it")
+            elif job in self._running:
+                self._say(end, job, f"still runs, since {_at(self._running[job].since)}")
+            elif job not in self._ran and not beyond(self._jobs[job].spec) and self._fits_empty(job):
+                self._say(end, job, "never ran, though there would be room for it on the empty cluster")
+
+    # ---- inside
+
+    def _wished(self, job: int) -> tuple[Wish, ...]:
+        found = self._wishes.get(job)
+        if found is None:
+            found = self._wishes[job] = wishes(self._jobs[job].spec)
+        return found
+
+    def _id(self, job: int) -> str:
+        return f"job {self._jobs[job].id}"
+
+    def _say(self, at: float, job: int, words: str) -> None:
+        if len(self._said) < _SAID_MAX:
+            when = "in the end" if at == inf else f"at {_at(at)}"
+            self._said.append(f"{when}: {self._id(job)} {words}")
+        else:
+            self._more += 1
+
+
+def _nodes(one: Promised) -> set[str]:
+    return {place.node for place in one.placements}
+
+
+def _at(at: float) -> str:
+    return "no time" if at == inf else f"{round(at, 3):.15g} s"

@@ -1,0 +1,51 @@
+"""From when on a job has room, found by letting those who run end one after the other."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from math import inf
+
+from ares.check.replay.node import Room, Wish, domain, open_to
+from ares.model.state import Placement
+
+# When what is held at the placements is given back.
+End = tuple[float, tuple[Placement, ...]]
+
+
+def earliest(rooms: Mapping[str, Room], ends: Iterable[End], wished: tuple[Wish, ...], now: float) -> float:
+    """Of a job's alternatives the one that has room first; infinity when none ever has. Who comes is not asked."""
+    ahead = sorted((end for end in ends if end[0] < inf), key=_time)
+    return min(_of_one(rooms, ahead, wish, now) for wish in wished)
+
+
+def _of_one(rooms: Mapping[str, Room], ends: list[End], wish: Wish, now: float) -> float:
+    """`rooms` stays as it is: what changes is copied."""
+    nodes = {name: room for name, room in rooms.items() if open_to(room.info, wish.spec)}
+    domains = {name: domain(room.info, wish.level) for name, room in nodes.items()}
+    fits = {name: room.ranks(wish) for name, room in nodes.items()}
+    total: Counter[tuple[str, ...]] = Counter()
+    for name, count in fits.items():
+        total[domains[name]] += count
+    if max(total.values(), default=0) >= wish.ranks_min:
+        return now
+    mine: dict[str, Room] = {}
+    for at, group in groupby(ends, key=_time):
+        changed: set[str] = set()
+        for _, placements in group:
+            for place in placements:
+                if place.node in nodes:
+                    if place.node not in mine:
+                        mine[place.node] = nodes[place.node].copy()
+                    mine[place.node].add(place, +1)
+                    changed.add(place.node)
+        for name in changed:
+            count = mine[name].ranks(wish)
+            total[domains[name]] += count - fits[name]
+            fits[name] = count
+            if total[domains[name]] >= wish.ranks_min:
+                return max(now, at)
+    return inf
+
+
+def _time(end: End) -> float:
+    return end[0]

@@ -1,0 +1,181 @@
+"""The most that a job may wait: for those that come before it in line, then for those that were in its room before.
+
+Once a job is promised a start it keeps its turn, and nobody new enters its room beyond the earliest time it was told.
+So it starts when those are gone that began before that time. Whoever waits behind it waits for that, and for its own.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol
+
+from ares.check.replay.decisions import Decision, Promised
+from ares.check.replay.node import Room, beyond
+from ares.check.replay.rules import Rules
+from ares.check.replay.trace import TraceJob
+from ares.model.job import PRIORITIES
+from ares.model.state import Placement
+
+_ROUNDING_S = 1e-3
+# What a person takes for the time that was named.
+_KEPT_WITHIN_S = 60.0
+
+
+class Attempt(Protocol):
+    """One that runs."""
+
+    since: float
+    ends: float
+    placements: tuple[Placement, ...]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A job that is promised a start: when it was, by when others have to be out of its room, and which that is."""
+
+    made: float
+    by: float
+    placements: tuple[Placement, ...]
+
+
+class Waits:
+    """Told of every decision after it was carried out. `say` is for what is not as it must be."""
+
+    def __init__(self, jobs: tuple[TraceJob, ...], rules: Rules, say: Callable[[float, int, str], None]) -> None:
+        self._jobs = jobs
+        self._rules = rules
+        self._say = say
+        self._dated = {at for at, one in enumerate(jobs) if one.spec.deadline_at or one.spec.start_by_at}
+        self._levels = [PRIORITIES.index(one.spec.priority) for one in jobs]
+        self._judges = rules.slips_s is not None and not (rules.evicts and self._may_evict())
+        self._turns: dict[int, _Turn] = {}
+        self._over: set[int] = set()
+        self._told: dict[int, float] = {}
+        self.counts = dict.fromkeys(("bounded", "slipped", "told", "kept"), 0)
+
+    def judge(
+        self, decision: Decision, rooms: Mapping[str, Room], running: Mapping[int, Attempt], waiting: Iterable[int]
+    ) -> None:
+        """`waiting` are those that wait for nothing but room."""
+        self._first_words(decision)
+        if not self._judges:
+            return
+        self._end(decision)
+        if decision.more:
+            return
+        promised = {one.job: one for one in decision.promises}
+        known = all(one.ends < inf for one in running.values()) if promised.keys() - self._turns.keys() else True
+        self._judge_turns(decision, promised, waiting if known else ())
+        for job, turn in self._turns.items():
+            late = decision.time > turn.by + _ROUNDING_S and job not in self._over
+            if late and not self._behind(job, promised) and self._alone(job, turn, rooms, running):
+                self._over.add(job)
+                words = f"still waits, though all that were in its room before {_at(turn.by)} are gone"
+                self._say(decision.time, job, words)
+        self._begin(decision.time, promised)
+
+    def _may_evict(self) -> bool:
+        """Whether room may be kept for some that others are told to leave: the log does not say so."""
+        return len(set(self._levels)) > 1 or any(one.spec.gang and one.spec.gang.min_ranks for one in self._jobs)
+
+    # ---- by what a user was told first: what happened since excuses nothing
+
+    def _first_words(self, decision: Decision) -> None:
+        for one in decision.promises:
+            self._told.setdefault(one.job, one.start)
+        for one in decision.started:
+            told = self._told.pop(one.job, None)
+            if told is not None:
+                self.counts["told"] += 1
+                self.counts["kept"] += decision.time <= told + _KEPT_WITHIN_S
+
+    # ---- who is promised a start, and since when nobody may enter its room
+
+    def _end(self, decision: Decision) -> None:
+        for one in decision.started:
+            turn = self._turns.pop(one.job, None)
+            if turn is not None:
+                self.counts["bounded"] += 1
+                self.counts["slipped"] += decision.time > turn.by + _ROUNDING_S
+        if decision.down:
+            # Its room is another one from now on.
+            gone = set(decision.down)
+            self._turns = {job: one for job, one in self._turns.items() if gone.isdisjoint(_nodes(one.placements))}
+
+    def _begin(self, now: float, promised: Mapping[int, Promised]) -> None:
+        slips_s = self._rules.slips_s or 0.0
+        if promised:
+            # Others came before it, as they may: what it is promised after that is another promise.
+            self._turns = {job: one for job, one in self._turns.items() if job in promised}
+        for job, one in promised.items():
+            if self._jobs[job].runs_s or beyond(self._jobs[job].spec):
+                # It may wait for other reasons than room.
+                continue
+            turn = self._turns.get(job)
+            if turn is None:
+                self._turns[job] = _Turn(now, one.start + slips_s, one.placements)
+            elif one.start <= turn.by + _ROUNDING_S:
+                # Where a promise may slip, it counts from the first one.
+                turn.by, turn.placements = turn.by if slips_s else min(turn.by, one.start), one.placements
+
+    def _alone(self, job: int, turn: _Turn, rooms: Mapping[str, Room], running: Mapping[int, Attempt]) -> bool:
+        """Whether there would be room for it, but for those who began too late to be there."""
+        nodes = _nodes(turn.placements)
+        left = {name: rooms[name].copy() for name in nodes if name in rooms}
+        # Those that began with the very plan that promised a start at once were beside its room by that plan.
+        since = (one for one in running.items() if one[1].since >= turn.by and one[1].since > turn.made)
+        new = (one for who, one in since if not self._before(who, job))
+        for place in (place for one in new for place in one.placements if place.node in left):
+            left[place.node].add(place, +1)
+        for place in turn.placements:
+            if place.node in left:
+                left[place.node].add(place, -1)
+        sure = self._jobs[job].spec.qos == "guaranteed"
+        return len(left) == len(nodes) and not any(list(one.overused(guaranteed=sure)) for one in left.values())
+
+    # ---- who may come before whom
+
+    def _before(self, one: int, job: int) -> bool:
+        """Whether one may come before a job that is promised a start already."""
+        ahead = self._rules.in_line and one < job
+        return ahead or self._levels[one] < self._levels[job] or one in self._dated
+
+    def _behind(self, job: int, promised: Iterable[int]) -> bool:
+        return any(one != job and self._before(one, job) for one in promised)
+
+    def _judge_turns(self, decision: Decision, promised: Mapping[int, Promised], waiting: Iterable[int]) -> None:
+        """Whoever is promised a start keeps its turn; and nobody who came too much later comes first."""
+        others = [job for job in promised if job not in self._turns]
+        if not others:
+            return
+        turn_s = self._rules.turn_s
+        for job in waiting:
+            if job in promised or job in self._over or self._jobs[job].runs_s or beyond(self._jobs[job].spec):
+                continue
+            for one in others:
+                later_s = self._jobs[one].submit - self._jobs[job].submit
+                if job in self._turns and not self._before(one, job):
+                    self._lost(decision.time, job, f"was promised a start, and lost its turn to {self._id(one)}")
+                elif turn_s is not None and later_s > self._allowed(turn_s, one, job) + _ROUNDING_S:
+                    self._lost(decision.time, job, f"waits, and {self._id(one)} comes first, {later_s:g} s younger")
+
+    def _allowed(self, turn_s: float, one: int, job: int) -> float:
+        """How much later one may have come and be first: what its priority and its deadline are worth, and the rest."""
+        rules = self._rules
+        levels = max(0, self._levels[job] - self._levels[one])
+        return turn_s + levels * rules.level_s + (rules.deadline_s if one in self._dated else 0.0)
+
+    def _lost(self, at: float, job: int, words: str) -> None:
+        self._over.add(job)
+        self._say(at, job, words)
+
+    def _id(self, job: int) -> str:
+        return f"job {self._jobs[job].id}"
+
+
+def _nodes(placements: tuple[Placement, ...]) -> set[str]:
+    return {place.node for place in placements}
+
+
+def _at(at: float) -> str:
+    return f"{round(at, 3):.15g} s"

@@ -1,0 +1,1 @@
+"""The commands of `ares` that talk to a server, one file for each subject."""

@@ -1,0 +1,168 @@
+"""`ares alert` and `ares channel`: what somebody must be told, and by what way."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ares.edge.cli.connect import connect
+from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.text import duration, printable
+
+if TYPE_CHECKING:
+    from ares.edge.client.calls.alerts import ChannelView
+    from ares.model.alert import AlertRecord
+
+ALERT_HEADER = ("ID", "SEVERITY", "STATE", "KIND", "SUBJECT", "COUNT", "LAST", "SENT", "TEXT")
+CHANNEL_HEADER = ("NAME", "KIND", "WHERE", "SEVERITY", "KINDS", "ON")
+
+_platform = click.option("--platform", is_flag=True, help="The platform's own; for those who run it.")
+_note = click.option("--note", default="", help="What was done about it.")
+
+
+@click.group()
+def alert() -> None:
+    """Lists alerts and says who sees to them."""
+
+
+@alert.command("list")
+@click.option("--all", "every", is_flag=True, help="Also those that are over.")
+@_platform
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def list_alerts(ctx: click.Context, every: bool, platform: bool, output: str) -> None:
+    """Lists alerts, the newest first."""
+    from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls import alerts
+
+    call = alerts.alerts(platform=platform, every=every)
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [one["id"] for one in answer["alerts"]]):
+        now = time.time()
+        print_table(ALERT_HEADER, (_alert_row(one, now) for one in call.read(raw)), of="alerts")
+
+
+@alert.command()
+@click.argument("alert_id", metavar="ID")
+@_platform
+@_note
+@click.pass_context
+def ack(ctx: click.Context, alert_id: str, platform: bool, note: str) -> None:
+    """Says that somebody sees to an alert."""
+    from ares.edge.client.calls import alerts
+
+    one = connect(ctx).send(alerts.acknowledge_alert(alert_id, platform=platform, note=note))
+    click.echo(f"{one.id} is acknowledged")
+
+
+@alert.command()
+@click.argument("alert_id", metavar="ID")
+@_platform
+@_note
+@click.pass_context
+def resolve(ctx: click.Context, alert_id: str, platform: bool, note: str) -> None:
+    """Says that an alert is over; should it come again, it is new."""
+    from ares.edge.client.calls import alerts
+
+    one = connect(ctx).send(alerts.resolve_alert(alert_id, platform=platform, note=note))
+    click.echo(f"{one.id} is resolved")
+
+
+@click.group()
+def channel() -> None:
+    """Says where alerts are sent: webhooks and e-mail."""
+
+
+@channel.command("list")
+@_platform
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def list_channels(ctx: click.Context, platform: bool, output: str) -> None:
+    """Lists channels; of a webhook's URL only the host."""
+    from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls import alerts
+
+    call = alerts.channels(platform=platform)
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [one["name"] for one in answer["channels"]]):
+        print_table(CHANNEL_HEADER, (_channel_row(one) for one in call.read(raw)), of="channels")
+
+
+@channel.command("set")
+@click.argument("name")
+@click.option("--webhook", metavar="URL", help="Where to send; - reads it from standard input.")
+@click.option("--email", "to", multiple=True, metavar="ADDRESS", help="Whom to write to. May be repeated.")
+@click.option("--severity", type=click.Choice(["info", "warning", "critical"]), default="info", show_default=True,
+              help="Only alerts at least so severe.")  # fmt: skip
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only alerts of this kind. May be repeated.")
+@click.option("--all-tenants", is_flag=True, help="With --platform: also the tenants' alerts.")
+@click.option("--off", is_flag=True, help="Keep it, but send nothing.")
+@_platform
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def set_channel(ctx: click.Context, name: str, output: str, platform: bool, **flags: Any) -> None:
+    """Makes or changes a channel.
+
+    \b
+      ares channel set ops --webhook - < slack-url.txt
+      ares channel set ops-mail --email ops@example.com --severity critical
+
+    The secret that signs a webhook's requests is drawn and printed once.
+    """
+    from ares.edge.client.calls import alerts
+
+    if bool(flags["webhook"]) == bool(flags["to"]):
+        raise click.UsageError("say either --webhook or --email", ctx)
+    url = sys.stdin.readline().strip() if flags["webhook"] == "-" else flags["webhook"] or ""
+    body = {
+        "kind": "webhook" if url else "email", "url": url, "to": list(flags["to"]), "severity": flags["severity"],
+        "kinds": list(flags["kinds"]), "allTenants": flags["all_tenants"], "enabled": not flags["off"],
+    }  # fmt: skip
+    call = alerts.put_channel(name, body, platform=platform)
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [answer["channel"]["name"]]):
+        saved = call.read(raw)
+        click.echo(f"{saved.channel.name} sends to {printable(saved.channel.where)}")
+        if saved.secret:
+            click.echo(f"its requests are signed with {saved.secret}; this is not shown again")
+
+
+@channel.command()
+@click.argument("name")
+@_platform
+@click.pass_context
+def test(ctx: click.Context, name: str, platform: bool) -> None:
+    """Sends a test notice, and says whether it arrived."""
+    from ares.edge.client.calls import alerts
+
+    found = connect(ctx).send(alerts.test_channel(name, platform=platform))
+    if not found.arrived:
+        raise click.ClickException(f"it did not arrive: {found.error}")
+    click.echo("it arrived")
+
+
+@channel.command("delete")
+@click.argument("name")
+@_platform
+@click.pass_context
+def delete_channel(ctx: click.Context, name: str, platform: bool) -> None:
+    """Sends nothing there any more."""
+    from ares.edge.client.calls import alerts
+
+    connect(ctx).send(alerts.delete_channel(name, platform=platform))
+    click.echo(f"{name} is gone")
+
+
+def _alert_row(one: "AlertRecord", now: float) -> tuple[str, ...]:
+    arrived = sum(sent.arrived_at is not None and sent.episode == one.episode for sent in one.sent.values())
+    failed = sum(sent.given_up for sent in one.sent.values())
+    sent = f"{arrived}" + (f", {failed} given up" if failed else "")
+    return (
+        one.id, one.severity, one.state, one.kind, one.subject, str(one.count), duration(now - one.last_at), sent,
+        one.text,
+    )  # fmt: skip
+
+
+def _channel_row(one: "ChannelView") -> tuple[str, ...]:
+    return one.name, one.kind, one.where, one.severity, ", ".join(one.kinds) or "all", "yes" if one.enabled else "no"

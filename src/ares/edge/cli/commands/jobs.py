@@ -1,0 +1,112 @@
+"""`ares jobs`: the list."""
+
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ares.edge.cli.connect import connect, find_job
+from ares.edge.cli.options import pairs_option
+from ares.edge.cli.render.output import output_option, print_objects
+
+if TYPE_CHECKING:
+    from ares.edge.client.calls.calls import Params
+    from ares.edge.client.sync import Client
+
+PHASES = ("PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
+ACTIVE = PHASES[:5]
+PAGE_MAX = 1000
+
+
+@click.command()
+@click.option(
+    "--phase",
+    "-p",
+    "--state",
+    multiple=True,
+    type=click.Choice(PHASES, case_sensitive=False),
+    help="In this state. May be repeated.",
+)
+@click.option("--active", "-a", is_flag=True, help="Not finished yet.")
+@click.option("--name", help="With this name.")
+@pairs_option("--label", help="With this label, as key=value. May be repeated.")
+@click.option("--array", metavar="JOB", help="Tasks of this array.")
+@click.option("--tasks", is_flag=True, help="Every task of an array on a line of its own.")
+@click.option("--node", help="On this machine.")
+@click.option("--oldest", is_flag=True, help="Oldest first instead of newest.")
+@click.option(
+    "--limit",
+    "-l",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=50,
+    show_default=True,
+    help="At most so many; 0 for all.",
+)
+@output_option()
+@click.pass_context
+def jobs(
+    ctx: click.Context, phase: tuple[str, ...], active: bool, name: str | None, label: dict[str, str],
+    array: str | None, tasks: bool, node: str | None, oldest: bool, limit: int, output: str,
+) -> None:  # fmt: skip
+    """Lists jobs, newest first. An array is one line; --tasks and --array list its tasks.
+
+    REASON says what a pending job waits for, or how a job failed. STATE is one of PENDING, STAGING,
+    RUNNING, RETRYING, PREEMPTED, SUCCEEDED, FAILED, CANCELLED and UNKNOWN.
+    """
+    from ares.edge.client.calls import calls
+
+    client = connect(ctx)
+    filters = calls.job_filters(
+        phase=(*phase, *(ACTIVE if active else ())), name=name, label=label,
+        array=find_job(client, array) if array else None, node=node,
+        sort="submitted" if oldest else "-submitted", limit=PAGE_MAX, arrays="tasks" if tasks or array else "whole",
+    )  # fmt: skip
+    found = fetch(client, filters, limit)
+    if not print_objects(output, found, lambda page: [state["id"] for state in page["jobs"]]):
+        show_table(found, wide=output == "wide")
+
+
+def fetch(client: "Client", filters: "Params", limit: int) -> dict[str, Any]:
+    """Pages of the API joined into one of the same shape."""
+    from ares.edge.client.calls import calls
+
+    joined: dict[str, Any] = {"jobs": [], "cursor": ""}
+    while True:
+        size = min(PAGE_MAX, limit - len(joined["jobs"])) if limit else PAGE_MAX
+        page = client.send(calls.jobs({**filters, "limit": size, "cursor": joined["cursor"]}).raw())
+        for key, value in page.items():
+            joined[key] = _join(joined.get(key), value)
+        if not joined["cursor"] or (limit and len(joined["jobs"]) >= limit):
+            return joined
+
+
+def _join(known: Any, more: Any) -> Any:
+    if isinstance(known, list):
+        return [*cast("list[Any]", known), *more]
+    return {**cast("dict[str, Any]", known), **more} if isinstance(known, dict) else more
+
+
+def show_table(found: dict[str, Any], *, wide: bool) -> None:
+    import msgspec
+
+    from ares.edge.cli.render.job_cells import JOB_HEADER, JOB_HEADER_WIDE, job_row
+    from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls.answers import JobPage
+
+    page = msgspec.convert(found, JobPage)
+    now = time.time()
+    rows = (
+        job_row(
+            s,
+            now,
+            wide=wide,
+            waiting=page.waiting.get(s.id),
+            tasks=page.array_counts.get(s.id),
+            at_risk=s.id in page.at_risk,
+        )
+        for s in page.jobs
+    )
+    print_table(JOB_HEADER_WIDE if wide else JOB_HEADER, rows, of="jobs")
+    if page.cursor:
+        click.echo(f"... more than these {len(page.jobs)} (use --limit, or a filter)", err=True)

@@ -1,0 +1,185 @@
+"""`ares nodes` and `ares lease`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ares.edge.cli.commands.drain import change_node, drain, rm, taint, undrain, untaint
+from ares.edge.cli.commands.machines import certs, revoke
+from ares.edge.cli.connect import connect, find_job, job_argument
+from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.text import cpus, duration, memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ares.edge.client.calls.answers import ClusterView, LeaseView, NodeView
+
+NODE_HEADER = ("NAME", "STATE", "POOL", "RUNNING", "CPUS", "MEMORY", "GPUS", "LEASE")
+NODE_HEADER_WIDE = (*NODE_HEADER, "MODEL", "ISOLATION", "AGENT", "LABELS", "TAINTS")
+# Nodes that one line names.
+_NAMED_MAX = 3
+LEASE_HEADER = ("JOB", "STATE", "ATTEMPT", "FENCE", "NODE", "HELD", "EXPIRES")
+
+
+@click.group(invoke_without_command=True)
+@output_option()
+@click.pass_context
+def nodes(ctx: click.Context, output: str) -> None:
+    """Lists the machines, and says who leads them. CPUS, MEMORY and GPUS are free/total."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls import calls
+
+    call, wide = calls.nodes(), output == "wide"
+    client = connect(ctx)
+    raw = client.send(call.raw())
+    if not print_objects(output, raw, lambda answer: [node["name"] for node in answer["nodes"]]):
+        print_table(
+            NODE_HEADER_WIDE if wide else NODE_HEADER,
+            (node_row(node, wide=wide) for node in call.read(raw)),
+            of="nodes",
+        )
+        for line in not_apart(call.read(raw)):
+            click.echo(line)
+        for cluster in client.clusters():
+            click.echo(led_by(cluster))
+
+
+@nodes.command()
+@click.argument("name")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def show(ctx: click.Context, name: str, output: str) -> None:
+    """Shows one machine, and how well jobs are kept apart on it."""
+    from ares.edge.cli.render.text import printable
+    from ares.edge.client.calls import calls
+
+    call = calls.nodes()
+    raw = connect(ctx).send(call.raw())
+    found = [(one, seen) for one, seen in zip(raw["nodes"], call.read(raw), strict=True) if seen.name == name]
+    if not found:
+        raise click.ClickException(f"there is no node {name}; see `ares nodes`")
+    if not print_objects(output, found[0][0], lambda node: [node["name"]]):
+        for title, text in node_lines(found[0][1]):
+            if text:
+                click.echo(f"{title + ':':<15}{printable(text)}")
+
+
+@nodes.command()
+@click.argument("name")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def cordon(ctx: click.Context, name: str, output: str) -> None:
+    """Keeps new jobs off a machine. What runs there goes on."""
+    from ares.edge.client.calls import calls
+
+    change_node(ctx, calls.cordon(name, on=True), output, lambda node: f"{node.name} cordoned; {node.running} running")
+
+
+@nodes.command()
+@click.argument("name")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def uncordon(ctx: click.Context, name: str, output: str) -> None:
+    """Lets new jobs on a machine again."""
+    from ares.edge.client.calls import calls
+
+    change_node(ctx, calls.cordon(name, on=False), output, lambda node: f"{node.name} uncordoned")
+
+
+for command in (drain, undrain, taint, untaint, rm, certs, revoke):
+    nodes.add_command(command)
+# The same for one: `ares node drain gpu-07` reads better.
+node = nodes
+
+
+@click.command()
+@job_argument(required=False)
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def lease(ctx: click.Context, job: str | None, output: str) -> None:
+    """Lists who holds the right to run what.
+
+    EXPIRES is when the control plane takes the job away unless its machine renews the lease.
+    """
+    from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls import calls
+
+    client = connect(ctx)
+    call = calls.leases(find_job(client, job) if job else None)
+    raw = client.send(call.raw())
+    if not print_objects(output, raw, lambda answer: [lease["job"] for lease in answer["leases"]]):
+        print_table(LEASE_HEADER, (lease_row(lease) for lease in call.read(raw)), of="leases")
+
+
+def not_apart(nodes: "Iterable[NodeView]") -> list[str]:
+    """Where jobs are kept apart less well than they should be, a line for each reason."""
+    from ares.model.isolation import shortfall
+
+    where: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.ready and (short := shortfall(node.info.sandbox)):
+            where.setdefault(short, []).append(node.name)
+    return [f"{_some(names)}: {short}" for short, names in where.items()]
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def led_by(cluster: "ClusterView") -> str:
+    """The control plane in a line, with how old everything is."""
+    led = f"led by {cluster.leader} for {duration(cluster.leader_age_s or 0.0)}" if cluster.leader else "nobody leads"
+    return f"{cluster.id}: {led}; the store was heard of {duration(cluster.store_age_s)} ago"
+
+
+def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:
+    info = node.info
+    state = "READY" if node.ready else "LOST"
+    row = (
+        node.name,
+        ",".join((state, *(("DRAINED",) if node.drained_by else ("CORDONED",) if node.cordoned else ()))),
+        info.pool,
+        str(node.running),
+        f"{cpus(node.cpu_milli_free)}/{cpus(info.cpu_milli)}",
+        f"{memory(node.memory_mib_free)}/{memory(info.memory_mib)}",
+        f"{node.gpus_free}/{len(info.gpus)}",
+        "-" if node.lease_age_s is None else f"{duration(node.lease_age_s)} ago",
+    )
+    if not wide:
+        return row
+    models = ", ".join(dict.fromkeys(gpu.model for gpu in info.gpus))
+    labels = ",".join(f"{key}={value}" for key, value in info.labels.items())
+    taints = ",".join(
+        f"{one.key}{f'={one.value}' if one.value else ''}:{one.effect}" for one in (*info.taints, *node.taints)
+    )
+    return (*row, models, f"{info.isolation_level}:{','.join(info.isolation)}", info.agent_version, labels, taints)
+
+
+def node_lines(node: "NodeView") -> tuple[tuple[str, str], ...]:
+    from ares.model.isolation import shortfall
+
+    info, (_, state, *_) = node.info, node_row(node, wide=False)
+    place = ", ".join(text for text in (info.rack, info.zone, info.region) if text)
+    return (
+        ("Node", node.name),
+        ("State", state),
+        ("Pool", info.pool),
+        ("Running", f"{node.running} jobs"),
+        ("CPUs", f"{cpus(node.cpu_milli_free)} free of {cpus(info.cpu_milli)}"),
+        ("Memory", f"{memory(node.memory_mib_free)} free of {memory(info.memory_mib)}"),
+        ("GPUs", f"{node.gpus_free} free of {len(info.gpus)}" if info.gpus else ""),
+        ("Place", place),
+        ("Isolation", info.isolation_level),
+        ("Kept apart by", ", ".join(info.sandbox or info.isolation)),
+        ("Not apart", shortfall(info.sandbox)),
+        ("Agent", f"{info.agent_version} on {info.hostname}, kernel {info.kernel}"),
+    )
+
+
+def lease_row(held: "LeaseView") -> tuple[str, ...]:
+    left = "" if held.expires_in_s is None else f"in {held.expires_in_s:.0f}s unless renewed"
+    return (held.job, held.phase, str(held.attempt), held.fence, held.node, duration(held.held_s), left)

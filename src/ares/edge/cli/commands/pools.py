@@ -1,0 +1,139 @@
+"""`ares pools`: what pools have, who holds it now and later, and when a job of some size would start there."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ares.edge.cli.connect import connect
+from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.text import amount, cpus, duration, memory, printable
+
+if TYPE_CHECKING:
+    from ares.edge.client.calls.answers import PoolView, ShapeEta
+
+HEADER = ("NAME", "READY", "CPUS", "MEMORY", "GPUS", "RESERVED", "PENDING", "POWER", "MODELS")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--gpus", type=click.IntRange(0), metavar="N", help="When a job with so many GPUs would start.")
+@click.option("--gpu-model", help="Of this model, such as H100.")
+@click.option("--cpus", metavar="N", help="With so many CPUs.  [default: 1 for each GPU]")
+@click.option("--memory", "--mem", metavar="SIZE", help="With so much memory.  [default: 1G for each GPU]")
+@click.option("--ranks", type=click.IntRange(1), metavar="N", help="As a gang of so many ranks.")
+@click.option("--runtime", metavar="TIME", help="That runs for so long.  [default: 1h]")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def pools(ctx: click.Context, name: str | None, output: str, **shape: Any) -> None:
+    """Lists the pools of machines, or shows one.
+
+    READY is nodes; CPUS, MEMORY and GPUS are free/total; RESERVED is GPUs booked now; POWER is what the pool
+    draws by the model, of its cap where it has one. Sizes of jobs say when such a job would start if it were
+    submitted now:
+
+    \b
+      ares pools --gpus 8 --ranks 4 --runtime 2h
+      ares pools gold
+    """
+    from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls import calls
+
+    given = {key: value for key, value in shape.items() if value is not None}
+    asked = calls.pool_shape(**given)
+    client = connect(ctx)
+    if name is not None:
+        call = calls.pool(name, asked)
+        raw: Any = client.send(call.raw())
+        if not print_objects(output, raw, lambda answer: [answer["name"]]):
+            for line in page(call.read(raw), time.time()):
+                click.echo(line)
+        return
+    listing = calls.pools(asked)
+    raw = client.send(listing.raw())
+    if not print_objects(output, raw, lambda answer: [pool["name"] for pool in answer["nodepools"]]):
+        found = listing.read(raw)
+        now, wanted = time.time(), bool(given)
+        header = (*HEADER[:-1], "STARTS", HEADER[-1]) if wanted else HEADER
+        print_table(header, (row(pool, now, starts=wanted) for pool in found), of="pools")
+
+
+def row(pool: "PoolView", now: float, *, starts: bool) -> tuple[str, ...]:
+    told = (_when(pool.shapes[0], now),) if starts and pool.shapes else ("",) if starts else ()
+    return (
+        pool.name,
+        f"{pool.ready_nodes}/{pool.nodes}",
+        f"{cpus(pool.cpu_milli_free)}/{cpus(pool.cpu_milli)}",
+        f"{memory(pool.memory_mib_free)}/{memory(pool.memory_mib)}",
+        f"{pool.gpus_free}/{pool.gpus}",
+        str(pool.gpus_reserved),
+        str(pool.pending_jobs),
+        power(pool),
+        *told,
+        ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items()),
+    )
+
+
+def power(pool: "PoolView") -> str:
+    """What it draws, and of how much."""
+    cap = pool.terms.power_cap_watts
+    return f"{pool.power_watts:,.0f}/{cap:,.0f}W" if cap else f"{pool.power_watts:,.0f}W"
+
+
+def _when(one: "ShapeEta", now: float) -> str:
+    from ares.edge.cli.render.explanation import when
+
+    return "never" if one.starts is None else when(one.starts, now)
+
+
+def page(pool: "PoolView", now: float) -> list[str]:
+    """The lines of `ares pools NAME`."""
+    from ares.edge.cli.commands.reserve import moment
+    from ares.edge.cli.render.explanation import section
+
+    terms = pool.terms
+    out = [f"{pool.cordoned_nodes} cordoned"] * bool(pool.cordoned_nodes)
+    out += [f"{pool.drained_nodes} drained"] * bool(pool.drained_nodes)
+    spot = f", spot: {terms.spot_factor:.0%} of it is due" if terms.spot else ""
+    price = f"{terms.gpu_hour:g} a GPU-hour, {terms.cpu_hour:g} a CPU-hour{spot}"
+    cap = f" of the {terms.power_cap_watts:,.0f} W it may" if terms.power_cap_watts else " W"
+    held = f"{pool.gpus_free} free, {pool.gpus_held} held, {pool.gpus_kept} kept for jobs that others leave for"
+    facts = [
+        ("Nodes", ", ".join((f"{pool.ready_nodes} of {pool.nodes} ready", *out))),
+        ("GPUs", f"{pool.gpus}: {held}, {pool.gpus_reserved} reserved" if pool.gpus else ""),
+        ("CPUs", f"{cpus(pool.cpu_milli_free)} of {cpus(pool.cpu_milli)} free"),
+        ("Memory", f"{memory(pool.memory_mib_free)} of {memory(pool.memory_mib)} free"),
+        ("Models", ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items())),
+        ("Jobs", f"{pool.running_jobs} running, {pool.pending_jobs} waiting that could run here"),
+        ("Power", f"draws {pool.power_watts:,.0f}{cap}"),
+        ("Price", price if terms.gpu_hour or terms.cpu_hour or terms.spot else ""),
+    ]
+    lines = [printable(pool.name)]
+    lines += [f"  {label:<10}{printable(text)}" for label, text in facts if text]
+    shapes = (
+        (one.shape.words, _when(one, now), one.never if one.starts is None else one.starts.basis) for one in pool.shapes
+    )
+    lines += section("A job submitted now would start", ("SIZE", "STARTS", "BECAUSE"), shapes)
+    booked = (
+        (
+            one.name or "of another tenant",
+            one.state,
+            str(one.gpus),
+            cpus(one.cpu_milli),
+            moment(one.start),
+            moment(one.until),
+        )
+        for one in pool.reservations
+    )
+    lines += section("Reserved", ("NAME", "STATE", "GPUS", "CPUS", "FROM", "UNTIL"), booked)
+    promised = (
+        (
+            one.job or "of another tenant",
+            amount(one.gpus),
+            str(one.nodes),
+            f"in {duration(one.start - now)}" if one.start > now else "now",
+            "unknown" if one.until is None else f"in {duration(one.until - now)}",
+        )
+        for one in pool.promises
+    )
+    return [*lines, *section("Held for jobs that wait", ("JOB", "GPUS", "NODES", "FROM", "UNTIL"), promised)]

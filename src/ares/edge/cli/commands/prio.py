@@ -1,0 +1,46 @@
+"""`ares prio`: the queue in order, and why it is in that order."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ares.edge.cli.connect import connect
+from ares.edge.cli.render.output import output_option, print_objects
+
+if TYPE_CHECKING:
+    from ares.edge.client.calls.decisions import PrioRow
+
+
+@click.command()
+@click.option(
+    "--limit", "-l", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
+)
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def prio(ctx: click.Context, limit: int, output: str) -> None:
+    """Lists waiting jobs, the first to be placed first.
+
+    Each column is a factor times its weight; together they are the RANK. Between jobs of equal rank
+    those in brackets decide. An administrator sees the jobs of all tenants.
+    """
+    from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls import calls
+
+    call = calls.prio(limit)
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [row["job"] for row in answer["jobs"]]):
+        rows = call.read(raw)
+        print_table(header(rows), (cells(row) for row in rows), of="jobs that wait")
+
+
+def header(rows: "tuple[PrioRow, ...]") -> tuple[str, ...]:
+    factors = rows[0].factors if rows else ()
+    names = (one.name.upper() if one.sum == "primary" else f"({one.name.upper()})" for one in factors)
+    return ("JOB", "NAME", "TENANT", "PRIO", "RANK", *names)
+
+
+def cells(row: "PrioRow") -> tuple[str, ...]:
+    """RANK is the sum of the columns as they are shown."""
+    parts = [round(one.product, 2) for one in row.factors]
+    rank = sum(part for part, one in zip(parts, row.factors, strict=True) if one.sum == "primary")
+    return (row.job, row.name, row.tenant, row.priority, f"{rank:.2f}", *(f"{part:.2f}" for part in parts))

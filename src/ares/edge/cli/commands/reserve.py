@@ -1,0 +1,199 @@
+"""`ares reserve`, `ares reservations` and `ares reservation`: room booked ahead."""
+
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ares.edge.cli.connect import connect
+from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.text import cpus, duration, memory, printable
+
+if TYPE_CHECKING:
+    from ares.edge.client.calls.reservations import ReservationView
+
+HEADER = ("NAME", "STATE", "TENANT", "GPUS", "CPUS", "MEMORY", "NODES", "FROM", "UNTIL", "JOBS")
+
+
+@click.command()
+@click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs in all.")
+@click.option("--gpu-model", help="Only this model, such as H100.")
+@click.option("--cpus", metavar="N", help="CPUs in all.  [default: the GPUs' part of their machines]")
+@click.option("--memory", "--mem", metavar="SIZE", help="Memory in all: 256G.  [default: likewise]")
+@click.option("--nodes", type=click.IntRange(1), metavar="N", help="On so many machines; whole ones without --gpus.")
+@click.option("--node", "node_names", multiple=True, metavar="NAME", help="On this machine. May be repeated.")
+@click.option("--pool", metavar="NAME", help="Only in this pool.")
+@click.option("--from", "start", default="now", show_default=True, metavar="WHEN", help="+2h, or 2026-12-01T18:00.")
+@click.option("--for", "length", required=True, metavar="TIME", help="How long: 4h, 1d12h.")
+@click.option("--tenant", metavar="NAME", help="Whose jobs may use it.  [default: your own tenant]")
+@click.option("--team", "teams", multiple=True, metavar="NAME", help="Only this team of it. May be repeated.")
+@click.option(
+    "--user", "users", multiple=True, metavar="TOKEN", help="Only this token, by name or id. May be repeated."
+)
+@click.option("--name", metavar="NAME", help="To use it by.  [default: drawn]")
+@click.option("--note", metavar="TEXT", help="What it is for.")
+@click.option(
+    "--release-unused", "unused_release", metavar="TIME", help="Give it up when unused for so long.  [default: 10m]"
+)
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def reserve(ctx: click.Context, output: str, **flags: Any) -> None:
+    """Books room ahead.
+
+    \b
+      ares reserve --gpus 64 --gpu-model H100 --from 2026-12-01T18:00 --for 4h --tenant alpha --name demo
+      ares reserve --nodes 2 --from +2h --for 1d
+
+    Other jobs are planned around it: until it begins they may use the room as far as they end in time.
+    Jobs use it with `ares submit --reservation NAME`.
+    """
+    from ares.edge.client.calls import reservations
+
+    given = {key: value for key, value in flags.items() if value not in (None, ())}
+    call = reservations.reserve(**given)
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [answer["name"]]):
+        one = call.read(raw)
+        click.echo(f"reserved {one.name}: {room(one)} on {where(one)}, {window(one)}")
+        click.echo(f"use it with: ares submit --reservation {one.name} ...", err=True)
+
+
+@click.command()
+@click.option("--all", "over", is_flag=True, help="Also those that are over.")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def reservations(ctx: click.Context, over: bool, output: str) -> None:
+    """Lists room that is booked ahead. Other tenants' reservations have no name."""
+    from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls import reservations
+
+    call = reservations.reservations(over=over)
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [one["name"] for one in answer["reservations"] if one["name"]]):
+        print_table(HEADER, (row(one) for one in call.read(raw)), of="reservations")
+
+
+@click.group()
+def reservation() -> None:
+    """Shows and changes one reservation."""
+
+
+@reservation.command()
+@click.argument("name")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def show(ctx: click.Context, name: str, output: str) -> None:
+    """Prints all there is to know about a reservation."""
+    from ares.edge.client.calls import reservations
+
+    call = reservations.reservation(name)
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda _: []):
+        for line in page(call.read(raw), time.time()):
+            click.echo(line)
+
+
+@reservation.command()
+@click.argument("name")
+@click.option("--reason", default="", help="Why, for those who look at it.")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def cancel(ctx: click.Context, name: str, reason: str, output: str) -> None:
+    """Gives its room back. What runs in it goes on."""
+    from ares.edge.client.calls import reservations
+
+    call = reservations.cancel(name, reason)
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda _: []):
+        one = call.read(raw)
+        click.echo(f"{one.name} cancelled; {one.running} running go on, {one.waiting} waiting wait for any room")
+
+
+@reservation.command()
+@click.argument("name")
+@click.option("--for", "more", required=True, metavar="TIME", help="How much longer: 2h.")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def extend(ctx: click.Context, name: str, more: str, output: str) -> None:
+    """Lets it last longer, in the same room."""
+    from ares.edge.client.calls import reservations
+
+    call = reservations.extend(name, more)
+    raw: Any = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda _: []):
+        one = call.read(raw)
+        click.echo(f"{one.name} lasts until {moment(one.until)}")
+
+
+# ---- for people
+
+
+def row(one: "ReservationView") -> tuple[str, ...]:
+    return (
+        one.name or "(of another tenant)",
+        one.state,
+        one.tenant,
+        str(one.gpus),
+        cpus(one.cpu_milli),
+        memory(one.memory_mib),
+        str(len(one.placements)),
+        moment(one.start),
+        moment(one.until),
+        f"{one.running} running, {one.waiting} waiting" if one.running or one.waiting else "",
+    )
+
+
+def page(one: "ReservationView", now: float) -> list[str]:
+    """The lines of `ares reservation show`."""
+    from ares.edge.cli.render.explanation import section
+
+    who = ", ".join((*(f"team {team}" for team in one.teams), *one.users)) or "the whole tenant"
+    used = "never" if one.used_at is None else f"{duration(now - one.used_at)} ago"
+    gives_up = f"given up after {duration(one.unused_release_s)} unused" if one.unused_release_s else "kept if unused"
+    facts = [
+        ("Room", f"{room(one)} on {where(one)}"),
+        ("Window", f"{window(one)} ({_away(one, now)})"),
+        ("For", f"{one.tenant}: {who}"),
+        ("Jobs", f"{one.running} running, {one.waiting} waiting"),
+        ("Last used", f"{used}; {gives_up}"),
+        ("In the way", f"{one.strangers} jobs that do not belong there" if one.strangers else ""),
+        ("Missing", f"{', '.join(one.missing[:8])}: gone, cordoned or silent" if one.missing else ""),
+        ("Note", one.note),
+    ]
+    lines = [f"{printable(one.name)}  {one.state}"]
+    lines += [f"  {label:<12}{printable(text)}" for label, text in facts if text]
+    nodes = (
+        (place.node, ",".join(map(str, place.gpus)), cpus(place.cpu_milli), memory(place.memory_mib))
+        for place in one.placements
+    )
+    lines += section("Where", ("NODE", "GPUS", "CPUS", "MEMORY"), nodes)
+    turns = ((moment(turn.at), turn.state, turn.by, turn.why) for turn in one.history)
+    return [*lines, *section("What happened", ("AT", "STATE", "BY", "WHY"), turns)]
+
+
+def _away(one: "ReservationView", now: float) -> str:
+    if one.state not in ("planned", "active"):
+        return one.state
+    if now < one.start:
+        return f"begins in {duration(one.start - now)}"
+    return f"ends in {duration(one.until - now)}"
+
+
+def room(one: "ReservationView") -> str:
+    gpus = f"{one.gpus} GPU{'' if one.gpus == 1 else 's'}, " if one.gpus else ""
+    return f"{gpus}{cpus(one.cpu_milli)} CPUs, {memory(one.memory_mib)}"
+
+
+def where(one: "ReservationView") -> str:
+    names = [place.node for place in one.placements]
+    return ", ".join(names) if len(names) <= 4 else f"{len(names)} machines"
+
+
+def window(one: "ReservationView") -> str:
+    return f"from {moment(one.start)} until {moment(one.until)}"
+
+
+def moment(at: float) -> str:
+    """In local time, as people plan by it."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")

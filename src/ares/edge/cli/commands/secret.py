@@ -1,0 +1,109 @@
+"""`ares secret`: values that jobs are given and that nobody is shown."""
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ares.edge.cli.connect import connect
+from ares.edge.cli.render.output import note, output_option, print_objects
+from ares.edge.cli.render.text import duration
+
+if TYPE_CHECKING:
+    from ares.edge.client.calls.secrets import SecretView
+
+HEADER = ("NAME", "VERSION", "SIZE", "MADE BY", "CHANGED BY", "AGE")
+
+
+@click.group()
+def secret() -> None:
+    """Sets, lists and deletes secrets of the tenant."""
+
+
+@secret.command("set")
+@click.argument("name")
+@click.option("--from-file", type=click.Path(exists=True, dir_okay=False), help="Take the value from this file.")
+@click.option("--if-version", type=int, metavar="N", help="Only if it is at this version; 0: only if it is new.")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def set_(ctx: click.Context, name: str, from_file: str | None, if_version: int | None, output: str) -> None:
+    """Makes a secret, or gives it a new value.
+
+    The value comes from a file, from standard input, or is asked for: it is never an argument, where everybody on this
+    machine could read it. Of what comes by standard input, one newline at the end is left out.
+    """
+    from ares.edge.client.calls import secrets
+
+    call = secrets.set_secret(name, _value(from_file), if_version)
+    raw = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [answer["name"]]):
+        kept = call.read(raw)
+        click.echo(f"{kept.name} is at version {kept.version}")
+        note(f"give it to a job with `ares submit --secret {kept.name}`")
+
+
+@secret.command("list")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def list_(ctx: click.Context, output: str) -> None:
+    """Lists the secrets, without their values."""
+    from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls import secrets
+
+    call = secrets.secrets()
+    raw = connect(ctx).send(call.raw())
+    if not print_objects(output, raw, lambda answer: [one["name"] for one in answer["secrets"]]):
+        now = time.time()
+        found = call.read(raw)
+        print_table(HEADER, (_row(one, now) for one in found), of="secrets")
+        if any(not one.readable for one in found):
+            click.echo("the server does not have the key of some: give all servers the same secrets.key_file", err=True)
+
+
+@secret.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.pass_context
+def delete(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """Deletes secrets; jobs that need them do not start."""
+    client = connect(ctx)
+    for name in names:
+        client.delete_secret(name)
+        click.echo(f"deleted {name}")
+
+
+@secret.command("rotate-key")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def rotate_key(ctx: click.Context, output: str) -> None:
+    """Makes a new key and seals all secrets with it.
+
+    For administrators of the platform. Interrupted, it goes on where it was when it is called again. Older keys stay in
+    the key file, so that backups from before can still be read.
+    """
+    from ares.edge.client.calls import secrets
+
+    call, client = secrets.rotate_key(), connect(ctx)
+    raw = client.send(call.raw())
+    rewrapped = (done := call.read(raw)).rewrapped
+    while done.left and done.rewrapped:
+        raw = client.send(call.raw())
+        rewrapped += (done := call.read(raw)).rewrapped
+    if not print_objects(output, raw, lambda answer: []):
+        click.echo(f"the key is {done.key_id} now: {rewrapped} secrets were sealed with it")
+        if done.left:
+            click.echo(f"{done.left} secrets cannot be read any more; the server's log names them", err=True)
+
+
+def _value(from_file: str | None) -> bytes:
+    if from_file is not None:
+        with open(from_file, "rb") as file:
+            return file.read()
+    if sys.stdin.isatty():
+        return str(click.prompt("value", hide_input=True, confirmation_prompt=True, err=True)).encode()
+    return sys.stdin.buffer.read().removesuffix(b"\n")
+
+
+def _row(one: "SecretView", now: float) -> tuple[str, ...]:
+    age = duration(now - one.updated_at)
+    return (one.name, str(one.version), f"{one.size} B", one.created_by, one.updated_by, age)

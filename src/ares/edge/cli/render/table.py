@@ -1,0 +1,70 @@
+"""Plain tables in the manner of kubectl and squeue."""
+
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+import click
+
+from ares.edge.cli.render.text import phase_colour, printable, use_colour
+
+GAP = "  "
+_KEPT = 10
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, of: str) -> None:
+    """Cut to the terminal's width when it is one; whole when piped. Colours only on a terminal."""
+    cells = list(rows)
+    if not cells:
+        click.echo(f"no {of}", err=True)
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    colour_at = list(header).index("STATE") if use_colour() and "STATE" in header else None
+    for line in layout(header, cells, width, colour_at):
+        click.echo(line, color=use_colour())
+
+
+def layout(
+    header: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None, colour_at: int | None = None
+) -> list[str]:
+    """The lines of a table. Empty cells show as `-`; lines are cut to `width`."""
+    cells = [list(header), *([printable(cell) or "-" for cell in row] for row in rows)]
+    widths = [max(_width(row[column]) for row in cells) for column in range(len(header))]
+    if width is not None:
+        # One long name must not push all other columns off the terminal. The first is an id, the last may be cut.
+        widths[1:-1] = [min(known, max(width // 4, _KEPT)) for known in widths[1:-1]]
+        cells = [[row[0], *map(cut, row[1:-1], widths[1:-1]), *row[1:][-1:]] for row in cells]
+    return [_line(row, widths, width, None if number == 0 else colour_at).rstrip() for number, row in enumerate(cells)]
+
+
+def _line(row: Sequence[str], widths: Sequence[int], width: int | None, colour_at: int | None) -> str:
+    parts: list[str] = []
+    left = width
+    for column, cell in enumerate(row):
+        padding = "" if column == len(row) - 1 else " " * (widths[column] - _width(cell))
+        text = (GAP if column else "") + cell + padding
+        if left is not None:
+            text = cut(text, left)
+            left -= _width(text)
+        parts.append(click.style(text, fg=phase_colour(cell)) if column == colour_at else text)
+    return "".join(parts)
+
+
+def cut(text: str, width: int) -> str:
+    """Text that fits, with a mark where something is missing."""
+    if _width(text) <= width:
+        return text
+    kept = ""
+    for char in text:
+        if _width(kept + char) > width - 1:
+            break
+        kept += char
+    return f"{kept}…" if width > 0 else ""
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    wide = {"W": 2, "F": 2}
+    return sum(0 if unicodedata.combining(c) else wide.get(unicodedata.east_asian_width(c), 1) for c in text)

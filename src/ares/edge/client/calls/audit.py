@@ -1,0 +1,243 @@
+"""Requests about the audit log, as values like those in `calls`, and what they are answered."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from msgspec import structs
+
+from ares.edge.client.addresses import Tour
+from ares.edge.client.calls.calls import Call, Reply, Request, read_problem
+from ares.edge.client.flows import SILENCE_S, Flows
+from ares.edge.client.sending import AsyncSends, Sends
+from ares.edge.client.steps import Broken, Emit, Flow, Open, Read
+from ares.model.audit import AuditEntry, AuditHead
+from ares.model.base import Record
+
+
+class AuditChain(Record, frozen=True):
+    """A chain that is known of. Those that are not `here` are on other replicas' disks."""
+
+    chain: str
+    here: bool = False
+    signed: int = 0
+    signed_at: float = 0.0
+    key: str = ""
+
+
+class AuditPage(Record, frozen=True):
+    """The newest first. A page may have no entries and still go on by its cursor."""
+
+    entries: tuple[AuditEntry, ...] = ()
+    cursor: str = ""
+    chains: tuple[AuditChain, ...] = ()
+
+
+class AuditHeads(Record, frozen=True):
+    heads: tuple[AuditHead, ...] = ()
+    chains: tuple[AuditChain, ...] = ()
+
+
+class ChainReport(Record, frozen=True):
+    """Of one chain: where it begins and ends, and the first broken link, if any."""
+
+    chain: str
+    begins: int = 1
+    ends: int = 0
+    ends_at: float = 0.0
+    signed: int = 0
+    heads: int = 0
+    broken: int = 0
+    why: str = ""
+    missing: int = 0
+    unsigned: tuple[int, ...] = ()
+    keys: tuple[str, ...] = ()
+    torn: int = 0
+
+
+class AuditVerified(Record, frozen=True):
+    whole: bool
+    verified: tuple[ChainReport, ...] = ()
+    chains: tuple[AuditChain, ...] = ()
+
+
+class Happened(Record, frozen=True):
+    at: float
+    who: str
+    operation: str
+    object: str = ""
+    reason: str = ""
+
+
+class AuditSummary(Record, frozen=True):
+    """A month in numbers."""
+
+    tenant: str
+    month: str
+    entries: int = 0
+    operations: dict[str, dict[str, int]] = {}
+    denials: dict[str, int] = {}
+    break_glass: tuple[Happened, ...] = ()
+    changes: tuple[Happened, ...] = ()
+    policy_violations: int = 0
+    quota_rejections: int = 0
+    left_out: int = 0
+    # Of a period that is no month, in seconds since 1970.
+    since: float = 0.0
+    until: float = 0.0
+
+
+class AuditMonth(Record, frozen=True):
+    summary: AuditSummary
+    chains: tuple[AuditChain, ...] = ()
+
+
+class Filters(TypedDict, total=False):
+    """What to look for. Times are seconds since 1970."""
+
+    who: str
+    tenant: str
+    operation: str
+    outcome: str
+    reason: str
+    object: str
+    since: float
+    until: float
+    text: str
+
+
+def search(filters: Filters, *, limit: int = 100, cursor: str = "") -> Call[AuditPage]:
+    return _get("/v1/audit", AuditPage, {**filters, "limit": limit, "cursor": cursor})
+
+
+def heads() -> Call[AuditHeads]:
+    return _get("/v1/audit/heads", AuditHeads, {})
+
+
+def verified() -> Call[AuditVerified]:
+    return _get("/v1/audit/verify", AuditVerified, {})
+
+
+def month(name: str = "", tenant: str = "", *, since: float = 0.0, until: float = 0.0) -> Call[AuditMonth]:
+    """A month by its name, or a period."""
+    return _get("/v1/audit/summary", AuditMonth, {"month": name, "tenant": tenant, "since": since, "until": until})
+
+
+def merged(months: Sequence[AuditMonth]) -> AuditMonth:
+    """What several replicas counted of one period, as one."""
+    operations: dict[str, Counter[str]] = {}
+    denials: Counter[str] = Counter()
+    for one in months:
+        denials.update(one.summary.denials)
+        for name, outcomes in one.summary.operations.items():
+            operations.setdefault(name, Counter()).update(outcomes)
+    all_ = [one.summary for one in months]
+    chains: dict[str, AuditChain] = {}
+    for chain in (chain for one in months for chain in one.chains):
+        chains[chain.chain] = chain if chain.here else chains.get(chain.chain, chain)
+    return AuditMonth(
+        summary=structs.replace(
+            all_[0],
+            entries=sum(one.entries for one in all_),
+            operations={name: dict(found) for name, found in sorted(operations.items())},
+            denials=dict(denials.most_common()),
+            break_glass=tuple(sorted((one for each in all_ for one in each.break_glass), key=lambda one: one.at)),
+            changes=tuple(sorted((one for each in all_ for one in each.changes), key=lambda one: one.at)),
+            policy_violations=sum(one.policy_violations for one in all_),
+            quota_rejections=sum(one.quota_rejections for one in all_),
+            left_out=sum(one.left_out for one in all_),
+            until=max(one.until for one in all_),
+        ),
+        chains=tuple(chains[name] for name in sorted(chains)),
+    )
+
+
+def export(flows: Flows, filters: Filters, format_: str) -> Flow[None]:
+    """Emits the bytes as they come. What breaks off is not gone on with: whoever needs all of it asks again."""
+    request = Request("GET", "/v1/audit/export", _params({**filters, "format": format_}))
+    tour = Tour(flows.addresses)
+    while True:
+        opened: Reply | Broken = yield Open(request, tour.next(), SILENCE_S)
+        if not tour.note(opened):
+            break
+    if isinstance(opened, Reply) and opened.status >= 400:
+        raise read_problem(opened, request)
+    chunk: bytes | Broken = opened if isinstance(opened, Broken) else (yield Read())
+    while chunk:
+        if isinstance(chunk, Broken):
+            raise flows.failure(chunk, request, tour)
+        yield Emit(chunk)
+        chunk = yield Read()
+
+
+def _get(path: str, kind: Any, params: Mapping[str, object]) -> Call[Any]:
+    return Call(Request("GET", path, _params(params)), kind)
+
+
+def _params(params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, str(value)) for key, value in params.items() if value not in (None, "", 0.0))
+
+
+class AuditMethods(Sends):
+    """Of the blocking client."""
+
+    def audit(self, *, page: int = 100, **filters: Unpack[Filters]) -> Iterator[AuditEntry]:
+        """Entries on the disk of the replica that answers, the newest first, page by page as you go on."""
+        cursor = ""
+        while True:
+            found = self.send(search(filters, limit=page, cursor=cursor))
+            yield from found.entries
+            if not found.cursor:
+                return
+            cursor = found.cursor
+
+    def audit_export(self, format: str = "jsonl", **filters: Unpack[Filters]) -> Iterator[bytes]:  # noqa: A002
+        """All entries that match, the oldest first, as "jsonl" or "csv", in pieces."""
+        return self._iterate(export(self._flows, filters, format))
+
+    def audit_verify(self) -> AuditVerified:
+        """Whether the chains on the disk of the replica that answers hold."""
+        return self.send(verified())
+
+    def audit_heads(self) -> AuditHeads:
+        """The signed heads of all chains."""
+        return self.send(heads())
+
+    def audit_summary(
+        self, month_: str = "", tenant: str = "", *, since: float = 0.0, until: float = 0.0
+    ) -> AuditMonth:
+        """A month, such as "2026-11", or a period, in numbers."""
+        return self.send(month(month_, tenant, since=since, until=until))
+
+
+class AsyncAuditMethods(AsyncSends):
+    """Of the asynchronous client."""
+
+    async def audit(self, *, page: int = 100, **filters: Unpack[Filters]) -> AsyncIterator[AuditEntry]:
+        """Entries on the disk of the replica that answers, the newest first, page by page as you go on."""
+        cursor = ""
+        while True:
+            found = await self.send(search(filters, limit=page, cursor=cursor))
+            for entry in found.entries:
+                yield entry
+            if not found.cursor:
+                return
+            cursor = found.cursor
+
+    def audit_export(self, format: str = "jsonl", **filters: Unpack[Filters]) -> AsyncIterator[bytes]:  # noqa: A002
+        """All entries that match, the oldest first, as "jsonl" or "csv", in pieces."""
+        return self._iterate(export(self._flows, filters, format))
+
+    async def audit_verify(self) -> AuditVerified:
+        """Whether the chains on the disk of the replica that answers hold."""
+        return await self.send(verified())
+
+    async def audit_heads(self) -> AuditHeads:
+        """The signed heads of all chains."""
+        return await self.send(heads())
+
+    async def audit_summary(
+        self, month_: str = "", tenant: str = "", *, since: float = 0.0, until: float = 0.0
+    ) -> AuditMonth:
+        """A month, such as "2026-11", or a period, in numbers."""
+        return await self.send(month(month_, tenant, since=since, until=until))

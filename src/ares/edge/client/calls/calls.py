@@ -1,0 +1,332 @@
+"""Every request of the API as a value, and how its answer is read. No I/O here."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
+from urllib.parse import quote
+
+import msgspec
+
+from ares.edge.client import units
+from ares.edge.client.calls import answers, deadlines, decisions
+from ares.edge.client.calls.usage import By, UsageReport
+from ares.edge.client.errors import BadAnswer, api_error
+from ares.model.base import Record
+from ares.model.event import LedgerEvent
+from ares.model.job import JobSpec
+from ares.model.state import JobState
+
+T = TypeVar("T")
+Params = Mapping[str, object]
+BATCH_JOBS = 1000
+BATCH_BYTES = 8 * 1024 * 1024
+
+# The header of a body.
+JSON = (("content-type", "application/json"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request, without a host."""
+
+    method: str
+    path: str
+    params: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    # Sending it twice does no harm: it only reads, it sets, or it carries a request id.
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request and the type of its answer."""
+
+    request: Request
+    type: Any
+    # Name of the answer's field that holds the value, when it is wrapped.
+    field: str = ""
+
+    def raw(self) -> "Call[Any]":
+        """The same request, answered with the API's objects as they are."""
+        return cast("Call[Any]", replace(self, type=object, field=""))
+
+    def read(self, raw: Any) -> T:
+        """The value of an answer got by `raw`."""
+        return cast("T", msgspec.convert(raw[self.field] if self.field else raw, self.type))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+class SubmitBody(Record, frozen=True):
+    spec: JobSpec
+    request_id: str
+
+
+def read_answer(call: Call[T], reply: Reply) -> T:
+    """The value of a good answer; an exception for any other."""
+    if reply.status >= 400:
+        raise read_problem(reply, call.request)
+    if call.type is None:
+        return cast("T", None)
+    try:
+        body = _field(reply.body, call.field) if call.field else reply.body
+        return cast("T", msgspec.json.decode(body, type=call.type))
+    except (msgspec.DecodeError, KeyError, UnicodeError) as error:
+        path = f"{call.request.method} {call.request.path}"
+        raise BadAnswer(f"{path} answered {reply.status} with {reply.body[:80]!r} ({error})") from error
+
+
+def _field(body: bytes, name: str) -> msgspec.Raw:
+    return msgspec.json.decode(body, type=dict[str, msgspec.Raw])[name]
+
+
+def read_problem(reply: Reply, asked: Request, tried: str = "") -> Exception:
+    """The exception for an error answer, with the server's own words where it gave them, and the addresses `tried`."""
+    try:
+        problem = msgspec.json.decode(reply.body, type=answers.Problem)
+    except (msgspec.DecodeError, UnicodeError):
+        problem = answers.Problem(detail=reply.body[:200].decode("utf-8", "replace").strip())
+    words = problem.detail or problem.title or f"HTTP {reply.status}"
+    if reply.status == 404:
+        # What is not there cannot say its name: the path does. An answer without a code is a proxy's page.
+        words = f"{asked.path}: {problem.detail}" if problem.code and problem.detail else asked.path
+    detail = "".join((words, f" (at {problem.path})" if problem.path else "", f" ({tried})" if tried else ""))
+    return api_error(reply.status, detail, code=problem.code, fix=problem.fix, retry_after_s=retry_after_s(reply))
+
+
+def retry_after_s(reply: Reply) -> float | None:
+    """Seconds the server asks to wait. The date form of the header is not one Ares uses."""
+    text = reply.headers.get("retry-after", "")
+    return float(text) if text.replace(".", "", 1).isdecimal() else None
+
+
+# ---- jobs
+
+
+def submit(spec: JobSpec, request_id: str) -> Call[answers.Submitted]:
+    return _post("/v1/jobs", answers.Submitted, SubmitBody(spec=spec, request_id=request_id), repeatable=True)
+
+
+def batches(jobs: Iterable[tuple[JobSpec, str]]) -> Iterator[Call[tuple[answers.BatchItem, ...]]]:
+    """Requests of many jobs each, within what the server takes at once."""
+    encoded = (msgspec.json.encode(SubmitBody(spec=spec, request_id=request_id)) for spec, request_id in jobs)
+    batch: list[msgspec.Raw] = []
+    size = 0
+    for job in encoded:
+        if batch and (len(batch) == BATCH_JOBS or size + len(job) > BATCH_BYTES):
+            yield _batch(batch)
+            batch, size = [], 0
+        batch.append(msgspec.Raw(job))
+        size += len(job)
+    if batch:
+        yield _batch(batch)
+
+
+def _batch(jobs: Sequence[msgspec.Raw]) -> Call[tuple[answers.BatchItem, ...]]:
+    return _post("/v1/jobs/batch", tuple[answers.BatchItem, ...], {"jobs": jobs}, field="results", repeatable=True)
+
+
+def job(job_id: str) -> Call[answers.JobDetail]:
+    return _get(f"/v1/jobs/{part(job_id)}", answers.JobDetail)
+
+
+def jobs(params: Params) -> Call[answers.JobPage]:
+    return _get("/v1/jobs", answers.JobPage, params)
+
+
+def job_filters(
+    *,
+    phase: Iterable[str],
+    name: str | None,
+    label: Mapping[str, str] | None,
+    array: str | None,
+    node: str | None,
+    sort: str,
+    limit: int,
+    arrays: str = "tasks",
+) -> Params:
+    """The parameters of `jobs`."""
+    labels = [f"{key}={value}" for key, value in (label or {}).items()]
+    return {
+        "phase": list(phase),
+        "name": name,
+        "label": labels,
+        "array": array,
+        "node": node,
+        "arrays": arrays,
+        "sort": sort,
+        "limit": limit,
+    }
+
+
+def resolve(prefix: str) -> Call[tuple[str, ...]]:
+    return _get("/v1/jobs/resolve", tuple[str, ...], {"prefix": prefix}, field="ids")
+
+
+def cancel(job_id: str, reason: str) -> Call[JobState]:
+    return Call(Request("DELETE", f"/v1/jobs/{part(job_id)}", _query({"reason": reason})), JobState)
+
+
+def retry(job_id: str, reason: str, request_id: str) -> Call[JobState]:
+    """Under a request id it is one retry, however often it is sent."""
+    call = _post(f"/v1/jobs/{part(job_id)}/retry", JobState, {"reason": reason}, repeatable=True)
+    return replace(call, request=replace(call.request, headers=(*JSON, ("idempotency-key", request_id))))
+
+
+def job_events(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
+    return _get(f"/v1/jobs/{part(job_id)}/events", tuple[LedgerEvent, ...], field="events")
+
+
+def job_logs(job_id: str, params: Params) -> Request:
+    return Request("GET", f"/v1/jobs/{part(job_id)}/logs", _query(params))
+
+
+def event_stream(cursor: str, job_id: str | None) -> Request:
+    headers = (("accept", "text/event-stream"), *((("last-event-id", cursor),) if cursor else ()))
+    return Request("GET", "/v1/events", _query({"job": job_id}), headers=headers)
+
+
+# ---- decisions
+
+
+def explain(job_id: str) -> Call[decisions.Explanation]:
+    return _get(f"/v1/jobs/{part(job_id)}/explain", decisions.Explanation)
+
+
+def plan(spec: JobSpec) -> Call[decisions.PlanAnswer]:
+    return _post("/v1/plan", decisions.PlanAnswer, {"spec": spec}, repeatable=True)
+
+
+def prio(limit: int) -> Call[tuple[decisions.PrioRow, ...]]:
+    return _get("/v1/prio", tuple[decisions.PrioRow, ...], {"limit": limit}, field="jobs")
+
+
+def sla() -> Call[tuple[deadlines.SlaView, ...]]:
+    return _get("/v1/sla", tuple[deadlines.SlaView, ...], field="classes")
+
+
+def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
+    return _get(f"/v1/jobs/{part(job_id)}/preemptions", tuple[LedgerEvent, ...], field="events")
+
+
+def replay(decision: str, weights: Mapping[str, float]) -> Call[decisions.ReplayAnswer]:
+    path = f"/v1/decisions/{part(decision)}/replay"
+    return _post(path, decisions.ReplayAnswer, {"weights": weights}, repeatable=True)
+
+
+# ---- what jobs used
+
+
+def usage(by: By, since_s: float | None, limit: int) -> Call[UsageReport]:
+    return _get("/v1/usage", UsageReport, {"by": by, "sinceS": since_s, "limit": limit})
+
+
+# ---- machines
+
+
+def nodes() -> Call[tuple[answers.NodeView, ...]]:
+    return _get("/v1/nodes", tuple[answers.NodeView, ...], field="nodes")
+
+
+def clusters() -> Call[tuple[answers.ClusterView, ...]]:
+    return _get("/v1/clusters", tuple[answers.ClusterView, ...], field="clusters")
+
+
+def cordon(name: str, on: bool) -> Call[answers.NodeView]:
+    return _post(f"/v1/nodes/{part(name)}/{'cordon' if on else 'uncordon'}", answers.NodeView, {}, repeatable=True)
+
+
+def pools(shape: Params = {}) -> Call[tuple[answers.PoolView, ...]]:  # noqa: B006
+    """`shape` is a size of job to be told the start of, see `pool_shape`."""
+    return _get("/v1/nodepools", tuple[answers.PoolView, ...], shape, field="nodepools")
+
+
+def pool(name: str, shape: Params = {}) -> Call[answers.PoolView]:  # noqa: B006
+    return _get(f"/v1/nodepools/{part(name)}", answers.PoolView, shape)
+
+
+def pool_shape(
+    *,
+    gpus: int = 0,
+    gpu_model: str | None = None,
+    cpus: str | float | None = None,
+    memory: str | None = None,
+    ranks: int | None = None,
+    runtime: str | float | None = None,
+) -> Params:
+    """The parameters of `pools` and `pool`, from amounts as people write them."""
+    return {
+        "gpus": gpus or None,
+        "gpuModel": gpu_model,
+        "cpuMilli": None if cpus is None else units.cpu_milli(cpus),
+        "memoryMib": None if memory is None else units.memory_mib(memory),
+        "ranks": ranks,
+        "runtimeS": None if runtime is None else units.seconds(runtime),
+    }
+
+
+def leases(job_id: str | None) -> Call[tuple[answers.LeaseView, ...]]:
+    return _get("/v1/leases", tuple[answers.LeaseView, ...], {"job": job_id}, field="leases")
+
+
+# ---- access
+
+
+def whoami() -> Call[answers.WhoAmI]:
+    return _get("/v1/whoami", answers.WhoAmI)
+
+
+def tokens() -> Call[tuple[answers.TokenView, ...]]:
+    return _get("/v1/tokens", tuple[answers.TokenView, ...], field="tokens")
+
+
+def create_token(body: Params) -> Call[answers.NewToken]:
+    return _post("/v1/tokens", answers.NewToken, _given(body))
+
+
+def create_join_token(body: Params) -> Call[answers.NewToken]:
+    return _post("/v1/join-tokens", answers.NewToken, _given(body))
+
+
+def revoke_token(token_id: str) -> Call[None]:
+    return Call(Request("DELETE", f"/v1/tokens/{part(token_id)}"), None)
+
+
+# ---- building blocks
+
+
+def _get(path: str, kind: Any, params: Params = {}, *, field: str = "") -> Call[Any]:  # noqa: B006
+    return Call(Request("GET", path, _query(params)), kind, field)
+
+
+def _post(path: str, kind: Any, body: object, *, field: str = "", repeatable: bool = False) -> Call[Any]:
+    return Call(Request("POST", path, (), msgspec.json.encode(body), JSON, repeatable), kind, field)
+
+
+def _given(params: Params) -> dict[str, object]:
+    return {key: value for key, value in params.items() if value is not None}
+
+
+def _query(params: Params) -> tuple[tuple[str, str], ...]:
+    pairs: list[tuple[str, str]] = []
+    for key, value in params.items():
+        values = cast("Sequence[object]", value) if isinstance(value, tuple | list) else (value,)
+        pairs.extend((key, _text(item)) for item in values if item is not None and item != "")
+    return tuple(pairs)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def part(text: str) -> str:
+    """One step of a path."""
+    return quote(text, safe="")

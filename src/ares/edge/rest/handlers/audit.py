@@ -1,0 +1,147 @@
+"""Looking into the audit log: pages, exports, a month in numbers, and whether the chains hold."""
+
+from typing import Annotated, Any, Literal
+
+from litestar.types import ASGIApp, Receive, Scope, Send
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
+
+from ares.control.governance.audit_search import ChainSeen, Format, month_of
+from ares.control.queries.cursors import BadCursor
+from ares.core.audit.match import AuditQuery
+from ares.core.audit.verify import ChainReport
+from ares.edge.rest.answers import answer
+from ares.edge.rest.bodies import Cursor, given
+from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.problems import Problem
+from ares.edge.rest.http.request_context import noted
+from ares.edge.rest.http.wire import until_gone
+from ares.model.audit import AuditHead, AuditOutcome
+from ares.model.base import Record
+
+_MEDIA = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
+_Text = Annotated[str, Meta(max_length=200)]
+_Moment = Annotated[float, Meta(ge=0.0, le=1e11)]
+
+
+class AuditFilters(Record, frozen=True):
+    """Times in seconds since 1970. `who` is a user or a token's id; `object` is like `jobs/ID`, or only the id."""
+
+    who: _Text = ""
+    tenant: _Text = ""
+    operation: _Text = ""
+    outcome: AuditOutcome | UnsetType = UNSET
+    reason: _Text = ""
+    object: _Text = ""
+    since: _Moment = 0.0
+    until: _Moment = 0.0
+    text: _Text = ""
+
+
+class AuditSearchQuery(AuditFilters, frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    cursor: Cursor = ""
+
+
+class AuditExportQuery(AuditFilters, frozen=True):
+    format: Literal["jsonl", "csv"] = "jsonl"
+
+
+class AuditMonthQuery(Record, frozen=True):
+    """A month like 2026-11, in UTC; or from `since` to `until` (now, unless it is given), in seconds since 1970."""
+
+    month: Annotated[str, Meta(pattern=r"^20[0-9]{2}-(0[1-9]|1[0-2])$(?!\n)")] | UnsetType = UNSET
+    since: _Moment | UnsetType = UNSET
+    until: _Moment | UnsetType = UNSET
+    tenant: _Text = ""
+
+
+class AuditHeadList(Record, frozen=True, omit_defaults=False):
+    """The signed heads that the store keeps, and which chains are on this replica's disk."""
+
+    heads: tuple[AuditHead, ...]
+    chains: tuple[ChainSeen, ...]
+
+
+class AuditVerified(Record, frozen=True, omit_defaults=False):
+    """`whole`: every chain on this replica's disk holds. The others are to be verified on theirs."""
+
+    whole: bool
+    verified: tuple[ChainReport, ...]
+    chains: tuple[ChainSeen, ...]
+
+
+async def search_audit(call: Call[AuditSearchQuery, None]) -> ASGIApp:
+    page = await call.edge.services.audit_search.page(
+        call.who, _query(call, call.query), call.query.limit, call.query.cursor
+    )
+    if isinstance(page, BadCursor):
+        raise Problem("bad-cursor")
+    return answer(page)
+
+
+async def export_audit(call: Call[AuditExportQuery, None]) -> ASGIApp:
+    call.edge.streams.check_room(call.who)
+    return _Export(call, _query(call, call.query), call.query.format)
+
+
+async def audit_month(call: Call[AuditMonthQuery, None]) -> ASGIApp:
+    asked, name = call.query, given(call.query.month) or ""
+    since, until = given(asked.since), given(asked.until)
+    if bool(name) == (since is not None or until is not None):
+        raise Problem("invalid", detail="give a month, or a period by since and until", path="query.month")
+    bounds = month_of(name) if name else (since or 0.0, until or call.edge.services.clock.wall())
+    filters = AuditFilters(tenant=asked.tenant, since=bounds[0], until=bounds[1])
+    return answer(await call.edge.services.audit_search.month(call.who, _query(call, filters), name))
+
+
+async def list_heads(call: Call[Record, None]) -> ASGIApp:
+    search = call.edge.services.audit_search
+    return answer(AuditHeadList(heads=search.heads(), chains=search.chains()))
+
+
+async def verify_audit(call: Call[Record, None]) -> ASGIApp:
+    services = call.edge.services
+    # One tenant's people cannot keep everybody's server busy with it.
+    fresh = not services.audit_search.only(call.who)
+    reports = () if services.audit_heads is None else await services.audit_heads.verify_all(fresh=fresh)
+    whole = all(report.whole for report in reports)
+    return answer(AuditVerified(whole=whole, verified=reports, chains=services.audit_search.chains()))
+
+
+def _query(call: Call[Any, None], filters: AuditFilters) -> AuditQuery:
+    """Whoever sees one tenant only and asks for another is told that they may not."""
+    only = call.edge.services.audit_search.only(call.who)
+    if only and filters.tenant not in ("", only):
+        noted(call.scope).target = filters.tenant
+        raise Problem("tenant-mismatch", detail="the audit log of another tenant", reason="cross_tenant")
+    asked = AuditQuery(
+        who=filters.who, tenant=filters.tenant, operation=filters.operation, outcome=given(filters.outcome),
+        reason=filters.reason, object=filters.object, since=filters.since, until=filters.until, text=filters.text,
+    )  # fmt: skip
+    return replace(asked, tenant=only) if only else asked
+
+
+class _Export:
+    """Sent piece by piece, as fast as it is read."""
+
+    def __init__(self, call: Call[AuditExportQuery, None], query: AuditQuery, format_: Format) -> None:
+        self._call = call
+        self._query = query
+        self._format: Format = format_
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [
+            (b"content-type", _MEDIA[self._format].encode()),
+            (b"content-disposition", f'attachment; filename="audit.{self._format}"'.encode()),
+        ]
+        streams, search = self._call.edge.streams, self._call.edge.services.audit_search
+
+        async def work() -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            async for piece in search.export(self._call.who, self._query, self._format):
+                await streams.send(send({"type": "http.response.body", "body": piece, "more_body": True}))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        # Whatever ends it before its time leaves the answer unfinished: who reads it sees that.
+        await streams.run(self._call.token, self._call.who, work(), until_gone(receive))

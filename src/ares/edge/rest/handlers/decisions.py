@@ -1,0 +1,63 @@
+"""Why jobs wait, what a new one would meet, and decisions looked at again."""
+
+from litestar.types import ASGIApp
+from msgspec.structs import replace
+
+from ares.control.queries.explain import UnknownWeight
+from ares.control.submit.submit import Rejected as NotTaken
+from ares.core.admit.admission import decide, too_late
+from ares.core.verdict import Rejected
+from ares.edge.rest.answers import Events, PrioList, answer
+from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
+from ares.edge.rest.handlers.submit import rejection, request_of
+from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.problems import Problem, not_found
+
+
+async def explain_job(call: Call[NoQuery, None]) -> ASGIApp:
+    found = await call.edge.services.explain.job(call.who, call.path["id"])
+    if found is None:
+        raise not_found()
+    return answer(found)
+
+
+async def list_prio(call: Call[PrioQuery, None]) -> ASGIApp:
+    return answer(PrioList(jobs=await call.edge.services.explain.prio(call.who, call.query.limit)))
+
+
+async def plan_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
+    """Takes what a submission takes and refuses what it refuses, so that a plan that answers can be submitted."""
+    request, deadlines = request_of(call.who, call.body, call.plain), call.edge.services.deadlines
+    verdict = decide(request.spec)
+    if isinstance(verdict, Rejected):
+        raise Problem(verdict.code, detail=verdict.message, fix=verdict.fix)
+    tasks = 1 if verdict.indices is None else len(verdict.indices)
+    judged = call.edge.services.submit.judged(call.who, request, tasks)
+    if isinstance(judged, NotTaken):
+        raise rejection(judged)
+    spec = judged.spec
+    no = too_late(spec, call.edge.services.clock.wall()) or deadlines.unknown(spec)
+    if no is not None:
+        raise Problem(no.code, detail=no.message, fix=no.fix)
+    spec = deadlines.dated(spec)
+    found = await call.edge.services.explain.plan(call.who, spec)
+    warnings = tuple(f"policy {said.policy}: {said.message}" for said in judged.warnings)
+    deadline = await deadlines.ahead(call.who, spec)
+    return answer(replace(found, deadline=deadline, warnings=warnings))
+
+
+async def list_preemptions(call: Call[NoQuery, None]) -> ASGIApp:
+    events = await call.edge.services.explain.preemptions(call.who, call.path["id"])
+    if events is None:
+        raise not_found()
+    return answer(Events(events=events))
+
+
+async def replay_decision(call: Call[NoQuery, ReplayBody]) -> ASGIApp:
+    try:
+        found = await call.edge.services.explain.replay(call.who, call.path["name"], call.body.weights)
+    except UnknownWeight as error:
+        raise Problem("invalid", detail=str(error), fix="Name scorers of that list.", path="$.weights") from None
+    if found is None:
+        raise not_found()
+    return answer(found)

@@ -1,0 +1,308 @@
+"""Who people are: tenants, users, tokens, and what roles may do."""
+
+from typing import Annotated, Any, Literal
+
+from litestar.types import ASGIApp
+from msgspec import Meta
+
+from ares.control.access.tenants import TenantChange
+from ares.control.access.users import Identity, UserChange, UserWish
+from ares.control.state.records import Refused
+from ares.core.access.table import GRANTS, ROLES, TABLE, scope_of
+from ares.edge.rest.answers import NewToken, Shown, TokenList, TokenView, answer, empty
+from ares.edge.rest.bodies import YEAR_S, NoQuery, TokenName
+from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.problems import Problem, not_found
+from ares.model.access import Permission, Proof, Role, Scope, TokenRecord
+from ares.model.base import Note, Record, Slug
+from ares.model.tenant import Isolation, TenantRecord, UserName, UserRecord
+
+# Machines get theirs by joining.
+PersonRole = Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin"]
+Permissions = Annotated[tuple[Permission, ...], Meta(min_length=1, max_length=64)]
+Ttl = Annotated[float, Meta(ge=1.0, le=10 * YEAR_S)]
+
+
+class TokenBody(Record, frozen=True):
+    """A token to create. Without `ttlS` it does not expire."""
+
+    role: PersonRole
+    name: TokenName = ""
+    # The administrator's own tenant if not given.
+    tenant: Slug | None = None
+    ttl_s: Ttl | None = None
+    # Whose it is: it has at most this user's role, and ends with the user.
+    user: UserName | None = None
+    # All that the role allows if not given.
+    permissions: Permissions | None = None
+
+
+class OwnTokenBody(Record, frozen=True):
+    """A token for oneself. Without `role` it has one's own."""
+
+    role: PersonRole | None = None
+    name: TokenName = ""
+    ttl_s: Ttl | None = None
+    permissions: Permissions | None = None
+
+
+class TenantBody(Record, frozen=True):
+    name: Slug
+    note: Note = ""
+    isolation: Isolation = "any"
+
+
+class UserBody(Record, frozen=True):
+    """Somebody to let in. `identity` is "issuer subject", by which they log in."""
+
+    name: UserName
+    role: PersonRole = "submitter"
+    # The administrator's own tenant if not given.
+    tenant: Slug | None = None
+    team: Slug | None = None
+    identity: Identity = ""
+    service: bool = False
+
+
+class TenantList(Record, frozen=True):
+    tenants: tuple[TenantRecord, ...]
+
+
+class UserList(Record, frozen=True):
+    users: tuple[UserRecord, ...]
+
+
+class RoleView(Shown, frozen=True):
+    """What a role may do and how far, and which roles it may give to others."""
+
+    role: Role
+    permissions: dict[str, Scope]
+    grants: tuple[Role, ...]
+
+
+class RoleList(Shown, frozen=True):
+    roles: tuple[RoleView, ...]
+
+
+class WhoAmI(Shown, frozen=True):
+    """`permissions` says how far each goes. `home` is the caller's own tenant where it acts in another."""
+
+    tenant: str
+    role: Role
+    name: str
+    token_id: str
+    user: str
+    team: str | None
+    proof: Proof
+    home: str
+    expires_at: float | None
+    permissions: dict[str, Scope]
+
+
+class ProviderView(Shown, frozen=True):
+    """What a client needs to log in with a provider: RFC 8628."""
+
+    name: str
+    issuer: str
+    client_id: str
+    device_url: str
+    token_url: str
+    scopes: str
+    send: Literal["id_token", "access_token"]
+
+
+class AuthView(Shown, frozen=True):
+    """How one gets in: with an API token in any case."""
+
+    providers: tuple[ProviderView, ...]
+
+
+async def get_auth(call: Call[NoQuery, None]) -> ASGIApp:
+    offered = tuple(
+        ProviderView(
+            name=one.name,
+            issuer=one.issuer,
+            client_id=one.client_id,
+            device_url=one.device_url,
+            token_url=one.token_url,
+            scopes=one.scopes,
+            send=one.send,
+        )
+        for one in call.edge.services.logins.providers
+        if one.device_url
+    )
+    return answer(AuthView(providers=offered))
+
+
+def _named(kind: str, made: object) -> tuple[str, ...]:
+    """What was made, by its name, for the audit entry; nothing when it was refused."""
+    return (f"{kind}/{made.name}",) if isinstance(made, TenantRecord | UserRecord) else ()
+
+
+# ---- tenants
+
+
+async def create_tenant(call: Call[NoQuery, TenantBody]) -> ASGIApp:
+    body = call.body
+    made = await call.edge.services.tenants.create(call.who, body.name, note=body.note, isolation=body.isolation)
+    call.made(*_named("tenants", made))
+    return _answer(made, status=201)
+
+
+async def list_tenants(call: Call[NoQuery, None]) -> ASGIApp:
+    return answer(TenantList(tenants=await call.edge.services.tenants.list(call.who)))
+
+
+async def get_tenant(call: Call[NoQuery, None]) -> ASGIApp:
+    return _answer(await call.edge.services.tenants.get(call.who, call.path["name"]))
+
+
+async def update_tenant(call: Call[NoQuery, TenantChange]) -> ASGIApp:
+    return _answer(await call.edge.services.tenants.update(call.who, call.path["name"], call.body))
+
+
+# ---- users
+
+
+async def create_user(call: Call[NoQuery, UserBody]) -> ASGIApp:
+    body = call.body
+    wish = UserWish(name=body.name, role=body.role, team=body.team, identity=body.identity, service=body.service)
+    made = await call.edge.services.users.create(call.who, body.tenant or call.who.tenant, wish)
+    call.made(*_named("users", made))
+    return _answer(made, status=201)
+
+
+async def list_users(call: Call[NoQuery, None]) -> ASGIApp:
+    return answer(UserList(users=await call.edge.services.users.list(call.who)))
+
+
+async def get_user(call: Call[NoQuery, None]) -> ASGIApp:
+    return _answer(await call.edge.services.users.get(call.who, call.path["user"]))
+
+
+async def update_user(call: Call[NoQuery, UserChange]) -> ASGIApp:
+    return _answer(await call.edge.services.users.update(call.who, call.path["user"], call.body))
+
+
+async def delete_user(call: Call[NoQuery, None]) -> ASGIApp:
+    return _answer(await call.edge.services.users.delete(call.who, call.path["user"]))
+
+
+# ---- tokens
+
+
+async def create_token(call: Call[NoQuery, TokenBody]) -> ASGIApp:
+    body = call.body
+    made = await call.edge.services.tokens.create(
+        call.who,
+        tenant=body.tenant or call.who.tenant,
+        role=body.role,
+        name=body.name,
+        ttl_s=body.ttl_s,
+        user=body.user or "",
+        permissions=body.permissions,
+    )
+    return new_token(call, made)
+
+
+async def create_own_token(call: Call[NoQuery, OwnTokenBody]) -> ASGIApp:
+    body = call.body
+    made = await call.edge.services.tokens.create_own(
+        call.who, role=body.role, name=body.name, ttl_s=body.ttl_s, permissions=body.permissions
+    )
+    return new_token(call, made)
+
+
+def new_token(call: Call[Any, Any], made: tuple[str, TokenRecord] | Refused) -> ASGIApp:
+    if isinstance(made, Refused):
+        raise refusal(made)
+    text, record = made
+    call.made(f"tokens/{record.id}")
+    return answer(NewToken(token=text, record=token_view(record)), status=201)
+
+
+async def list_tokens(call: Call[NoQuery, None]) -> ASGIApp:
+    records = await call.edge.services.tokens.list(call.who)
+    return answer(TokenList(tokens=tuple(token_view(record) for record in records)))
+
+
+async def list_own_tokens(call: Call[NoQuery, None]) -> ASGIApp:
+    records = await call.edge.services.tokens.list_own(call.who)
+    return answer(TokenList(tokens=tuple(token_view(record) for record in records)))
+
+
+async def revoke_token(call: Call[NoQuery, None]) -> ASGIApp:
+    return _revoked(await call.edge.services.tokens.revoke(call.who, call.path["token"]))
+
+
+async def revoke_own_token(call: Call[NoQuery, None]) -> ASGIApp:
+    return _revoked(await call.edge.services.tokens.revoke_own(call.who, call.path["token"]))
+
+
+def _revoked(done: bool | Refused) -> ASGIApp:
+    if isinstance(done, Refused):
+        raise refusal(done)
+    if not done:
+        raise not_found()
+    return empty()
+
+
+def token_view(record: TokenRecord) -> TokenView:
+    return TokenView(
+        id=record.id,
+        tenant=record.tenant,
+        role=record.role,
+        name=record.name,
+        created_at=record.created_at,
+        expires_at=record.expires_at,
+        revoked=record.revoked,
+        node=record.node,
+        single_use=record.single_use,
+        user=record.user,
+        permissions=record.permissions,
+    )
+
+
+# ---- what one may do
+
+
+async def whoami(call: Call[NoQuery, None]) -> ASGIApp:
+    who = call.who
+    return answer(
+        WhoAmI(
+            tenant=who.tenant,
+            role=who.role,
+            name=who.name,
+            token_id=who.token_id,
+            user=who.user,
+            team=who.team,
+            proof=who.proof,
+            home=who.home,
+            expires_at=who.expires_at,
+            permissions={one: scope for one in TABLE if (scope := scope_of(who, one)) is not None},
+        )
+    )
+
+
+async def list_roles(call: Call[NoQuery, None]) -> ASGIApp:
+    views = tuple(
+        RoleView(
+            role=role,
+            permissions={one: scopes[role] for one, scopes in TABLE.items() if role in scopes},
+            grants=GRANTS.get(role, ()),
+        )
+        for role in ROLES
+    )
+    return answer(RoleList(roles=views))
+
+
+def _answer(outcome: Any, status: int = 200) -> ASGIApp:
+    if outcome is None:
+        raise not_found()
+    if isinstance(outcome, Refused):
+        raise refusal(outcome)
+    return answer(outcome, status=status)
+
+
+def refusal(no: Refused) -> Problem:
+    return not_found() if no.code == "not-found" else Problem(no.code, detail=no.message, fix=no.fix, reason=no.reason)

@@ -1,0 +1,86 @@
+"""Looking at jobs and steering them."""
+
+from litestar.types import ASGIApp
+
+from ares.control.queries.cursors import BadCursor
+from ares.control.queries.job_list import JobQuery
+from ares.control.submit.submit import Rejected
+from ares.core.lifecycle.inputs import Refused
+from ares.edge.rest.answers import Events, Ids, answer
+from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery, given
+from ares.edge.rest.handlers.submit import rejection, request_id
+from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.problems import Problem, not_found
+from ares.model.state import JobState
+
+_REFUSALS = {
+    "terminal": "job-finished",
+    "budget-exhausted": "retry-budget-exhausted",
+    "not-yours": "forbidden",
+    "request-conflict": "request-conflict",
+}
+
+
+async def get_job(call: Call[NoQuery, None]) -> ASGIApp:
+    detail = await call.edge.services.jobs.get(call.who, call.path["id"])
+    if detail is None:
+        raise not_found()
+    return answer(detail)
+
+
+async def list_jobs(call: Call[JobsQuery, None]) -> ASGIApp:
+    asked = call.query
+    query = JobQuery(
+        phases=frozenset(asked.phase),
+        name=given(asked.name),
+        labels={key: value for key, _, value in (text.partition("=") for text in asked.label)},
+        array=given(asked.array),
+        node=given(asked.node),
+        arrays=asked.arrays,
+        sort=asked.sort,
+        limit=asked.limit,
+        cursor=asked.cursor,
+    )
+    page = await call.edge.services.jobs.list(call.who, query)
+    if isinstance(page, BadCursor):
+        raise Problem("bad-cursor")
+    return answer(page)
+
+
+async def resolve_job(call: Call[ResolveQuery, None]) -> ASGIApp:
+    return answer(Ids(ids=await call.edge.services.jobs.resolve(call.who, call.query.prefix)))
+
+
+async def delete_job(call: Call[ReasonQuery, None]) -> ASGIApp:
+    return _steered(await call.edge.services.jobs.cancel(call.who, call.path["id"], call.query.reason))
+
+
+async def cancel_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
+    return _steered(await call.edge.services.jobs.cancel(call.who, call.path["id"], call.body.reason))
+
+
+async def retry_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
+    keyed = request_id(call.header(b"idempotency-key")) or ""
+    outcome = await call.edge.services.jobs.retry(call.who, call.path["id"], call.body.reason, keyed)
+    if isinstance(outcome, JobState) and outcome.id != call.path["id"]:
+        call.made(f"jobs/{outcome.id}")
+    return _steered(outcome)
+
+
+async def job_events(call: Call[NoQuery, None]) -> ASGIApp:
+    events = await call.edge.services.jobs.events(call.who, call.path["id"])
+    if events is None:
+        raise not_found()
+    return answer(Events(events=events))
+
+
+def _steered(outcome: JobState | Refused | Rejected | None) -> ASGIApp:
+    match outcome:
+        case JobState():
+            return answer(outcome)
+        case Refused(code=code, message=message):
+            raise Problem(_REFUSALS.get(code, "not-allowed"), detail=message)
+        case Rejected():
+            raise rejection(outcome)
+        case None:
+            raise not_found()

@@ -1,0 +1,67 @@
+"""How machines come in and go: a join token for a certificate, what certificates there are, taking them back."""
+
+from typing import Annotated, Final
+
+from litestar.types import ASGIApp
+from msgspec import Meta
+
+from ares.control.access.machines import CertificateView
+from ares.core.access.tokens import Denied
+from ares.edge.rest.answers import answer
+from ares.edge.rest.bodies import NodeName, NoQuery
+from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.problems import Problem, no_node, not_found
+from ares.model.base import Record
+from ares.model.machine import MachineRole
+
+_WHY: Final = {
+    "malformed": "the request is no certificate request in PEM for a P-256 key",
+    "name": "the join token is for another name",
+    "expired": "the join token has expired",
+    "revoked": "the join token was used by another key, or taken back",
+    "taken": "a machine of this name is in; a token for any name admits only new names",
+}
+
+
+class JoinBody(Record, frozen=True):
+    """The machine's name, and its request for a certificate (PKCS#10 in PEM)."""
+
+    name: NodeName
+    request: Annotated[str, Meta(max_length=16_384)]
+
+
+class CertificateList(Record, frozen=True):
+    certificates: tuple[CertificateView, ...]
+
+
+async def join(call: Call[NoQuery, JoinBody]) -> ASGIApp:
+    admitted = await call.edge.services.authority.join(call.token, call.body.name, call.body.request)
+    if admitted is None:
+        raise Problem("no-authority")
+    if isinstance(admitted, Denied):
+        raise Problem(
+            "unauthenticated",
+            detail=_WHY.get(admitted.why, ""),
+            fix="Make a new join token: `ares token join --node NAME`.",
+            reason=admitted.word,
+        )
+    return answer(admitted)
+
+
+async def list_certificates(call: Call[NoQuery, None]) -> ASGIApp:
+    return answer(CertificateList(certificates=tuple(await call.edge.services.authority.list(call.who))))
+
+
+async def revoke_node(call: Call[NoQuery, None]) -> ASGIApp:
+    return await _revoke(call, "node", call.path["name"], no_node())
+
+
+async def revoke_cluster(call: Call[NoQuery, None]) -> ASGIApp:
+    return await _revoke(call, "cluster", call.path["name"], not_found())
+
+
+async def _revoke(call: Call[NoQuery, None], role: MachineRole, name: str, missing: Problem) -> ASGIApp:
+    revoked = await call.edge.services.authority.revoke(call.who, role, name)
+    if revoked is None:
+        raise missing
+    return answer(revoked)

@@ -1,0 +1,103 @@
+"""Nodes, tokens, health and metrics."""
+
+from litestar.types import ASGIApp
+
+from ares.control.queries.nodes import NodeView
+from ares.core.access.table import scope_of
+from ares.edge.rest.answers import (
+    Answer,
+    ClusterList,
+    HealthView,
+    LeaseList,
+    NewToken,
+    NodeList,
+    answer,
+)
+from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, UsageQuery, given
+from ares.edge.rest.handlers.identity import token_view
+from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.problems import Problem, no_node, not_found
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def get_usage(call: Call[UsageQuery, None]) -> ASGIApp:
+    asked = call.query
+    return answer(await call.edge.services.spending.report(call.who, asked.by, given(asked.since_s), asked.limit))
+
+
+async def list_nodes(call: Call[NoQuery, None]) -> ASGIApp:
+    return answer(NodeList(nodes=await call.edge.services.nodes.nodes(call.who)))
+
+
+async def get_node(call: Call[NoQuery, None]) -> ASGIApp:
+    nodes = await call.edge.services.nodes.nodes(call.who)
+    return node_answer(next((node for node in nodes if node.name == call.path["name"]), None))
+
+
+def node_answer(node: NodeView | None) -> ASGIApp:
+    """A node as it is after what was asked, if there is one of that name."""
+    if node is None:
+        raise no_node()
+    return answer(node)
+
+
+async def cordon_node(call: Call[NoQuery, None]) -> ASGIApp:
+    return await _cordon(call, on=True)
+
+
+async def uncordon_node(call: Call[NoQuery, None]) -> ASGIApp:
+    return await _cordon(call, on=False)
+
+
+async def _cordon(call: Call[NoQuery, None], *, on: bool) -> ASGIApp:
+    return node_answer(await call.edge.services.nodes.cordon(call.who, call.path["name"], on))
+
+
+async def list_clusters(call: Call[NoQuery, None]) -> ASGIApp:
+    return answer(ClusterList(clusters=await call.edge.services.nodes.clusters(call.who)))
+
+
+async def get_cluster(call: Call[NoQuery, None]) -> ASGIApp:
+    clusters = await call.edge.services.nodes.clusters(call.who)
+    found = next((cluster for cluster in clusters if cluster.id == call.path["cluster"]), None)
+    if found is None:
+        raise not_found()
+    return answer(found)
+
+
+async def list_leases(call: Call[LeasesQuery, None]) -> ASGIApp:
+    return answer(LeaseList(leases=await call.edge.services.nodes.leases(call.who, given(call.query.job))))
+
+
+# ---- access
+
+
+async def create_join_token(call: Call[NoQuery, JoinTokenBody]) -> ASGIApp:
+    body = call.body
+    if (body.node is not None) + (body.cluster is not None) + body.any_name != 1:
+        raise Problem("invalid", detail="say whom it admits: one of node, cluster, or anyName", path="$.node")
+    if body.cluster is not None and scope_of(call.who, "clusters:admin") is None:
+        raise Problem("forbidden", detail=f"the role {call.who.role!r} does not have clusters:admin", reason="role")
+    text, record = await call.edge.services.tokens.create_join(
+        call.who, node=body.node, ttl_s=body.ttl_s, cluster=body.cluster
+    )
+    call.made(f"tokens/{record.id}")
+    return answer(NewToken(token=text, record=token_view(record)), status=201)
+
+
+# ---- this server
+
+
+async def healthz(call: Call[NoQuery, None]) -> ASGIApp:
+    alive = call.edge.services.health.live()
+    return answer(HealthView(status="alive" if alive else "failing"), status=200 if alive else 503)
+
+
+async def readyz(call: Call[NoQuery, None]) -> ASGIApp:
+    ready, checks = await call.edge.services.health.ready()
+    return answer(HealthView(status="ready" if ready else "not ready", checks=checks), status=200 if ready else 503)
+
+
+async def metrics(call: Call[NoQuery, None]) -> ASGIApp:
+    return Answer(call.edge.services.metrics(), media_type=METRICS_TYPE)

@@ -1,0 +1,73 @@
+"""Pools of nodes, and when a job of some size would start there."""
+
+from typing import Annotated
+
+from litestar.types import ASGIApp
+from msgspec import UNSET, Meta, UnsetType
+
+from ares.control.queries.pools import PoolView
+from ares.core.starts.shapes import Shape
+from ares.edge.rest.answers import answer
+from ares.edge.rest.bodies import YEAR_S, given
+from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.problems import Problem
+from ares.model.base import Record
+from ares.model.job import RANKS_MAX, GpuModel, Resources
+
+
+def _no_pool() -> Problem:
+    return Problem("not-found", detail="no pool has this name; `ares pools` lists them")
+
+
+# With each GPU, or without any, unless it is said.
+_CPU_MILLI, _MEMORY_MIB = 1000, 1024
+
+
+class PoolsQuery(Record, frozen=True):
+    """A size of job to be told the start of, instead of the common ones: at least `gpus` or `cpuMilli`."""
+
+    gpus: Annotated[int, Meta(ge=0, le=1024)] = 0
+    gpu_model: GpuModel | UnsetType = UNSET
+    cpu_milli: Annotated[int, Meta(ge=1, le=4_096_000)] | UnsetType = UNSET
+    memory_mib: Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)] | UnsetType = UNSET
+    ranks: Annotated[int, Meta(ge=1, le=RANKS_MAX)] = 1
+    # How long it runs.
+    runtime_s: Annotated[float, Meta(ge=1.0, le=YEAR_S)] = 3600.0
+
+
+class PoolList(Record, frozen=True):
+    nodepools: tuple[PoolView, ...]
+
+
+async def list_pools(call: Call[PoolsQuery, None]) -> ASGIApp:
+    query = call.query
+    return answer(PoolList(nodepools=await call.edge.services.pools.list(call.who, _shape(query), query.runtime_s)))
+
+
+async def get_pool(call: Call[PoolsQuery, None]) -> ASGIApp:
+    query = call.query
+    found = await call.edge.services.pools.list(call.who, _shape(query), query.runtime_s, call.path["name"])
+    if not found:
+        raise _no_pool()
+    return answer(found[0])
+
+
+def _shape(query: PoolsQuery) -> Shape | None:
+    cpu, model = given(query.cpu_milli), given(query.gpu_model)
+    if not query.gpus and cpu is None:
+        return None
+    each = max(1, query.gpus)
+    wants = Resources(
+        cpu_milli=cpu or each * _CPU_MILLI,
+        memory_mib=given(query.memory_mib) or each * _MEMORY_MIB,
+        gpus=query.gpus,
+        gpu_model=model if query.gpus else None,
+    )
+    return Shape(words=_words(wants, query.ranks), resources=wants, ranks=query.ranks)
+
+
+def _words(wants: Resources, ranks: int) -> str:
+    """8 GPUs, 4 x 8 H100, 16 CPUs."""
+    what = wants.gpu_model or ("GPU" if wants.gpus == 1 else "GPUs")
+    one = f"{wants.gpus} {what}" if wants.gpus else f"{wants.cpu_milli / 1000:g} CPUs"
+    return one if ranks == 1 else f"{ranks} x {one}"

@@ -1,0 +1,217 @@
+"""Submitting jobs, one or many."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from litestar.types import ASGIApp
+
+from ares.control.queries.deadlines import DeadlineSeen
+from ares.control.state.pacing import WORKED_ON, breathe
+from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
+from ares.core.access.table import reaches
+from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, JobWarning, ProblemDocument, answer
+from ares.edge.rest.bodies import NoQuery, SubmitBody
+from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.problems import Problem, retry_after
+from ares.edge.rest.http.strict import StrictDecoder, invalid
+from ares.model.access import Principal
+from ares.model.base import RequestId
+from ares.model.job import PRIORITIES, JobSpec
+
+_job = StrictDecoder(SubmitBody)
+
+
+class _Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """The outer shell; jobs stay bytes, so that one bad job does not spoil the others."""
+
+    jobs: list[msgspec.Raw]
+
+
+_batch = msgspec.json.Decoder(_Batch)
+
+
+async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
+    keyed = request_id(call.header(b"idempotency-key"))
+    body = call.body
+    if keyed is not None and body.request_id not in (None, keyed):
+        raise Problem("request-id-mismatch", path="$.requestId")
+    call.edge.meter.submit(call.who, 1)
+    request = request_of(call.who, body, call.plain, call.header(b"traceparent") or "", keyed)
+    # Before it is one of those that wait.
+    (deadline,) = await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec])
+    (outcome,) = await call.edge.services.submit.submit(call.who, [request])
+    if isinstance(outcome, Rejected):
+        raise rejection(outcome)
+    links = _links(outcome.job)
+    (never,) = await _warnings(call, [request])
+    created = Created(
+        id=outcome.job,
+        replayed=outcome.replayed,
+        tasks=outcome.tasks,
+        links=links,
+        warnings=(*never, *_told(outcome)),
+        deadline=None if outcome.replayed else deadline,
+    )
+    return answer(created, status=200 if outcome.replayed else 201, headers={"location": links["self"]})
+
+
+async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
+    if call.header(b"idempotency-key") is not None:
+        raise Problem(
+            "bad-request",
+            detail="a batch takes no Idempotency-Key",
+            fix="Give each job of the batch its own requestId.",
+        )
+    jobs = _split(call.raw)
+    limit = call.edge.settings.batch_jobs_max
+    if not 1 <= len(jobs) <= limit:
+        raise Problem("invalid", detail=f"{len(jobs)} jobs; a batch holds 1 to {limit}", path="$.jobs")
+    call.edge.meter.submit(call.who, len(jobs))
+    drafts = await _drafts(call, jobs)
+    good = [draft for draft in drafts if isinstance(draft, SubmitRequest)]
+    deadlines = iter(await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec for request in good]))
+    outcomes = iter(await call.edge.services.submit.submit(call.who, good) if good else ())
+    warnings = iter(await _warnings(call, good))
+    results: list[BatchOutcome] = []
+    for place, draft in enumerate(drafts):
+        if place % WORKED_ON == WORKED_ON - 1:
+            await breathe()
+        refused = isinstance(draft, Problem)
+        results.append(_outcome(draft) if refused else _outcome(next(outcomes), next(warnings), next(deadlines)))
+    replayed = sum(result.replayed for result in results)
+    rejected = sum(result.error is not None for result in results)
+    created = len(results) - replayed - rejected
+    ids = [f"jobs/{result.id}" for result in results if result.id]
+    call.made(*ids, created=created, replayed=replayed, rejected=rejected)
+    return answer(BatchAnswer(results=results, created=created, replayed=replayed, rejected=rejected))
+
+
+async def _warnings(call: Call[NoQuery, Any], requests: Sequence[SubmitRequest]) -> list[tuple[JobWarning, ...]]:
+    """What is to be said at once: that a job can never start as things are."""
+    reasons = await call.edge.services.explain.infeasible(call.who, [request.spec for request in requests])
+    return [
+        () if why is None else (JobWarning(code=why.code, message=why.message, remedy=why.remedy),) for why in reasons
+    ]
+
+
+def _told(outcome: Submitted) -> tuple[JobWarning, ...]:
+    policies = (JobWarning(code="policy", message=f"policy {said.policy}: {said.message}") for said in outcome.warnings)
+    return (*policies, *(JobWarning(code="soft-limit", message=text) for text in outcome.soft_limits))
+
+
+def _split(raw: bytes) -> list[bytes]:
+    """The jobs of a batch, still as text."""
+    try:
+        jobs = [bytes(job) for job in _batch.decode(raw).jobs]
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
+    except RecursionError:
+        raise Problem("too-deep") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem("malformed-json", detail=str(error)) from None
+    # The shell has one key and so one colon; more of them outside the jobs mean that it came twice.
+    if raw.count(b":") != 1 + sum(job.count(b":") for job in jobs):
+        raise Problem("duplicate-key", detail="the key 'jobs' appears twice in one object")
+    return jobs
+
+
+async def _drafts(call: Call[NoQuery, None], jobs: Sequence[bytes]) -> list[SubmitRequest | Problem]:
+    trace = call.header(b"traceparent") or ""
+    drafts: list[SubmitRequest | Problem] = []
+    for place, raw in enumerate(jobs):
+        if place % WORKED_ON == WORKED_ON - 1:
+            await breathe()
+        try:
+            body, plain = _job.decode(raw)
+            drafts.append(request_of(call.who, body, plain, trace))
+        except Problem as problem:
+            drafts.append(_at(problem, place))
+    return drafts
+
+
+def _at(problem: Problem, place: int) -> Problem:
+    path = f"$.jobs[{place}]{problem.path.removeprefix('$')}"
+    return Problem(problem.code, detail=problem.detail, fix=problem.fix, path=path)
+
+
+def request_of(
+    who: Principal, body: SubmitBody, plain: Any, trace: str = "", keyed: str | None = None
+) -> SubmitRequest:
+    if body.tenant_id is not None and body.tenant_id != who.tenant:
+        raise Problem("tenant-mismatch", path="$.tenantId")
+    spec = _teamed(who, _filled(body, plain["spec"]))
+    return SubmitRequest(spec=spec, request_id=keyed or body.request_id, trace=trace)
+
+
+def _teamed(who: Principal, spec: JobSpec) -> JobSpec:
+    """A user's jobs are counted for the user's team. Only who rules over users may say another."""
+    if not who.user or who.home or spec.team == who.team:
+        return spec
+    if spec.team is not None and reaches(who, "users:admin", who.tenant):
+        return spec
+    if spec.team is None:
+        return msgspec.structs.replace(spec, team=who.team)
+    mine = f"you are of {who.team!r}" if who.team else "you are of none"
+    detail = f"the team {spec.team!r} is not yours: {mine}"
+    fix = "Leave the team out, or have a tenant-admin move you: `ares user set NAME --team TEAM`."
+    raise Problem("forbidden", detail=detail, fix=fix, path="$.spec.team", reason="team")
+
+
+def _filled(body: SubmitBody, said: dict[str, Any]) -> JobSpec:
+    """The specification, with what stands beside it where it says nothing itself."""
+    changes: dict[str, Any] = {}
+    if body.priority is not None and "priority" not in said:
+        changes["priority"] = PRIORITIES[body.priority] if isinstance(body.priority, int) else body.priority
+    if body.expected_runtime is not None and "expectedRuntimeS" not in said:
+        changes["expected_runtime_s"] = body.expected_runtime
+    if body.input_refs is not None and "inputRefs" not in said:
+        changes["input_refs"] = body.input_refs
+    if body.cost_estimate is not None and "claimedCost" not in said:
+        changes["claimed_cost"] = body.cost_estimate
+    if body.estimate_cores is not None and "cpuMilli" not in said.get("resources", {}):
+        cpu_milli = max(1, round(body.estimate_cores * 1000))
+        changes["resources"] = msgspec.structs.replace(body.spec.resources, cpu_milli=cpu_milli)
+    return msgspec.structs.replace(body.spec, **changes) if changes else body.spec
+
+
+def request_id(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return msgspec.convert(text, RequestId)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid", detail=str(error), path="header.Idempotency-Key") from None
+
+
+def rejection(outcome: Rejected) -> Problem:
+    headers = {} if outcome.retry_after_s is None else retry_after(outcome.retry_after_s)
+    reason = {"priority-ceiling": "priority", "budget-exceeded": "budget"}.get(outcome.code, "")
+    return Problem(
+        outcome.code,
+        detail=outcome.message,
+        fix=outcome.fix,
+        headers=headers,
+        reason=outcome.reason or reason or ("quota" if outcome.levels else ""),
+        quota=outcome.levels,
+    )
+
+
+def _outcome(
+    outcome: Submitted | Rejected | Problem,
+    warnings: tuple[JobWarning, ...] = (),
+    deadline: DeadlineSeen | None = None,
+) -> BatchOutcome:
+    if isinstance(outcome, Submitted):
+        seen = None if outcome.replayed else deadline
+        return BatchOutcome(
+            id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=(*warnings, *_told(outcome)),
+            deadline=seen,
+        )  # fmt: skip
+    problem = rejection(outcome) if isinstance(outcome, Rejected) else outcome
+    return BatchOutcome(error=ProblemDocument(**problem.document()))
+
+
+def _links(job: str) -> dict[str, str]:
+    base = f"/v1/jobs/{job}"
+    return {"self": base, "events": f"{base}/events", "logs": f"{base}/logs"}

@@ -1,0 +1,1 @@
+"""HTTP below the routes: connections, limits, authentication, problems and the OpenAPI document."""

@@ -1,0 +1,220 @@
+"""Who may come in. Everything is refused unless a rule lets it through.
+
+`Frontier` stands before the router and looks at where a request comes from; `Gate` stands before
+each handler and looks at who sends it and what the route demands.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from ares.control.state.pacing import PACE
+from ares.core.access.table import scope_of
+from ares.core.access.tokens import Denied, parse
+from ares.edge.rest.answers import refuse
+from ares.edge.rest.api import ApiServices, ApiSettings
+from ares.edge.rest.http.audit_middleware import mutates, unavailable
+from ares.edge.rest.http.delegation import Asked, enter
+from ares.edge.rest.http.limits import Meter, address, lane_of, payer
+from ares.edge.rest.http.operation import PUBLIC, Access
+from ares.edge.rest.http.peers import MACHINE
+from ares.edge.rest.http.problems import Problem, not_found
+from ares.edge.rest.http.request_context import noted
+from ares.edge.rest.http.wire import header
+from ares.model.access import Principal
+
+PERMISSION = "permission"
+# The table's entry for a route, for its audit entry.
+ROUTE = "route"
+# Where the gate leaves the verified caller for the handler.
+CALLER = "ares_caller"
+
+
+def _unauthenticated() -> Problem:
+    return Problem("unauthenticated", headers={"www-authenticate": "Bearer"})
+
+
+# Every path is also served under /api.
+_API, _OTHER_PREFIX = "/api", "/api/v1/"
+_SAFE_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+ProblemOf = Callable[[Exception], Problem]
+
+
+class Gate:
+    """Authenticates and authorises, the same for HTTP and WebSockets."""
+
+    def __init__(self, app: ASGIApp, services: ApiServices, meter: Meter, problem_of: ProblemOf) -> None:
+        self._app = app
+        self._services = services
+        self._meter = meter
+        self._problem_of = problem_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._enter(scope)
+        except Exception as error:
+            problem = self._problem_of(error)
+            if problem.kind.status == 429:
+                who, _ = scope["state"].get(CALLER, (None, ""))
+                await self._meter.hold(address(scope) if who is None else payer(who))
+            await refuse(problem, scope["path"])(scope, receive, send)
+            return
+        who, _ = scope["state"].get(CALLER, (None, ""))
+        if who is None:
+            # Of an earlier request on this connection, if any.
+            PACE.set(None)
+            await self._app(scope, receive, send)
+        else:
+            await self._meter.pacer.serve(payer(who), self._serve(scope, receive, send), writes=mutates(scope))
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+    async def _enter(self, scope: Scope) -> None:
+        access: Access | None = scope["route_handler"].opt.get(PERMISSION)
+        if access is None:
+            # Only the framework's own OPTIONS routes declare nothing.
+            raise Problem("method-not-allowed", headers={"allow": _allowed(scope)})
+        about = noted(scope)
+        about.route = scope["route_handler"].opt.get(ROUTE)
+        if access == PUBLIC:
+            return
+        if machine := scope["state"].get(MACHINE):
+            self._denied("wrong_role_cert")
+            detail = f"a machine's certificate ({machine}) is for the agents' port alone"
+            raise Problem("forbidden", detail=detail, reason="wrong_role_cert")
+        token = _bearer(scope)
+        who = await self._authenticate(scope, token, access) if token else None
+        if not isinstance(who, Principal):
+            self._denied(who.word if isinstance(who, Denied) else "no-credential")
+            if token:
+                self._meter.failed(scope)
+            else:
+                self._meter.anonymous(scope)
+            raise replace(_unauthenticated(), reason="no_credential" if who is None else who.word)
+        scope["state"][CALLER] = (who, token)
+        about.who = who
+        self._meter.admit(who, lane_of(scope["method"]) if scope["type"] == "http" else "read")
+        asked = Asked(
+            header(scope, b"x-ares-tenant") or "",
+            scope["path_params"].get("id", ""),
+            header(scope, b"x-ares-break-glass") or "",
+        )
+        try:
+            entered = enter(who, access, asked, self._services.view)
+        except Problem as problem:
+            self._denied(problem.reason or problem.code)
+            raise
+        scope["state"][CALLER] = (entered, token)
+        about.who = entered
+        if entered.home and scope_of(who, access) == "glass":
+            about.glass = asked.glass
+        if (refusing := self._services.audit.refusing) is not None and mutates(scope):
+            raise unavailable(refusing)
+
+    async def _authenticate(self, scope: Scope, token: str, access: Access) -> Principal | Denied:
+        known = parse(token)
+        if known and known[0] not in self._services.view.tokens and self._meter.guesses(scope):
+            # What is not in memory would be looked for in the store: not for one that guesses.
+            return Denied(reason="unknown")
+        who = await self._services.tokens.authenticate(token)
+        if isinstance(who, Denied) and access == "machines:join":
+            # Elsewhere a join token is no credential.
+            return await self._services.authority.invited(token)
+        return who
+
+    def _denied(self, reason: str) -> None:
+        self._services.telemetry.count("ares_auth_denials_total", 1, reason)
+
+
+def _allowed(scope: Scope) -> str:
+    routes = [route for route in scope["litestar_app"].routes if route.path_format == scope["path_template"]]
+    methods = {method for route in routes for method in getattr(route, "methods", ())}
+    return ", ".join(sorted(methods - {"OPTIONS"}))
+
+
+def _bearer(scope: Scope) -> str:
+    """From the Authorization header or, where browsers cannot set one, the WebSocket's protocols. Never the URL."""
+    scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    if scope["type"] == "websocket":
+        offered = scope["subprotocols"]
+        if len(offered) == 2 and offered[0] == "bearer":
+            return offered[1]
+    return ""
+
+
+class Frontier:
+    """Checks Host and Origin of whatever arrives, and counts what leaves."""
+
+    def __init__(self, app: ASGIApp, services: ApiServices, settings: ApiSettings) -> None:
+        self._app = app
+        self._services = services
+        self._hosts = frozenset(name.lower() for name in settings.allowed_hosts)
+        self._origins = frozenset(settings.allowed_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith(_OTHER_PREFIX):
+            scope["path"] = scope["path"].removeprefix(_API)
+            scope["raw_path"] = scope["raw_path"].removeprefix(_API.encode())
+        exit_ = self._socket_exit(scope, receive, send) if scope["type"] == "websocket" else self._http_exit(send)
+        problem = self._foreign(scope)
+        if problem is not None:
+            self._services.telemetry.count("ares_auth_denials_total", 1, problem.code)
+            await refuse(problem, scope["path"])(scope, receive, exit_)
+            return
+        await self._app(scope, receive, exit_)
+
+    def _foreign(self, scope: Scope) -> Problem | None:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
+        if _name_of(host) not in self._hosts:
+            return Problem("wrong-host")
+        origin = header(scope, b"origin")
+        if origin is not None and origin not in self._origins and _place_of(origin) != host:
+            return Problem("bad-origin")
+        return None
+
+    def _http_exit(self, send: Send) -> Send:
+        async def leave(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._services.telemetry.count("ares_http_requests_total", 1, str(message["status"]))
+                message["headers"] = [*message["headers"], *_SAFE_HEADERS]
+            await send(message)
+
+        return leave
+
+    def _socket_exit(self, scope: Scope, receive: Receive, send: Send) -> Send:
+        """Before the handshake, a close (the router's word for "no such route") becomes a proper answer."""
+        open_ = False
+
+        async def leave(message: Message) -> None:
+            nonlocal open_
+            kind: Any = message["type"]
+            if kind == "websocket.close" and not open_:
+                await refuse(not_found())(scope, receive, send)
+                return
+            open_ = open_ or kind == "websocket.accept"
+            await send(message)
+
+        return leave
+
+
+def _place_of(origin: str) -> str:
+    """Host and port of a web origin, empty when it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _name_of(host: str) -> str:
+    """Without the port; IPv6 without brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]

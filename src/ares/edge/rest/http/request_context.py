@@ -1,0 +1,39 @@
+"""What is known of a request for its audit entry, filled in along its way."""
+
+from typing import TYPE_CHECKING
+
+from litestar.types import Scope
+
+from ares.model.access import Principal
+
+if TYPE_CHECKING:
+    from ares.edge.rest.http.operation import Operation, Socket
+    from ares.edge.rest.http.problems import Problem
+
+NOTED = "ares_noted"
+
+
+class Noted:
+    """`who` is whoever proved to be somebody, also if they were turned away afterwards."""
+
+    __slots__ = ("counts", "glass", "made", "problem", "route", "target", "who")
+
+    def __init__(self) -> None:
+        self.route: Operation | Socket | None = None
+        self.who: Principal | None = None
+        # Why they look at what is another tenant's; empty where they need not say.
+        self.glass = ""
+        self.problem: Problem | None = None
+        # The tenant it asks about in its query or body.
+        self.target = ""
+        # What the request made, as "kind/id", and how many of what.
+        self.made: tuple[str, ...] = ()
+        self.counts: dict[str, int] = {}
+
+
+def noted(scope: Scope) -> Noted:
+    state = scope["state"]
+    found = state.get(NOTED)
+    if found is None:
+        found = state[NOTED] = Noted()
+    return found

@@ -1,0 +1,63 @@
+"""One way of holding a WebSocket conversation, for every kind of stream."""
+
+import contextlib
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import structlog
+from litestar.types import Receive, Send
+
+from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.streaming import Ending, TooSlow
+from ares.edge.rest.http.wire import until_gone
+
+log = structlog.get_logger()
+
+Say = Callable[[bytes], Awaitable[None]]
+
+# Close codes and reasons a client can act on.
+CLOSES: dict[Ending, tuple[int, str]] = {
+    "done": (1000, "complete"),
+    "revoked": (4401, "unauthenticated: the credential ended, or its rights have changed"),
+    "shutdown": (1001, "shutdown: reconnect with the last cursor"),
+}
+LAGGED = (4408, "lagged: reconnect with the last cursor")
+BROKEN = (1011, "internal: reconnect with the last cursor")
+
+
+async def converse(call: Call[Any, Any], receive: Receive, send: Send, talk: Callable[[Say], Awaitable[None]]) -> None:
+    """Accepts, lets `talk` speak, and says at the end why it is over. After the handshake nothing is raised."""
+    streams = call.edge.streams
+    streams.check_room(call.who)
+    # The handshake's first message.
+    await receive()
+    offered: list[str] = cast("Any", call.scope)["subprotocols"]
+    accept: Any = {"type": "websocket.accept", "subprotocol": "bearer" if "bearer" in offered else None, "headers": []}
+    await send(accept)
+
+    async def say(message: bytes) -> None:
+        event: Any = {"type": "websocket.send", "text": message.decode(), "bytes": None}
+        await streams.send(send(event))
+
+    async def work() -> None:
+        await talk(say)
+
+    try:
+        ending = await streams.run(call.token, call.who, work(), until_gone(receive))
+    except TooSlow:
+        # It may still read that, and otherwise is cut off.
+        with contextlib.suppress(TooSlow):
+            await streams.send(_close(send, LAGGED))
+    except Exception as error:
+        # As text: a renderer that shows local variables would show the token.
+        log.error("websocket.broken", traceback="".join(traceback.format_exception(error)))
+        await _close(send, BROKEN)
+    else:
+        if ending != "gone":
+            await _close(send, CLOSES[ending])
+
+
+async def _close(send: Send, why: tuple[int, str]) -> None:
+    message: Any = {"type": "websocket.close", "code": why[0], "reason": why[1]}
+    await send(message)

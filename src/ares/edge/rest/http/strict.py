@@ -1,0 +1,172 @@
+"""Reads JSON from strangers: typed by msgspec, and stricter than it.
+
+On top of types and bounds this refuses unknown fields (by name), duplicate keys, NaN, and depth
+beyond a limit. Records themselves ignore unknown fields, because two versions share a store; this
+border must not.
+"""
+
+import json
+import re
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from ares.edge.rest.http.problems import Problem
+from ares.model.base import Slug
+from ares.model.quota import Measure
+from ares.model.tenant import UserName
+
+DEPTH_MAX = 32
+
+T = TypeVar("T")
+# A struct's fields with their shapes, a list's elements, or None: a value without structs inside.
+Shape: TypeAlias = "dict[str, Shape] | _Each | None"
+
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_PATH = re.compile(r"^(.*) - at (`key` in )?`(\$.*)`$", re.DOTALL)
+
+
+class _Each:
+    """The shape of every element of a list of structs, or of every value of a map of them."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: "dict[str, Shape]") -> None:
+        self.shape = shape
+
+
+class _Duplicate(Exception):
+    pass
+
+
+class StrictDecoder(Generic[T]):
+    """Decodes one struct. `decode` also gives the plain object, to see what was really said."""
+
+    def __init__(self, type_: type[T]) -> None:
+        self._decode = msgspec.json.Decoder(type_).decode
+        shape = _shape_of(type_)
+        assert isinstance(shape, dict), f"{type_}: a request is an object"
+        self._shape = shape
+
+    def decode(self, raw: bytes) -> tuple[T, dict[str, Any]]:
+        check_depth(raw)
+        try:
+            value = self._decode(raw)
+            # Also what the types let pass unread has to be JSON.
+            plain = msgspec.json.decode(raw)
+        except msgspec.ValidationError as error:
+            raise invalid(error) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Problem("malformed-json", detail=str(error)) from None
+        named = _count_known(plain, self._shape, "$")
+        # Each key brings one colon: as many colons as keys means no key was lost as a duplicate.
+        if raw.count(b":") != named:
+            _refuse_duplicates(raw)
+        return value, plain
+
+
+def check_depth(raw: bytes) -> None:
+    """Without building anything: take the strings out, then remove innermost pairs level by level."""
+    if raw.count(b"{") + raw.count(b"[") <= DEPTH_MAX:
+        return
+    brackets = _STRINGS.sub(b"", raw).translate(_BRACKETS, _NOT_BRACKETS)
+    for _ in range(DEPTH_MAX):
+        brackets = brackets.replace(b"[]", b"")
+        if not brackets:
+            return
+    if b"[]" in brackets or brackets.count(b"[") > DEPTH_MAX:
+        raise Problem("too-deep", detail=f"more than {DEPTH_MAX} levels")
+
+
+# What the patterns that people meet most mean; the others are shown as they are.
+_MEANINGS = {
+    get_args(Slug)[1].pattern: "lower-case letters, digits and dashes, such as vision-lab",
+    get_args(UserName)[1].pattern: "letters, digits and . _ @ + -, such as ann or ann@example.org",
+    get_args(Measure)[
+        1
+    ].pattern: "cpu, memory, gpus, gpus.MODEL, gpu-hours, jobs, jobs-queued, storage, egress or budget",
+}
+_MATCHING = "Expected `str` matching regex "
+
+
+def in_words(text: str) -> str:
+    """What was expected, said to a person instead of in a regular expression."""
+    for pattern, meaning in _MEANINGS.items():
+        text = text.replace(f"{_MATCHING}{pattern!r}", f"Expected {meaning}")
+    return text
+
+
+def invalid(error: msgspec.ValidationError, root: str = "$") -> Problem:
+    """msgspec's own words, with the path moved to its own field."""
+    text = in_words(str(error))
+    found = _PATH.match(text)
+    if found is None:
+        return Problem("invalid", detail=text, path=root)
+    detail = f"{found[1]} (a key of the object)" if found[2] else found[1]
+    return Problem("invalid", detail=detail, path=root + found[3][1:])
+
+
+def _count_known(fields: dict[str, Any], shape: dict[str, "Shape"], path: str) -> int:
+    """Refuses names that are not in the shape; returns how many keys there are, at all depths."""
+    if not fields.keys() <= shape.keys():
+        name = next(key for key in fields if key not in shape)
+        raise Problem(
+            "unknown-field", detail=f"unknown field {name[:100]!r}; known: {', '.join(sorted(shape))}", path=path
+        )
+    count = len(fields)
+    for key, below in fields.items():
+        kind = below.__class__
+        if kind is dict:
+            inner = shape[key]
+            if isinstance(inner, _Each):
+                # A value may also be null, where the type says so.
+                structs = ((name, item) for name, item in below.items() if item.__class__ is dict)
+                count += sum(_count_known(item, inner.shape, f"{path}.{key}.{name}") for name, item in structs)
+            count += _count_known(below, inner, f"{path}.{key}") if isinstance(inner, dict) else len(below)
+        elif kind is list:
+            inner = shape[key]
+            if isinstance(inner, _Each):
+                structs = ((n, item) for n, item in enumerate(below) if item.__class__ is dict)
+                count += sum(_count_known(item, inner.shape, f"{path}.{key}[{n}]") for n, item in structs)
+    return count
+
+
+def _refuse_duplicates(raw: bytes) -> None:
+    try:
+        _PAIRS.decode(raw.decode())
+    except _Duplicate as error:
+        raise Problem("duplicate-key", detail=f"the key {str(error)[:100]!r} appears twice in one object") from None
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> None:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) != len(keys):
+        raise _Duplicate(next(key for key in keys if keys.count(key) > 1))
+
+
+_PAIRS = json.JSONDecoder(object_pairs_hook=_no_duplicates)
+
+
+def _shape_of(type_: Any) -> Shape:
+    """Structs by their encoded names; unions of one struct and plain types by that struct; free maps are free."""
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        return {f.encode_name: _shape_of(f.type) for f in msgspec.structs.fields(type_)}
+    origin = get_origin(type_)
+    arguments = get_args(type_)
+    if origin in (Union, UnionType):
+        shapes = [shape for shape in map(_shape_of, arguments) if shape is not None]
+        assert len(shapes) <= 1, f"{type_}: a request may not choose between structs"
+        return shapes[0] if shapes else None
+    if origin is Annotated:
+        return _shape_of(arguments[0])
+    if origin in (list, tuple):
+        inner = _shape_of(arguments[0])
+        assert not isinstance(inner, _Each), f"{type_}: a request holds no lists of lists of structs"
+        return None if inner is None else _Each(inner)
+    if origin is dict:
+        inner = _shape_of(arguments[1])
+        return _Each(inner) if isinstance(inner, dict) else None
+    return None

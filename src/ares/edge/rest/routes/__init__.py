@@ -1,0 +1,1 @@
+"""The table of routes: method, path, permission, request and answer of each."""

@@ -1,0 +1,218 @@
+"""Every route of the API, in one table."""
+
+from ares.control.queries.explain import Explanation, PlanAnswer, ReplayAnswer
+from ares.control.queries.job_list import JobPage
+from ares.control.queries.jobs import JobDetail
+from ares.control.queries.nodes import ClusterView, NodeView
+from ares.control.queries.outputs import OutputList
+from ares.core.lifecycle.usage_report import UsageReport
+from ares.edge.rest.answers import (
+    JSON,
+    BatchAnswer,
+    ClusterList,
+    Created,
+    Events,
+    HealthView,
+    Ids,
+    LeaseList,
+    NewToken,
+    NodeList,
+    PrioList,
+)
+from ares.edge.rest.bodies import (
+    BatchBody,
+    EventsQuery,
+    JobsQuery,
+    JoinTokenBody,
+    LeasesQuery,
+    LogsQuery,
+    NoQuery,
+    PrioQuery,
+    ReasonBody,
+    ReasonQuery,
+    ReplayBody,
+    ResolveQuery,
+    SubmitBody,
+    UsageQuery,
+)
+from ares.edge.rest.handlers import deadlines, decisions, events, jobs, logs, outputs, platform, submit
+from ares.edge.rest.handlers.deadlines import SlaList
+from ares.edge.rest.http.operation import PUBLIC, Body, Operation, Socket
+from ares.edge.rest.http.problems import ADMISSION_CODES, QUOTA_CODES
+from ares.edge.rest.routes.audit import AUDIT_OPERATIONS
+from ares.edge.rest.routes.identity import IDENTITY_OPERATIONS
+from ares.edge.rest.routes.machines import MACHINE_OPERATIONS
+from ares.edge.rest.routes.operator import OPERATOR_OPERATIONS
+from ares.edge.rest.routes.policies import POLICY_OPERATIONS
+from ares.edge.rest.routes.quotas import QUOTA_OPERATIONS
+from ares.edge.rest.routes.secrets import SECRET_OPERATIONS
+from ares.model.state import JobState
+
+PREFIX = "/v1"
+# What a path parameter may look like. Anything else names nothing, so it is a 404.
+PATH_PARAMETERS = {
+    "id": r"^[0-9a-z]{1,24}(_[0-9]{1,6})?$",
+    "name": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$",
+    "cluster": r"^[a-z0-9-]{1,63}$",
+    "token": r"^[0-9a-z]{1,32}$",
+    "user": r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$",
+    "version": r"^[0-9]{1,9}$",
+    "secret": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+    # All that is left of the URL, slashes included. It is only ever looked for in a list.
+    "path": r"^[^\x00-\x1f\x7f]{1,600}$",
+}
+
+BYTES = "application/octet-stream"
+_STEER = ("job-finished", "not-allowed")
+_REASON = Body(ReasonBody, required=False)
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "submitJob", "POST", "/jobs", "jobs:submit", "Submit a job.", submit.submit_job,
+        {201: (JSON, Created), 200: (JSON, Created)}, NoQuery, Body(SubmitBody),
+        ("request-id-mismatch", "tenant-mismatch", "request-conflict", "queue-full", *QUOTA_CODES, *ADMISSION_CODES),
+        headers=("Idempotency-Key", "traceparent"),
+    ),
+    Operation(
+        "submitBatch", "POST", "/jobs/batch", "jobs:submit", "Submit up to 10,000 jobs, each with its own outcome.",
+        submit.submit_batch, {200: (JSON, BatchAnswer)}, NoQuery, Body(BatchBody, typed=False, batch=True),
+        headers=("traceparent",),
+    ),
+    Operation(
+        "listJobs", "GET", "/jobs", "jobs:read", "List jobs, page by page.", jobs.list_jobs,
+        {200: (JSON, JobPage)}, JobsQuery, problems=("bad-cursor",),
+    ),
+    Operation(
+        "resolveJob", "GET", "/jobs/resolve", "jobs:read", "Ids that begin with some characters.", jobs.resolve_job,
+        {200: (JSON, Ids)}, ResolveQuery,
+    ),
+    Operation(
+        "getJob", "GET", "/jobs/{id}", "jobs:read", "A job or an array: specification, state and result.",
+        jobs.get_job, {200: (JSON, JobDetail)}, NoQuery,
+    ),
+    Operation(
+        "deleteJob", "DELETE", "/jobs/{id}", "jobs:cancel", "Cancel a job. It is final at once.", jobs.delete_job,
+        {200: (JSON, JobState)}, ReasonQuery, problems=_STEER,
+    ),
+    Operation(
+        "cancelJob", "POST", "/jobs/{id}/cancel", "jobs:cancel", "Cancel a job. It is final at once.",
+        jobs.cancel_job, {200: (JSON, JobState)}, NoQuery, _REASON, _STEER,
+    ),
+    Operation(
+        "retryJob", "POST", "/jobs/{id}/retry", "jobs:retry",
+        "Try a waiting job now, or run a finished one again as a new job.",
+        jobs.retry_job, {200: (JSON, JobState)}, NoQuery, _REASON,
+        (*_STEER, "retry-budget-exhausted", "request-conflict", *QUOTA_CODES), headers=("Idempotency-Key",),
+    ),
+    Operation(
+        "listJobEvents", "GET", "/jobs/{id}/events", "events:read", "The job's ledger: everything that happened to it.",
+        jobs.job_events, {200: (JSON, Events)}, NoQuery,
+    ),
+    Operation(
+        "explainJob", "GET", "/jobs/{id}/explain", "jobs:read", "Why a job waits, and what would start it.",
+        decisions.explain_job, {200: (JSON, Explanation)}, NoQuery, tag="decisions",
+    ),
+    Operation(
+        "listPreemptions", "GET", "/jobs/{id}/preemptions", "jobs:read",
+        "When the job was displaced by others, or others by it, and why.", decisions.list_preemptions,
+        {200: (JSON, Events)}, NoQuery, tag="decisions",
+    ),
+    Operation(
+        "planJob", "POST", "/plan", "jobs:read", "What would happen if this were submitted. Changes nothing.",
+        decisions.plan_job, {200: (JSON, PlanAnswer)}, NoQuery, Body(SubmitBody),
+        ("tenant-mismatch", *ADMISSION_CODES), tag="decisions", reads=True,
+    ),
+    Operation(
+        "listPriorities", "GET", "/prio", "jobs:read", "Waiting jobs in order, with the factors that sum to each rank.",
+        decisions.list_prio, {200: (JSON, PrioList)}, PrioQuery, tag="decisions",
+    ),
+    Operation(
+        "listClasses", "GET", "/sla", "jobs:read", "Classes of service, and how many jobs met their deadline.",
+        deadlines.list_classes, {200: (JSON, SlaList)}, NoQuery, tag="decisions",
+    ),
+    Operation(
+        "replayDecision", "POST", "/decisions/{name}/replay", "jobs:read",
+        "Make a past decision again with other weights. Changes nothing.", decisions.replay_decision,
+        {200: (JSON, ReplayAnswer)}, NoQuery, Body(ReplayBody), tag="decisions", reads=True,
+    ),
+    Operation(
+        "getJobLogs", "GET", "/jobs/{id}/logs", "logs:read", "What an attempt wrote, to its end or as it comes.",
+        logs.get_logs, {200: ("text/plain", str)}, LogsQuery, problems=("too-many-streams",),
+    ),
+    Operation(
+        "listOutputs", "GET", "/jobs/{id}/outputs", "outputs:read", "The files of the job's committed result.",
+        outputs.list_outputs, {200: (JSON, OutputList)}, NoQuery,
+    ),
+    Operation(
+        "getOutput", "GET", "/jobs/{id}/outputs/{path}", "outputs:read",
+        "One file of the committed result. Its ETag is its SHA-256.", outputs.get_output,
+        {200: (BYTES, str), 206: (BYTES, str)}, NoQuery, headers=("Range",),
+        problems=("bad-range", "output-missing", "too-many-streams", "egress-exceeded"),
+    ),
+    Operation(
+        "followEvents", "GET", "/events", "events:read", "Live events as server-sent events.", events.follow_events,
+        {200: ("text/event-stream", str)}, EventsQuery, problems=("bad-cursor", "too-many-streams"), tag="events",
+        headers=("Last-Event-ID",),
+    ),
+    Operation(
+        "getUsage", "GET", "/usage", "jobs:read", "What jobs used: GPU-hours, CPU-hours, energy, cost, and waste.",
+        platform.get_usage, {200: (JSON, UsageReport)}, UsageQuery, tag="usage",
+    ),
+    Operation(
+        "listNodes", "GET", "/nodes", "nodes:read", "Nodes, and what is free on them.", platform.list_nodes,
+        {200: (JSON, NodeList)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "getNode", "GET", "/nodes/{name}", "nodes:read", "One node.", platform.get_node, {200: (JSON, NodeView)},
+        NoQuery, tag="nodes",
+    ),
+    Operation(
+        "cordonNode", "POST", "/nodes/{name}/cordon", "nodes:admit", "Keep new work off a node.",
+        platform.cordon_node, {200: (JSON, NodeView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "uncordonNode", "POST", "/nodes/{name}/uncordon", "nodes:admit", "Let work onto a node again.",
+        platform.uncordon_node, {200: (JSON, NodeView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "listClusters", "GET", "/clusters", "nodes:read", "Clusters.", platform.list_clusters,
+        {200: (JSON, ClusterList)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "getCluster", "GET", "/clusters/{cluster}", "nodes:read", "One cluster.", platform.get_cluster,
+        {200: (JSON, ClusterView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "listLeases", "GET", "/leases", "jobs:read", "Who holds the right to run the tenant's jobs.",
+        platform.list_leases, {200: (JSON, LeaseList)}, LeasesQuery, tag="nodes",
+    ),
+    Operation(
+        "createJoinToken", "POST", "/join-tokens", "nodes:admit", "A token that admits one node, once.",
+        platform.create_join_token, {201: (JSON, NewToken)}, NoQuery, Body(JoinTokenBody, required=False),
+        tag="access",
+    ),
+    Operation(
+        "healthz", "GET", "/healthz", PUBLIC, "Is the process alive?", platform.healthz,
+        {200: (JSON, HealthView), 503: (JSON, HealthView)}, NoQuery, tag="server", root=True,
+    ),
+    Operation(
+        "readyz", "GET", "/readyz", PUBLIC, "Can this replica serve?", platform.readyz,
+        {200: (JSON, HealthView), 503: (JSON, HealthView)}, NoQuery, tag="server", root=True,
+    ),
+    Operation(
+        "metrics", "GET", "/metrics", "metrics:read", "Metrics in the Prometheus text format.", platform.metrics,
+        {200: (platform.METRICS_TYPE, str)}, NoQuery, tag="server", root=True,
+    ),
+    *OPERATOR_OPERATIONS,
+    *QUOTA_OPERATIONS,
+    *POLICY_OPERATIONS,
+    *AUDIT_OPERATIONS,
+    *IDENTITY_OPERATIONS,
+    *MACHINE_OPERATIONS,
+    *SECRET_OPERATIONS,
+)  # fmt: skip
+
+SOCKETS: tuple[Socket, ...] = (
+    Socket("streamEvents", "/events", "events:read", "Live events.", events.stream_events, EventsQuery),
+    Socket("streamJobLogs", "/jobs/{id}/logs", "logs:read", "Live output.", logs.stream_logs, LogsQuery),
+)
