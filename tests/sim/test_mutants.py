@@ -1,6 +1,6 @@
 """Seeded bugs are noticed, so that worlds without violations mean something; directed cases do the product no harm.
 
-That every rule notices a planted violation is for `tests/unit/sim/invariants/test_rules.py`.
+That every rule notices a planted violation is for `tests/unit/check/invariants/test_rules.py`.
 """
 
 import os

@@ -46,15 +46,15 @@ async def test_others_have_their_turn_during_a_long_read(
     """`/usage`, `?name=` and `?label=` over 50,000 jobs made another tenant's requests wait for 1.6 s."""
     await _filled(world)
     rested: list[str] = []
-    for module in ("deadlines", "explain", "jobs", "listing", "nodes", "spending"):
+    for module in ("deadlines", "explain", "jobs", "job_list", "nodes", "usage"):
 
         async def noted(module: str = module) -> None:
             rested.append(module)
             await breathe()
 
-        monkeypatch.setattr(f"ares.control.{module}.breathe", noted)
+        monkeypatch.setattr(f"ares.control.queries.{module}.breathe", noted)
         for name in ("LOOKED_AT", "WORKED_ON"):
-            monkeypatch.setattr(f"ares.control.{module}.{name}", 32, raising=False)
+            monkeypatch.setattr(f"ares.control.queries.{module}.{name}", 32, raising=False)
     async with world.client() as client:
         answer = await client.get(path)
     assert answer.status_code == 200
@@ -65,7 +65,7 @@ async def test_others_have_their_turn_during_a_long_read(
 async def test_others_have_their_turn_during_a_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 jobs at once were checked, written and taken into the view in steps of 70 to 100 ms."""
     rested: list[str] = []
-    for module in ("edge.rest.submitting", "services.submit"):
+    for module in ("edge.rest.handlers.submit", "control.submit.submit"):
 
         async def noted(module: str = module) -> None:
             rested.append(module)
@@ -76,7 +76,7 @@ async def test_others_have_their_turn_during_a_batch(world: World, monkeypatch: 
     world.view.subscribe(lambda delta: steps.append(len(delta.states)))
     await _filled(world)
     await world.view.catch_up()
-    assert min(rested.count("edge.rest.submitting"), rested.count("services.submit")) >= MANY // 32
+    assert min(rested.count("edge.rest.handlers.submit"), rested.count("control.submit.submit")) >= MANY // 32
     assert (sum(steps), max(steps) <= 40) == (MANY, True)
 
 

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ares.edge.cli.options import read_seconds
+
+if TYPE_CHECKING:
+    from ares.sim.traces.engine import EventOrder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -114,7 +117,9 @@ def source(trace: Path, asked: dict[str, Any]) -> Any:
     )
 
 
-def world(asked: dict[str, Any], event_order: str = "instant", *, check: bool = False, eta: bool = False) -> Any:
+def world(
+    asked: dict[str, Any], event_order: "EventOrder" = "instant", *, check: bool = False, eta: bool = False
+) -> Any:
     """What holds for every replay."""
     from ares.sim.study import study
 

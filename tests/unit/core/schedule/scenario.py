@@ -26,7 +26,7 @@ from tests.property.course import Course
 from tests.property.worlds import NOW, World
 from tests.unit.core.world import node
 
-FOLDER = Path(__file__).parents[3] / "scenarios" / "scheduling"
+FOLDER = Path(__file__).parents[4] / "scenarios" / "scheduling"
 HOUR = 3600.0
 _SIZES = {"cpus": ("cpuMilli", 1000), "gpus": ("gpus", 1), "memory": ("memoryMib", 1), "share": ("gpuMilli", 1000)}
 _NAMES = {"model": "gpuModel", "gpu_memory": "gpuMemoryMib", "devices": "devices"}

@@ -8,9 +8,9 @@ import pytest
 from ares.check.invariants import linearizability
 from ares.check.invariants.history import Answered, Asked, Commit, Event
 from ares.check.invariants.search import Operation, misplaced
-from tests.unit.sim.invariants.cases import CASES
-from tests.unit.sim.invariants.forge import Forge, legal
-from tests.unit.sim.invariants.register import history
+from tests.unit.check.invariants.cases import CASES
+from tests.unit.check.invariants.forge import Forge, legal
+from tests.unit.check.invariants.register import history
 
 SEEDS = range(40)
 

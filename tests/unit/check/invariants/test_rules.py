@@ -3,7 +3,7 @@
 import pytest
 
 from ares.check.invariants.judge import RULES, check
-from tests.unit.sim.invariants.cases import CASES, Case
+from tests.unit.check.invariants.cases import CASES, Case
 
 
 def named(case: Case) -> str:

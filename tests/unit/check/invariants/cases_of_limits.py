@@ -1,7 +1,7 @@
 """E7 to E10, E20: budgets, room, zombies, overlaps, shares."""
 
-from tests.unit.sim.invariants.case import case, running
-from tests.unit.sim.invariants.forge import Forge
+from tests.unit.check.invariants.case import case, running
+from tests.unit.check.invariants.forge import Forge
 
 # ---- E7
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ares.check.invariants.history import Event
-from tests.unit.sim.invariants.forge import Forge
+from tests.unit.check.invariants.forge import Forge
 
 
 class Case(NamedTuple):

@@ -10,7 +10,7 @@ PROGRAM = """
 import hashlib, msgspec
 from ares.sim.traces.engine import Options, replay
 from ares.sim.traces.policies import POLICIES
-from tests.unit.sim.check.made import some
+from tests.unit.check.replay.made import some
 for name in ("greedy", "easy", "easy-sjbf", "conservative", "aggressive", "deadline", "default"):
     log = []
     replay(some(2, unknown=True, outlive=True, fewer=True), POLICIES[name], Options(log=log.append))

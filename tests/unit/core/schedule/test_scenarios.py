@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.core.scenario import FOLDER, Scenario
+from tests.unit.core.schedule.scenario import FOLDER, Scenario
 
 FILES = sorted(FOLDER.glob("*.toml"))
 

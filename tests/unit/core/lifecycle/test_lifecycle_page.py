@@ -5,7 +5,7 @@ from pathlib import Path
 from ares.core.lifecycle.graph import diagram
 from ares.core.lifecycle.retry import RULES
 
-PAGE = Path(__file__).parents[3] / "docs" / "concepts" / "lifecycle.md"
+PAGE = Path(__file__).parents[4] / "docs" / "concepts" / "lifecycle.md"
 
 
 def test_the_diagram_on_the_page_is_the_table() -> None:

@@ -1,8 +1,8 @@
 """E1 to E6: requests, ends, fences, results, checkpoints."""
 
 from ares.check.invariants.history import LogSeen
-from tests.unit.sim.invariants.case import case, running
-from tests.unit.sim.invariants.forge import Forge, raised
+from tests.unit.check.invariants.case import case, running
+from tests.unit.check.invariants.forge import Forge, raised
 
 # ---- E1
 

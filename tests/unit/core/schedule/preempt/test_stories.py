@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ares.core.schedule.preempt.victims import NoVictims
-from tests.unit.core.schedule.evict.story import FOLDER, Story, read
+from tests.unit.core.schedule.preempt.story import FOLDER, Story, read
 
 FILES = sorted(FOLDER.glob("*.toml"))
 VICTIMS = [path for path in FILES if "evicted" in read(path).text["expect"] or "refused" in read(path).text["expect"]]

@@ -1,7 +1,8 @@
 """Lifecycle transcripts: commands, dashes, and what came of them, as plain text.
 
-A block is one or more commands, a line of dashes, and the outcome of each. `python -m tests.unit.core.transcript`
-(with src on the path) writes the outcomes anew; read the difference before you commit it.
+A block is one or more commands, a line of dashes, and the outcome of each.
+`python -m tests.unit.core.lifecycle.transcript` (with src on the path) writes the outcomes anew;
+read the difference before you commit it.
 """
 
 import shlex

@@ -19,7 +19,7 @@ from ares.model.profile import Profile
 from ares.sim.traces import engine
 from ares.sim.traces.failures import drawn
 from ares.sim.traces.policies import POLICIES
-from tests.unit.sim.check.made import judged, once, some
+from tests.unit.check.replay.made import judged, once, some
 
 STRATEGIES = ("fcfs", "greedy", "easy", "easy-sjbf", "conservative", "aggressive")
 

@@ -7,7 +7,7 @@ import pytest
 
 from ares.check.invariants.history import Commit, Event, encode, read
 from ares.check.invariants.judge import RULES, check
-from tests.unit.sim.invariants.forge import legal
+from tests.unit.check.invariants.forge import legal
 
 
 def touched(event: Event) -> set[str]:

@@ -1,7 +1,7 @@
 """E11 to E18: ends, losses, cancels, leadership, the ledger, reads, gangs, starts."""
 
-from tests.unit.sim.invariants.case import case, running
-from tests.unit.sim.invariants.forge import Forge, raised
+from tests.unit.check.invariants.case import case, running
+from tests.unit.check.invariants.forge import Forge, raised
 
 # ---- E11
 

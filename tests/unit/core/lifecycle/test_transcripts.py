@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ares.core.lifecycle.graph import TRANSITIONS
-from tests.unit.core.transcript import FOLDER, replay
+from tests.unit.core.lifecycle.transcript import FOLDER, replay
 
 FILES = sorted(FOLDER.glob("*.txt"))
 
@@ -13,7 +13,7 @@ FILES = sorted(FOLDER.glob("*.txt"))
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
     text = path.read_text()
-    assert replay(text) == text, "if the change is meant: PYTHONPATH=src python -m tests.unit.core.transcript"
+    assert replay(text) == text, "if the change is meant: PYTHONPATH=src python -m tests.unit.core.lifecycle.transcript"
 
 
 def test_transcripts_tell_every_transition() -> None:

@@ -22,7 +22,7 @@ def test_every_entry_says_something() -> None:
 
 def test_codes_used_in_the_code_exist() -> None:
     used: set[str] = set()
-    for path in Path(ares.__file__).parent.rglob("edge/rest/*.py"):
+    for path in Path(ares.__file__).parent.rglob("edge/rest/**/*.py"):
         used |= set(re.findall(r'Problem\(\s*"([a-z-]+)"', path.read_text()))
     assert used - KINDS.keys() == set()
     assert len(used) > 15

@@ -14,7 +14,7 @@ from ares.core.queue.factors import FACTORS
 from ares.core.schedule.actions.backfill import Behind
 from ares.model.profile import Weight
 from ares.sim.traces.policies import POLICIES, Policy, policy
-from tests.unit.sim.check.made import judged, some
+from tests.unit.check.replay.made import judged, some
 from tests.unit.sim.traces.heavy import crowded, heavy
 from tests.unit.sim.traces.made import job, trace
 

@@ -1,6 +1,0 @@
-"""All of them."""
-
-from tests.unit.sim.invariants import cases_of_ends, cases_of_limits, cases_of_records
-from tests.unit.sim.invariants.case import CASES, Case
-
-__all__ = ["CASES", "Case", "cases_of_ends", "cases_of_limits", "cases_of_records"]
