@@ -10,9 +10,9 @@ from typing import Any
 import click
 import msgspec
 
-from ares.edge.cli.main import cli
-from ares.edge.rest.openapi import document
-from ares.edge.rest.routes import OPERATIONS, PATH_PARAMETERS
+from ares.app.main import cli
+from ares.edge.rest.http.openapi import document
+from ares.edge.rest.routes.routes import OPERATIONS, PATH_PARAMETERS
 from oracles.recording import Part
 
 _WIDTH = 100

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import msgspec
 
+from ares.check.replay.trace import Trace
 from ares.model.state import Placement
 from ares.sim.traces.engine import Options
 from ares.sim.traces.engine import replay as play
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
-from ares.sim.traces.trace import Trace
 from bench.fgd.ares import Ares
 from bench.fgd.trace import arrivals
 from oracles.recording import Part, data
