@@ -17,7 +17,7 @@ from msgspec.structs import replace as put
 from ares.app.processes import look_for_garbage_less_often
 from ares.check.replay.trace import Trace, TraceJob, fleet
 from ares.model.job import Gang, JobSpec, Resources
-from ares.sim.traces.engine import Options, replay
+from ares.sim.traces.engine import ReplayOptions, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from bench.report import Row, judged, missing
@@ -26,7 +26,7 @@ from bench.scale import Scale
 _FOLDER = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "easy"
 # Name, file, and the most seconds that a replay may take.
 _LOGS = (("KTH-SP2", "KTH-SP2.csv.gz", 10.0), ("SDSC-SP2", "SDSC-SP2-user-estimate.csv.gz", 25.0))
-_REFERENCE = Options(event_order="reference")
+_REFERENCE = ReplayOptions(event_order="reference")
 _EASY = policy("easy")
 # Of the made GPU trace: as much as the cluster can do, so that jobs wait; how long they run on average and at most.
 _LOAD, _MEAN_S, _MOST_S = 1.0, 3600.0, 28_800
@@ -73,7 +73,7 @@ def _made(jobs: int, nodes: int) -> Iterator[Row]:
 
 def _seconds(trace: Trace) -> float:
     began = time.process_time()
-    replay(trace, _EASY, _REFERENCE if len(trace.nodes) == 1 else Options())
+    replay(trace, _EASY, _REFERENCE if len(trace.nodes) == 1 else ReplayOptions())
     return time.process_time() - began
 
 

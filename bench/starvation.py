@@ -15,7 +15,7 @@ from ares.check.replay.checker import Checker
 from ares.edge.client.sync import Client
 from ares.model.job import Gang, JobSpec, Resources
 from ares.model.state import TERMINAL
-from ares.sim.traces.engine import Options, replay
+from ares.sim.traces.engine import ReplayOptions, replay
 from ares.sim.traces.policies import policy
 from bench.report import Row, judged
 from bench.scale import Scale
@@ -108,7 +108,7 @@ def _bounded(scale: Scale) -> Row:
         for seed in range(scale.starved_seeds):
             by, made = policy(f"{name}@predicted"), crowded(seed, 400)
             checker = Checker(made, by.name, by.profile)
-            replay(made, by, Options(log=checker))
+            replay(made, by, ReplayOptions(log=checker))
             found = checker.verdict()
             waits, slipped, broken = waits + found.bounded, slipped + found.slipped, broken + found.broken
     note = f"{waits:,} waits, {slipped:,} of them beyond what was told; {', '.join(_POLICIES)}, each with predictions"

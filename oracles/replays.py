@@ -13,7 +13,7 @@ import msgspec
 
 from ares.check.replay.trace import Trace
 from ares.model.state import Placement
-from ares.sim.traces.engine import Options
+from ares.sim.traces.engine import ReplayOptions
 from ares.sim.traces.engine import replay as play
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
@@ -43,7 +43,7 @@ def replays(keep: Path | None) -> Iterator[Part]:
 def _decisions(trace: Trace, name: str) -> list[bytes]:
     """A line for each cycle; its first value is the time."""
     lines: list[bytes] = []
-    play(trace, policy(name), Options(log=lambda decision: lines.append(msgspec.json.encode(_values(decision)))))
+    play(trace, policy(name), ReplayOptions(log=lambda decision: lines.append(msgspec.json.encode(_values(decision)))))
     return lines
 
 

@@ -10,7 +10,7 @@ from ares.core import keys
 from ares.model.event import LedgerEvent
 from ares.model.node import NodeRecord
 from ares.model.state import JobState, Placement, RequestRecord, Result
-from ares.ports.store import KV, Change
+from ares.ports.store import KV, StoreChange
 
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"}
 _HOLDING = {"STAGING", "RUNNING"}
@@ -41,7 +41,7 @@ class Audit:
         # Whoever made the commit may swallow the complaint.
         self.broken: list[AssertionError] = []
 
-    def take(self, changes: Sequence[Change]) -> None:
+    def take(self, changes: Sequence[StoreChange]) -> None:
         try:
             # A watch may bring several commits at once; the ledger is read before the record only within one.
             for _, commit in groupby(changes, key=lambda change: change.kv.mod_revision):
@@ -50,7 +50,7 @@ class Audit:
             self.broken.append(broken)
             raise
 
-    def _take(self, changes: Sequence[Change]) -> None:
+    def _take(self, changes: Sequence[StoreChange]) -> None:
         for change in sorted(changes, key=lambda change: change.kv.key.startswith(keys.STATE)):
             if change.deleted:
                 if change.kv.key.startswith(keys.STATE):

@@ -11,7 +11,7 @@ from ares.core import keys
 from ares.model.access import Principal
 from ares.model.quota import Limit, Limits, Quota, QuotaRecord
 from ares.model.state import TERMINAL, ArrayRecord, JobState
-from ares.ports.store import Change, Put
+from ares.ports.store import Put, StoreChange
 from tests.world import ALICE, World, spec
 
 Answers = list[Submitted | Rejected]
@@ -66,7 +66,7 @@ class Ceiling:
         self._inner = world.audit.take
         world.audit.take = self.take  # type: ignore[method-assign]
 
-    def take(self, changes: Sequence[Change]) -> None:
+    def take(self, changes: Sequence[StoreChange]) -> None:
         self._inner(changes)
         for change in changes:
             kind = keys.kind_of(change.kv.key)

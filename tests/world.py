@@ -23,11 +23,10 @@ from ares.adapters.policy.cel import CelRules
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.epoch import ensure_epoch
-from ares.adapters.store.memory import Fault, Faults, MemoryStore
+from ares.adapters.store.memory import Faults, MemoryStore, StoreFault
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.control import replica as services
-from ares.control.execution.transitions import Change as JobChange
-from ares.control.execution.transitions import Outcome, Written
+from ares.control.execution.transitions import JobChange, Outcome, Written
 from ares.control.planner.mirror import Mirror
 from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core.lifecycle.inputs import Bind, Input
@@ -38,7 +37,6 @@ from ares.model.timing import Timing
 from ares.ports.notify import Notifier
 from ares.ports.store import (
     KV,
-    Change,
     Changes,
     Committed,
     Compacted,
@@ -46,6 +44,7 @@ from ares.ports.store import (
     Op,
     Page,
     Store,
+    StoreChange,
     StoreUnavailable,
     Unknown,
 )
@@ -71,7 +70,7 @@ class AuditedStore(MemoryStore):
 
     audit: Audit
 
-    def _record(self, changes: Sequence[Change]) -> None:
+    def _record(self, changes: Sequence[StoreChange]) -> None:
         self.audit.take(changes)
         super()._record(changes)
 
@@ -158,7 +157,7 @@ class Replica(services.Replica):
             planning=InlinePlanning(lambda: Mirror(world.clock.monotonic).handle, world.clock),
         )  # fmt: skip
         self.planning = ports.planning
-        terms = services.Terms(
+        terms = services.ReplicaTerms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
             tenant_jobs_max=world.tenant_jobs_max, tenant_records_max=world.tenant_records_max,
             keep_s=KEEP_S, linger_s=0.0, ack_within_s=0.0, timing=timing,
@@ -296,9 +295,9 @@ class World:
             await self.clock.advance(0.25)
             waited += 0.25
 
-    def faults(self, *kinds: str | Fault | None) -> None:
+    def faults(self, *kinds: str | StoreFault | None) -> None:
         """What happens to the next transactions of all replicas, in order."""
-        self.store.faults.next(*(Fault(kind) if isinstance(kind, str) else kind for kind in kinds))  # type: ignore[arg-type]
+        self.store.faults.next(*(StoreFault(kind) if isinstance(kind, str) else kind for kind in kinds))  # type: ignore[arg-type]
 
     # ---- people
 

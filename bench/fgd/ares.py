@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_slice import Facts
+from ares.core.capacity.node_slice import ClusterFacts
 from ares.core.capacity.transaction import Transaction
 from ares.core.capacity.typical import Typicals
 from ares.core.schedule.cluster import Cluster
@@ -52,11 +52,11 @@ def ask(pod: Pod) -> Ask:
 
 
 @lru_cache
-def _facts(name: str) -> Facts:
+def _facts(name: str) -> ClusterFacts:
     seen = Typicals()
     for pod in pods(name):
         seen.count(ask(pod))
-    return Facts(typical=seen.top())
+    return ClusterFacts(typical=seen.top())
 
 
 def _record(machine: Machine) -> NodeRecord:

@@ -9,7 +9,18 @@ from ares.core.capacity.capacity import Reserved
 from ares.core.capacity.holding import holding
 from ares.core.forecast.estimate import stated
 from ares.core.lifecycle.graph import step
-from ares.core.lifecycle.inputs import Bind, Context, Exit, Input, Nominate, Preempt, Release, Resize, Start, Stepped
+from ares.core.lifecycle.inputs import (
+    Bind,
+    Context,
+    Exit,
+    Input,
+    Nominate,
+    Preempt,
+    RanksResized,
+    RankStarted,
+    Release,
+    Stepped,
+)
 from ares.core.lifecycle.ranks import held, holds
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Plan
@@ -100,7 +111,9 @@ class Course:
         for job in plan.unheld:
             self.do(job, Nominate(hold=(), evicting=(), reason=""))
         for one in plan.resized:
-            self.do(one.job, Resize(fence=self.state(one.job).fence, placements=one.placements, reason=one.reason))
+            self.do(
+                one.job, RanksResized(fence=self.state(one.job).fence, placements=one.placements, reason=one.reason)
+            )
             self.start(one.job)
         for one in plan.evictions:
             evicting = (*one.victims, *one.shrunk)
@@ -115,7 +128,7 @@ class Course:
         state = self.state(job)
         for place in state.placements:
             if place.rank not in self.state(job).started_ranks and self.state(job).phase in ("STAGING", "RUNNING"):
-                self.do(job, Start(fence=state.fence, rank=place.rank))
+                self.do(job, RankStarted(fence=state.fence, rank=place.rank))
 
     def end(self, job: str) -> None:
         """A running job succeeds."""

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ares.adapters.audit.signing import Ed25519Signer, verify
-from ares.core.audit.chain import Writer, clean, entry_of, signed_bytes
+from ares.core.audit.chain import ChainWriter, clean, entry_of, signed_bytes
 from ares.core.audit.verify import ChainReport, check
 from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditStub
 
@@ -15,7 +15,7 @@ ENTRIES = 8
 
 
 def chain(entries: int = ENTRIES) -> list[bytes]:
-    writer = Writer("r1")
+    writer = ChainWriter("r1")
     return [
         writer.line(AuditDraft(operation="submitJob", outcome="ALLOW", object=f"jobs/{n}", tenant="acme"), 1e9 + n)
         for n in range(entries)
@@ -101,7 +101,7 @@ def test_a_chain_written_anew_from_some_entry_contradicts_its_heads(at: int) -> 
     """Who can compute hashes, but not sign: the links hold, the heads do not."""
     before = entry_of(LINES[at - 1])
     assert before is not None
-    writer = Writer("r1", before.seq, before.hash, before.at)
+    writer = ChainWriter("r1", before.seq, before.hash, before.at)
     forged = [writer.line(AuditDraft(operation="other", outcome="ALLOW"), 1e9 + ENTRIES) for _ in range(ENTRIES)]
     data = b"".join([*LINES[:at], *forged])
     assert look(data).whole
@@ -147,7 +147,7 @@ def test_a_head_that_nobody_signed_counts_for_nothing_and_is_named() -> None:
 def test_what_people_supply_stays_on_one_line_and_prints(text: str) -> None:
     safe = clean(text)
     assert safe.isprintable()
-    line = Writer("r").line(AuditDraft(operation="x", outcome="DENY", object=safe), 1.0)
+    line = ChainWriter("r").line(AuditDraft(operation="x", outcome="DENY", object=safe), 1.0)
     assert line.count(b"\n") == 1
     entry = entry_of(line)
     assert entry is not None
@@ -155,14 +155,14 @@ def test_what_people_supply_stays_on_one_line_and_prints(text: str) -> None:
 
 
 def test_text_that_is_none_keeps_nobody_from_being_recorded() -> None:
-    line = Writer("r").line(AuditDraft(operation="\ud800", outcome="DENY", status=403), 1.0)
+    line = ChainWriter("r").line(AuditDraft(operation="\ud800", outcome="DENY", status=403), 1.0)
     entry = entry_of(line)
     assert entry is not None
     assert (entry.operation, entry.outcome, entry.status) == ("auditUnreadable", "DENY", 403)
 
 
 def test_time_is_not_turned_back_by_a_little_but_a_wrong_clock_is_believed_once_it_is_right() -> None:
-    writer = Writer("c")
+    writer = ChainWriter("c")
     lines = [writer.line(AuditDraft(operation="x", outcome="ALLOW"), at) for at in (1e9, 1e9 - 5, 2e9, 1e9 + 1)]
     entries = [entry_of(line) for line in lines]
     assert [entry and entry.at for entry in entries] == [1e9, 1e9, 2e9, 1e9 + 1]

@@ -14,7 +14,7 @@ from ares.core.explain.held_back import held_back
 from ares.core.queue.waiting import class_key
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
-from ares.core.verdict import Admitted
+from ares.core.verdict import Admission
 from ares.model.job import JobSpec, Resources, TopologyWish
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import BackfillPolicy, OrderPolicy, Profile, Weight
@@ -53,7 +53,7 @@ SPECS = st.builds(
     topology=rare(None, TopologyWish(level="rack", required=True), TopologyWish(level="rack")),
     selector=rare({}, {"disk": "ssd"}),
     expected_runtime_s=st.sampled_from([10.0, 20.0, 30.0, 70.0, 150.0]),
-).filter(lambda spec: isinstance(decide(spec), Admitted))  # fmt: skip
+).filter(lambda spec: isinstance(decide(spec), Admission))  # fmt: skip
 
 
 @dataclass

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from ares.core.schedule.preempt.consolidate import FreeNodes, Goal, MakeRoom, Move, Moves, Vacate, consolidate
 from ares.core.schedule.preempt.cost import lost_gpu_ms
 from ares.core.schedule.preempt.eligible import Rule, eligible
-from ares.core.schedule.preempt.holders import Freed, Holder, Room, columns
+from ares.core.schedule.preempt.holders import EvictionCandidate, Freed, NodeRoom, columns
 from ares.core.schedule.preempt.screen import census, screen
 from tests.property.test_victims_properties import World, ranks_on, worlds
 from tests.searching import examples
 
 
-def answers(holder: Holder, slot: int) -> int | None:
+def answers(holder: EvictionCandidate, slot: int) -> int | None:
     """A few jobs may not be on a few nodes, and some only on some GPUs."""
     return {0: None, 1: 0b1011}.get((int(holder.job[1:]) + slot) % 7, -1)
 
@@ -39,14 +39,14 @@ class Ground:
             gpus[index] += sign * milli
         for kind, count in freed.devices:
             devices[kind] = devices.get(kind, 0) + sign * count
-        after = Room(
+        after = NodeRoom(
             slot, room.cpu_milli + sign * freed.cpu_milli, room.memory_mib + sign * freed.memory_mib, tuple(gpus),
             room.answering, tuple(devices.items()), room.ranks_max,
         )  # fmt: skip
         assert min(after.cpu_milli, after.memory_mib, *after.gpus, *devices.values()) >= 0, "over-allocated"
         self.rooms[slot] = after
 
-    def take(self, move: Move, holder: Holder) -> None:
+    def take(self, move: Move, holder: EvictionCandidate) -> None:
         """Its ranks leave, then each one arrives at its target, on the GPUs with the least left."""
         waiting = {source: [freed for slot, freed in holder.at if slot == source] for source, _ in move.ranks}
         for source, ranks in waiting.items():
@@ -80,7 +80,7 @@ def carry_out(world: World, plan: Moves, rule: Rule) -> Ground:
     return ground
 
 
-def places(world: World, rooms: list[Room]) -> int:
+def places(world: World, rooms: list[NodeRoom]) -> int:
     return sum(ranks_on(world.request, room, []) for room in rooms)
 
 

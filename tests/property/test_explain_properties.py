@@ -14,7 +14,7 @@ from ares.core.lifecycle.ranks import held, holds
 from ares.core.queue.waiting import class_key
 from ares.core.reasons import Reason, ReasonCode
 from ares.core.schedule.cycle import cycle
-from ares.core.verdict import Admitted
+from ares.core.verdict import Admission
 from ares.model.job import JobSpec, Resources, Toleration
 from ares.model.state import JobState
 from tests.property import judge
@@ -206,7 +206,7 @@ def test_the_smallest_change_starts_the_job(world: World, who: tuple[JobSpec, st
         assert not any(starts(course, state, one) for one in singly_changed(spec)), "some change would have helped"
         return
     changed = changed_spec(spec, change)
-    assert isinstance(decide(changed), Admitted)
+    assert isinstance(decide(changed), Admission)
     assert starts(course, state, changed)
     for field, value in change.fields.items():
         if len(change.fields) == 1 and field in _AMOUNTS:

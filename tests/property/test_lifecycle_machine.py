@@ -20,12 +20,12 @@ from ares.core.lifecycle.inputs import (
     LeaseLost,
     Nominate,
     Preempt,
+    RanksResized,
+    RankStarted,
     Refused,
     Release,
-    Resize,
     RetryDue,
     RetryNow,
-    Start,
     Stepped,
 )
 from ares.core.lifecycle.ranks import held, place_of, size_limits, used
@@ -124,7 +124,7 @@ class Lifecycle(RuleBasedStateMachine):
             kept = ("phase", "fence", "attempt", "exit", "reason", "ended_at")
             assert [getattr(new, one) for one in kept] == [getattr(old, one) for one in kept]
             assert done.result is None
-        if isinstance(what, (Start, Exit, LeaseLost, AssemblyOver, Preempt, Resize)):
+        if isinstance(what, (RankStarted, Exit, LeaseLost, AssemblyOver, Preempt, RanksResized)):
             assert what.fence == old.fence == self.granted[-1]
         if done.result:
             assert done.result.fence == old.fence
@@ -137,7 +137,7 @@ class Lifecycle(RuleBasedStateMachine):
                 assert not self.alive, "granted while ranks of the last attempt may be alive"
                 self.alive, self.value = {place.rank: place for place in places}, None
                 self.numbers = set(self.alive)
-            case Resize(placements=places):
+            case RanksResized(placements=places):
                 added = {place.rank: place for place in places if place not in old.placements}
                 assert not self.numbers & added.keys(), "a rank's number was given twice"
                 self.alive |= added
@@ -180,7 +180,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(data=st.data())
     def start(self, data: st.DataObject) -> None:
         self.maybe_started.add(self.state.fence)
-        done = self._do(Start(fence=self.state.fence, rank=self._rank(data)))
+        done = self._do(RankStarted(fence=self.state.fence, rank=self._rank(data)))
         if isinstance(done, Stepped) and done.events[-1].kind == "started" and self.spec.gang is not None:
             assert {place.rank for place in done.state.placements} <= set(done.state.started_ranks)
 
@@ -189,7 +189,7 @@ class Lifecycle(RuleBasedStateMachine):
     def start_all(self, data: st.DataObject) -> None:
         self.maybe_started.add(self.state.fence)
         for place in self.state.placements:
-            self._do(Start(fence=self.state.fence, rank=place.rank))
+            self._do(RankStarted(fence=self.state.fence, rank=place.rank))
         assert self.state.phase == "RUNNING"
 
     @precondition(lambda self: self.state.phase in BOUND)
@@ -253,7 +253,7 @@ class Lifecycle(RuleBasedStateMachine):
         stay = tuple(place for place in self.state.placements if place.rank not in dropped)
         places = (*stay, *self._places(data.draw(st.integers(0, 2), label="added"), first))
         running = [place for place in self.state.placements if place in self.alive.values()]
-        done = self._do(Resize(fence=self.state.fence, placements=places, reason="more or less"))
+        done = self._do(RanksResized(fence=self.state.fence, placements=places, reason="more or less"))
         if isinstance(done, Stepped):
             least, most = size_limits(self.spec)
             assert least <= len(places) <= most
@@ -312,7 +312,7 @@ class Lifecycle(RuleBasedStateMachine):
     # ---- inputs that do not fit
 
     @rule(
-        kind=st.sampled_from([Start, Exit, LeaseLost, AssemblyOver, Preempt, Release]),
+        kind=st.sampled_from([RankStarted, Exit, LeaseLost, AssemblyOver, Preempt, Release]),
         epoch=st.integers(0, 4),
         counter=st.integers(-1, 30),
         ended=EXITS,
@@ -334,7 +334,7 @@ class Lifecycle(RuleBasedStateMachine):
         """Every earlier attempt may still report, any time."""
         fence = data.draw(st.sampled_from(self.granted[:-1]))
         late = (
-            Start(fence=fence),
+            RankStarted(fence=fence),
             Exit(fence=fence, exit=ended),
             LeaseLost(fence=fence, reason="x"),
             Release(fence=fence),
@@ -408,7 +408,7 @@ class ElasticGang(Lifecycle):
         assert isinstance(done, Stepped)
         self.granted.append(done.state.fence)
         for rank in range(3):
-            self._do(Start(fence=done.state.fence, rank=rank))
+            self._do(RankStarted(fence=done.state.fence, rank=rank))
         self.maybe_started.add(done.state.fence)
         assert self.state.phase == "RUNNING"
 

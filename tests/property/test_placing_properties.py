@@ -11,7 +11,7 @@ from ares.core.queue.order import job_of
 from ares.core.queue.waiting import facts_of
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.place import place_many, place_one
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.model.job import JobSpec
 from tests.property.course import Course
 from tests.property.worlds import GREEDY, NOW, SPECS, World, worlds
@@ -51,29 +51,29 @@ def test_a_few_small_jobs_do_not_fill_a_large_node() -> None:
 
 def naively(course: Course) -> tuple[list[str], list[str]]:
     """The same cycle with all ranks computed anew before every step: who is placed, and who is left out, in order."""
-    round_ = Round(course.cluster, course.world.profile, course.now)
+    trial = Trial(course.cluster, course.world.profile, course.now)
     lines = {one.id: (one, list(one.line.heads(1000))) for one in course.cluster.waiting.active.values()}
     left: list[str] = []
 
     def key(number: int) -> tuple[float, float, object]:
         one, line = lines[number]
         facts = facts_of(line[0], one.key)
-        primary, secondary = rank(facts, round_.shares, round_.profile.order, round_.now)
+        primary, secondary = rank(facts, trial.shares, trial.profile.order, trial.now)
         return -primary, -secondary, line[0]
 
-    while lines and not round_.full:
+    while lines and not trial.full:
         number = min(lines, key=key)
         one, line = lines[number]
-        found = round_.find(one.key)
+        found = trial.find(one.key)
         if found is None:
             left.append(job_of(line[0]))
             del lines[number]
             continue
-        round_.note_placed(job_of(line.pop(0)), one.key, one.id, found)
+        trial.note_placed(job_of(line.pop(0)), one.key, one.id, found)
         if not line:
             del lines[number]
-    round_.close()
-    return [one.job for one in round_.placed], left
+    trial.close()
+    return [one.job for one in trial.placed], left
 
 
 @settings(max_examples=examples(100))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ares.core.quota.asked import asked_by
-from ares.core.quota.counts import TENANT, Counts, Level, is_live, levels_of, live, used_by
+from ares.core.quota.counts import TENANT, Counts, QuotaLevel, is_live, levels_of, live, used_by
 from ares.core.quota.judge import No, Yes, judge
 from ares.core.quota.measures import add, to_units
 from ares.core.quota.months import month_of
@@ -62,7 +62,13 @@ def test_counts_are_the_sums_over_the_jobs_there_are(changes: list[tuple[JobStat
         else:
             jobs[state.id] = after
     month = month_of(_MONTHS[1])
-    for level in (TENANT, Level("user", "u"), Level("user", "v"), Level("team", "a"), Level("team", "b")):
+    for level in (
+        TENANT,
+        QuotaLevel("user", "u"),
+        QuotaLevel("user", "v"),
+        QuotaLevel("team", "a"),
+        QuotaLevel("team", "b"),
+    ):
         truth: dict[str, int] = {}
         for state in jobs.values():
             if level not in levels_of(state.team, state.submitted_by):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ares.core.schedule.preempt import search, sweep, victims
 from ares.core.schedule.preempt.cost import lost_gpu_ms
 from ares.core.schedule.preempt.eligible import Rule, eligible
-from ares.core.schedule.preempt.holders import Asker, Freed, Holder, Request, Room, columns
+from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, Freed, NodeRoom, RoomRequest, columns
 from ares.core.schedule.preempt.screen import census, screen
 from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, choose
 from ares.model.profile import PreemptionPolicy
@@ -23,12 +23,12 @@ ACCOUNTS = ["a/x/1", "a/y/2", "b/x/3", "b/z/4", "b/z/5"]
 
 
 class World(NamedTuple):
-    request: Request
+    request: RoomRequest
     asker: Asker
     policy: PreemptionPolicy
     rule: Rule
-    rooms: list[Room]
-    holders: list[Holder]
+    rooms: list[NodeRoom]
+    holders: list[EvictionCandidate]
 
     def choose(self) -> Victims | NoVictims:
         screened = screen(census(self.holders), self.asker, self.policy, self.rule)
@@ -36,7 +36,9 @@ class World(NamedTuple):
         return choose(self.request, columns(self.rooms), screened, bound)
 
 
-def hold(rng: Random, number: int, left: list[list[int]], cpu: list[int], shares: list[int]) -> Holder | None:
+def hold(
+    rng: Random, number: int, left: list[list[int]], cpu: list[int], shares: list[int]
+) -> EvictionCandidate | None:
     """A job on what is left, of one to three ranks."""
     at: list[tuple[int, Freed]] = []
     milli = rng.choice(shares)
@@ -52,7 +54,7 @@ def hold(rng: Random, number: int, left: list[list[int]], cpu: list[int], shares
     if not at:
         return None
     ran = rng.choice([30.0, 100.0, 100.0, 200.0, 200.0, 500.0, 500.0, 1000.0])
-    return Holder(
+    return EvictionCandidate(
         job=f"j{number:02}", level=rng.choice([0, 2, 2, 3, 3, 4, 4]), account=rng.choice(ACCOUNTS),
         gpus_milli=sum(m for _, freed in at for _, m in freed.gpus), cpu_milli=1000 * len(at),
         ran_s=ran, since_checkpoint_s=rng.choice([0.0, 10.0, ran, ran]),
@@ -72,13 +74,13 @@ def world_of(seed: int, holders_max: int, nodes_max: int = 4) -> World:
         one for n in range(rng.randint(holders_max // 2, holders_max)) if (one := hold(rng, n, left, cpu, shares))
     ]
     rooms = [
-        Room(
+        NodeRoom(
             slot, cpu[slot], rng.choice([0, 5, 100, 100, 100]), tuple(left[slot]), rng.choice([-1] * 5 + [5]),
             (("mig-1g", rng.randint(0, 1)),), rng.choice([0, 1, 2] + [9] * 6),
         )
         for slot in range(count)
     ]  # fmt: skip
-    request = Request(
+    request = RoomRequest(
         ranks=rng.choice([1, 2, 3, 4, 6]), cpu_milli=rng.choice([0, 500, 1000, 2000]),
         memory_mib=rng.choice([0, 0, 10]), gpus=rng.choice([0, 1, 1, 1, 2, 3]),
         gpu_milli=rng.choice([1000] if shares == [1000] else [300, 500, 1000]),
@@ -97,7 +99,7 @@ def worlds(holders_max: int) -> st.SearchStrategy[World]:
     return st.builds(world_of, st.integers(0, 2**32), st.just(holders_max))
 
 
-def ranks_on(request: Request, room: Room, gone: list[Freed]) -> int:
+def ranks_on(request: RoomRequest, room: NodeRoom, gone: list[Freed]) -> int:
     """The slow way: one rank after another, each on the GPUs with the most left."""
     gpus, devices = list(room.gpus), dict(room.devices)
     cpu = room.cpu_milli + sum(freed.cpu_milli for freed in gone)
@@ -123,7 +125,7 @@ def ranks_on(request: Request, room: Room, gone: list[Freed]) -> int:
     return ranks
 
 
-def fits(world: World, gone: tuple[Holder, ...]) -> bool:
+def fits(world: World, gone: tuple[EvictionCandidate, ...]) -> bool:
     total = 0
     for room in world.rooms:
         here = [freed for holder in gone for slot, freed in holder.at if slot == room.slot]
@@ -140,11 +142,11 @@ def speaks(account: str, other: str, standing: dict[str, int]) -> str | None:
     return None
 
 
-def size(world: World, gone: tuple[Holder, ...]) -> int:
+def size(world: World, gone: tuple[EvictionCandidate, ...]) -> int:
     return sum(holder.gpus_milli if world.request.gpus else holder.cpu_milli for holder in gone)
 
 
-def disruption(world: World, gone: tuple[Holder, ...]) -> int:
+def disruption(world: World, gone: tuple[EvictionCandidate, ...]) -> int:
     """Halved for every level beyond the gap; BEST_EFFORT is nothing to CRITICAL."""
     total = 0
     for holder in gone:
@@ -156,7 +158,7 @@ def disruption(world: World, gone: tuple[Holder, ...]) -> int:
     return total
 
 
-def allowed(world: World, gone: tuple[Holder, ...]) -> bool:
+def allowed(world: World, gone: tuple[EvictionCandidate, ...]) -> bool:
     if world.rule == "drain":
         return True
     if disruption(world, gone) > world.policy.disruption_max * world.request.milli:
@@ -172,11 +174,11 @@ def allowed(world: World, gone: tuple[Holder, ...]) -> bool:
     return all(sum(sizes) - max(sizes) < world.asker.standing[path] for path, sizes in by_account.items())
 
 
-def may_go(world: World) -> list[Holder]:
+def may_go(world: World) -> list[EvictionCandidate]:
     return [one for one in world.holders if eligible(one, world.asker, world.policy, world.rule) is None]
 
 
-def sets(world: World, free: list[Holder]) -> Iterator[tuple[Holder, ...]]:
+def sets(world: World, free: list[EvictionCandidate]) -> Iterator[tuple[EvictionCandidate, ...]]:
     """Every set of these that makes room and may go."""
     return (
         gone
@@ -186,11 +188,11 @@ def sets(world: World, free: list[Holder]) -> Iterator[tuple[Holder, ...]]:
     )
 
 
-def key(gone: tuple[Holder, ...]) -> tuple[int, int, tuple[str, ...]]:
+def key(gone: tuple[EvictionCandidate, ...]) -> tuple[int, int, tuple[str, ...]]:
     return sum(map(lost_gpu_ms, gone)), len(gone), tuple(sorted(one.job for one in gone))
 
 
-def check(world: World, found: Victims) -> tuple[Holder, ...]:
+def check(world: World, found: Victims) -> tuple[EvictionCandidate, ...]:
     """What holds for every answer, the best or not."""
     by_job = {holder.job: holder for holder in may_go(world)}
     assert set(found.jobs) <= set(by_job), "somebody was evicted who must stay"

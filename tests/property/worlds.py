@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ares.core.admit.admission import decide
-from ares.core.verdict import Admitted
+from ares.core.verdict import Admission
 from ares.model.job import (
     PRIORITIES,
     Dataset,
@@ -122,7 +122,7 @@ SPECS = st.builds(
     deadline_at=rare(None, NOW + 2000.0),
     team=rare(None, "red"),
     preemption=rare(Preemption(), Preemption(allowed=False)),
-).filter(lambda spec: isinstance(decide(spec), Admitted))
+).filter(lambda spec: isinstance(decide(spec), Admission))
 
 PROFILES = st.builds(
     Profile,
@@ -198,7 +198,7 @@ _PLAIN = st.builds(
     topology=rare(None, TopologyWish(level="rack", required=True), TopologyWish(level="nvlink", required=True)),
     licences=rare({}, {"solver": 1}),
     expected_runtime_s=st.sampled_from([None, 150.0, 500.0, 1000.0]),
-).filter(lambda spec: isinstance(decide(spec), Admitted))
+).filter(lambda spec: isinstance(decide(spec), Admission))
 
 
 @st.composite

@@ -13,7 +13,7 @@ import httpx2
 from ares.adapters.audit.memory import MemoryAudit
 from ares.adapters.audit.signing import Ed25519Signer
 from ares.adapters.blobs.memory import MemoryBlobs
-from ares.adapters.certificates.x509 import Authority, X509Requests, make_authority
+from ares.adapters.certificates.x509 import X509Issuer, X509Requests, make_authority
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.logs.files import FileLogs
@@ -26,7 +26,7 @@ from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app.authority import Serving
 from ares.control.access.machines import Admitted
 from ares.control.planner.mirror import Mirror
-from ares.control.replica import Ports, Replica, Terms
+from ares.control.replica import Ports, Replica, ReplicaTerms
 from ares.core.access.tokens import Denied
 from ares.core.audit.chain import entry_of
 from ares.edge.grpc.agents import AgentServer
@@ -43,8 +43,8 @@ ROOT = Principal(token_id="root", tenant="acme", role="admin", name="root")
 REQUESTS = X509Requests()
 
 
-def new_authority() -> Authority:
-    return Authority.of(*make_authority("test", int(time.time())))
+def new_authority() -> X509Issuer:
+    return X509Issuer.of(*make_authority("test", int(time.time())))
 
 
 class Skewed(SystemClock):
@@ -133,7 +133,7 @@ class Planes:
                 vault=EnvelopeVault(MemoryRing()), issuer=self.authority,
                 planning=InlinePlanning(lambda: Mirror(clock.monotonic).handle, clock),
             ),
-            Terms(replica=name, epoch=1, store_id="test", certificate_s=certificate_s),
+            ReplicaTerms(replica=name, epoch=1, store_id="test", certificate_s=certificate_s),
         )  # fmt: skip
         following = asyncio.create_task(replica.view.run())
         await replica.view.catch_up()

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.edge.cli.commands.show import render
 from ares.edge.cli.render.table import layout
 from ares.edge.client.calls.answers import JobDetail
@@ -36,7 +36,7 @@ def hostile(canary: Path) -> list[str]:
 async def plane(tmp_path: Path) -> AsyncIterator[ScriptedPlane]:
     """With a real agent connected to it."""
     plane = ScriptedPlane()
-    running = Running(tmp_path, plane, Settings(environment={"PATH": "/usr/bin:/bin"}, poll_every_s=0.05))
+    running = Running(tmp_path, plane, AgentSettings(environment={"PATH": "/usr/bin:/bin"}, poll_every_s=0.05))
     await plane.until(lambda: plane.incarnation > 0)
     yield plane
     running.task.cancel()

@@ -17,7 +17,7 @@ from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.app import METER, build_app
 from ares.edge.rest.http.limits import Meter
 from ares.edge.rest.http.server import HttpServer
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 from tests.integration.api.world import JOB, World, open_world
 
 ANSWER_S = 30.0
@@ -26,12 +26,12 @@ WRONG = f"ares_{'0' * 10}_{'A' * 43}"
 
 @contextlib.asynccontextmanager
 async def limited(folder: Path, **limits: Any) -> AsyncGenerator[World]:
-    async with open_world(folder, ApiSettings(limits=Limits(**limits))) as world:
+    async with open_world(folder, ApiSettings(limits=ServerLimits(**limits))) as world:
         yield world
 
 
 @contextlib.asynccontextmanager
-async def serving(services: ApiServices, limits: Limits) -> AsyncGenerator[tuple[HttpServer, Meter]]:
+async def serving(services: ApiServices, limits: ServerLimits) -> AsyncGenerator[tuple[HttpServer, Meter]]:
     """Another server before the same services, with its meter to look at."""
     settings = ApiSettings(limits=limits)
     app = build_app(services, settings)
@@ -178,7 +178,7 @@ class Held:
 async def test_a_flooding_tenant_waits_for_itself(tmp_path: Path) -> None:
     """N37: shown by the order of service. A full queue is refused before the body is read, also for the whole
     server; who waits too long is told so."""
-    limits = Limits(served_at_once=1, waiting_per_tenant_max=4, waiting_max=6, waiting_s=3600.0)
+    limits = ServerLimits(served_at_once=1, waiting_per_tenant_max=4, waiting_max=6, waiting_s=3600.0)
     async with open_world(tmp_path) as world:
         held = Held(world.services.submit)
         services = dataclasses.replace(world.services, submit=held)  # type: ignore[arg-type]
@@ -221,7 +221,7 @@ async def test_who_waits_too_long_is_told_so(tmp_path: Path) -> None:
         services = dataclasses.replace(world.services, submit=held)  # type: ignore[arg-type]
         caller = {"authorization": f"Bearer {await world.token()}"}
         async with (
-            serving(services, Limits(served_at_once=1, waiting_s=0.05)) as (server, meter),
+            serving(services, ServerLimits(served_at_once=1, waiting_s=0.05)) as (server, meter),
             httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=60.0, headers=caller) as client,
         ):
             first = asyncio.create_task(client.post("/v1/jobs", json={"spec": JOB}))
@@ -276,7 +276,7 @@ async def test_one_address_has_so_many_connections(tmp_path: Path) -> None:
 )
 async def test_slow_requests_are_given_up(tmp_path: Path, pieces: tuple[bytes, ...], status: bytes) -> None:
     """N36, slowloris: whoever does not finish a request loses the connection."""
-    settings = ApiSettings(limits=Limits(head_s=0.2), body_timeout_s=0.2)
+    settings = ApiSettings(limits=ServerLimits(head_s=0.2), body_timeout_s=0.2)
     async with open_world(tmp_path, settings) as world:
         assert (await raw(world.server.port, *pieces))[9:12] == status
 
@@ -347,7 +347,7 @@ async def test_large_bodies_share_what_there_is(tmp_path: Path) -> None:
     """Bodies that are sent slowly cannot fill the memory: their room is kept from the start."""
     async with (
         open_world(tmp_path) as world,
-        serving(world.services, Limits(tenant_body_mib_max=1, body_mib_max=2)) as (server, meter),
+        serving(world.services, ServerLimits(tenant_body_mib_max=1, body_mib_max=2)) as (server, meter),
     ):
         writers: list[asyncio.StreamWriter] = []
         for tenant in ("one", "two"):

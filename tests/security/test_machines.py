@@ -12,17 +12,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from ares.adapters.certificates.x509 import Authority, NoAuthority, make_authority
+from ares.adapters.certificates.x509 import NoAuthority, X509Issuer, make_authority
 from ares.adapters.links.grpc import GrpcLink
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.agent.link import identity
-from ares.control.access.machines import Admitted, ForeignAuthority
-from ares.control.access.machines import Authority as Machines
-from ares.control.execution.transitions import Change, Written
+from ares.control.access.machines import Admitted, ForeignAuthority, MachineAuthority
+from ares.control.execution.transitions import JobChange, Written
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.access.certificates import CONTROL_PLANE, SKEW_S
 from ares.core.access.tokens import Denied
-from ares.core.lifecycle.inputs import Bind, Start
+from ares.core.lifecycle.inputs import Bind, RankStarted
 from ares.edge.grpc.agents import AgentServer
 from ares.model.job import JobSpec
 from ares.model.link import (
@@ -43,7 +42,7 @@ from ares.model.link import (
 )
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence, JobState, Placement
-from ares.ports.link import LinkBroken, LinkRefused, Proof, Session
+from ares.ports.link import LinkBroken, LinkRefused, LinkSession, Proof
 from ares.ports.store import StoreUnavailable
 from tests.security.planes import REQUESTS, ROOT, Plane, Planes, Skewed, new_authority
 
@@ -67,7 +66,7 @@ def hello(name: str, *, boot: int = 0, incarnation: int = 0) -> Hello:
     return Hello(info=info, boot=boot, incarnation=incarnation)
 
 
-async def welcomed(plane: Plane, proof: Proof, name: str, *, boot: int = 0) -> tuple[Session, Welcome]:
+async def welcomed(plane: Plane, proof: Proof, name: str, *, boot: int = 0) -> tuple[LinkSession, Welcome]:
     session = await plane.link(proof).connect("")
     await session.send(AgentFrame(messages=(hello(name, boot=boot),)))
     first = (await anext(session.frames())).messages[0]
@@ -79,9 +78,11 @@ async def running_job(plane: Plane, node: str, incarnation: int) -> JobState:
     (made,) = await plane.replica.submit.submit(ROOT, [SubmitRequest(spec=JobSpec(command=("true",)))])
     assert isinstance(made, Submitted), made
     place = Placement(node=node, incarnation=incarnation, cpu_milli=1000, memory_mib=64)
-    (bound,) = await plane.replica.transitions.apply([Change(made.job, "acme", (Bind(placements=(place,)),))])
+    (bound,) = await plane.replica.transitions.apply([JobChange(made.job, "acme", (Bind(placements=(place,)),))])
     assert isinstance(bound, Written), bound
-    (begun,) = await plane.replica.transitions.apply([Change(made.job, "acme", (Start(fence=bound.state.fence),))])
+    (begun,) = await plane.replica.transitions.apply(
+        [JobChange(made.job, "acme", (RankStarted(fence=bound.state.fence),))]
+    )
     assert isinstance(begun, Written), begun
     return begun.state
 
@@ -223,7 +224,7 @@ async def test_a_join_that_the_store_did_not_confirm_is_repeated(planes: Planes,
     """N32: nobody knows whether the token was spent; the agent, which kept its key, need not."""
     for lost in ("reply_lost", "request_lost"):
         key, token = REQUESTS.new_key(), await plane.token(node="n1")
-        planes.faults.next(Fault(lost))
+        planes.faults.next(StoreFault(lost))
         with pytest.raises(StoreUnavailable):
             await plane.try_join(token, "n1", key)
         assert isinstance(await plane.try_join(token, "n1", key), Admitted)
@@ -527,22 +528,22 @@ async def test_a_replica_of_another_authority_does_not_start_and_one_that_replac
     foreign = make_authority("other", int(time.time()))
     clock, view = Skewed(0.0), plane.replica.view
     with pytest.raises(ForeignAuthority, match=planes.authority.fingerprint[:16]):
-        await Machines(planes.store, view, clock, Authority.of(*foreign)).open()
+        await MachineAuthority(planes.store, view, clock, X509Issuer.of(*foreign)).open()
     # The old one still trusted: this is how an authority is replaced.
-    both = Authority.of(foreign.certificate + planes.authority.authorities, foreign.key)
-    await Machines(planes.store, view, clock, both).open()
+    both = X509Issuer.of(foreign.certificate + planes.authority.authorities, foreign.key)
+    await MachineAuthority(planes.store, view, clock, both).open()
     with pytest.raises(ForeignAuthority):
-        await Machines(planes.store, view, clock, planes.authority).open()
+        await MachineAuthority(planes.store, view, clock, planes.authority).open()
 
 
 async def test_an_authority_is_replaced_under_nodes_that_stay(planes: Planes) -> None:
     """The three steps of docs/concepts/machines.md. A node that renews between them is always let in."""
     old, new = (make_authority(name, int(time.time())) for name in ("old", "new"))
-    planes.authority = Authority.of(*old)
+    planes.authority = X509Issuer.of(*old)
     before = await (await planes.start("before")).proof("n1")
 
     async def renewed(step: str, certificates: str, key: str, proof: Proof) -> tuple[Plane, Proof]:
-        planes.authority = Authority.of(certificates, key)
+        planes.authority = X509Issuer.of(certificates, key)
         plane = await planes.start(step)
         session, _ = await welcomed(plane, proof, "n1")
         await session.close()
@@ -561,9 +562,9 @@ async def test_an_authority_is_replaced_under_nodes_that_stay(planes: Planes) ->
 
 def test_a_key_that_is_not_the_authoritys_is_no_authority() -> None:
     one, other = (make_authority("a", int(time.time())) for _ in range(2))
-    leaf = Authority.of(*one).serving(int(time.time()), int(time.time()) + 60)
+    leaf = X509Issuer.of(*one).serving(int(time.time()), int(time.time()) + 60)
     for certificates, key in (
         (one.certificate, other.key), (leaf.certificate, leaf.key), ("", one.key), (one.certificate, "junk"),
     ):  # fmt: skip
         with pytest.raises(NoAuthority):
-            Authority.of(certificates, key)
+            X509Issuer.of(certificates, key)

@@ -73,7 +73,7 @@ class _Used:
         self.files += files
 
 
-class Shares:
+class DiskShares:
     """What each tenant holds below a root whose folders are tenants. Counted as it is written, and anew by a walk over
     the files every hour: other replicas write there too."""
 
@@ -122,10 +122,10 @@ class Shares:
             time.sleep(_WALK_EVERY_S)
 
 
-class Room:
+class TenantRoom:
     """Asked ahead of a write; without a reserve or shares it lets everything through."""
 
-    def __init__(self, reserve: Reserve | None = None, shares: Shares | None = None) -> None:
+    def __init__(self, reserve: Reserve | None = None, shares: DiskShares | None = None) -> None:
         self._reserve = reserve
         self._shares = shares
 

@@ -16,7 +16,7 @@ from ares.agent.link.absence import Absence
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import Leash
 from ares.agent.link.session import Conversation
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.isolation import shortfall
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
@@ -43,7 +43,7 @@ class Agent:
         state_dir: Path,
         credential: str,
         boot: int,
-        settings: Settings | None = None,
+        settings: AgentSettings | None = None,
         collect: Collect = collect,
         witness: Witness | None = None,
     ) -> None:
@@ -54,7 +54,7 @@ class Agent:
         self._rng = rng
         self._credential = credential
         self._boot = boot
-        self._settings = settings or Settings()
+        self._settings = settings or AgentSettings()
         self._collect = collect
         # Tells whether there is a control plane at all; None: nobody can.
         self._witness = witness

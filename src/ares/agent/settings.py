@@ -7,7 +7,7 @@ from ares.agent.attempts.owners import Owners
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     # Already reduced to what jobs may inherit, see `environment.inherited`.
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     log_bytes_max: int = 64 * 1024 * 1024

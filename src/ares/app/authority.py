@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ares.adapters.certificates.x509 import Authority, NoAuthority, make_authority
+from ares.adapters.certificates.x509 import NoAuthority, X509Issuer, make_authority
 from ares.app.config import AgentsConfig, Config, ConfigError
 from ares.core import keys
 from ares.core.access.addresses import is_loopback
@@ -22,7 +22,7 @@ def has_tls(agents: AgentsConfig) -> bool:
     return agents.tls == "on" or not is_loopback(agents.host)
 
 
-async def authority_of(config: Config, store: Store) -> Authority | None:
+async def authority_of(config: Config, store: Store) -> X509Issuer | None:
     """None where agents have tokens. The first start of an installation makes the authority."""
     if not has_tls(config.agents):
         return None
@@ -31,7 +31,7 @@ async def authority_of(config: Config, store: Store) -> Authority | None:
     if own and not certificate.exists() and await store.get(keys.AUTHORITY) is None:
         _make(config.cluster, certificate, key)
     try:
-        return Authority.of(certificate.read_text(), key.read_text())
+        return X509Issuer.of(certificate.read_text(), key.read_text())
     except (OSError, NoAuthority, UnicodeDecodeError) as error:
         raise ConfigError(
             f"the authority for machines' certificates cannot be used ({certificate}, {key}): {error}",
@@ -43,7 +43,7 @@ async def authority_of(config: Config, store: Store) -> Authority | None:
 class Serving:
     """What the agents' port shows, always fresh."""
 
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: X509Issuer) -> None:
         self._authority = authority
         self._renew_at = 0.0
         self._now = Tls(b"", b"", authority.authorities.encode())

@@ -21,7 +21,7 @@ from ares.core.access.certificates import LIFE_S
 from ares.model.base import LabelKey, LabelValue, Slug
 from ares.model.isolation import Isolation
 from ares.model.job import DeviceKind
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 from ares.model.node import Taint
 from ares.model.provider import Provider
 from ares.model.timing import Timing, broken
@@ -80,7 +80,7 @@ class AlertsConfig(Section, frozen=True):
     smtp_starttls: bool = True
 
 
-class LimitsConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LimitsConfig(ServerLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # How long finished jobs, their ledgers, results, request ids and logs are kept.
     keep_days: Annotated[float, Meta(ge=0.01, le=36_500.0)] = 35.0
     jobs_max: Annotated[int, Meta(ge=1, le=100_000_000)] = 2_000_000

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from ares.adapters.disk_quota import Reserve, Room, Shares
+from ares.adapters.disk_quota import DiskShares, Reserve, TenantRoom
 from ares.app.config import Config
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class ServerDisks:
     """`ports.disk.Reserves`, and the room that each kind of file has."""
 
-    home: Room
-    logs: Room
-    outputs: Room
+    home: TenantRoom
+    logs: TenantRoom
+    outputs: TenantRoom
     reserves: tuple[tuple[str, Reserve], ...]
 
     def short(self) -> str:
@@ -20,18 +20,18 @@ class Rooms:
         return next((f"{where}: {lacking}" for where, one in self.reserves if (lacking := one.short())), "")
 
 
-def rooms_of(config: Config) -> Rooms:
+def rooms_of(config: Config) -> ServerDisks:
     limits = config.limits
     paths = {"home": config.home_path, "logs": config.logs_path, "outputs": config.outputs_path}
     for path in paths.values():
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     reserves = {name: Reserve(path, limits.disk_reserve_mib, limits.disk_reserve_files) for name, path in paths.items()}
-    logs = Shares(config.logs_path, limits.tenant_log_mib_max, limits.tenant_files_max)
-    outputs = Shares(config.outputs_path, limits.tenant_output_mib_max, limits.tenant_files_max)
-    return Rooms(
-        home=Room(reserves["home"]),
-        logs=Room(reserves["logs"], logs),
-        outputs=Room(reserves["outputs"], outputs),
+    logs = DiskShares(config.logs_path, limits.tenant_log_mib_max, limits.tenant_files_max)
+    outputs = DiskShares(config.outputs_path, limits.tenant_output_mib_max, limits.tenant_files_max)
+    return ServerDisks(
+        home=TenantRoom(reserves["home"]),
+        logs=TenantRoom(reserves["logs"], logs),
+        outputs=TenantRoom(reserves["outputs"], outputs),
         reserves=tuple(reserves.items()),
     )

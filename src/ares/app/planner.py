@@ -14,7 +14,7 @@ from typing import BinaryIO
 from ares.adapters.planning.process import BOARD, BOARD_BYTES, HEAD, PARENT
 from ares.app import plugins
 from ares.app.processes import configure_logging, look_for_garbage_less_often
-from ares.control.planner.messages import Failure
+from ares.control.planner.messages import PluginFailure
 from ares.control.planner.mirror import Mirror
 
 _PR_SET_PDEATHSIG = 1
@@ -40,8 +40,8 @@ class _Board(plugins.Watch):
     def failed(self, plugin: str, error: str) -> None:
         self._failures.setdefault(plugin, error[:_ERROR_MAX])
 
-    def failures(self) -> tuple[Failure, ...]:
-        told = tuple(Failure(plugin, error) for plugin, error in self._failures.items())
+    def failures(self) -> tuple[PluginFailure, ...]:
+        told = tuple(PluginFailure(plugin, error) for plugin, error in self._failures.items())
         self._failures.clear()
         return told
 

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from ares.control.scheduler.plugins import Kind, Loaded, RefusedPlugin
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
 from ares.core.reasons import Reason
@@ -23,7 +23,7 @@ from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.plugins import refusing
 from ares.core.schedule.scorers import SCORERS
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 
 log = structlog.get_logger()
 
@@ -122,11 +122,11 @@ def _filter(guard: _Guard, value: Any) -> Filter:
     if not isinstance(value, Filter):
         raise Unusable(f"the entry point gives {type(value).__name__}, not ares.core.capacity.rule.Filter")
 
-    def ask(rows: Rows) -> Any:
+    def ask(rows: NodeSlice) -> Any:
         said = value.passes(rows)
         return said if said is None else _checked(said, len(rows), np.bool_)
 
-    def passes(rows: Rows) -> Any:
+    def passes(rows: NodeSlice) -> Any:
         try:
             return guard.call(ask, rows)
         except Exception:
@@ -144,14 +144,14 @@ def _filter(guard: _Guard, value: Any) -> Filter:
     return value._replace(passes=passes, explain=explain)
 
 
-def _scorer(guard: _Guard, value: Any) -> Callable[[Rows], Any]:
+def _scorer(guard: _Guard, value: Any) -> Callable[[NodeSlice], Any]:
     score = _callable(value)
 
-    def ask(rows: Rows) -> Any:
+    def ask(rows: NodeSlice) -> Any:
         said = score(rows)
         return said if said is None else _checked(said, len(rows), np.float64)
 
-    def scored(rows: Rows) -> Any:
+    def scored(rows: NodeSlice) -> Any:
         try:
             return guard.call(ask, rows)
         except Exception:
@@ -175,18 +175,18 @@ def _factor(guard: _Guard, value: Any) -> Callable[..., float]:
     return counted
 
 
-def _action(guard: _Guard, value: Any) -> Callable[[Round], None]:
+def _action(guard: _Guard, value: Any) -> Callable[[Trial], None]:
     action = _callable(value)
 
-    def acted(round_: Round) -> None:
-        checkpoint = round_.txn.checkpoint()
-        lists: tuple[list[Any], ...] = (round_.placed, round_.evictions, round_.resized, round_.unheld)
+    def acted(trial: Trial) -> None:
+        checkpoint = trial.txn.checkpoint()
+        lists: tuple[list[Any], ...] = (trial.placed, trial.evictions, trial.resized, trial.unheld)
         before = [len(one) for one in lists]
         try:
-            guard.call(action, round_)
+            guard.call(action, trial)
         except Exception:
             # Nothing of what it had begun is proposed.
-            round_.txn.rollback(checkpoint)
+            trial.txn.rollback(checkpoint)
             for one, count in zip(lists, before, strict=True):
                 del one[count:]
 

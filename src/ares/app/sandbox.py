@@ -13,7 +13,7 @@ from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
 from ares.agent.attempts.environment import inherited
 from ares.agent.attempts.owners import Owners
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.app.config import Config, ConfigError, default_home
 
 log = structlog.get_logger()
@@ -47,13 +47,13 @@ def own_paths(config: Config) -> tuple[Path, ...]:
     return (*config.own_paths, *(path.absolute() for path in usual))
 
 
-def settings_of(config: Config, state_dir: Path) -> Settings:
+def settings_of(config: Config, state_dir: Path) -> AgentSettings:
     uids = _uids(config)
     try:
         owners = None if uids is None else Owners(state_dir, *uids)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{state_dir / 'uids.json'} cannot be read: {error}", "restore it from a backup") from error
-    return Settings(
+    return AgentSettings(
         environment=inherited(os.environ),
         drain_s=config.node.drain_s,
         log_bytes_per_s=config.node.sandbox.log_kib_per_s << 10,

@@ -179,7 +179,7 @@ def is_up(home: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class SupervisorStart:
     """A supervisor on its way."""
 
     process: subprocess.Popen[bytes]
@@ -203,7 +203,7 @@ class Started:
             raise self.failure() or UpError(f"the supervisor ended with {self.process.returncode}; see {self.log}")
 
 
-def start_detached(config: Config) -> Started:
+def start_detached(config: Config) -> SupervisorStart:
     """Starts a supervisor that outlives this terminal."""
     require_safe(config)
     require_ports(config)
@@ -221,7 +221,7 @@ def start_detached(config: Config) -> Started:
             start_new_session=True,
         )
     _hand(process, whole)
-    return Started(process, path, offset)
+    return SupervisorStart(process, path, offset)
 
 
 def require_as_given(config: Config, keys: frozenset[str] | None) -> None:

@@ -32,7 +32,7 @@ from ares.app import audit, plugins
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
 from ares.app.disks import rooms_of
-from ares.control.replica import Ports, Replica, Terms
+from ares.control.replica import Ports, Replica, ReplicaTerms
 from ares.control.state.ids import base32
 from ares.core import keys
 from ares.edge.grpc.agents import AgentServer
@@ -98,7 +98,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         disk=Disks(written(config)), audit=audit.ports_of(config, rng),
     )  # fmt: skip
     deciding = _deciding_lock(config)
-    terms = Terms(
+    terms = ReplicaTerms(
         replica=config.replica or f"replica-{base32(rng, 6)}",
         epoch=epoch,
         store_id=store_id,

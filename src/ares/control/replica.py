@@ -8,9 +8,9 @@ import hashlib
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from ares.control.access.account_check import Standing
+from ares.control.access.account_check import AccountCheck
 from ares.control.access.logins import Logins
-from ares.control.access.machines import Authority
+from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
 from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
@@ -37,7 +37,7 @@ from ares.control.governance.quota_recount import Recount
 from ares.control.governance.quota_usage import Counting
 from ares.control.governance.quotas import Quotas
 from ares.control.governance.secrets import Secrets
-from ares.control.planner.proposer import PACE, Pace, Proposer
+from ares.control.planner.proposer import PACE, PlannerPace, Proposer
 from ares.control.queries.cursors import Cursors
 from ares.control.queries.deadlines import Deadlines
 from ares.control.queries.events import EventStream
@@ -47,16 +47,16 @@ from ares.control.queries.jobs import Jobs
 from ares.control.queries.logs import LogReader
 from ares.control.queries.nodes import Nodes
 from ares.control.queries.outputs import OutputReader
-from ares.control.queries.pending_metrics import Tally
+from ares.control.queries.pending_metrics import PendingMetrics
 from ares.control.queries.pools import Pools
 from ares.control.queries.usage import Spending
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.consolidate import Consolidate
 from ares.control.scheduler.decisions import Decisions
 from ares.control.scheduler.drain import Drain
 from ares.control.scheduler.gaps import Gaps
 from ares.control.scheduler.handover import Handover
-from ares.control.scheduler.loop import LINGER_S, Schedule
+from ares.control.scheduler.loop import LINGER_S, SchedulerLoop
 from ares.control.scheduler.monitor import Monitor
 from ares.control.scheduler.plugins import NO_PLUGINS, Loaded, Plugins
 from ares.control.scheduler.predictions import Predictions
@@ -74,7 +74,7 @@ from ares.control.state.retention import Retention
 from ares.control.state.steady_time import Timekeeping
 from ares.control.state.unusable_watch import AsideWatch
 from ares.control.state.view import View
-from ares.control.state.write_probe import Proof
+from ares.control.state.write_probe import WriteProbe
 from ares.control.submit.array_repair import Arrays
 from ares.control.submit.arrays import Expanding
 from ares.control.submit.draft import Drafting, Room
@@ -95,7 +95,7 @@ from ares.ports.disk import Disk, Reserves
 from ares.ports.logs import Logs
 from ares.ports.notify import Notifier
 from ares.ports.planning import Planning
-from ares.ports.policy import Rules
+from ares.ports.policy import CompiledRules
 from ares.ports.provider import ProviderKeys
 from ares.ports.secrets import Vault
 from ares.ports.store import Compare, Store
@@ -119,7 +119,7 @@ class Ports:
     # Signs machines' certificates; without, they have tokens.
     issuer: Issuer | None = None
     # The language of policies; without it none can be saved.
-    rules: Rules | None = None
+    rules: CompiledRules | None = None
     # Without it nobody is told of alerts.
     notifier: Notifier | None = None
     # Without it no secrets are kept.
@@ -132,7 +132,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ReplicaTerms:
     """What a replica is told about itself."""
 
     replica: str
@@ -166,13 +166,13 @@ class Terms:
     # How long a scheduling cycle and an acknowledgement wait for company.
     linger_s: float = LINGER_S
     ack_within_s: float = ACK_WITHIN_S
-    pace: Pace = PACE
+    pace: PlannerPace = PACE
 
 
 class Replica:
     """Pure assembly: nothing runs before `loops` and `reign` are."""
 
-    def __init__(self, ports: Ports, terms: Terms) -> None:
+    def __init__(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, clock, rng, telemetry = ports.store, ports.clock, ports.rng, ports.telemetry
         self.name = terms.replica
         self.view = view = View(store, clock)
@@ -180,7 +180,7 @@ class Replica:
         self.time = Timekeeping(store, clock, self.alerts, terms.replica)
         self._audit(ports, terms)
         self._identities(ports, terms)
-        self.planner = planner = Planner(view, clock)
+        self.planner = planner = LiveCluster(view, clock)
         self.proposer = Proposer(ports.planning, view, planner, self.alerts, clock, telemetry, terms.pace)
         self.predictions = Predictions(store, view, planner, clock, telemetry)
         self.decisions = Decisions(clock, rng, ports.decisions)
@@ -199,23 +199,23 @@ class Replica:
         self.arrays = Arrays(view, self.submit, clock)
         self.retention = Retention(store, view, ports.logs, ports.blobs, self.time.keeping, terms.keep_s)
 
-    def _identities(self, ports: Ports, terms: Terms) -> None:
+    def _identities(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, view, clock = ports.store, self.view, ports.clock
         self.tenants = Tenants(store, view, clock)
         self.users = Users(store, view, clock, ports.rng)
-        standing = Standing(store, view)
+        standing = AccountCheck(store, view)
         self.logins = Logins(self.users, standing, terms.providers, ports.provider_keys)
         self.tokens = Tokens(store, view, self.time.ending, ports.rng, standing, self.logins, self.time.keeping)
-        self.authority = Authority(store, view, self.time.ending, ports.issuer, terms.certificate_s)
+        self.authority = MachineAuthority(store, view, self.time.ending, ports.issuer, terms.certificate_s)
 
-    def _reading(self, ports: Ports, terms: Terms) -> None:
+    def _reading(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, view, clock, planner = ports.store, self.view, ports.clock, self.planner
         self.jobs = Jobs(store, view, self.transitions, self.submit, planner, self.deadlines, self._cursors, clock)
         self.events = EventStream(store, view)
         self.logs = LogReader(view, ports.logs, clock)
         self.outputs = OutputReader(store, view, ports.blobs)
         self.pools = Pools(view, self.nodes, planner, clock)
-        proof = Proof(store, clock, terms.replica)
+        proof = WriteProbe(store, clock, terms.replica)
         self.health = Health(
             view, self.leader, clock, proof, ports.disk, terms.plugins.refused, self.disk_watch, self.proposer.cut
         )
@@ -223,7 +223,7 @@ class Replica:
         self.spending = Spending(view, clock)
         self.plugins = Plugins(view, terms.plugins, self.proposer)
 
-    def _agents(self, ports: Ports, terms: Terms) -> Sessions:
+    def _agents(self, ports: Ports, terms: ReplicaTerms) -> Sessions:
         store, view, clock, telemetry, logs = ports.store, self.view, ports.clock, ports.telemetry, ports.logs
         self.secrets = Secrets(store, view, clock, ports.vault)
         self.leftovers = Leftovers(store, view, ports.blobs, clock)
@@ -243,7 +243,7 @@ class Replica:
             telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s, store_lock=terms.store_lock,
         )  # fmt: skip
 
-    def _scheduling(self, ports: Ports, terms: Terms) -> None:
+    def _scheduling(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, view, clock, telemetry = ports.store, self.view, ports.clock, ports.telemetry
         planner, transitions = self.planner, self.transitions
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
@@ -251,7 +251,7 @@ class Replica:
         self.monitor.noted = self.quarantine.note
         self.requeue = Requeue(view, transitions, clock, self.alerts, terms.retries_per_minute)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
-        self.schedule = Schedule(
+        self.schedule = SchedulerLoop(
             view, planner, self.proposer, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s,
             unpaid=self.budget_watch.unpaid,
         )  # fmt: skip
@@ -264,9 +264,9 @@ class Replica:
         )
         self.gaps = Gaps(view, planner, transitions, clock, telemetry)
         self.reservations = Reservations(self.book, view, planner, self.windows, clock, ports.rng, telemetry)
-        self.tally = Tally(planner, clock, telemetry)
+        self.tally = PendingMetrics(planner, clock, telemetry)
 
-    def _telling(self, ports: Ports, terms: Terms) -> None:
+    def _telling(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, clock, telemetry = ports.store, ports.clock, ports.telemetry
         self.alerts = Alerts(store, self.view, clock, telemetry)
         self.aside_watch = AsideWatch(self.view.aside, self.alerts, clock)
@@ -276,7 +276,7 @@ class Replica:
         self.channels = Channels(store, self.view, clock, ports.rng, ports.notifier, sealing)
         self.delivery = Delivery(store, self.view, clock, telemetry, ports.notifier, sealing)
 
-    def _submission(self, ports: Ports, terms: Terms) -> Submit:
+    def _submission(self, ports: Ports, terms: ReplicaTerms) -> Submit:
         store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines
         judging = Judging(view, clock, ports.rules)
         self.policies = Policies(store, view, clock, judging)
@@ -294,7 +294,7 @@ class Replica:
         expanding = Expanding(store, view, terms.epoch)
         return Submit(store, view, deadlines, drafting, expanding, admissions, self.alerts, clock, telemetry)
 
-    def _audit(self, ports: Ports, terms: Terms) -> None:
+    def _audit(self, ports: Ports, terms: ReplicaTerms) -> None:
         self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
         chain = None if ports.audit is None else ports.audit.chain
         clock = ports.clock

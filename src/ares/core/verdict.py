@@ -27,7 +27,7 @@ class Rejected(Record, frozen=True):
     reason: str = ""
 
 
-class Admitted(Record, frozen=True):
+class Admission(Record, frozen=True):
     """Yes. `indices` are the tasks of an array, None for a single job."""
 
     indices: tuple[int, ...] | None = None

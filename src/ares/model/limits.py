@@ -11,7 +11,7 @@ _Count = Annotated[int, Meta(ge=1, le=10_000_000)]
 _Seconds = Annotated[float, Meta(gt=0.0, le=3600.0)]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Per replica. The defaults are wide: they stop floods, not work."""
 
     # Requests of one tenant, and of one user or token.
@@ -54,4 +54,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     head_kib_max: _Count = 64
 
 
-DEFAULT = Limits()
+DEFAULT = ServerLimits()

@@ -181,7 +181,7 @@ class Renewed(Record, frozen=True, tag="renewed"):
     dead_after_s: float = 0.0
 
 
-class Peer(Record, frozen=True):
+class GangPeer(Record, frozen=True):
     """One rank of a gang and where its node is reached."""
 
     rank: int
@@ -193,7 +193,7 @@ class WorldInfo(Record, frozen=True):
     """Who takes part in an attempt now. A rank's number in the program is its place among `peers`."""
 
     generation: int = 0
-    peers: tuple[Peer, ...] = ()
+    peers: tuple[GangPeer, ...] = ()
     master_port: int = 0
 
 

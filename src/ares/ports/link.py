@@ -22,7 +22,7 @@ class Proof(NamedTuple):
     key: str
 
 
-class Session(Protocol):
+class LinkSession(Protocol):
     """One open stream. Ends by LinkBroken."""
 
     async def send(self, frame: AgentFrame) -> None: ...
@@ -35,7 +35,7 @@ class Session(Protocol):
 class Link(Protocol):
     async def join(self, request: JoinRequest) -> JoinReply: ...
 
-    async def connect(self, credential: str) -> Session: ...
+    async def connect(self, credential: str) -> LinkSession: ...
 
     async def close(self) -> None: ...
 

@@ -15,7 +15,7 @@ class Failed(Record, frozen=True):
     message: str
 
 
-class Rule(Protocol):
+class CompiledRule(Protocol):
     """A compiled expression of one type."""
 
     @property
@@ -29,12 +29,12 @@ class Rule(Protocol):
     def run(self, values: object) -> Value | Failed: ...
 
 
-class Rules(Protocol):
-    def compile(self, expression: str, wanted: Type) -> Rule | Mistake:
+class CompiledRules(Protocol):
+    def compile(self, expression: str, wanted: Type) -> CompiledRule | Mistake:
         """Refuses unknown names and wrong types, and what would take long."""
         ...
 
-    def any_of(self, rules: Sequence[Rule]) -> Rule | None:
+    def any_of(self, rules: Sequence[CompiledRule]) -> CompiledRule | None:
         """False when all of them are; anything else when they must be asked one by one. None: it cannot be had."""
         ...
 

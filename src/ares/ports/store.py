@@ -79,7 +79,7 @@ class Page(Struct, frozen=True, gc=False):
     more: bool = False
 
 
-class Change(Struct, frozen=True, gc=False):
+class StoreChange(Struct, frozen=True, gc=False):
     """One watched change. A delete carries the key, no value and its revision as `mod_revision`."""
 
     kv: KV
@@ -90,7 +90,7 @@ class Changes(Struct, frozen=True, gc=False):
     """All changes of one revision or several, in order; complete up to `revision`."""
 
     revision: int
-    changes: tuple[Change, ...]
+    changes: tuple[StoreChange, ...]
 
 
 class Compacted(Struct, frozen=True, gc=False):

@@ -30,10 +30,10 @@ from ares.model.link import (
     Started,
     Stop,
 )
-from ares.sim.world.machine import Process
+from ares.sim.world.machine import SimulatedProcess
 from ares.sim.world.network import Pipe
-from ares.sim.world.node import Node
-from ares.sim.world.swarm import Nemesis, mix
+from ares.sim.world.node import SimulatedNode
+from ares.sim.world.swarm import SwarmNemesis, mix
 
 Message = AgentMessage | ServerMessage
 TYPES: tuple[type[Message], ...] = (*get_args(AgentMessage), *get_args(ServerMessage))
@@ -134,7 +134,12 @@ def _post(pipe: "Pipe[AgentFrame] | Pipe[ServerFrame]", message: Message) -> Non
 @contextmanager
 def tapped(tap: Tap) -> Iterator[None]:
     """Worlds that are played in the block have the tap, talkative jobs, and an agent that leaves in good order."""
-    heal, effect, write_result, make_agent = Nemesis.heal, Process._effect, Process._write_result, Node._agent
+    heal, effect, write_result, make_agent = (
+        SwarmNemesis.heal,
+        SimulatedProcess._effect,
+        SimulatedProcess._write_result,
+        SimulatedNode._agent,
+    )
 
     def send(pipe: "Pipe[AgentFrame]", frame: object) -> None:
         if isinstance(frame, AgentFrame | ServerFrame):
@@ -142,22 +147,22 @@ def tapped(tap: Tap) -> Iterator[None]:
         else:
             _send(pipe, frame)  # type: ignore[arg-type]
 
-    def calm(nemesis: Nemesis) -> None:
+    def calm(nemesis: SwarmNemesis) -> None:
         tap.calm()
         heal(nemesis)
 
-    def talk(process: Process) -> None:
+    def talk(process: SimulatedProcess) -> None:
         effect(process)
         log = Path(process._launch.log_path)
         if not log.exists():
             log.write_bytes(b"a line\n")
             Path(process._launch.env["ARES_PROGRESS_FILE"]).write_text(json.dumps({"fraction": 0.5}))
 
-    def hand_over(process: Process) -> None:
+    def hand_over(process: SimulatedProcess) -> None:
         write_result(process)
         (Path(process._launch.env["ARES_OUTPUT_DIR"]) / "made").write_text(process.fence)
 
-    def leaving(node: Node) -> Agent:
+    def leaving(node: SimulatedNode) -> Agent:
         agent = make_agent(node)
         if node.name == "n2" and node._loop.time() == 0:
             node._loop.call_later(9.0, agent.stop)
@@ -165,9 +170,9 @@ def tapped(tap: Tap) -> Iterator[None]:
 
     patches: dict[type, dict[str, Callable[..., object]]] = {
         Pipe: {"send": send},
-        Nemesis: {"heal": calm},
-        Process: {"_effect": talk, "_write_result": hand_over},
-        Node: {"_agent": leaving},
+        SwarmNemesis: {"heal": calm},
+        SimulatedProcess: {"_effect": talk, "_write_result": hand_over},
+        SimulatedNode: {"_agent": leaving},
     }
     with ExitStack() as stack:
         for where, changed in patches.items():

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ares.sim.chaos.proxy import Proxy, Way
+from ares.sim.chaos.proxy import Proxy, ProxyWay
 from tests.chaos.clocks.wall import Wall
 from tests.platform import Platform, Process
 from tests.servers import EtcdCluster, EtcdServer
 
 # Longer than a lease in one of three.
 LASTS_S = (0.5, 13.0)
-SLOW = Way(delay_s=0.3, jitter_s=0.2, rate=20_000)
-LOSSY = Way(delay_s=0.05, jitter_s=0.05, loss=0.2)
+SLOW = ProxyWay(delay_s=0.3, jitter_s=0.2, rate=20_000)
+LOSSY = ProxyWay(delay_s=0.05, jitter_s=0.05, loss=0.2)
 WALL_S = 300.0
 
 

@@ -17,8 +17,8 @@ from ares.adapters.clocks import SystemClock
 from ares.adapters.store.open import take_snapshot
 from ares.adapters.store.sqlite.seal import seal_all
 from ares.adapters.store.sqlite.sql import connect
-from ares.check.store.findings import Report
-from ares.check.store.verify import Wanted, verify
+from ares.check.store.findings import VerifyReport
+from ares.check.store.verify import VerifyOptions, verify
 from ares.model.job import FAILURE_CLASSES
 from tests.chaos.load import Load
 from tests.platform import Platform, StoreKind, run_cli, say
@@ -27,12 +27,12 @@ Spoil = Callable[["Spoiler"], None]
 DAY_S = 86_400.0
 
 
-def look(path: Path, tenant: str = "", job: str = "") -> Report:
+def look(path: Path, tenant: str = "", job: str = "") -> VerifyReport:
     with take_snapshot(f"sqlite://{path}", SystemClock(), lambda done, total: None) as snapshot:
-        return verify(snapshot, Wanted(now=time.time(), keep_s=35 * DAY_S, tenant=tenant, job=job))
+        return verify(snapshot, VerifyOptions(now=time.time(), keep_s=35 * DAY_S, tenant=tenant, job=job))
 
 
-def wrong(report: Report) -> dict[str, tuple[str, ...]]:
+def wrong(report: VerifyReport) -> dict[str, tuple[str, ...]]:
     return {check.name: check.first for check in report.checks if check.violations}
 
 

@@ -16,7 +16,7 @@ from ares.edge.client.sync import Client
 from ares.model.job import JobSpec, RetryPolicy
 from ares.model.state import TERMINAL
 from ares.model.timing import Timing, broken
-from ares.sim.chaos.proxy import Direction, Proxy, Way
+from ares.sim.chaos.proxy import Direction, Proxy, ProxyWay
 from tests.chaos.load import TINY, marked
 from tests.chaos.zombies.recorder import Recorder, now
 from tests.history import Acknowledged, audit_commits, judge, read_store
@@ -49,7 +49,7 @@ UPLOADING = r"""
 """
 UPLOAD_BYTES = 4_000_000
 # Slow enough to be met in the middle, and not so slow that renewals come too late behind it.
-SLOW = Way(rate=1_000_000)
+SLOW = ProxyWay(rate=1_000_000)
 
 # Who is to be frozen, as of now.
 Pids = Callable[[], Sequence[int]]

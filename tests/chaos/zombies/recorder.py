@@ -23,7 +23,7 @@ from ares.model.event import LedgerEvent
 from ares.model.node import NodeLease
 from ares.model.state import JobState, LeaderRecord
 from ares.model.timing import Timing
-from ares.ports.store import Change, Changes, StoreError
+from ares.ports.store import Changes, StoreChange, StoreError
 
 _AGAIN_S = 0.1
 
@@ -141,7 +141,7 @@ class Recorder:
         finally:
             await store.close()
 
-    def _take(self, changes: Sequence[Change]) -> None:
+    def _take(self, changes: Sequence[StoreChange]) -> None:
         t = now()
         for revision, group in groupby(changes, key=lambda change: change.kv.mod_revision):
             commit = list(group)
@@ -153,7 +153,7 @@ class Recorder:
                 self._read(one)
             self._commits.append(Commit(t=t, revision=revision, writes=writes))
 
-    def _read(self, change: Change) -> None:
+    def _read(self, change: StoreChange) -> None:
         if change.kv.key.startswith(keys.LEADER):
             self.leader = "" if change.deleted else msgspec.json.decode(change.kv.value, type=LeaderRecord).replica
         if change.deleted:

@@ -7,7 +7,7 @@ import pytest
 
 from ares.adapters.audit.files import FileAudit
 from ares.adapters.audit.memory import MemoryAudit
-from ares.core.audit.chain import Walk, Writer
+from ares.core.audit.chain import ChainWriter, Walk
 from ares.model.audit import AuditDraft, AuditStub
 from ares.ports.audit import AuditLog
 
@@ -31,7 +31,7 @@ def draft(number: int) -> AuditDraft:
     return AuditDraft(operation=f"op{number}", outcome="ALLOW")
 
 
-async def add(log: AuditLog, writer: Writer, count: int, at: float = 1e9) -> list[bytes]:
+async def add(log: AuditLog, writer: ChainWriter, count: int, at: float = 1e9) -> list[bytes]:
     first = writer.seq + 1
     lines = [writer.line(draft(first + n), at) for n in range(count)]
     await log.append(first, at, lines)
@@ -43,7 +43,7 @@ def read(log: AuditLog, chain: str = "c1") -> list[bytes]:
 
 
 async def test_lines_come_back_as_they_were_written_and_the_next_process_goes_on(make: Make) -> None:
-    log, writer = make(), Writer("r")
+    log, writer = make(), ChainWriter("r")
     assert await log.open() == 0
     written = await add(log, writer, 3) + await add(log, writer, 2)
     await log.close()
@@ -56,7 +56,7 @@ async def test_lines_come_back_as_they_were_written_and_the_next_process_goes_on
 
 
 async def test_segments_are_in_order_and_named_by_their_first_entry(make: Make) -> None:
-    log, writer = make(), Writer("r")
+    log, writer = make(), ChainWriter("r")
     await log.open()
     await add(log, writer, 2, at=1e9)
     await log.close()
@@ -69,7 +69,7 @@ async def test_segments_are_in_order_and_named_by_their_first_entry(make: Make) 
 
 
 async def test_a_cut_leaves_a_stub_that_the_rest_follows_and_never_takes_the_newest(make: Make) -> None:
-    writer, log = Writer("r"), make()
+    writer, log = ChainWriter("r"), make()
     for _ in range(3):
         log = make()
         await log.open()
@@ -95,7 +95,7 @@ async def test_a_cut_leaves_a_stub_that_the_rest_follows_and_never_takes_the_new
 
 
 async def test_lines_of_a_segment_that_is_gone_are_none(make: Make) -> None:
-    log, writer = make(), Writer("r")
+    log, writer = make(), ChainWriter("r")
     await log.open()
     await add(log, writer, 1)
     (segment,) = log.segments("c1")

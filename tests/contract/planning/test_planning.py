@@ -15,7 +15,7 @@ import pytest
 from ares.adapters.clocks import SystemClock
 from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.planning.process import ProcessPlanning
-from ares.control.planner.messages import Answer, News, Question, Rules, Told, Wanted
+from ares.control.planner.messages import JobNews, News, PlannerAnswer, PlannerRules, PlanRequest, Question
 from ares.control.planner.mirror import Mirror
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
@@ -68,14 +68,14 @@ async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
 def everything() -> News:
     raw = msgspec.json.encode(SPEC)
     return News(
-        now=NOW, rules=Rules(Profile()), nodes=NODES, ready={"a": True, "b": True},
-        specs={state.id: raw for state in JOBS}, jobs=tuple(Told(state) for state in JOBS),
+        now=NOW, rules=PlannerRules(Profile()), nodes=NODES, ready={"a": True, "b": True},
+        specs={state.id: raw for state in JOBS}, jobs=tuple(JobNews(state) for state in JOBS),
     )  # fmt: skip
 
 
-async def ask(planning: Planning, question: Question, within_s: float = LONG_S) -> Answer:
+async def ask(planning: Planning, question: Question, within_s: float = LONG_S) -> PlannerAnswer:
     raw = await planning.ask(msgspec.msgpack.encode(question), within_s)
-    return msgspec.msgpack.decode(raw, type=Answer)
+    return msgspec.msgpack.decode(raw, type=PlannerAnswer)
 
 
 async def test_a_plan_is_the_one_that_the_cycle_makes_of_the_same_records(place: Place) -> None:
@@ -86,7 +86,7 @@ async def test_a_plan_is_the_one_that_the_cycle_makes_of_the_same_records(place:
     for state in JOBS:
         follow(cluster, None, state, SPEC, NOW)
     await place.planning.open()
-    answer = await ask(place.planning, Question(everything(), Wanted(NOW, LONG_S, keep=64)))
+    answer = await ask(place.planning, Question(everything(), PlanRequest(NOW, LONG_S, keep=64)))
     assert answer.plan is not None
     assert answer.plan == cycle(cluster, cluster.profile, NOW, keep=64)
     assert len(answer.plan.placed) == 4, "two nodes with two CPUs each"
@@ -97,7 +97,7 @@ async def test_news_adds_to_what_was_told(place: Place) -> None:
     await place.planning.open()
     await ask(place.planning, Question(everything()))
     gone = News(now=NOW, nodes_gone=("a",), jobs_gone=("job0",))
-    answer = await ask(place.planning, Question(gone, Wanted(NOW, LONG_S)))
+    answer = await ask(place.planning, Question(gone, PlanRequest(NOW, LONG_S)))
     assert answer.plan is not None
     assert [(one.job, one.placements[0].node) for one in answer.plan.placed] == [("job1", "b"), ("job2", "b")]
 
@@ -108,11 +108,11 @@ async def test_a_planner_that_died_is_lost_and_the_next_one_knows_nothing(place:
     await ask(place.planning, Question(everything()))
     place.die()
     with pytest.raises(PlannerLost) as lost:
-        await ask(place.planning, Question(News(now=NOW), Wanted(NOW, LONG_S)))
+        await ask(place.planning, Question(News(now=NOW), PlanRequest(NOW, LONG_S)))
     assert not lost.value.late
     await place.planning.open()
     assert place.planning.life == life + 1
-    answer = await ask(place.planning, Question(News(now=NOW), Wanted(NOW, LONG_S)))
+    answer = await ask(place.planning, Question(News(now=NOW), PlanRequest(NOW, LONG_S)))
     assert answer.plan is not None
     assert not answer.plan.placed
 
@@ -126,13 +126,13 @@ async def test_a_planner_that_hangs_is_ended(place: Place) -> None:
     assert lost.value.late
     await place.planning.open()
     assert place.planning.life == life + 1
-    assert (await ask(place.planning, Question(everything(), Wanted(NOW, LONG_S)))).plan is not None
+    assert (await ask(place.planning, Question(everything(), PlanRequest(NOW, LONG_S)))).plan is not None
 
 
 async def test_an_answer_that_nobody_waits_for_is_nobody_elses(place: Place) -> None:
     await place.planning.open()
     place.hang()
-    asking = asyncio.create_task(ask(place.planning, Question(everything(), Wanted(NOW, LONG_S))))
+    asking = asyncio.create_task(ask(place.planning, Question(everything(), PlanRequest(NOW, LONG_S))))
     await asyncio.sleep(0)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ares.ports.store import Change, Committed, Put, Store
+from ares.ports.store import Committed, Put, Store, StoreChange
 from tests.contract.store.conftest import Subject, SystemClock
 from tests.contract.store.watching import changes_until
 
@@ -10,7 +10,7 @@ from tests.contract.store.watching import changes_until
 TTL_S = 2
 
 
-def deleted(changes: list[Change]) -> list[str]:
+def deleted(changes: list[StoreChange]) -> list[str]:
     return [change.kv.key for change in changes if change.deleted]
 
 

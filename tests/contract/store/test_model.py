@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ares.ports.store import KV, Change, Committed, Compare, Delete, Get, Op, Put, StoreError
+from ares.ports.store import KV, Committed, Compare, Delete, Get, Op, Put, StoreChange, StoreError
 from tests.contract.store.conftest import Subject
 from tests.contract.store.watching import changes_until
 
@@ -82,7 +82,7 @@ class Run:
         assert isinstance(last, Committed)
         self.revisions.append(last.revision)
 
-        def enough(seen: list[Change]) -> bool:
+        def enough(seen: list[StoreChange]) -> bool:
             return seen[-1].kv.mod_revision == last.revision
 
         seen = await changes_until(self.store, self.folder, start, enough)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ares.adapters.store.etcd import EtcdStore
-from ares.adapters.store.memory import Fault, MemoryStore
+from ares.adapters.store.memory import MemoryStore, StoreFault
 from ares.ports.store import Committed, Compare, Get, Put, Store, StoreUnavailable, Unknown
 from tests.contract.store.conftest import SystemClock
 from tests.servers import EtcdServer
@@ -30,7 +30,7 @@ async def settle(store: Store, key: str) -> bytes | None:
 @pytest.mark.parametrize(("kind", "applied"), [("reply_lost", True), ("request_lost", False)])
 async def test_memory(clock: SystemClock, kind: str, applied: bool) -> None:
     store = MemoryStore(clock)
-    store.faults.next(Fault(kind))  # pyright: ignore[reportArgumentType]
+    store.faults.next(StoreFault(kind))  # pyright: ignore[reportArgumentType]
     assert isinstance(await store.txn([], [Put("/a", b"mine")]), Unknown)
     assert await settle(store, "/a") == (b"mine" if applied else None)
     await store.close()

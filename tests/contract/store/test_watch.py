@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pytest
 
-from ares.ports.store import KV, Change, Committed, Compacted, Delete, Put, Store, StoreUnavailable
+from ares.ports.store import KV, Committed, Compacted, Delete, Put, Store, StoreChange, StoreUnavailable
 from tests.contract.store.conftest import Subject
 from tests.contract.store.watching import changes_until, first_of
 
@@ -22,10 +22,10 @@ async def test_from_a_past_revision(subject: Subject, store: Store) -> None:
     second = await write(store, Put(a, b"2"), Put(b, b"1"))
     third = await write(store, Delete(a))
     expected = [
-        Change(KV(a, b"1", first, first, 1)),
-        Change(KV(a, b"2", first, second, 2)),
-        Change(KV(b, b"1", second, second, 1)),
-        Change(KV(a, b"", 0, third, 0), deleted=True),
+        StoreChange(KV(a, b"1", first, first, 1)),
+        StoreChange(KV(a, b"2", first, second, 2)),
+        StoreChange(KV(b, b"1", second, second, 1)),
+        StoreChange(KV(a, b"", 0, third, 0), deleted=True),
     ]
     for start, skip in ((first, 0), (second, 1), (third, 3)):
         seen = await changes_until(
@@ -89,7 +89,7 @@ async def test_nothing_lost_nothing_twice_under_concurrent_writers(subject: Subj
 
 async def test_resumes_where_another_watch_ended(subject: Subject, store: Store) -> None:
     start = await write(store, Put(subject.key("a"), b"0"))
-    seen: list[Change] = []
+    seen: list[StoreChange] = []
     for step in range(1, 6):
         await write(store, Put(subject.key("a"), b"%d" % step), Put(subject.key(step), b""))
         seen += await changes_until(store, subject.prefix, start, bool)

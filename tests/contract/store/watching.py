@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Callable
 
-from ares.ports.store import Change, Changes, Compacted, Store
+from ares.ports.store import Changes, Compacted, Store, StoreChange
 
 WAIT_S = 30.0
 
 
 async def changes_until(
-    store: Store, prefix: str, from_revision: int, enough: Callable[[list[Change]], bool]
-) -> list[Change]:
+    store: Store, prefix: str, from_revision: int, enough: Callable[[list[StoreChange]], bool]
+) -> list[StoreChange]:
     """Everything a watch yields until `enough` says so. Judges the order of revisions on the way."""
-    seen: list[Change] = []
+    seen: list[StoreChange] = []
     complete = from_revision - 1
     async with asyncio.timeout(WAIT_S):
         async for found in store.watch(prefix, from_revision):

@@ -9,7 +9,7 @@ from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
 from ares.agent.agent import Agent
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.node import NodeInfo
 from tests.integration.agent.scripted import ScriptedPlane
 
@@ -17,7 +17,7 @@ from tests.integration.agent.scripted import ScriptedPlane
 class Running:
     """An agent on a scripted control plane."""
 
-    def __init__(self, state_dir: Path, plane: ScriptedPlane, settings: Settings, **info: object) -> None:
+    def __init__(self, state_dir: Path, plane: ScriptedPlane, settings: AgentSettings, **info: object) -> None:
         self.state_dir = state_dir
         self.plane = plane
         self.agent = Agent(
@@ -41,8 +41,8 @@ def plane() -> ScriptedPlane:
 
 
 @pytest.fixture
-def settings() -> Settings:
-    return Settings(
+def settings() -> AgentSettings:
+    return AgentSettings(
         environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
         log_bytes_max=200_000,
         shutdown_grace_s=0.5,
@@ -51,7 +51,7 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-async def running(tmp_path: Path, plane: ScriptedPlane, settings: Settings) -> AsyncIterator[Running]:
+async def running(tmp_path: Path, plane: ScriptedPlane, settings: AgentSettings) -> AsyncIterator[Running]:
     """A connected agent whose first renewal was acknowledged."""
     running = Running(tmp_path, plane, settings)
     await plane.until(lambda: plane.incarnation > 0)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ares.adapters.executors.process import Process
+from ares.adapters.executors.process import AttemptProcess
 from ares.agent import agent as agent_module
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.job import Warn
 from ares.model.link import AttemptRef, Exited, Fenced, Hello, LogChunk, Progress, Renewed, Started, Stop
 from ares.model.state import Fence
@@ -177,12 +177,12 @@ async def test_a_late_warning_leaves_the_job_all_of_its_time(
     """The agent is held up beyond the time limit, so that warning and end are both due when it goes on."""
     told: list[tuple[signal.Signals, float]] = []
 
-    def telling(process: Process, number: signal.Signals) -> None:
+    def telling(process: AttemptProcess, number: signal.Signals) -> None:
         told.append((number, asyncio.get_running_loop().time()))
         send(process, number)
 
-    send = Process.signal
-    monkeypatch.setattr(Process, "signal", telling)
+    send = AttemptProcess.signal
+    monkeypatch.setattr(AttemptProcess, "signal", telling)
     script = "trap 'echo warned' USR1; trap '' TERM; echo armed; while :; do sleep 0.05; done"
     start = plane.start(
         "j1", "sh", "-c", script, time_limit_s=3.0, warn=Warn(signal="SIGUSR1", before_s=1.0), grace_s=0.1
@@ -295,7 +295,7 @@ async def test_a_refused_newcomer_gives_up(running: Running, plane: ScriptedPlan
         await asyncio.wait_for(running.task, 30)
 
 
-async def test_without_renewals_the_right_ends_and_the_job_dies(tmp_path: Path, settings: Settings) -> None:
+async def test_without_renewals_the_right_ends_and_the_job_dies(tmp_path: Path, settings: AgentSettings) -> None:
     plane = ScriptedPlane(self_fence_ratio=0.1)
     running = Running(tmp_path, plane, settings)
     try:

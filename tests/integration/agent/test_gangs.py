@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ares import job as job_module
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.job import Gang
-from ares.model.link import Exited, Fenced, Peer, Resize, Started, Stop, WorldInfo
+from ares.model.link import Exited, Fenced, GangPeer, Resize, Started, Stop, WorldInfo
 from ares.model.node import NumaNode
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
@@ -45,7 +45,7 @@ while True:
 class Cluster:
     """Agents, each on a control plane of its own."""
 
-    def __init__(self, folder: Path, settings: Settings, names: tuple[str, ...], **info: object) -> None:
+    def __init__(self, folder: Path, settings: AgentSettings, names: tuple[str, ...], **info: object) -> None:
         self.planes = {name: ScriptedPlane() for name in names}
         self.agents = [
             Running(folder / name, plane, settings, **{**info, "name": name}) for name, plane in self.planes.items()
@@ -68,7 +68,7 @@ class Cluster:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, settings: Settings) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path, settings: AgentSettings) -> AsyncIterator[Cluster]:
     for name in "abc":
         (tmp_path / name).mkdir()
     cluster = Cluster(tmp_path, settings, ("a", "b", "c"), numa=(NumaNode(index=0, cpus=CPUS[:1], memory_mib=1024),))
@@ -79,7 +79,7 @@ async def cluster(tmp_path: Path, settings: Settings) -> AsyncIterator[Cluster]:
 
 def world(nodes: str, generation: int = 0, ranks: tuple[int, ...] = ()) -> WorldInfo:
     peers = tuple(
-        Peer(rank=rank, node=node, address="127.0.0.1")
+        GangPeer(rank=rank, node=node, address="127.0.0.1")
         for rank, node in zip(ranks or range(len(nodes)), nodes, strict=True)
     )
     return WorldInfo(generation=generation, peers=peers, master_port=free_ports(1)[0])

@@ -10,7 +10,7 @@ from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
-from ares.control.access.machines import Authority
+from ares.control.access.machines import MachineAuthority
 from ares.control.execution.enrolment import SessionRefused
 from ares.control.governance.audit import Audit
 from ares.control.state.view import View
@@ -73,7 +73,7 @@ class FakeSessions:
 
 def _server(sessions: FakeSessions) -> AgentServer:
     clock, telemetry = SystemClock(), PrometheusTelemetry(SystemRng())
-    machines = Authority(store := MemoryStore(clock), View(store, clock), clock, None)
+    machines = MachineAuthority(store := MemoryStore(clock), View(store, clock), clock, None)
     return AgentServer(sessions, FakeTokens(), machines, Audit(None, clock, telemetry), telemetry)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ares.agent.files import upload
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.link import Exited, Fenced, OutputAck, OutputChunk, Start, Stop
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
@@ -74,7 +74,7 @@ async def test_what_cannot_be_kept_fails_the_attempt_with_a_word(running: Runnin
 
 
 async def test_an_older_control_plane_is_not_sent_what_it_does_not_know(
-    tmp_path: Path, plane: ScriptedPlane, settings: Settings
+    tmp_path: Path, plane: ScriptedPlane, settings: AgentSettings
 ) -> None:
     plane.output_bytes_max = 0
     running = Running(tmp_path, plane, settings)
@@ -115,7 +115,7 @@ async def test_several_attempts_share_the_window(running: Running, plane: Script
         assert plane.outputs[exited.outputs[0].sha256] == name[1].encode() * 3_000_000
 
 
-async def test_losing_the_place_ends_the_upload(tmp_path: Path, settings: Settings) -> None:
+async def test_losing_the_place_ends_the_upload(tmp_path: Path, settings: AgentSettings) -> None:
     """Told by a refusal, by a stop, or by the end of its right: never a report of success."""
     plane = ScriptedPlane(self_fence_ratio=0.2)
     running = Running(tmp_path, plane, settings)

@@ -18,9 +18,9 @@ from ares.adapters.executors.local import Contain, LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
 from ares.agent.agent import Agent
 from ares.agent.attempts.owners import NoUidLeft, Owners
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.job import Gang
-from ares.model.link import Exited, Hello, Peer, WorldInfo
+from ares.model.link import Exited, GangPeer, Hello, WorldInfo
 from ares.model.node import NodeInfo
 from ares.model.secret import Secret, SecretGiven, SecretRef
 from tests import needs
@@ -35,7 +35,7 @@ ALL_OF_IT = """
 
 @contextlib.asynccontextmanager
 async def agent(
-    state: Path, plane: ScriptedPlane, settings: Settings, contain: Contain = "best", **terms: Any
+    state: Path, plane: ScriptedPlane, settings: AgentSettings, contain: Contain = "best", **terms: Any
 ) -> AsyncGenerator[None]:
     executor = LocalExecutor(state, contain=contain, terms=SandboxTerms(hidden=(str(state),), **terms))
     made = Agent(
@@ -58,7 +58,7 @@ def level(plane: ScriptedPlane) -> str:
 
 @pytest.mark.parametrize("users", [False, True])
 async def test_a_job_in_a_sandbox_has_all_it_is_promised(
-    tmp_path: Path, plane: ScriptedPlane, settings: Settings, users: bool
+    tmp_path: Path, plane: ScriptedPlane, settings: AgentSettings, users: bool
 ) -> None:
     """Its directory, result, outputs, progress, world and secrets; with a user for every tenant as well."""
     if users and os.geteuid() != 0:
@@ -70,7 +70,7 @@ async def test_a_job_in_a_sandbox_has_all_it_is_promised(
             pytest.skip(needs.SANDBOX)
         told = plane.start(
             "j1", "sh", "-c", ALL_OF_IT, isolation="sandbox", secrets=(SecretRef(name="key", file="key"),),
-            gang=Gang(ranks=1), world=WorldInfo(peers=(Peer(rank=0, node="n1", address=""),)),
+            gang=Gang(ranks=1), world=WorldInfo(peers=(GangPeer(rank=0, node="n1", address=""),)),
         )  # fmt: skip
         given = (SecretGiven(name="key", version=1, value=Secret(b"hush-hush\n"), file="key"),)
         plane.say(msgspec.structs.replace(told, secrets=given))
@@ -86,7 +86,9 @@ async def test_a_job_in_a_sandbox_has_all_it_is_promised(
         assert (await plane.first(Exited, "j2")).exit.failure is None
 
 
-async def test_an_agent_that_cannot_does_not_start_it(tmp_path: Path, plane: ScriptedPlane, settings: Settings) -> None:
+async def test_an_agent_that_cannot_does_not_start_it(
+    tmp_path: Path, plane: ScriptedPlane, settings: AgentSettings
+) -> None:
     """Whatever the scheduler believed when it sent the job here."""
     async with agent(tmp_path, plane, settings, contain="none"):
         assert level(plane) == "any"
@@ -98,7 +100,7 @@ async def test_an_agent_that_cannot_does_not_start_it(tmp_path: Path, plane: Scr
 
 
 async def test_a_directory_that_grows_too_large_ends_its_attempt(
-    tmp_path: Path, plane: ScriptedPlane, settings: Settings
+    tmp_path: Path, plane: ScriptedPlane, settings: AgentSettings
 ) -> None:
     """N46: a disk fill is told with both numbers; the next attempt on the node is unharmed."""
     settings = replace(settings, workspace_bytes_max=8 << 20, disk_look_every_s=0.05)
@@ -112,7 +114,7 @@ async def test_a_directory_that_grows_too_large_ends_its_attempt(
 
 
 async def test_a_flood_of_output_is_dropped_and_counted(
-    tmp_path: Path, plane: ScriptedPlane, settings: Settings
+    tmp_path: Path, plane: ScriptedPlane, settings: AgentSettings
 ) -> None:
     """N46: far more lines than anybody reads; the node goes on, and the log says how much is missing."""
     settings = replace(settings, log_bytes_max=4 << 20, log_bytes_per_s=64 << 10)

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ares.core.lifecycle.inputs import Start
+from ares.core.lifecycle.inputs import RankStarted
 from ares.model.node import Gpu, NodeInfo
 from ares.model.profile import Profile, Sla
 from tests.integration.api.test_decisions import configure, join, placed, scheduling, submit
@@ -104,7 +104,7 @@ async def test_how_classes_fare(world: World) -> None:
         long = await submit(client, deadlineAt=time.time() + HOUR, expectedRuntimeS=2 * HOUR)
         async with scheduling(world):
             assert await placed(client, long["id"]) == "n1"
-        running = await world.apply(long["id"], Start(fence=world.view.entries[long["id"]].state.fence))
+        running = await world.apply(long["id"], RankStarted(fence=world.view.entries[long["id"]].state.fence))
         waits = await submit(client, sla="prompt", resources={"gpus": 8})
         assert waits["deadline"]["verdict"] == "no"
         found = await classes(client)

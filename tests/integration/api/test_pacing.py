@@ -13,7 +13,7 @@ from ares.control.state.pacing import PACE, breathe
 from ares.edge.rest import answers
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.http.pacing import Pacer, charged
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 from tests.integration.api.world import JOB, World, open_world
 
 MANY = 300
@@ -158,7 +158,7 @@ class Silent:
 
 
 def pacer(**limits: Any) -> Pacer:
-    return Pacer(Limits(**limits), Silent())  # type: ignore[arg-type]
+    return Pacer(ServerLimits(**limits), Silent())  # type: ignore[arg-type]
 
 
 async def _work(strides: int, log: list[str], name: str) -> None:
@@ -261,7 +261,7 @@ async def test_tasks_within_a_request_are_charged_too() -> None:
 
 
 async def test_who_owes_too_much_is_told_when_to_come_again(tmp_path: Path) -> None:
-    limits = Limits(tenant_time_share=0.001, tenant_time_burst_s=0.000_001, waiting_s=0.05)
+    limits = ServerLimits(tenant_time_share=0.001, tenant_time_burst_s=0.000_001, waiting_s=0.05)
     async with (
         open_world(tmp_path, ApiSettings(limits=limits)) as world,
         world.client() as client,

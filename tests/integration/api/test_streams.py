@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection
 
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.http.streaming import Streams, TooSlow
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 from tests.integration.api.world import JOB, MISSING, World, open_world
 
 QUICK = ApiSettings(recheck_s=0.05, heartbeat_s=0.05)
@@ -236,7 +236,7 @@ async def test_a_reader_that_reads_nothing_is_told_so(tmp_path: Path, monkeypatc
 async def test_streams_are_counted_per_tenant(tmp_path: Path) -> None:
     """More tokens do not get a tenant more."""
     async with (
-        open_world(tmp_path, ApiSettings(limits=Limits(streams_per_tenant_max=2))) as world,
+        open_world(tmp_path, ApiSettings(limits=ServerLimits(streams_per_tenant_max=2))) as world,
         socket(world, "/v1/events", await world.token()),
         socket(world, "/v1/events", await world.token()),
         world.client() as client,

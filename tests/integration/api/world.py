@@ -23,15 +23,15 @@ from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
-from ares.control.execution.transitions import Change, Transitions, Written
+from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.planner.mirror import Mirror
-from ares.control.replica import Ports, Replica, Terms
-from ares.control.scheduler.loop import Schedule
+from ares.control.replica import Ports, Replica, ReplicaTerms
+from ares.control.scheduler.loop import SchedulerLoop
 from ares.control.state.records import Refused
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access import tokens
-from ares.core.lifecycle.inputs import Bind, Exit, Input, Start
+from ares.core.lifecycle.inputs import Bind, Exit, Input, RankStarted
 from ares.edge.rest.api import ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.http.server import HttpServer
@@ -55,7 +55,7 @@ class World:
     logs: FileLogs
     blobs: MemoryBlobs
     server: HttpServer
-    schedule: Schedule
+    schedule: SchedulerLoop
     chain: MemoryAudit
 
     async def token(self, role: Role = "submitter", tenant: str = "acme", ttl_s: float | None = None) -> str:
@@ -90,14 +90,14 @@ class World:
 
     async def apply(self, job: str, *what: Input, tenant: str = "acme") -> JobState:
         """What the scheduler and agents would do."""
-        (outcome,) = await self.transitions.apply([Change(job, tenant, what)])
+        (outcome,) = await self.transitions.apply([JobChange(job, tenant, what)])
         assert isinstance(outcome, Written), outcome
         return outcome.state
 
     async def start_job(self, job: str, tenant: str = "acme") -> JobState:
         place = Placement(node="n1", incarnation=1, cpu_milli=1000, memory_mib=256)
         bound = await self.apply(job, Bind(placements=(place,)), tenant=tenant)
-        return await self.apply(job, Start(fence=bound.fence), tenant=tenant)
+        return await self.apply(job, RankStarted(fence=bound.fence), tenant=tenant)
 
     async def finish_job(self, state: JobState, *, code: int = 0, value: Any = None) -> JobState:
         exit_ = ExitInfo(code=code, failure="exit" if code else None)
@@ -126,7 +126,7 @@ async def open_world(
             vault=EnvelopeVault(MemoryRing()),
             provider_keys=JwksKeys(clock),
         ),
-        Terms(
+        ReplicaTerms(
             replica="r1",
             epoch=1,
             store_id="test",

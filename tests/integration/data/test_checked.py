@@ -9,10 +9,10 @@ from msgspec.structs import replace as put
 
 from ares.check.replay.checker import Checker
 from ares.check.replay.trace import Trace, TraceJob, fleet, in_order
-from ares.check.replay.verdict import Verdict
+from ares.check.replay.verdict import ReplayVerdict
 from ares.model.job import JobSpec, Resources
 from ares.sim.study.parts import cut
-from ares.sim.traces.engine import EventOrder, Options, replay
+from ares.sim.traces.engine import EventOrder, ReplayOptions, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from tests.needs import DATA, data
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=data("easy"))
 JOBS = 2000
 
 
-def judged(trace: Trace, name: str, order: EventOrder) -> Verdict:
+def judged(trace: Trace, name: str, order: EventOrder) -> ReplayVerdict:
     chosen = policy(name)
     checker = Checker(trace, name, chosen.profile)
-    replay(trace, chosen, Options(event_order=order, log=checker))
+    replay(trace, chosen, ReplayOptions(event_order=order, log=checker))
     return checker.verdict()
 
 

@@ -12,10 +12,10 @@ from msgspec.structs import replace as put
 
 from ares.check.replay.trace import node
 from ares.model.profile import PredictionPolicy
-from ares.sim.traces.engine import Options, replay
+from ares.sim.traces.engine import ReplayOptions, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
-from ares.sim.traces.starts import Starts
+from ares.sim.traces.starts import StartsWatch
 from tests.integration.data.beginnings import differing, first
 from tests.needs import DATA, data
 
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.skipif(not (DATA / "easy").is_dir(), reason=data("easy"
 def slowdown_and_starts(log: str, name: str) -> tuple[float, float]:
     """Average bounded slowdown, and the share of jobs that had to wait and started within what they were told."""
     whole = read(DATA / "easy" / log, nodes=(node("machine", LOGS[log]),))
-    trace, starts = replace(whole, jobs=whole.jobs[:JOBS]), Starts()
-    jobs = replay(trace, policy(name), Options(watch=starts)).jobs
+    trace, starts = replace(whole, jobs=whole.jobs[:JOBS]), StartsWatch()
+    jobs = replay(trace, policy(name), ReplayOptions(watch=starts)).jobs
     slowdown = (jobs.end - jobs.submit) / np.maximum(jobs.run, 10.0)
     rate = starts.judged().rate
     assert rate is not None
@@ -53,7 +53,7 @@ def test_every_job_starts_as_published_where_estimates_are_corrected(count: int 
     filling = put(by.profile.backfill, drain=False)
     prediction = PredictionPolicy(source="stated", correction="steps")
     by = put(by, profile=put(by.profile, backfill=filling, prediction=prediction))
-    found = replay(first(replace(whole, jobs=jobs), count), by, Options(event_order="reference")).jobs
+    found = replay(first(replace(whole, jobs=jobs), count), by, ReplayOptions(event_order="reference")).jobs
     published = np.array([float(row["wait_easy_sjbf_tsafrir"]) for row in rows])
     assert differing(whole, found.first_start - found.submit, published) == []
 

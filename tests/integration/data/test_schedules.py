@@ -11,7 +11,7 @@ import pytest
 
 from ares.check.replay.trace import Trace, TraceJob, fleet, in_order
 from ares.model.job import JobSpec, Resources
-from ares.sim.traces.engine import Estimates, EventOrder, Options, replay
+from ares.sim.traces.engine import Estimates, EventOrder, ReplayOptions, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from ares.sim.traces.summary import summary
@@ -29,7 +29,7 @@ def test_backfill_cases_finish_when_they_should(name: str, order: EventOrder) ->
     for case in [case for case in cases if name in case["policies"]]:
         jobs, _ = in_order(_case_job(number, job) for number, job in enumerate(case["jobs"]))
         trace = Trace(case["case"], jobs, fleet(1, case["processors"]))
-        outcome = replay(trace, policy(name), Options(event_order=order))
+        outcome = replay(trace, policy(name), ReplayOptions(event_order=order))
         for job, end in zip(jobs, outcome.jobs.end, strict=True):
             expected = case["jobs"][int(job.id)]["expected_finish"]
             if end != expected:
@@ -62,7 +62,7 @@ def test_every_job_of_a_published_schedule_starts_when_it_did(
     with gzip.open(path, "rt") as lines:
         expected = np.array([float(row[column]) for row in csv.DictReader(lines)])
     trace = read(path)
-    outcome = replay(first(trace, jobs), policy(name), Options(estimates=estimates, event_order="reference"))
+    outcome = replay(first(trace, jobs), policy(name), ReplayOptions(estimates=estimates, event_order="reference"))
     waits = outcome.jobs.first_start - outcome.jobs.submit
     assert differing(trace, waits, expected) == []
     if jobs is None:
@@ -93,7 +93,7 @@ def test_orders_without_backfill_on_the_lublin_model(name: str, order: EventOrde
             replay(
                 replace(trace, jobs=tuple(jobs[begin : begin + 1024])),
                 policy(name),
-                Options(estimates="exact", event_order=order),
+                ReplayOptions(estimates="exact", event_order=order),
             )
         ).bounded_slowdown
         for begin in FIRSTS

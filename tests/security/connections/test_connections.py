@@ -12,7 +12,7 @@ import pytest
 import websockets
 
 from ares.edge.rest.api import ApiSettings
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 from tests.integration.api.world import JOB, World, open_world
 from tests.security.pki import Files, on_loopback
 
@@ -29,7 +29,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @contextlib.asynccontextmanager
 async def secured(folder: Path, files: Files, **limits: Any) -> AsyncGenerator[World]:
-    settings = ApiSettings(tls_cert=files.cert, tls_key=files.key, limits=Limits(**limits))
+    settings = ApiSettings(tls_cert=files.cert, tls_key=files.key, limits=ServerLimits(**limits))
     async with open_world(folder, settings) as world:
         yield world
 

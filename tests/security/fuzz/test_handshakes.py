@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from ares.edge.rest.api import ApiSettings
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 from tests.integration.api.world import World, open_world
 from tests.platform import say
 from tests.security.fuzz.wires import handshake
@@ -48,7 +48,7 @@ async def _served(world: World, files: Files) -> bytes:
 async def _attack(folder: Path) -> None:
     files, rng = on_loopback(folder / "pki"), random.Random(SEED)
     settings = ApiSettings(
-        tls_cert=files.cert, tls_key=files.key, limits=Limits(head_s=1.0, connections_per_address_max=2 * AT_ONCE)
+        tls_cert=files.cert, tls_key=files.key, limits=ServerLimits(head_s=1.0, connections_per_address_max=2 * AT_ONCE)
     )
     async with open_world(folder, settings) as world:
         rss: list[int] = []

@@ -10,7 +10,7 @@ import pytest
 
 from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.decisions.files import FileDecisions
-from ares.adapters.disk_quota import Reserve, Room, Shares
+from ares.adapters.disk_quota import DiskShares, Reserve, TenantRoom
 from ares.adapters.logs.files import FileLogs
 from ares.model.link import AttemptRef
 from ares.model.state import Fence
@@ -79,7 +79,7 @@ def _files(root: Path) -> list[Path]:
 
 
 async def test_logs_outputs_and_decisions_stop_at_the_reserve(tmp_path: Path, disk: Disk) -> None:
-    room = Room(_reserve(disk))
+    room = TenantRoom(_reserve(disk))
     dropped = list[int]()
     logs, blobs = FileLogs(tmp_path / "logs", room), FileBlobs(tmp_path / "outputs", room)
     decisions = FileDecisions(tmp_path / "decisions", dropped.append, room=room)
@@ -105,15 +105,15 @@ async def test_logs_outputs_and_decisions_stop_at_the_reserve(tmp_path: Path, di
     assert await blobs.append(REF, SHA, 0, b"data") == 4
 
 
-def _shares(root: Path, **limits: int) -> Shares:
-    shares = Shares(root, limits.get("mib_max", 1), limits.get("files_max", 100))
+def _shares(root: Path, **limits: int) -> DiskShares:
+    shares = DiskShares(root, limits.get("mib_max", 1), limits.get("files_max", 100))
     # Its first walk would count what is written while it walks twice.
     eventually(lambda: not shares._since, "the first walk", 30.0)  # pyright: ignore[reportPrivateUsage]
     return shares
 
 
 async def test_a_tenant_holds_only_so_much_and_others_go_on(tmp_path: Path, disk: Disk) -> None:
-    logs = FileLogs(tmp_path / "logs", Room(_reserve(disk), _shares(tmp_path / "logs")))
+    logs = FileLogs(tmp_path / "logs", TenantRoom(_reserve(disk), _shares(tmp_path / "logs")))
     assert logs.append("acme", JOB, 1, 0, 0, bytes(MIB - 10)) == MIB - 10
     with pytest.raises(OSError, match="tenant acme holds 0 MiB of 1 MiB") as refused:
         logs.append("acme", JOB, 1, 0, MIB - 10, b"x" * 11)
@@ -122,7 +122,7 @@ async def test_a_tenant_holds_only_so_much_and_others_go_on(tmp_path: Path, disk
     # What is removed may be used again.
     logs.delete("acme", JOB)
     assert logs.append("acme", JOB, 1, 0, 0, bytes(MIB)) == MIB
-    blobs = FileBlobs(tmp_path / "outputs", Room(_reserve(disk), _shares(tmp_path / "outputs")))
+    blobs = FileBlobs(tmp_path / "outputs", TenantRoom(_reserve(disk), _shares(tmp_path / "outputs")))
     assert await blobs.append(REF, SHA, 0, bytes(MIB)) == MIB
     with pytest.raises(OSError, match="tenant acme holds 1 MiB of 1 MiB"):
         await blobs.append(REF, SHA, MIB, b"x")
@@ -131,7 +131,7 @@ async def test_a_tenant_holds_only_so_much_and_others_go_on(tmp_path: Path, disk
 
 
 def test_files_of_a_tenant_are_counted_too(tmp_path: Path, disk: Disk) -> None:
-    logs = FileLogs(tmp_path, Room(_reserve(disk), _shares(tmp_path, files_max=3)))
+    logs = FileLogs(tmp_path, TenantRoom(_reserve(disk), _shares(tmp_path, files_max=3)))
     for rank in range(3):
         logs.append("acme", JOB, 1, rank, 0, b"x")
     with pytest.raises(OSError, match="holds 3 files"):
@@ -140,15 +140,15 @@ def test_files_of_a_tenant_are_counted_too(tmp_path: Path, disk: Disk) -> None:
 
 def test_what_is_there_already_counts(tmp_path: Path, disk: Disk) -> None:
     FileLogs(tmp_path).append("acme", JOB, 1, 0, 0, bytes(MIB))
-    shares: Any = Shares(tmp_path, 1, 100)
+    shares: Any = DiskShares(tmp_path, 1, 100)
     eventually(lambda: shares._used.get("acme"), "the first walk", 30.0)
     with pytest.raises(OSError, match="tenant acme holds 1 MiB"):
-        FileLogs(tmp_path, Room(_reserve(disk), shares)).append("acme", JOB, 2, 0, 0, b"x")
+        FileLogs(tmp_path, TenantRoom(_reserve(disk), shares)).append("acme", JOB, 2, 0, 0, b"x")
 
 
 def test_no_tenant_holds_more_than_half_of_a_disk(tmp_path: Path, disk: Disk) -> None:
     disk.total_mib, disk.free_mib = 4, 4
-    logs = FileLogs(tmp_path, Room(_reserve(disk), _shares(tmp_path, mib_max=1000)))
+    logs = FileLogs(tmp_path, TenantRoom(_reserve(disk), _shares(tmp_path, mib_max=1000)))
     logs.append("acme", JOB, 1, 0, 0, bytes(2 * MIB))
     with pytest.raises(OSError, match="of 2 MiB that it may"):
         logs.append("acme", JOB, 1, 0, 2 * MIB, b"x")

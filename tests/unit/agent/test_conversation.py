@@ -10,7 +10,7 @@ from ares.agent.attempts.workspace import Workspace
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import Leash
 from ares.agent.link.session import Conversation
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.link import AgentFrame, JoinReply, JoinRequest, Renew, Renewed, ServerFrame, Welcome
 from ares.model.node import NodeInfo
 from ares.ports.executor import Executor
@@ -53,7 +53,7 @@ async def test_sessions_that_break_after_their_welcome_are_tried_ever_more_slowl
         leash=leash,
         mailbox=mailbox,
         workspace=Workspace(tmp_path),
-        settings=Settings(),
+        settings=AgentSettings(),
     )
     conversation = Conversation(
         boot=1,
@@ -112,7 +112,7 @@ async def talk_to(link: ServesInTurn, clock: ManualClock, directory: Path) -> "a
     mailbox, leash = Mailbox(), Leash(clock)
     attempts = Attempts(
         info=INFO, executor=cast("Executor", None), clock=clock, leash=leash, mailbox=mailbox,
-        workspace=Workspace(directory), settings=Settings(),
+        workspace=Workspace(directory), settings=AgentSettings(),
     )  # fmt: skip
     conversation = Conversation(
         boot=1, info=INFO, link=link, credential="c", clock=clock, rng=SeededRng(), leash=leash, mailbox=mailbox,

@@ -11,7 +11,7 @@ from ares.agent.attempts.attempts import Attempts
 from ares.agent.attempts.workspace import Workspace
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import Leash
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, Exited, Fenced, Start
 from ares.model.node import NodeInfo
@@ -48,7 +48,7 @@ class Node:
             leash=leash,
             mailbox=mailbox,
             workspace=workspace,
-            settings=Settings(),
+            settings=AgentSettings(),
         )
         self.attempts.incarnation = 1
 

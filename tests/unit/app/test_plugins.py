@@ -135,8 +135,8 @@ async def test_a_factor_that_fails_counts_nothing_and_a_good_one_turns_the_order
 
 
 async def test_an_action_that_fails_proposes_nothing_of_what_it_had_begun() -> None:
-    def spoils(round_: Any) -> None:
-        round_.placed.append("nonsense")
+    def spoils(trial: Any) -> None:
+        trial.placed.append("nonsense")
         raise ZeroDivisionError("half-way")
 
     plugins.add(found(actions=[Entry("spoils", spoils)]))

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.adapters.store.memory.faults import Faults
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import View
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.capacity.holding import Holding
@@ -67,11 +67,11 @@ class Weather(Faults):
         self._chance = chance
         self.bad = True
 
-    def take(self) -> Fault | None:
+    def take(self) -> StoreFault | None:
         if not self.bad or self._chance.random() > 0.15:
             return None
         kind = self._chance.choice(["refused", "delayed", "request_lost", "reply_lost", "late"])
-        return Fault(kind, self._chance.choice([0.0, 0.05, 0.4, 2.0]))  # type: ignore[arg-type]
+        return StoreFault(kind, self._chance.choice([0.0, 0.05, 0.4, 2.0]))  # type: ignore[arg-type]
 
 
 class History:
@@ -237,7 +237,7 @@ class History:
         """Every replica sees what one sees that looks for the first time."""
         await self.world.settle()
         view = View(self.world.store, self.world.clock)
-        fresh = Planner(view, self.world.clock)
+        fresh = LiveCluster(view, self.world.clock)
         await view.open()
         for replica in self.world.replicas:
             await replica.view.catch_up()
@@ -276,7 +276,7 @@ class History:
             assert job.encode() not in told[other], f"{other} is told of {job} of {state.tenant}"
 
 
-def picture(planner: Planner, now: float) -> dict[str, Any]:
+def picture(planner: LiveCluster, now: float) -> dict[str, Any]:
     """What the scheduler goes by, as plain values."""
     cluster = planner.cluster
     cluster.prepare()

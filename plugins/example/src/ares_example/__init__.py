@@ -8,12 +8,12 @@ from ares.core.capacity.rule import Filter
 from ares.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from ares.core.capacity.node_slice import Rows
+    from ares.core.capacity.node_slice import NodeSlice
     from ares.core.capacity.node_table import Bools, Floats
     from ares.core.capacity.rule import Miss
-    from ares.core.queue.factors import Facts
+    from ares.core.queue.factors import JobFacts
     from ares.core.queue.shares import Shares
-    from ares.core.schedule.trial import Round
+    from ares.core.schedule.trial import Trial
     from ares.model.profile import OrderPolicy
 
 LABEL = "quarantine"
@@ -22,7 +22,7 @@ LABEL = "quarantine"
 # ---- a filter: which nodes can take a job at all
 
 
-def passes(rows: "Rows") -> "Bools | None":
+def passes(rows: "NodeSlice") -> "Bools | None":
     """None: the question does not arise for this job."""
     if any(key == LABEL for key, _ in rows.ask.selector):
         return None
@@ -42,7 +42,7 @@ QUARANTINE = Filter(passes, explain, ("node joins", "node changes"))
 # ---- a scorer: which of them is best, about 0 to 1
 
 
-def even_racks(rows: "Rows") -> "Floats":
+def even_racks(rows: "NodeSlice") -> "Floats":
     order = np.nan_to_num(rows.label_number("rack-order"), nan=1000.0)
     return 1.0 / (1.0 + np.maximum(order, 0.0))
 
@@ -50,7 +50,7 @@ def even_racks(rows: "Rows") -> "Floats":
 # ---- an order factor: which job comes sooner, about 0 to 1
 
 
-def oncall_first(facts: "Facts", _shares: "Shares", _order: "OrderPolicy", _now: float) -> float:
+def oncall_first(facts: "JobFacts", _shares: "Shares", _order: "OrderPolicy", _now: float) -> float:
     """An account is "tenant/team/user"."""
     return 1.0 if facts.account.split("/")[1] == "oncall" else 0.0
 
@@ -58,8 +58,8 @@ def oncall_first(facts: "Facts", _shares: "Shares", _order: "OrderPolicy", _now:
 # ---- an action: a step of the cycle, on what was decided so far
 
 
-def one_at_a_time(round_: "Round") -> None:
+def one_at_a_time(trial: "Trial") -> None:
     """After `allocate`: what is left of its proposals is made again in the next cycle."""
-    if len(round_.placed) > 1:
-        del round_.placed[1:]
-        round_.more = True
+    if len(trial.placed) > 1:
+        del trial.placed[1:]
+        trial.more = True

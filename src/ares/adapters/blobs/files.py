@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from ares.adapters.disk_quota import Room
+from ares.adapters.disk_quota import TenantRoom
 from ares.adapters.folders import checked, entered, of_job, write_all
 from ares.model.link import AttemptRef
 from ares.model.state import Fence, OutputFile
@@ -32,11 +32,11 @@ _OPEN = "+open"
 class FileBlobs:
     """The Blobs port. The work is done in threads: a disk may be slow, and digests take their time."""
 
-    def __init__(self, root: Path, room: Room | None = None) -> None:
+    def __init__(self, root: Path, room: TenantRoom | None = None) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         (root / _OPEN).mkdir(mode=0o700, exist_ok=True)
         self._root = root
-        self._room = room or Room()
+        self._room = room or TenantRoom()
 
     async def append(self, ref: AttemptRef, sha256: str, offset: int, data: bytes) -> int:
         return await asyncio.to_thread(self._append, ref, _digest(sha256), offset, data)

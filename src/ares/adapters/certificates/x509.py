@@ -33,7 +33,7 @@ class Pair(NamedTuple):
     key: str
 
 
-class Authority:
+class X509Issuer:
     """`ports.certificates.Issuer`."""
 
     def __init__(self, certificates: list[x509.Certificate], key: ec.EllipticCurvePrivateKey) -> None:

@@ -16,7 +16,7 @@ from struct import Struct
 
 import structlog
 
-from ares.adapters.disk_quota import Room
+from ares.adapters.disk_quota import TenantRoom
 
 log = structlog.get_logger()
 
@@ -41,13 +41,13 @@ class FileDecisions:
         dropped: Callable[[int], None],
         total_bytes: int = TOTAL_BYTES,
         segment_bytes: int = SEGMENT_BYTES,
-        room: Room | None = None,
+        room: TenantRoom | None = None,
     ) -> None:
         self._directory = directory
         self._dropped = dropped
         self._total_bytes = total_bytes
         self._segment_bytes = segment_bytes
-        self._room = room or Room()
+        self._room = room or TenantRoom()
         self._items: queue.Queue[_Item | None] = queue.Queue(_WAITING_MAX)
         self._segment: Path | None = None
         self._size = 0

@@ -13,7 +13,7 @@ _WAIT_TRIES = 500
 _WAIT_PAUSE_S = 0.01
 
 
-class Record(msgspec.Struct, frozen=True):
+class LeftoverRecord(msgspec.Struct, frozen=True):
     """Processes of one incarnation: pid and start time in clock ticks since boot."""
 
     boot_id: str
@@ -45,14 +45,16 @@ class Roll:
         starts = ((pid, self._known.get(pid) or started_at(pid)) for pid in pids)
         self._known = {pid: start for pid, start in starts if start is not None}
         draft = self.path.with_suffix(".new")
-        draft.write_bytes(msgspec.json.encode(Record(boot_id=self._boot_id, processes=tuple(self._known.items()))))
+        draft.write_bytes(
+            msgspec.json.encode(LeftoverRecord(boot_id=self._boot_id, processes=tuple(self._known.items())))
+        )
         draft.replace(self.path)
 
 
 def end(path: Path) -> tuple[int, ...]:
     """Kills what the record names and is still the same process, and all below it. Returns the pids killed."""
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=Record)
+        record = msgspec.json.decode(path.read_bytes(), type=LeftoverRecord)
     except (FileNotFoundError, msgspec.DecodeError):
         return ()
     if record.boot_id != _BOOT_ID.read_text().strip():

@@ -3,37 +3,37 @@
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from ares.adapters.executors.process import Asked, Slot
+from ares.adapters.executors.process import SlotProcess, StartRequest
 from ares.adapters.executors.terms import Cell
 
 
 class Lobby:
     def __init__(self) -> None:
         # In the order in which they are served next.
-        self._waiting: dict[Cell, deque[Asked]] = {}
+        self._waiting: dict[Cell, deque[StartRequest]] = {}
         # The last to become idle is the first to be used. None: of slots that had no attempt yet.
-        self._idle: dict[Cell | None, list[Slot]] = {}
+        self._idle: dict[Cell | None, list[SlotProcess]] = {}
         self._slots: Counter[Cell] = Counter()
 
     # ---- starts
 
-    def ask(self, asked: Asked, *, first: bool = False) -> None:
+    def ask(self, asked: StartRequest, *, first: bool = False) -> None:
         line = self._waiting.setdefault(asked.cell, deque())
         line.appendleft(asked) if first else line.append(asked)
 
     def waiting(self) -> bool:
         return bool(self._waiting)
 
-    def turned_away(self) -> Iterator[Asked]:
+    def turned_away(self) -> Iterator[StartRequest]:
         while self._waiting:
             yield from self._waiting.pop(next(iter(self._waiting)))
 
     # ---- slots
 
-    def rest(self, slot: Slot) -> None:
+    def rest(self, slot: SlotProcess) -> None:
         self._idle.setdefault(slot.cell, []).append(slot)
 
-    def leave(self, slot: Slot) -> None:
+    def leave(self, slot: SlotProcess) -> None:
         """It is gone, idle or not."""
         if slot.cell is not None:
             self._slots[slot.cell] -= 1
@@ -42,11 +42,11 @@ class Lobby:
         if slot in (line := self._idle.get(slot.cell, [])):
             self._take(slot.cell, line.index(slot))
 
-    def idle(self) -> list[Slot]:
+    def idle(self) -> list[SlotProcess]:
         """The longest unused first."""
         return sorted((slot for line in self._idle.values() for slot in line), key=lambda slot: slot.idle_since)
 
-    def _take(self, cell: Cell | None, at: int = -1) -> Slot:
+    def _take(self, cell: Cell | None, at: int = -1) -> SlotProcess:
         slot = self._idle[cell].pop(at)
         if not self._idle[cell]:
             del self._idle[cell]
@@ -54,7 +54,7 @@ class Lobby:
 
     # ---- both
 
-    def match(self) -> tuple[Slot, Asked] | None:
+    def match(self) -> tuple[SlotProcess, StartRequest] | None:
         """Tenants take turns. What is new goes to the one that has least."""
         cell = next((cell for cell in self._waiting if cell in self._idle), None)
         if cell is not None:

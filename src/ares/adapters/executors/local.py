@@ -18,7 +18,7 @@ import structlog
 
 from ares.adapters.executors import cgroups, leftovers
 from ares.adapters.executors.lobby import Lobby
-from ares.adapters.executors.process import Answer, Asked, Slot
+from ares.adapters.executors.process import Answer, SlotProcess, StartRequest
 from ares.adapters.executors.terms import SandboxTerms, cell_of, refused, sandbox_of
 from ares.model.node import Containment
 from ares.ports.executor import CannotStart, Launch, Running, Sandbox
@@ -75,7 +75,7 @@ class LocalExecutor:
         self._containment: Containment = "none"
         self._warden: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._slots: dict[int, Slot] = {}
+        self._slots: dict[int, SlotProcess] = {}
         self._lobby = Lobby()
         # Asked for, and arrived but not yet ready.
         self._opening: deque[int] = deque()
@@ -120,7 +120,7 @@ class LocalExecutor:
         if refusal := refused(launch, self._sandbox):
             answer.set_result(CannotStart(refusal))
             return answer
-        self._lobby.ask(Asked(cell_of(launch, self._terms, self._sandbox), launch, answer))
+        self._lobby.ask(StartRequest(cell_of(launch, self._terms, self._sandbox), launch, answer))
         self._dispatch()
         return answer
 
@@ -222,7 +222,7 @@ class LocalExecutor:
         elif fds:
             index = self._opening.popleft()
             self._unready += 1
-            self._slots[index] = Slot(index, socket.socket(fileno=fds[0]), self)
+            self._slots[index] = SlotProcess(index, socket.socket(fileno=fds[0]), self)
         else:
             self._opening.popleft()
             self._opening_failed(data.decode(errors="replace"))
@@ -321,7 +321,7 @@ class LocalExecutor:
         self._asked_at = asyncio.get_running_loop().time()
         return True
 
-    def slot_ready(self, slot: Slot) -> None:
+    def slot_ready(self, slot: SlotProcess) -> None:
         self._unready -= 1
         try:
             self._write_record(slot.pid)
@@ -340,11 +340,11 @@ class LocalExecutor:
         self._answered_at = asyncio.get_running_loop().time()
         self._dispatch()
 
-    def slot_unheard(self, asked: Asked) -> None:
+    def slot_unheard(self, asked: StartRequest) -> None:
         self._launching = max(0, self._launching - 1)
         self._lobby.ask(asked, first=True)
 
-    def slot_idle(self, slot: Slot, *, retire: bool = False) -> None:
+    def slot_idle(self, slot: SlotProcess, *, retire: bool = False) -> None:
         if self._lobby.waiting():
             self._freed_at = asyncio.get_running_loop().time()
         if retire:
@@ -371,14 +371,14 @@ class LocalExecutor:
         if idle:
             self._watch_spare()
 
-    def slot_gone(self, slot: Slot, why: str) -> None:
+    def slot_gone(self, slot: SlotProcess, why: str) -> None:
         self._forget(slot)
         if not slot.pid:
             self._unready -= 1
             self._opening_failed(why or "it ended at once")
         self._dispatch()
 
-    def _forget(self, slot: Slot) -> None:
+    def _forget(self, slot: SlotProcess) -> None:
         self._slots.pop(slot.index, None)
         self._lobby.leave(slot)
 

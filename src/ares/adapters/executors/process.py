@@ -13,16 +13,16 @@ from ares.adapters.executors.terms import Cell
 from ares.adapters.executors.warden import wire
 from ares.ports.executor import CannotStart, Finished, Launch
 
-Answer = asyncio.Future["Process | CannotStart"]
+Answer = asyncio.Future["AttemptProcess | CannotStart"]
 _ANCILLARY_BYTES = socket.CMSG_SPACE(wire.CREDENTIALS.size)
 LOST = Finished(code=None, signal=int(signal.SIGKILL), oom=False, max_rss_mib=0, cpu_s=0.0)
 
 
-class Process:
+class AttemptProcess:
     """One started attempt (`ports.executor.Running`)."""
 
-    def __init__(self, slot: "Slot", pid: int) -> None:
-        self._slot: Slot | None = slot
+    def __init__(self, slot: "SlotProcess", pid: int) -> None:
+        self._slot: SlotProcess | None = slot
         self.pid = pid
         self._finished: Finished | None = None
         self._callback: Callable[[Finished], None] | None = None
@@ -60,7 +60,7 @@ class Process:
             self._slot.say(message)
 
 
-class Asked(NamedTuple):
+class StartRequest(NamedTuple):
     """A start that is wanted."""
 
     cell: Cell
@@ -68,28 +68,28 @@ class Asked(NamedTuple):
     answer: Answer
 
 
-class Pool(Protocol):
+class SlotPool(Protocol):
     """Who slots belong to."""
 
-    def slot_ready(self, slot: "Slot") -> None: ...
+    def slot_ready(self, slot: "SlotProcess") -> None: ...
 
     def slot_answered(self) -> None:
         """The command handed to a slot runs, or never will."""
         ...
 
-    def slot_idle(self, slot: "Slot", *, retire: bool = False) -> None: ...
+    def slot_idle(self, slot: "SlotProcess", *, retire: bool = False) -> None: ...
 
-    def slot_unheard(self, asked: "Asked") -> None:
+    def slot_unheard(self, asked: "StartRequest") -> None:
         """The slot ended before it read the command: another one may take it."""
         ...
 
-    def slot_gone(self, slot: "Slot", why: str) -> None: ...
+    def slot_gone(self, slot: "SlotProcess", why: str) -> None: ...
 
 
-class Slot:
+class SlotProcess:
     """The agent's end of one slot. Runs one attempt at a time."""
 
-    def __init__(self, index: int, sock: socket.socket, pool: Pool) -> None:
+    def __init__(self, index: int, sock: socket.socket, pool: SlotPool) -> None:
         sock.setblocking(False)
         self.index = index
         self.pid = 0
@@ -98,13 +98,13 @@ class Slot:
         self.idle_since = 0.0
         self._sock = sock
         self._pool = pool
-        self._asked: Asked | None = None
+        self._asked: StartRequest | None = None
         self._unread = False
-        self._process: Process | None = None
+        self._process: AttemptProcess | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock.fileno(), self._readable)
 
-    def launch(self, asked: Asked, cpu_weight: int) -> bool:
+    def launch(self, asked: StartRequest, cpu_weight: int) -> bool:
         """False when the slot is gone and never saw the command."""
         launch, self.cell = asked.launch, asked.cell
         limits = (
@@ -140,7 +140,7 @@ class Slot:
         self._answered(CannotStart("the executor is shutting down", uncertain=True))
         self._ended(LOST)
 
-    def _answered(self, outcome: "Process | CannotStart") -> None:
+    def _answered(self, outcome: "AttemptProcess | CannotStart") -> None:
         asked, self._asked = self._asked, None
         if asked is None:
             return
@@ -170,7 +170,7 @@ class Slot:
             return
         except OSError:
             data, ancillary = b"", []
-        handler = _HANDLERS.get(data[:1], Slot._lost)
+        handler = _HANDLERS.get(data[:1], SlotProcess._lost)
         handler(self, data, wire.CREDENTIALS.unpack(ancillary[0][2])[0] if ancillary else 0)
 
     def _ready(self, _: bytes, pid: int) -> None:
@@ -178,7 +178,7 @@ class Slot:
         self._pool.slot_ready(self)
 
     def _started(self, _: bytes, pid: int) -> None:
-        self._process = Process(self, pid)
+        self._process = AttemptProcess(self, pid)
         self._answered(self._process)
 
     def _refused(self, data: bytes, _: int) -> None:
@@ -200,7 +200,7 @@ class Slot:
 
     def _over(self, data: bytes, _: int) -> None:
         """Started and finished in one. Its process id is already nobody's."""
-        self._process = Process(self, 0)
+        self._process = AttemptProcess(self, 0)
         self._answered(self._process)
         self._finished(data, 0)
 
@@ -233,12 +233,12 @@ class Slot:
         self._pool.slot_gone(self, data[1:].decode(errors="replace"))
 
 
-_HANDLERS: dict[bytes, Callable[[Slot, bytes, int], None]] = {
-    b"R": Slot._ready,  # pyright: ignore[reportPrivateUsage]
-    b"S": Slot._started,  # pyright: ignore[reportPrivateUsage]
-    b"E": Slot._refused,  # pyright: ignore[reportPrivateUsage]
-    b"B": Slot._broken,  # pyright: ignore[reportPrivateUsage]
-    b"X": Slot._expired,  # pyright: ignore[reportPrivateUsage]
-    b"F": Slot._finished,  # pyright: ignore[reportPrivateUsage]
-    b"Q": Slot._over,  # pyright: ignore[reportPrivateUsage]
+_HANDLERS: dict[bytes, Callable[[SlotProcess, bytes, int], None]] = {
+    b"R": SlotProcess._ready,  # pyright: ignore[reportPrivateUsage]
+    b"S": SlotProcess._started,  # pyright: ignore[reportPrivateUsage]
+    b"E": SlotProcess._refused,  # pyright: ignore[reportPrivateUsage]
+    b"B": SlotProcess._broken,  # pyright: ignore[reportPrivateUsage]
+    b"X": SlotProcess._expired,  # pyright: ignore[reportPrivateUsage]
+    b"F": SlotProcess._finished,  # pyright: ignore[reportPrivateUsage]
+    b"Q": SlotProcess._over,  # pyright: ignore[reportPrivateUsage]
 }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Generator
 from pathlib import Path
 
-from ares.adapters.disk_quota import Room
+from ares.adapters.disk_quota import TenantRoom
 from ares.adapters.folders import entered, of_job, write_all
 
 _LOG_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.log", re.ASCII)
@@ -23,10 +23,10 @@ _NUMBER_MAX = 999_999_999
 class FileLogs:
     """The Logs port. Every step of a path is opened without following links."""
 
-    def __init__(self, root: Path, room: Room | None = None) -> None:
+    def __init__(self, root: Path, room: TenantRoom | None = None) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._root = root
-        self._room = room or Room()
+        self._room = room or TenantRoom()
 
     def append(
         self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes, *, note: bool = False

@@ -9,7 +9,7 @@ from ares.core.policy.mistakes import first_of
 from ares.core.policy.names import NAMES
 from ares.core.policy.reading import names_in, patterns_in, refused
 from ares.model.policy import Mistake, Type
-from ares.ports.policy import Failed, Rule, Value
+from ares.ports.policy import CompiledRule, Failed, Value
 
 _TYPE_NAMES: dict[str, Type] = {"BOOL": "bool", "INT": "int", "DOUBLE": "double", "STRING": "string"}
 # Compilers of strangers' text fail in more ways than they document.
@@ -60,7 +60,7 @@ class CelRules:
                 return mistake
         return self._rule(expression, program)
 
-    def any_of(self, rules: Sequence[Rule]) -> CelRule | None:
+    def any_of(self, rules: Sequence[CompiledRule]) -> CelRule | None:
         # Each in a line of its own: it may end with a remark.
         expression = " || ".join(f"({rule.expression}\n)" for rule in rules)
         try:

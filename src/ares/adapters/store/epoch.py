@@ -10,17 +10,17 @@ _ID_BYTES = 16
 _TRIES = 3
 
 
-class Epoch(msgspec.Struct, frozen=True):
+class StoreEpoch(msgspec.Struct, frozen=True):
     epoch: int
     id: str
 
 
 def encode(epoch: int, random: bytes) -> bytes:
-    return msgspec.json.encode(Epoch(epoch, random.hex()))
+    return msgspec.json.encode(StoreEpoch(epoch, random.hex()))
 
 
-def decode(value: bytes) -> Epoch:
-    return msgspec.json.decode(value, type=Epoch)
+def decode(value: bytes) -> StoreEpoch:
+    return msgspec.json.decode(value, type=StoreEpoch)
 
 
 async def ensure_epoch(store: Store, rng: Rng) -> int:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from ares.ports.store import KV, Change, Committed, Compare, Delete, Get, Op, Put, StoreError
+from ares.ports.store import KV, Committed, Compare, Delete, Get, Op, Put, StoreChange, StoreError
 
 
 class Txn(Struct, frozen=True, gc=False):
@@ -14,7 +14,7 @@ class Txn(Struct, frozen=True, gc=False):
     otherwise: Sequence[Op]
 
 
-class State(Protocol):
+class KeyState(Protocol):
     """The keys as the transactions before this one left them."""
 
     def meta(self, key: str) -> KV | None:
@@ -34,7 +34,7 @@ class State(Protocol):
     def has_lease(self, lease: int) -> bool: ...
 
 
-def evaluate(state: State, txn: Txn, revision: int) -> tuple[Committed, list[Change]]:
+def evaluate(state: KeyState, txn: Txn, revision: int) -> tuple[Committed, list[StoreChange]]:
     """Carries `txn` out on `state`, which is at `revision`. Raises before it changes anything."""
     succeeded = True
     for compare in txn.compares:
@@ -45,7 +45,7 @@ def evaluate(state: State, txn: Txn, revision: int) -> tuple[Committed, list[Cha
     for op in ops:
         if isinstance(op, Put) and op.lease and not state.has_lease(op.lease):
             raise StoreError(f"lease {op.lease} of key {op.key!r} is gone: it expired or was revoked; grant a new one")
-    changes: list[Change] = []
+    changes: list[StoreChange] = []
     gets: list[KV | None] = []
     for op in ops:
         if isinstance(op, Put):
@@ -57,14 +57,14 @@ def evaluate(state: State, txn: Txn, revision: int) -> tuple[Committed, list[Cha
     return Committed(succeeded, revision + 1 if changes else revision, tuple(gets)), changes
 
 
-def remove_keys(state: State, keys: Sequence[str], revision: int) -> list[Change]:
+def remove_keys(state: KeyState, keys: Sequence[str], revision: int) -> list[StoreChange]:
     """Deletes keys that exist, as one change of the store at `revision`."""
     for key in keys:
         state.remove(key)
-    return [Change(KV(key, b"", 0, revision, 0), deleted=True) for key in keys]
+    return [StoreChange(KV(key, b"", 0, revision, 0), deleted=True) for key in keys]
 
 
-def _holds(state: State, compare: Compare) -> bool:
+def _holds(state: KeyState, compare: Compare) -> bool:
     if compare.target == "value":
         kv = state.full(compare.key)
         return kv is not None and kv.value == compare.equals
@@ -72,16 +72,16 @@ def _holds(state: State, compare: Compare) -> bool:
     return (0 if kv is None else getattr(kv, compare.target)) == compare.equals
 
 
-def _put(state: State, op: Put, revision: int) -> Change:
+def _put(state: KeyState, op: Put, revision: int) -> StoreChange:
     old = state.meta(op.key)
     if old is None:
         kv = KV(op.key, op.value, revision, revision, 1, op.lease)
     else:
         kv = KV(op.key, op.value, old.create_revision, revision, old.version + 1, op.lease)
     state.put(kv)
-    return Change(kv)
+    return StoreChange(kv)
 
 
-def _delete(state: State, op: Delete, revision: int) -> list[Change]:
+def _delete(state: KeyState, op: Delete, revision: int) -> list[StoreChange]:
     keys = state.under(op.key) if op.prefix else (op.key,)
     return remove_keys(state, [key for key in keys if state.meta(key) is not None], revision)

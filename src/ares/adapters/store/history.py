@@ -4,7 +4,7 @@ from asyncio import Future, get_running_loop
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 
-from ares.ports.store import Change, Changes, Compacted
+from ares.ports.store import Changes, Compacted, StoreChange
 
 COUNT_MAX = 200_000
 BYTES_MAX = 64 * 1024 * 1024
@@ -23,7 +23,7 @@ class History:
     def __init__(self, revision: int, *, count_max: int = COUNT_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._compacted = revision
         self._revisions: list[int] = []
-        self._entries: list[Sequence[Change]] = []
+        self._entries: list[Sequence[StoreChange]] = []
         self._start = 0
         self._count = 0
         self._bytes = 0
@@ -34,7 +34,7 @@ class History:
         self._cursors: dict[object, int] = {}
         self._failure: Exception | None = None
 
-    def append(self, revision: int, changes: Sequence[Change]) -> None:
+    def append(self, revision: int, changes: Sequence[StoreChange]) -> None:
         """`wake` makes it seen; several appends may share one."""
         self._revisions.append(revision)
         self._entries.append(changes)
@@ -104,7 +104,7 @@ class History:
         self._start += 1
 
 
-def _size(changes: Sequence[Change]) -> int:
+def _size(changes: Sequence[StoreChange]) -> int:
     size = _ENTRY_BYTES * len(changes)
     for change in changes:
         size += len(change.kv.value) + len(change.kv.key)

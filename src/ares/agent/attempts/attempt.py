@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ares.agent.attempts.secret_store import Cover
+from ares.agent.attempts.secret_store import SecretGuard
 from ares.agent.attempts.workspace import Folder
 from ares.agent.files.job_files import read_progress
 from ares.agent.files.spool import Tail
@@ -43,7 +43,7 @@ class Attempt:
     outcome: tuple[ExitInfo, bytes] | None = None
     upload: Upload | None = None
     # Of an attempt that has secrets.
-    cover: Cover | None = None
+    cover: SecretGuard | None = None
     # Number of the final report once every process is gone.
     final: int | None = None
     # The final report was acknowledged.

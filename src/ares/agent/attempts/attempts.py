@@ -14,18 +14,18 @@ from ares.agent.attempts.exits import exit_info, not_started, starts_once, unkep
 from ares.agent.attempts.gang_place import file_of, take_world
 from ares.agent.attempts.launch import launch_of
 from ares.agent.attempts.owners import NoUidLeft
-from ares.agent.attempts.recent import Recent
+from ares.agent.attempts.recent import RecentSet
 from ares.agent.attempts.secret_store import Shelter, Uncovered
 from ares.agent.attempts.workspace import Workspace
 from ares.agent.files.job_files import read_result, write_whole
 from ares.agent.files.log_shipping import Shipping
 from ares.agent.files.outputs import Collect, collect
-from ares.agent.files.spool import Pace, Tail
-from ares.agent.files.uploads import Uploads
+from ares.agent.files.spool import OutputPace, Tail
+from ares.agent.files.uploads import AttemptUploads
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.outbox import Key, Report
 from ares.agent.link.run_right import Leash
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.job import Warn
 from ares.model.link import AttemptRef, Exited, Fenced, LogAck, OutputAck, Resize, Start, Started, Stop
 from ares.model.node import NodeInfo
@@ -50,7 +50,7 @@ class Attempts:
         leash: Leash,
         mailbox: Mailbox,
         workspace: Workspace,
-        settings: Settings,
+        settings: AgentSettings,
         collect: Collect = collect,
     ) -> None:
         self._info = info
@@ -62,15 +62,15 @@ class Attempts:
         self._shelter = Shelter(workspace.root)
         self._settings = settings
         self._shipping = Shipping(mailbox, clock, settings.log_wait_s)
-        self.uploads = Uploads(mailbox, collect, self._handed_over)
+        self.uploads = AttemptUploads(mailbox, collect, self._handed_over)
         self.incarnation = 0
         self.leaving = False
         self._live: dict[Key, Attempt] = {}
         self._held: dict[Key, Start] = {}
-        self._over: Recent[Key, None] = Recent(_REMEMBERED)
+        self._over: RecentSet[Key, None] = RecentSet(_REMEMBERED)
         # Of a rank, or of every rank: None.
-        self._stopped: Recent[tuple[AttemptRef, int | None], None] = Recent(_REMEMBERED)
-        self._newest: Recent[str, Fence] = Recent(_REMEMBERED)
+        self._stopped: RecentSet[tuple[AttemptRef, int | None], None] = RecentSet(_REMEMBERED)
+        self._newest: RecentSet[str, Fence] = RecentSet(_REMEMBERED)
         self._removals: set[asyncio.Task[None]] = set()
 
     # ---- what is there
@@ -203,7 +203,7 @@ class Attempts:
     def _launch(self, start: Start) -> None:
         folder = self._workspace.folder(start.ref, start.placement.rank)
         rate = self._settings.log_bytes_per_s
-        tail = Tail(folder.log, self._settings.log_bytes_max, Pace(self._clock, rate) if rate else None)
+        tail = Tail(folder.log, self._settings.log_bytes_max, OutputPace(self._clock, rate) if rate else None)
         attempt = Attempt(start, folder, tail, self._leash.deadline(start.spec.lease_s), start.world)
         self._live[attempt.key] = attempt
         self._mailbox.watch(attempt)

@@ -7,7 +7,7 @@ import structlog
 
 from ares.agent.attempts.attempt import Attempt
 from ares.agent.files.job_files import write_whole
-from ares.model.link import Peer, WorldInfo
+from ares.model.link import GangPeer, WorldInfo
 
 _log = structlog.get_logger(__name__)
 
@@ -18,7 +18,7 @@ class _WorldFile(msgspec.Struct, frozen=True, rename="camel"):
     generation: int
     rank: int
     world_size: int
-    peers: tuple[Peer, ...]
+    peers: tuple[GangPeer, ...]
     master_addr: str
     master_port: int
 
@@ -74,7 +74,7 @@ def file_of(world: WorldInfo, rank: int) -> bytes:
 def _seen_by(world: WorldInfo, rank: int) -> tuple[WorldInfo, int]:
     """The world and the rank's place in it. One that was told of nobody is a world of its own."""
     place = place_of(world, rank)
-    return (world, place) if place is not None else (WorldInfo(peers=(Peer(rank=rank, node="", address=""),)), 0)
+    return (world, place) if place is not None else (WorldInfo(peers=(GangPeer(rank=rank, node="", address=""),)), 0)
 
 
 def take_world(attempt: Attempt, world: WorldInfo) -> None:

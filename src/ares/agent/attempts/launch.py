@@ -6,7 +6,7 @@ import msgspec
 
 from ares.agent.attempts.environment import job_environment
 from ares.agent.attempts.workspace import Folder
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.job import MEMORY_BURST, Qos
 from ares.model.link import Start
 from ares.model.node import NodeInfo
@@ -35,7 +35,7 @@ def _memory_mib(qos: Qos, asked: int, node: int) -> int:
     return max(asked, min(MEMORY_BURST[qos] * asked, node))
 
 
-def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: Settings, deadline: float) -> Launch:
+def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: AgentSettings, deadline: float) -> Launch:
     """Raises NoUidLeft or OSError when its tenant has no user of its own and should."""
     placement, hold = start.placement, _HOLDS[start.spec.qos]
     return Launch(

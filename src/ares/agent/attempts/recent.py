@@ -6,7 +6,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class RecentSet(Generic[K, V]):
     """Keeps the newest `limit` entries."""
 
     def __init__(self, limit: int) -> None:

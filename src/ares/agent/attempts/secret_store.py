@@ -49,7 +49,7 @@ class Shelter:
         if _is_ours(self.root):
             shutil.rmtree(self.root, ignore_errors=True)
 
-    def cover(self, start: Start, folder: Folder, clock: Clock) -> "Cover | None":
+    def cover(self, start: Start, folder: Folder, clock: Clock) -> "SecretGuard | None":
         """What the attempt's secrets need; None when it has none. Raises Uncovered or OSError."""
         if start.secrets_trouble:
             raise Uncovered(start.secrets_trouble)
@@ -58,7 +58,7 @@ class Shelter:
             raise Uncovered(f"the control plane did not send the secret {min(missing)}")
         if not start.secrets:
             return None
-        cover = Cover(start.secrets, folder, clock)
+        cover = SecretGuard(start.secrets, folder, clock)
         try:
             cover.open(self._room(folder))
         except OSError:
@@ -80,7 +80,7 @@ class Shelter:
         return folder.secrets
 
 
-class Cover:
+class SecretGuard:
     """One attempt's secrets: its files, and what its output goes through."""
 
     def __init__(self, given: Iterable[SecretGiven], folder: Folder, clock: Clock) -> None:

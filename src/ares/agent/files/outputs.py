@@ -28,7 +28,7 @@ _KINDS = {
 Stamp = tuple[int, int, int, int]
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
+class FoundFile(msgspec.Struct, frozen=True, gc=False):
     """One file as it was when it was read. `stamp` tells whether it has been touched since."""
 
     file: OutputFile
@@ -38,7 +38,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 class Collected(msgspec.Struct, frozen=True, gc=False):
     """`trouble` says why they cannot be kept."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundFile, ...] = ()
     trouble: str = ""
 
 
@@ -135,7 +135,7 @@ def _paths(folder: int, above: str, depth: int, seen: list[int]) -> list[str]:
 
 
 def _digested(top: int, paths: list[str], bytes_max: int, wanted: Callable[[], bool]) -> Collected:
-    found, left, owner = list[Found](), bytes_max, os.fstat(top).st_uid
+    found, left, owner = list[FoundFile](), bytes_max, os.fstat(top).st_uid
     for path in paths:
         with _opened(top, path) as fd:
             before = stamp_of(fd)
@@ -151,7 +151,7 @@ def _digested(top: int, paths: list[str], bytes_max: int, wanted: Callable[[], b
             digest = _digest(fd, before[1], wanted)
             if stamp_of(fd) != before:
                 raise _Unfit(f"{path!r} changed while it was read")
-        found.append(Found(OutputFile(path=path, size=before[1], sha256=digest), before))
+        found.append(FoundFile(OutputFile(path=path, size=before[1], sha256=digest), before))
     flaw = list_flaw(one.file for one in found)
     return Collected(trouble=flaw) if flaw else Collected(tuple(found))
 

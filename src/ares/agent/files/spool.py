@@ -14,7 +14,7 @@ _PAUSE_S, _PAUSE_MAX_S = 0.5, 15.0
 _BURST_S = 2.0
 
 
-class Pace:
+class OutputPace:
     """How much output there may be in a while; what comes faster is dropped."""
 
     def __init__(self, clock: Clock, bytes_per_s: int) -> None:
@@ -35,7 +35,7 @@ class Pace:
 class Tail:
     """Ships a growing file by absolute offsets. Beyond `cap` bytes output is dropped, on disk too."""
 
-    def __init__(self, path: str, cap: int, pace: Pace | None = None) -> None:
+    def __init__(self, path: str, cap: int, pace: OutputPace | None = None) -> None:
         self._path = path
         self._cap = cap
         self._pace = pace

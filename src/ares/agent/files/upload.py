@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ares.agent.files.outputs import Found, Stamp, opened, stamp_of
+from ares.agent.files.outputs import FoundFile, Stamp, opened, stamp_of
 from ares.model.link import OutputAck
 from ares.model.state import OutputFile
 
@@ -51,7 +51,7 @@ class _Part:
 class Upload:
     """`failed` is told, once and with the reason, when a file can never be sent as it was found."""
 
-    def __init__(self, root: str, found: tuple[Found, ...], failed: Callable[[str], None]) -> None:
+    def __init__(self, root: str, found: tuple[FoundFile, ...], failed: Callable[[str], None]) -> None:
         self._root = root
         self._failed = failed
         self.files = tuple(one.file for one in found)

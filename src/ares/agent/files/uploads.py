@@ -16,7 +16,7 @@ from ares.model.state import OutputFile
 HandedOver = Callable[[Attempt, str, tuple[OutputFile, ...]], None]
 
 
-class Uploads:
+class AttemptUploads:
     def __init__(self, mailbox: Mailbox, collect: Collect, handed_over: HandedOver) -> None:
         self._mailbox = mailbox
         self._collect = collect

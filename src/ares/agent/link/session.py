@@ -25,7 +25,7 @@ from ares.model.link import (
 )
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng, happens
-from ares.ports.link import Link, LinkBroken, LinkRefused, Session
+from ares.ports.link import Link, LinkBroken, LinkRefused, LinkSession
 
 _log = structlog.get_logger(__name__)
 
@@ -123,7 +123,7 @@ class Conversation:
         finally:
             await session.close()
 
-    async def _greet(self, session: Session, frames: AsyncIterator[ServerFrame]) -> ServerFrame:
+    async def _greet(self, session: LinkSession, frames: AsyncIterator[ServerFrame]) -> ServerFrame:
         hello = Hello(
             info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs(), boot=self._boot,
             resends_logs=True,
@@ -159,7 +159,7 @@ class Conversation:
             self._take(frame.messages)
         raise LinkBroken("the control plane closed the stream")
 
-    async def _send(self, session: Session) -> None:
+    async def _send(self, session: LinkSession) -> None:
         last = 0.0
         while True:
             await self._mailbox.wait()

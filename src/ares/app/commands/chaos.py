@@ -68,7 +68,7 @@ def chaos(ctx: click.Context, history: Path | None, page: Path | None, dry_run: 
     from ares.sim.chaos import plan, run, verdict
 
     module, errors = run, errors_module
-    options = _options(plan.Options, ctx.find_root().obj, **asked)
+    options = _options(plan.ChaosOptions, ctx.find_root().obj, **asked)
     try:
         if dry_run:
             click.echo("\n".join(module.intentions(options)))

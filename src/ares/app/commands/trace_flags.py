@@ -125,7 +125,7 @@ def world(
 
     failures: str | None = asked["failures"]
     means = None if failures is None or Path(failures).is_file() else _means(failures)
-    return study.World(asked["seed"], asked["estimates"], event_order, failures, means, check, eta)
+    return study.StudyWorld(asked["seed"], asked["estimates"], event_order, failures, means, check, eta)
 
 
 def _means(text: str) -> tuple[float, ...]:

@@ -46,7 +46,7 @@ def verify(
     from ares.ports.store import StoreError
 
     config = load({"store.url": store}, **where)
-    wanted = verify.Wanted(
+    wanted = verify.VerifyOptions(
         now=time.time(),
         keep_s=config.limits.keep_days * _DAY_S,
         tenant=tenant or "",
@@ -61,7 +61,7 @@ def verify(
             found = verify.verify(snapshot, wanted, partial(bars.show, _READ))
     except StoreError as error:
         return report(str(error), "check the store's URL (--store), and that this user may read it", _CANNOT_READ)
-    except verify.NoSuchJob as error:
+    except verify.UnknownJob as error:
         return report(str(error), error.fix, _CANNOT_READ)
     if not print_objects(output, plain(found, config.store_url), lambda _: []):
         print_report(found, config.store_url)

@@ -41,7 +41,7 @@ _GONE_BY_AGENT = frozenset({"failed", "retrying"})
 _MENTIONING = frozenset({"preempted", "preempting", "resized"})
 
 
-class Step:
+class CommittedStep:
     """What one commit did to one job. `after` is None when its record was removed."""
 
     __slots__ = ("added", "after", "before", "entries", "job", "result", "wrote")
@@ -58,17 +58,17 @@ class Step:
         self.added: list[Place] = []
 
 
-class Change:
+class CommittedChange:
     """One commit: the jobs it touched, and what else it wrote, each as (kind, name, before, after)."""
 
     __slots__ = ("others", "steps")
 
     def __init__(self) -> None:
-        self.steps: dict[str, Step] = {}
+        self.steps: dict[str, CommittedStep] = {}
         self.others: list[tuple[str, Any, Any, Any]] = []
 
 
-class Books:
+class LedgerBooks:
     """The store as it is after the newest commit, and what follows from its ledger."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Books:
         # What ledgers say of others: whose ledger, of which job, in its own words.
         self.mentions: list[tuple[str, str, str]] = []
         self._log: list[Commit] = []
-        self._takers: dict[str, Callable[[Change, Write], None]] = {
+        self._takers: dict[str, Callable[[CommittedChange, Write], None]] = {
             "/state/": self._take_state,
             "/events/": self._take_entry,
             "/results/": self._take_result,
@@ -135,7 +135,7 @@ class Books:
 
     # ---- commits
 
-    def take(self, commit: Commit) -> Change:
+    def take(self, commit: Commit) -> CommittedChange:
         self._log.append(commit)
         self.t, self.revision, self.by = commit.t, commit.revision, commit.by
         return self._apply(commit)
@@ -149,8 +149,8 @@ class Books:
             self._apply(commit)
         del self.odd[known:]
 
-    def _apply(self, commit: Commit) -> Change:
-        change = Change()
+    def _apply(self, commit: Commit) -> CommittedChange:
+        change = CommittedChange()
         for write in commit.writes:
             taker = self._takers.get(kind_of(write.key))
             if taker is not None:
@@ -167,13 +167,13 @@ class Books:
     def _note_odd(self, about: str, what: str) -> None:
         self.odd.append((self.t, self.revision, about, what))
 
-    def _step(self, change: Change, job: str) -> Step:
+    def _step(self, change: CommittedChange, job: str) -> CommittedStep:
         step = change.steps.get(job)
         if step is None:
-            step = change.steps[job] = Step(job, self.states.get(job))
+            step = change.steps[job] = CommittedStep(job, self.states.get(job))
         return step
 
-    def _take_state(self, change: Change, write: Write) -> None:
+    def _take_state(self, change: CommittedChange, write: Write) -> None:
         job = job_of(write.key)
         step = self._step(change, job)
         step.wrote = True
@@ -184,7 +184,7 @@ class Books:
         step.after = self.states[job] = DECODERS["/state/"](write.value)
         self.created[job] = tenant_of(write.key)
 
-    def _take_entry(self, change: Change, write: Write) -> None:
+    def _take_entry(self, change: CommittedChange, write: Write) -> None:
         job, seq = entry_of(write.key)
         known = self.ledger[job]
         if write.value is None:
@@ -201,7 +201,7 @@ class Books:
             self.mentions.append((entry.tenant, job, write.value))
         self._step(change, job).entries.append(entry)
 
-    def _take_result(self, change: Change, write: Write) -> None:
+    def _take_result(self, change: CommittedChange, write: Write) -> None:
         job = job_of(write.key)
         before = self.results.pop(job, None)
         after: Result | None = None
@@ -210,56 +210,56 @@ class Books:
             self._step(change, job).result = after
         change.others.append(("/results/", job, before, after))
 
-    def _take_request(self, change: Change, write: Write) -> None:
+    def _take_request(self, change: CommittedChange, write: Write) -> None:
         _, _, tenant, request = write.key.split("/", 3)
         self._put(change, "/requests/", self.requests, (tenant, request), write)
 
-    def _put(self, change: Change, kind: str, known: dict[Any, Any], name: Any, write: Write) -> None:
+    def _put(self, change: CommittedChange, kind: str, known: dict[Any, Any], name: Any, write: Write) -> None:
         before = known.pop(name, None)
         after = None
         if write.value is not None:
             after = known[name] = DECODERS[kind](write.value)
         change.others.append((kind, name, before, after))
 
-    def _take_spec(self, change: Change, write: Write) -> None:
+    def _take_spec(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/jobs/", self.specs, job_of(write.key), write)
 
-    def _take_array(self, change: Change, write: Write) -> None:
+    def _take_array(self, change: CommittedChange, write: Write) -> None:
         array = job_of(write.key)
         self.created[array] = tenant_of(write.key)
         self._put(change, "/arrays/", self.arrays, array, write)
 
-    def _take_retry(self, change: Change, write: Write) -> None:
+    def _take_retry(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/retry/", self.retries, job_of(write.key), write)
 
-    def _take_checkpoint(self, change: Change, write: Write) -> None:
+    def _take_checkpoint(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/checkpoints/", self.checkpoints, job_of(write.key), write)
 
-    def _take_node(self, change: Change, write: Write) -> None:
+    def _take_node(self, change: CommittedChange, write: Write) -> None:
         name = write.key[len("/nodes/") :]
         self._put(change, "/nodes/", self.nodes, name, write)
         node = self.nodes.get(name)
         if node is not None:
             self.machines[name, node.incarnation] = node.info
 
-    def _take_leader(self, change: Change, write: Write) -> None:
+    def _take_leader(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/leader/", self.leaders, write.key, write)
         # Whoever is elected reads everything anew before deciding anything.
         self.in_force = [self.profile()]
 
-    def _take_lease(self, change: Change, write: Write) -> None:
+    def _take_lease(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/leases/", self.leases, write.key, write)
 
-    def _take_profile(self, change: Change, write: Write) -> None:
+    def _take_profile(self, change: CommittedChange, write: Write) -> None:
         if not self.in_force:
             self.in_force = [self.profile()]
         self._put(change, "/profiles/", self.profiles, write.key, write)
         self.in_force.append(self.profile())
 
-    def _take_quota(self, change: Change, write: Write) -> None:
+    def _take_quota(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/quotas/", self.quotas, tenant_of(write.key), write)
 
-    def _take_epoch(self, change: Change, write: Write) -> None:
+    def _take_epoch(self, change: CommittedChange, write: Write) -> None:
         before = self.epoch
         found: Epoch | None = None if write.value is None else DECODERS["/epoch"](write.value)
         self.epoch = 0 if found is None else found.epoch
@@ -267,7 +267,7 @@ class Books:
 
     # ---- who may be alive, by the ledger
 
-    def _follow(self, step: Step) -> None:
+    def _follow(self, step: CommittedStep) -> None:
         alive = self.alive[step.job]
         for entry in step.entries:
             if alive and (entry.kind in _GONE or (entry.kind in _GONE_BY_AGENT and entry.by.startswith("agent"))):

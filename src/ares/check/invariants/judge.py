@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ares.check.invariants.books import Books
+from ares.check.invariants.books import LedgerBooks
 from ares.check.invariants.history import Answered, Commit, Event, Restored, Violation
 from ares.check.invariants.rule import Rule
 from ares.check.invariants.rules.budget import Budget
@@ -48,7 +48,7 @@ def check(events: Iterable[Event]) -> Verdict:
 
 class _Pass:
     def __init__(self) -> None:
-        self._books, self._scene = Books(), Scene()
+        self._books, self._scene = LedgerBooks(), Scene()
         self._rules = [checker(self._books, self._scene) for checker in _CHECKERS]
         self._steppers = [rule.step for rule in self._rules if type(rule).step is not Rule.step]
         self._noters: dict[str, list[Callable[[Any, Any, Any], None]]] = {}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ares.check.invariants.history import Answered, Asked, Commit, Event, Restored, Violation
 from ares.check.invariants.records import DECODERS, ENDED, Request, State, job_of, kind_of
-from ares.check.invariants.search import Operation, misplaced
+from ares.check.invariants.search import TimedOperation, misplaced
 
 RULE = "linear"
 _CONFLICT = "request-conflict"
@@ -41,7 +41,7 @@ class _Seen(NamedTuple):
 
 def check(events: Iterable[Event]) -> tuple[Violation, ...]:
     """Answers that no order explains; without the store's commits, the first of each job."""
-    calls = Calls()
+    calls = JobCalls()
     for event in events:
         if isinstance(event, Commit):
             _take(calls, event)
@@ -52,7 +52,7 @@ def check(events: Iterable[Event]) -> tuple[Violation, ...]:
     return calls.judge()
 
 
-def _take(calls: "Calls", commit: Commit) -> None:
+def _take(calls: "JobCalls", commit: Commit) -> None:
     for write in commit.writes:
         kind = kind_of(write.key)
         if kind == "/state/":
@@ -66,7 +66,7 @@ def _take(calls: "Calls", commit: Commit) -> None:
             calls.leave_out(job_of(write.key))
 
 
-class Calls:
+class JobCalls:
     """Takes calls and commits in their order, and then judges every job that was asked about."""
 
     def __init__(self) -> None:
@@ -201,10 +201,10 @@ _NOTHING = _Register()
 
 
 def _judge_by_calls(job: str, calls: list[_Call]) -> list[Violation]:
-    operations: list[Operation] = []
-    unknown: dict[tuple[str, str], Operation] = {}
+    operations: list[TimedOperation] = []
+    unknown: dict[tuple[str, str], TimedOperation] = {}
     for call in calls:
-        operation = Operation(call.began, call.ended, call)
+        operation = TimedOperation(call.began, call.ended, call)
         if call.ended is not None:
             operations.append(operation)
         elif call.asked.verb in ("submit", "cancel"):

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Event, Violation
 from ares.check.invariants.scene import Scene
 
@@ -16,14 +16,14 @@ class Rule:
     hears: ClassVar[tuple[type, ...]] = ()
     notes: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         self.books = books
         self.scene = scene
         # How often the promise was really put to the test.
         self.tested = 0
         self.broken: list[Violation] = []
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         """What a commit did to one job."""
 
     def note(self, name: Any, before: Any, after: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 S = TypeVar("S")
 
 
-class Operation(NamedTuple):
+class TimedOperation(NamedTuple):
     """`ended` is None when nobody knows whether it ever took effect: it may be placed anywhere later, or nowhere."""
 
     began: int
@@ -31,7 +31,9 @@ class _Mark:
         self.end: _Mark | None = None
 
 
-def misplaced(operations: Sequence[Operation], state: S, step: Callable[[S, Any], S | None]) -> Operation | None:
+def misplaced(
+    operations: Sequence[TimedOperation], state: S, step: Callable[[S, Any], S | None]
+) -> TimedOperation | None:
     """An operation that fits nowhere, or None when there is an order.
 
     `step` gives the state after an operation, or None where it makes no sense. The one returned is the one that the
@@ -64,7 +66,7 @@ def misplaced(operations: Sequence[Operation], state: S, step: Callable[[S, Any]
     return None
 
 
-def _marks(operations: Sequence[Operation]) -> _Mark:
+def _marks(operations: Sequence[TimedOperation]) -> _Mark:
     """All beginnings and ends in their order, in a ring behind a mark that is neither."""
     rows: list[tuple[int, int, _Mark]] = []
     for number, one in enumerate(operations):

@@ -5,7 +5,7 @@ from math import inf
 
 from ares.check.replay.decisions import Promised
 from ares.check.replay.earliest import End
-from ares.check.replay.node import Room
+from ares.check.replay.node import NodeLeft
 from ares.model.state import Placement
 
 # Time, what is given back before what is taken, a number that tells them apart; then who, the sign and where.
@@ -13,7 +13,7 @@ _Step = tuple[float, int, int, int, int, Placement]
 
 
 def overlaps(
-    rooms: Mapping[str, Room], ends: Iterable[End], promises: tuple[Promised, ...], down: set[str]
+    rooms: Mapping[str, NodeLeft], ends: Iterable[End], promises: tuple[Promised, ...], down: set[str]
 ) -> Iterator[tuple[int, str]]:
     """Goes through the time to come on every node of which something is promised."""
     steps: dict[str, list[_Step]] = {}
@@ -35,7 +35,7 @@ def overlaps(
         yield from _node(rooms[name].copy(), sorted(mine, key=lambda step: step[:3]))
 
 
-def _node(room: Room, steps: list[_Step]) -> Iterator[tuple[int, str]]:
+def _node(room: NodeLeft, steps: list[_Step]) -> Iterator[tuple[int, str]]:
     for at, _, _, job, sign, place in steps:
         room.add(place, sign)
         if sign < 0:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from math import inf
 
 from ares.check.replay.ahead import overlaps
-from ares.check.replay.decisions import Decision, Ended, Promised, Started
+from ares.check.replay.decisions import AttemptEnd, AttemptStart, CycleDecisions, Promised
 from ares.check.replay.drain import entered
 from ares.check.replay.earliest import End, earliest
-from ares.check.replay.node import Wish, beyond, empty, wishes
+from ares.check.replay.node import AskedRoom, beyond, empty, wishes
 from ares.check.replay.placed import wrong_places
 from ares.check.replay.rules import rules_of
 from ares.check.replay.trace import Trace
-from ares.check.replay.verdict import Verdict
+from ares.check.replay.verdict import ReplayVerdict
 from ares.check.replay.waits import Waits
 from ares.model.profile import Pool, Profile
 from ares.model.state import Placement
@@ -45,7 +45,7 @@ class Checker:
         self._now = 0.0
         # Whether attempts may be taken away, so that they end before their time.
         self._taken_away = bool({"preempt", "reclaim", "shrink"}.intersection(profile.actions))
-        self._wishes: dict[int, tuple[Wish, ...]] = {}
+        self._wishes: dict[int, tuple[AskedRoom, ...]] = {}
         # Whether a job has room on the nodes that are up, if nobody else is there.
         self._possible: dict[int, bool] = {}
         self._came: set[int] = set()
@@ -64,7 +64,7 @@ class Checker:
         self._said: list[str] = []
         self._more = 0
 
-    def __call__(self, decision: Decision) -> None:
+    def __call__(self, decision: CycleDecisions) -> None:
         self._counts["decisions"] += 1
         now = decision.time
         self._now = now
@@ -87,11 +87,11 @@ class Checker:
         possible = (job for job in self._waiting if self._fits_empty(job))
         self._waits.judge(decision, self._rooms, self._running, possible)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ReplayVerdict:
         """After the last decision: every job must have been dealt with."""
         said, more = self._said[:], self._more
         self._judge_rest()
-        found = Verdict(
+        found = ReplayVerdict(
             policy=self._name,
             strategy=self._rules.strategy,
             not_judged=self._rules.not_judged,
@@ -105,7 +105,7 @@ class Checker:
 
     # ---- what happened
 
-    def _come(self, decision: Decision) -> None:
+    def _come(self, decision: CycleDecisions) -> None:
         for job in decision.submitted:
             if job in self._came:
                 self._say(decision.time, job, "was submitted twice")
@@ -116,13 +116,13 @@ class Checker:
         for job in decision.again:
             self._waiting.add(job)
 
-    def _fail(self, decision: Decision) -> None:
+    def _fail(self, decision: CycleDecisions) -> None:
         self._down.update(decision.down)
         self._down.difference_update(decision.up)
         if decision.down or decision.up:
             self._possible.clear()
 
-    def _end(self, one: Ended, down: tuple[str, ...]) -> set[str]:
+    def _end(self, one: AttemptEnd, down: tuple[str, ...]) -> set[str]:
         """The nodes that it held for longer than was thought."""
         self._counts["ends"] += 1
         running = self._running.pop(one.job, None)
@@ -156,7 +156,7 @@ class Checker:
         cards = self._infos[place.node].gpus if place.node in self._infos else ()
         return next((gpu.model for gpu in cards if gpu.index == place.gpus[0]), "")
 
-    def _resize(self, resized: Iterable[Started], sign: int) -> None:
+    def _resize(self, resized: Iterable[AttemptStart], sign: int) -> None:
         """What goes is given back before anybody starts, what comes is taken after that."""
         last = {one.job: one for one in resized}
         for job, one in last.items():
@@ -175,7 +175,7 @@ class Checker:
                 running.placements = (*running.placements, *more)
                 running.ends = inf if one.estimated_end is None else one.estimated_end
 
-    def _begin(self, decision: Decision) -> None:
+    def _begin(self, decision: CycleDecisions) -> None:
         now = decision.time
         for one in decision.started:
             self._counts["starts"] += 1
@@ -209,7 +209,7 @@ class Checker:
 
     # ---- the first that waits
 
-    def _judge_head(self, decision: Decision) -> None:
+    def _judge_head(self, decision: CycleDecisions) -> None:
         """Nobody who came later may make it start later: by what runs and when it is thought to end."""
         strategy = self._rules.strategy
         if not self._rules.in_line or strategy == "conservative" or not self._waiting or decision.more:
@@ -280,7 +280,7 @@ class Checker:
 
     # ---- what is promised
 
-    def _judge_plan(self, decision: Decision) -> None:
+    def _judge_plan(self, decision: CycleDecisions) -> None:
         """All promises can be kept together, if those who run end when they are thought to."""
         if not decision.promises or self._rules.strategy == "aggressive":
             return
@@ -292,7 +292,7 @@ class Checker:
         for job, words in overlaps(self._rooms, ends, sure, self._down):
             self._say(decision.time, job, words)
 
-    def _judge_promises(self, decision: Decision, struck: set[str]) -> None:
+    def _judge_promises(self, decision: CycleDecisions, struck: set[str]) -> None:
         """Nobody starts later than promised; of whom only the first that waits is promised, as long as it is that.
         Only what happened to the very nodes that were promised excuses it."""
         now, strategy = decision.time, self._rules.strategy
@@ -330,7 +330,7 @@ class Checker:
         first = {job: self._first.get(job, one.start) for job, one in promised.items()}
         self._first = {job: max(at, promised[job].start) if job in excused else at for job, at in first.items()}
 
-    def _judge_drain(self, decision: Decision) -> None:
+    def _judge_drain(self, decision: CycleDecisions) -> None:
         """Once its promise has slipped, nobody who comes later enters the room of the first that waits, unless he will
         have ended by the earliest it was told as such. No overrun and no failure excuses that."""
         for one in decision.promises:
@@ -367,7 +367,7 @@ class Checker:
 
     # ---- inside
 
-    def _wished(self, job: int) -> tuple[Wish, ...]:
+    def _wished(self, job: int) -> tuple[AskedRoom, ...]:
         found = self._wishes.get(job)
         if found is None:
             found = self._wishes[job] = wishes(self._jobs[job].spec)

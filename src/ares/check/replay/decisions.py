@@ -9,7 +9,7 @@ from ares.model.base import Record
 from ares.model.state import Placement
 
 
-class Started(Record, frozen=True):
+class AttemptStart(Record, frozen=True):
     """An attempt began now. By what the scheduler was told or learnt it ends at `estimated_end`."""
 
     job: int
@@ -26,31 +26,31 @@ class Promised(Record, frozen=True):
     placements: tuple[Placement, ...]
 
 
-class Ended(Record, frozen=True):
+class AttemptEnd(Record, frozen=True):
     """An attempt let go of all it held: it ended, or was taken away."""
 
     job: int
     at: float
 
 
-class Decision(Record, frozen=True):
+class CycleDecisions(Record, frozen=True):
     """One cycle, and what happened since the one before, in this order: ended, submitted, again, down, up, decided."""
 
     time: float
     submitted: tuple[int, ...] = ()
     # Jobs that wait again: an attempt failed or was taken away.
     again: tuple[int, ...] = ()
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[AttemptEnd, ...] = ()
     down: tuple[str, ...] = ()
     up: tuple[str, ...] = ()
-    started: tuple[Started, ...] = ()
+    started: tuple[AttemptStart, ...] = ()
     promises: tuple[Promised, ...] = ()
     # Attempts that go on with other ranks than before: all those they have now.
-    resized: tuple[Started, ...] = ()
+    resized: tuple[AttemptStart, ...] = ()
     # The cycle stopped at its limit: another one goes on where it stopped.
     more: bool = False
     # Running jobs whose estimate was corrected since: what they are thought to end at now.
     corrected: tuple[tuple[int, float], ...] = ()
 
 
-Log = Callable[[Decision], None]
+Log = Callable[[CycleDecisions], None]

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ares.check.replay.decisions import Promised, Started
+from ares.check.replay.decisions import AttemptStart, Promised
 from ares.check.replay.earliest import End
-from ares.check.replay.node import Room
+from ares.check.replay.node import NodeLeft
 from ares.model.state import Placement
 
 
 def entered(
-    rooms: Mapping[str, Room], ends: Iterable[End], promise: Promised, entrants: Iterable[Started]
-) -> Iterator[Started]:
+    rooms: Mapping[str, NodeLeft], ends: Iterable[End], promise: Promised, entrants: Iterable[AttemptStart]
+) -> Iterator[AttemptStart]:
     """`rooms` is what is left beside all that run, the entrants among them; `ends` are of those that are thought to end
     by the old promise.
 
@@ -30,7 +30,7 @@ def entered(
                 break
 
 
-def _add(room: Room, places: Iterable[Placement], sign: int) -> None:
+def _add(room: NodeLeft, places: Iterable[Placement], sign: int) -> None:
     for place in places:
         if place.node == room.info.name:
             room.add(place, sign)

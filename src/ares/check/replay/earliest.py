@@ -5,20 +5,20 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from math import inf
 
-from ares.check.replay.node import Room, Wish, domain, open_to
+from ares.check.replay.node import AskedRoom, NodeLeft, domain, open_to
 from ares.model.state import Placement
 
 # When what is held at the placements is given back.
 End = tuple[float, tuple[Placement, ...]]
 
 
-def earliest(rooms: Mapping[str, Room], ends: Iterable[End], wished: tuple[Wish, ...], now: float) -> float:
+def earliest(rooms: Mapping[str, NodeLeft], ends: Iterable[End], wished: tuple[AskedRoom, ...], now: float) -> float:
     """Of a job's alternatives the one that has room first; infinity when none ever has. Who comes is not asked."""
     ahead = sorted((end for end in ends if end[0] < inf), key=_time)
     return min(_of_one(rooms, ahead, wish, now) for wish in wished)
 
 
-def _of_one(rooms: Mapping[str, Room], ends: list[End], wish: Wish, now: float) -> float:
+def _of_one(rooms: Mapping[str, NodeLeft], ends: list[End], wish: AskedRoom, now: float) -> float:
     """`rooms` stays as it is: what changes is copied."""
     nodes = {name: room for name, room in rooms.items() if open_to(room.info, wish.spec)}
     domains = {name: domain(room.info, wish.level) for name, room in nodes.items()}
@@ -28,7 +28,7 @@ def _of_one(rooms: Mapping[str, Room], ends: list[End], wish: Wish, now: float) 
         total[domains[name]] += count
     if max(total.values(), default=0) >= wish.ranks_min:
         return now
-    mine: dict[str, Room] = {}
+    mine: dict[str, NodeLeft] = {}
     for at, group in groupby(ends, key=_time):
         changed: set[str] = set()
         for _, placements in group:

@@ -12,7 +12,7 @@ from ares.model.state import Placement
 _WHOLE = 1000
 
 
-class Wish(NamedTuple):
+class AskedRoom(NamedTuple):
     """One alternative of a job: what every rank needs, how many ranks, and how near to each other."""
 
     wants: Resources
@@ -24,13 +24,13 @@ class Wish(NamedTuple):
     spec: JobSpec
 
 
-def wishes(spec: JobSpec) -> tuple[Wish, ...]:
+def wishes(spec: JobSpec) -> tuple[AskedRoom, ...]:
     gang, near = spec.gang, spec.topology
     level = near.level if near is not None and near.required else "cluster"
     ranks = 1 if gang is None else gang.ranks
     least = ranks if gang is None or gang.min_ranks is None else gang.min_ranks
     each = ranks if gang is None or gang.per_node is None else gang.per_node
-    return tuple(Wish(wants, ranks, least, each, level, spec) for wants in (spec.resources, *spec.alternatives))
+    return tuple(AskedRoom(wants, ranks, least, each, level, spec) for wants in (spec.resources, *spec.alternatives))
 
 
 def beyond(spec: JobSpec) -> bool:
@@ -41,7 +41,7 @@ def beyond(spec: JobSpec) -> bool:
 
 
 @dataclass(slots=True)
-class Room:
+class NodeLeft:
     """Below zero: more was given away than there is."""
 
     info: NodeInfo
@@ -54,8 +54,8 @@ class Room:
     cpu_extra: int = 0
     memory_extra: int = 0
 
-    def copy(self) -> "Room":
-        return Room(
+    def copy(self) -> "NodeLeft":
+        return NodeLeft(
             self.info, self.cpu, self.memory, self.gpus.copy(), self.devices.copy(), self.cpu_extra, self.memory_extra
         )
 
@@ -87,7 +87,7 @@ class Room:
     def _memory(self) -> int:
         return self.memory + self.memory_extra
 
-    def ranks(self, wish: Wish) -> int:
+    def ranks(self, wish: AskedRoom) -> int:
         """How many ranks fit, each GPU of a rank another one."""
         wants, guaranteed = wish.wants, wish.spec.qos == "guaranteed"
         cpu, memory = (self.cpu, self.memory) if guaranteed else (self._cpu, self._memory)
@@ -105,8 +105,8 @@ class Room:
         return self.gpus.get(gpu.index, 0) if answers(gpu, wants) else 0
 
 
-def empty(info: NodeInfo, pool: Pool) -> Room:
-    return Room(
+def empty(info: NodeInfo, pool: Pool) -> NodeLeft:
+    return NodeLeft(
         info,
         info.cpu_milli,
         info.memory_mib,

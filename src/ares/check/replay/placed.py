@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ares.check.replay.node import Wish, answers, domain, open_to
+from ares.check.replay.node import AskedRoom, answers, domain, open_to
 from ares.model.node import NodeInfo
 from ares.model.state import Placement
 
 
 def wrong_places(
-    infos: Mapping[str, NodeInfo], down: set[str], wished: tuple[Wish, ...], places: tuple[Placement, ...]
+    infos: Mapping[str, NodeInfo], down: set[str], wished: tuple[AskedRoom, ...], places: tuple[Placement, ...]
 ) -> Iterator[str]:
     """All ranks at once, each with all that it asked for, on nodes that are there."""
     missing = sorted({place.node for place in places if place.node not in infos})
@@ -24,7 +24,7 @@ def wrong_places(
         yield min(said, key=len)[0]
 
 
-def _against(infos: Mapping[str, NodeInfo], wish: Wish, places: tuple[Placement, ...]) -> Iterator[str]:
+def _against(infos: Mapping[str, NodeInfo], wish: AskedRoom, places: tuple[Placement, ...]) -> Iterator[str]:
     if not wish.ranks_min <= len(places) <= wish.ranks or {one.rank for one in places} != set(range(len(places))):
         yield f"started with {len(places)} ranks; it asked for {wish.ranks}, and at least {wish.ranks_min}"
     each = Counter(place.node for place in places)
@@ -36,7 +36,7 @@ def _against(infos: Mapping[str, NodeInfo], wish: Wish, places: tuple[Placement,
         yield from _rank(infos[place.node], wish, place)
 
 
-def _rank(info: NodeInfo, wish: Wish, place: Placement) -> Iterator[str]:
+def _rank(info: NodeInfo, wish: AskedRoom, place: Placement) -> Iterator[str]:
     wants = wish.wants
     if not open_to(info, wish.spec):
         yield f"was started on {info.name}, whose labels or taints rule it out"

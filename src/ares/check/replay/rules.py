@@ -14,7 +14,7 @@ _BOUNDED = ("drf", "fair-share", "size")
 _BY_RUN_TIME = frozenset({"shortest", "f1"})
 
 
-class Rules(NamedTuple):
+class PolicyRules(NamedTuple):
     """`in_line`: jobs come in the order of their submission, and wait for nothing but room."""
 
     strategy: str
@@ -36,7 +36,7 @@ class Rules(NamedTuple):
     evicts: bool = False
 
 
-def rules_of(profile: Profile, *, committed: bool = False) -> Rules:
+def rules_of(profile: Profile, *, committed: bool = False) -> PolicyRules:
     strategy = profile.backfill.strategy if "backfill" in profile.actions else "strict"
     said = [f"{why}: the first that waits is not compared" for why in _why_not(profile, committed=committed)]
     filling = profile.backfill
@@ -45,7 +45,7 @@ def rules_of(profile: Profile, *, committed: bool = False) -> Rules:
     unit_s = profile.order.ageing_s / weights["age"] if "age" in weights else 0.0
     endless = _endless(profile, strategy, weights)
     ages = "age" in weights and not endless
-    return Rules(
+    return PolicyRules(
         strategy=strategy,
         delay_max_s=filling.delay_max_s,
         in_line=not said,

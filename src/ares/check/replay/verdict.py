@@ -3,7 +3,7 @@
 from ares.model.base import Record
 
 
-class Verdict(Record, frozen=True):
+class ReplayVerdict(Record, frozen=True):
     """Counts of what was checked, and every violation in words, up to a limit."""
 
     policy: str

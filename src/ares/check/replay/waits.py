@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-from ares.check.replay.decisions import Decision, Promised
-from ares.check.replay.node import Room, beyond
-from ares.check.replay.rules import Rules
+from ares.check.replay.decisions import CycleDecisions, Promised
+from ares.check.replay.node import NodeLeft, beyond
+from ares.check.replay.rules import PolicyRules
 from ares.check.replay.trace import TraceJob
 from ares.model.job import PRIORITIES
 from ares.model.state import Placement
@@ -21,7 +21,7 @@ _ROUNDING_S = 1e-3
 _KEPT_WITHIN_S = 60.0
 
 
-class Attempt(Protocol):
+class RunningAttempt(Protocol):
     """One that runs."""
 
     since: float
@@ -41,7 +41,7 @@ class _Turn:
 class Waits:
     """Told of every decision after it was carried out. `say` is for what is not as it must be."""
 
-    def __init__(self, jobs: tuple[TraceJob, ...], rules: Rules, say: Callable[[float, int, str], None]) -> None:
+    def __init__(self, jobs: tuple[TraceJob, ...], rules: PolicyRules, say: Callable[[float, int, str], None]) -> None:
         self._jobs = jobs
         self._rules = rules
         self._say = say
@@ -54,7 +54,11 @@ class Waits:
         self.counts = dict.fromkeys(("bounded", "slipped", "told", "kept"), 0)
 
     def judge(
-        self, decision: Decision, rooms: Mapping[str, Room], running: Mapping[int, Attempt], waiting: Iterable[int]
+        self,
+        decision: CycleDecisions,
+        rooms: Mapping[str, NodeLeft],
+        running: Mapping[int, RunningAttempt],
+        waiting: Iterable[int],
     ) -> None:
         """`waiting` are those that wait for nothing but room."""
         self._first_words(decision)
@@ -80,7 +84,7 @@ class Waits:
 
     # ---- by what a user was told first: what happened since excuses nothing
 
-    def _first_words(self, decision: Decision) -> None:
+    def _first_words(self, decision: CycleDecisions) -> None:
         for one in decision.promises:
             self._told.setdefault(one.job, one.start)
         for one in decision.started:
@@ -91,7 +95,7 @@ class Waits:
 
     # ---- who is promised a start, and since when nobody may enter its room
 
-    def _end(self, decision: Decision) -> None:
+    def _end(self, decision: CycleDecisions) -> None:
         for one in decision.started:
             turn = self._turns.pop(one.job, None)
             if turn is not None:
@@ -118,7 +122,9 @@ class Waits:
                 # Where a promise may slip, it counts from the first one.
                 turn.by, turn.placements = turn.by if slips_s else min(turn.by, one.start), one.placements
 
-    def _alone(self, job: int, turn: _Turn, rooms: Mapping[str, Room], running: Mapping[int, Attempt]) -> bool:
+    def _alone(
+        self, job: int, turn: _Turn, rooms: Mapping[str, NodeLeft], running: Mapping[int, RunningAttempt]
+    ) -> bool:
         """Whether there would be room for it, but for those who began too late to be there."""
         nodes = _nodes(turn.placements)
         left = {name: rooms[name].copy() for name in nodes if name in rooms}
@@ -143,7 +149,7 @@ class Waits:
     def _behind(self, job: int, promised: Iterable[int]) -> bool:
         return any(one != job and self._before(one, job) for one in promised)
 
-    def _judge_turns(self, decision: Decision, promised: Mapping[int, Promised], waiting: Iterable[int]) -> None:
+    def _judge_turns(self, decision: CycleDecisions, promised: Mapping[int, Promised], waiting: Iterable[int]) -> None:
         """Whoever is promised a start keeps its turn; and nobody who came too much later comes first."""
         others = [job for job in promised if job not in self._turns]
         if not others:

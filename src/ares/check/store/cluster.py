@@ -54,7 +54,7 @@ def held(state: JobState) -> list[Placement]:
     return [place for place in (*state.placements, *state.leaving) if place.rank not in state.ended_ranks]
 
 
-class Machines:
+class MachineTable:
     """All machines, and what the jobs that were taken in hold on them."""
 
     def __init__(self, reader: Reader, findings: Findings) -> None:

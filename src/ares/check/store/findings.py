@@ -31,7 +31,7 @@ class Check(msgspec.Struct, frozen=True, rename="camel"):
     first: tuple[str, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True, rename="camel"):
+class VerifyReport(msgspec.Struct, frozen=True, rename="camel"):
     revision: int
     epoch: int
     jobs: int

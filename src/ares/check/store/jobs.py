@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ares.check.store.findings import Findings
-from ares.check.store.ledger import Told, parse_fence, replay
-from ares.check.store.reading import JobRecords, Kept
+from ares.check.store.ledger import LedgerEnd, parse_fence, replay
+from ares.check.store.reading import JobRecords, StoredRecord
 from ares.model.job import FAILURE_CLASSES, FailureClass, JobSpec
 from ares.model.state import TERMINAL, Fence, JobState
 
@@ -83,7 +83,7 @@ def _whole(job: JobRecords, state: JobState) -> Iterator[str]:
         yield f"it was not created at once: revisions {job.spec.created}, {job.state.created} and {times[0]}"
 
 
-def _agrees(state: JobState, told: Told) -> Iterator[str]:
+def _agrees(state: JobState, told: LedgerEnd) -> Iterator[str]:
     """The state is what the ledger says."""
     if not told.kinds:
         return
@@ -111,13 +111,13 @@ def _of_epoch(job: JobRecords, state: JobState, epoch: int) -> Iterator[str]:
 # ---- results
 
 
-def _check_result(job: JobRecords, state: JobState, told: Told, findings: Findings) -> None:
+def _check_result(job: JobRecords, state: JobState, told: LedgerEnd, findings: Findings) -> None:
     findings.looked("results")
     for what in _result(job.result, state, told, job.events):
         findings.wrong("results", f"job {job.id}: {what}")
 
 
-def _result(kept: Kept | None, state: JobState, told: Told, events: list[Kept]) -> Iterator[str]:
+def _result(kept: StoredRecord | None, state: JobState, told: LedgerEnd, events: list[StoredRecord]) -> Iterator[str]:
     if state.phase not in _WITH_RESULT:
         if kept is not None:
             yield f"it is {state.phase} and has a result"
@@ -143,7 +143,7 @@ def _result(kept: Kept | None, state: JobState, told: Told, events: list[Kept]) 
 # ---- budgets
 
 
-def _over_budget(spec: JobSpec, state: JobState, told: Told) -> Iterator[str]:
+def _over_budget(spec: JobSpec, state: JobState, told: LedgerEnd) -> Iterator[str]:
     for failure in FAILURE_CLASSES:
         used = state.retries.get(failure, 0)
         limit = spec.retry.class_limits.get(failure, _LIMITS.get(failure, spec.retry.limit))
@@ -167,6 +167,6 @@ def _over_budget(spec: JobSpec, state: JobState, told: Told) -> Iterator[str]:
         yield f"{told.attempt} attempts of a job that must not be repeated"
 
 
-def _started_twice(told: Told) -> bool:
+def _started_twice(told: LedgerEnd) -> bool:
     """A try that failed before anything ran may be made again."""
     return told.kinds["started"] > 1

@@ -40,7 +40,7 @@ _RANDOM_CHARS = 9
 _TIME_CHARS = 7
 
 
-class Epoch(msgspec.Struct, frozen=True):
+class EpochReading(msgspec.Struct, frozen=True):
     epoch: int
     id: str
 
@@ -86,7 +86,7 @@ def turned(job: str) -> str:
     return f"{base}{task}{number}"
 
 
-class Kind(NamedTuple):
+class RecordKind(NamedTuple):
     """`names` says whether the rest of a key is the right one for a record."""
 
     prefix: str
@@ -175,47 +175,47 @@ def _field(path: str) -> Callable[[str, Any], bool]:
     return names
 
 
-SPECS = Kind("/jobs/", JobSpec, _of_job)
-STATES = Kind("/state/", JobState, _own)
-EVENTS = Kind("/events/", LedgerEvent, _event)
-RESULTS = Kind("/results/", Result, _job)
-PROGRESS = Kind("/progress/", ProgressRecord, _job)
-ARRAYS = Kind("/arrays/", ArrayRecord, _own)
-RETRIES = Kind("/retry/", RetryBudget, _root)
-REQUESTS = Kind("/requests/", RequestRecord, _of_tenant)
-NODES = Kind("/nodes/", NodeRecord, _field("info.name"))
-LEASES = Kind("/leases/", NodeLease, _field("node"))
-REMOVED = Kind("/removed-nodes/", RemovedNode, _any)
-TOKENS = Kind("/tokens/", TokenRecord, _field("id"))
-QUOTAS = Kind("/quotas/", QuotaRecord, _field("tenant"))
-ADMISSIONS = Kind("/admissions/", AdmissionRecord, _any)
-SPENT = Kind("/spent/", SpentRecord, _spent)
-METERS = Kind("/meters/", MeterRecord, _meter)
-TENANTS = Kind("/tenants/", TenantRecord, _field("name"))
-USERS = Kind("/users/", UserRecord, _user)
-SECRETS = Kind("/secrets/", SecretRecord, _user)
-IDENTITIES = Kind("/identities/", IdentityRecord, _digest)
-MACHINES = Kind("/machines/", MachineRecord, _machine)
-AUTHORITY = Kind("/authority", AuthorityRecord, _any)
-POLICIES = Kind("/policies/", PolicyRecord, _scoped("name"))
-POLICY_HISTORY = Kind("/policy-history/", PolicyRecord, _policy_version)
-ALERTS = Kind("/alerts/", AlertRecord, _scoped("id"))
-CHANNELS = Kind("/channels/", ChannelRecord, _scoped("name"))
-AUDIT_HEADS = Kind("/audit-heads/", AuditHead, _head)
-AUDIT_KEYS = Kind("/audit-keys/", AuditKey, _field("id"))
-LEADERS = Kind("/leader/", LeaderRecord, _any)
-PROFILES = Kind("/profiles/", ProfileRecord, _version)
-RESERVATIONS = Kind("/reservations/", Reservation, _field("name"))
+SPECS = RecordKind("/jobs/", JobSpec, _of_job)
+STATES = RecordKind("/state/", JobState, _own)
+EVENTS = RecordKind("/events/", LedgerEvent, _event)
+RESULTS = RecordKind("/results/", Result, _job)
+PROGRESS = RecordKind("/progress/", ProgressRecord, _job)
+ARRAYS = RecordKind("/arrays/", ArrayRecord, _own)
+RETRIES = RecordKind("/retry/", RetryBudget, _root)
+REQUESTS = RecordKind("/requests/", RequestRecord, _of_tenant)
+NODES = RecordKind("/nodes/", NodeRecord, _field("info.name"))
+LEASES = RecordKind("/leases/", NodeLease, _field("node"))
+REMOVED = RecordKind("/removed-nodes/", RemovedNode, _any)
+TOKENS = RecordKind("/tokens/", TokenRecord, _field("id"))
+QUOTAS = RecordKind("/quotas/", QuotaRecord, _field("tenant"))
+ADMISSIONS = RecordKind("/admissions/", AdmissionRecord, _any)
+SPENT = RecordKind("/spent/", SpentRecord, _spent)
+METERS = RecordKind("/meters/", MeterRecord, _meter)
+TENANTS = RecordKind("/tenants/", TenantRecord, _field("name"))
+USERS = RecordKind("/users/", UserRecord, _user)
+SECRETS = RecordKind("/secrets/", SecretRecord, _user)
+IDENTITIES = RecordKind("/identities/", IdentityRecord, _digest)
+MACHINES = RecordKind("/machines/", MachineRecord, _machine)
+AUTHORITY = RecordKind("/authority", AuthorityRecord, _any)
+POLICIES = RecordKind("/policies/", PolicyRecord, _scoped("name"))
+POLICY_HISTORY = RecordKind("/policy-history/", PolicyRecord, _policy_version)
+ALERTS = RecordKind("/alerts/", AlertRecord, _scoped("id"))
+CHANNELS = RecordKind("/channels/", ChannelRecord, _scoped("name"))
+AUDIT_HEADS = RecordKind("/audit-heads/", AuditHead, _head)
+AUDIT_KEYS = RecordKind("/audit-keys/", AuditKey, _field("id"))
+LEADERS = RecordKind("/leader/", LeaderRecord, _any)
+PROFILES = RecordKind("/profiles/", ProfileRecord, _version)
+RESERVATIONS = RecordKind("/reservations/", Reservation, _field("name"))
 # Not JSON: the name of the reservation that was booked last.
-BOOKINGS = Kind("/bookings", bytes, _any)
-PREDICTIONS = Kind("/predictions", dict, _any)
-MODEL = Kind("/prediction-model", dict, _any)
-EPOCH = Kind("/epoch", Epoch, _any)
-FORMAT = Kind("/format", Format, _any)
-SETTLED = Kind("/settled", int, _any)
-PROOF = Kind("/proof", StoreProof, _any)
-BOOTSTRAP = Kind("/bootstrap", BootstrapRecord, _any)
-CLOCK = Kind("/clock", ClockRecord, _any)
+BOOKINGS = RecordKind("/bookings", bytes, _any)
+PREDICTIONS = RecordKind("/predictions", dict, _any)
+MODEL = RecordKind("/prediction-model", dict, _any)
+EPOCH = RecordKind("/epoch", EpochReading, _any)
+FORMAT = RecordKind("/format", Format, _any)
+SETTLED = RecordKind("/settled", int, _any)
+PROOF = RecordKind("/proof", StoreProof, _any)
+BOOTSTRAP = RecordKind("/bootstrap", BootstrapRecord, _any)
+CLOCK = RecordKind("/clock", ClockRecord, _any)
 
 # Those that lie side by side for one job.
 PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)

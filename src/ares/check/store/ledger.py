@@ -60,7 +60,7 @@ _MAY_REVOKE = {"succeeded", "failed"}
 _HOLDING = {"STAGING", "RUNNING"}
 
 
-class Told(msgspec.Struct):
+class LedgerEnd(msgspec.Struct):
     """Where the ledger leaves the job. `fences`: what its fence can be."""
 
     phase: str = ""
@@ -85,9 +85,9 @@ def before(fence: Fence) -> Fence:
     return Fence(epoch=fence.epoch, counter=fence.counter - 1)
 
 
-def replay(ledger: Sequence[LedgerEvent]) -> tuple[Told, list[tuple[str, str]]]:
+def replay(ledger: Sequence[LedgerEvent]) -> tuple[LedgerEnd, list[tuple[str, str]]]:
     """What the entries, in their order, make of the job; and what is wrong with them, as (check, words)."""
-    told, wrong, last = Told(), list[tuple[str, str]](), ""
+    told, wrong, last = LedgerEnd(), list[tuple[str, str]](), ""
     for event in ledger:
         wrong += [("ledger", f"entry {event.seq}: {what}") for what in _out_of_turn(told, event, last)]
         wrong += [("fences", f"entry {event.seq}: {what}") for what in _fence(told, event)]
@@ -101,7 +101,7 @@ def replay(ledger: Sequence[LedgerEvent]) -> tuple[Told, list[tuple[str, str]]]:
     return told, wrong
 
 
-def _out_of_turn(told: Told, event: LedgerEvent, last: str) -> Iterator[str]:
+def _out_of_turn(told: LedgerEnd, event: LedgerEvent, last: str) -> Iterator[str]:
     allowed = _AFTER_LOSS if last == "lease-lost" else _NEXT[told.phase]
     if event.kind not in allowed:
         yield f"{event.kind!r} cannot follow {last!r} in phase {told.phase or 'none'}"
@@ -113,7 +113,7 @@ def _out_of_turn(told: Told, event: LedgerEvent, last: str) -> Iterator[str]:
         yield f"it is of attempt {event.attempt}, {told.attempt} were granted until then"
 
 
-def _fence(told: Told, event: LedgerEvent) -> Iterator[str]:
+def _fence(told: LedgerEnd, event: LedgerEvent) -> Iterator[str]:
     fence = parse_fence(event.fence)
     if fence is None:
         yield f"{event.fence!r} is not a fence"

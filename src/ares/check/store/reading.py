@@ -11,7 +11,7 @@ import msgspec
 
 from ares.check.store import kinds
 from ares.check.store.findings import Findings
-from ares.check.store.kinds import Kind, Whose
+from ares.check.store.kinds import RecordKind, Whose
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, JobState, Result, RetryBudget
@@ -21,7 +21,7 @@ from ares.ports.store import KV
 T = TypeVar("T")
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
+class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     """A record and what the store says about how it was written."""
 
     record: Any
@@ -35,13 +35,13 @@ class JobRecords(msgspec.Struct):
 
     tenant: str
     id: str
-    spec: Kept | None = None
-    state: Kept | None = None
-    result: Kept | None = None
-    array: Kept | None = None
-    retries: Kept | None = None
-    progress: Kept | None = None
-    events: list[Kept] = []
+    spec: StoredRecord | None = None
+    state: StoredRecord | None = None
+    result: StoredRecord | None = None
+    array: StoredRecord | None = None
+    retries: StoredRecord | None = None
+    progress: StoredRecord | None = None
+    events: list[StoredRecord] = []
     # How many of its records cannot be read: nothing that needs them is judged.
     unread: int = 0
 
@@ -89,7 +89,7 @@ class Reader:
         self._tick = tick
         self._decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
-    def one(self, kind: Kind, kv: KV) -> Kept | None:
+    def one(self, kind: RecordKind, kv: KV) -> StoredRecord | None:
         """None when it is not what its key says."""
         self._findings.looked("records")
         self._tick()
@@ -104,9 +104,9 @@ class Reader:
         if not kind.names(kv.key[len(kind.prefix) :], record):
             self._findings.wrong("records", f"{kv.key} holds the record of something else: {_shown(kv.value)}")
             return None
-        return Kept(record, kv.create_revision, kv.mod_revision, kv.version)
+        return StoredRecord(record, kv.create_revision, kv.mod_revision, kv.version)
 
-    def all(self, kind: Kind, scope: str = "") -> Iterator[tuple[str, Kept]]:
+    def all(self, kind: RecordKind, scope: str = "") -> Iterator[tuple[str, StoredRecord]]:
         """What can be read of a kind, with the rest of its key."""
         for kv in self.snapshot.rows(f"{kind.prefix}{scope}"):
             kept = self.one(kind, kv)
@@ -127,14 +127,14 @@ class Reader:
         rows += [(kinds.EVENTS, kv) for kv in self.snapshot.rows(f"{kinds.EVENTS.prefix}{place}/")]
         return self._job(f"{place}/", iter(rows))
 
-    def _placed(self, kind: Kind, scope: str) -> Iterator[tuple[str, Kind, KV]]:
+    def _placed(self, kind: RecordKind, scope: str) -> Iterator[tuple[str, RecordKind, KV]]:
         start = len(kind.prefix)
         for kv in self.snapshot.rows(f"{kind.prefix}{scope}"):
             tail = kv.key[start:]
             # A ledger entry lies where its job does; the slash keeps the order of all kinds the same.
             yield (tail[: tail.rfind("/") + 1] if kind is kinds.EVENTS else f"{tail}/"), kind, kv
 
-    def _job(self, place: str, rows: Iterator[tuple[Kind, KV]]) -> JobRecords:
+    def _job(self, place: str, rows: Iterator[tuple[RecordKind, KV]]) -> JobRecords:
         whose = kinds.of_job(place.rstrip("/")) or Whose("", place)
         found = JobRecords(tenant=whose.tenant, id=whose.job)
         for kind, kv in rows:

@@ -21,7 +21,7 @@ _LOOKED_AT = 16
 _CANONICAL = msgspec.json.Encoder(order="deterministic")
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
+class RequestClaim(msgspec.Struct, frozen=True, gc=False):
     """A request of a tenant ("TENANT/REQUEST") made this job from this payload."""
 
     request: str
@@ -39,12 +39,12 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def claim_of_job(job: JobRecords) -> Claim | None:
+def claim_of_job(job: JobRecords) -> RequestClaim | None:
     """What the job's own records say about the request it came by."""
     record, spec = job.the_array or job.the_state, job.the_spec
     if record is None or record.request_id is None or spec is None:
         return None
-    return Claim(f"{job.tenant}/{record.request_id}", job.id, payload_of(spec))
+    return RequestClaim(f"{job.tenant}/{record.request_id}", job.id, payload_of(spec))
 
 
 def payload_of(spec: JobSpec) -> str:
@@ -53,18 +53,18 @@ def payload_of(spec: JobSpec) -> str:
     return hashlib.sha256(_CANONICAL.encode(asked)).hexdigest()
 
 
-def claim_of_request(tail: str, record: RequestRecord) -> Claim:
-    return Claim(tail, record.job, record.kept_sha256 or record.payload_sha256)
+def claim_of_request(tail: str, record: RequestRecord) -> RequestClaim:
+    return RequestClaim(tail, record.job, record.kept_sha256 or record.payload_sha256)
 
 
-class Requests:
+class RequestTable:
     def __init__(self) -> None:
         self._sums = [0] * _BUCKETS
 
-    def made(self, claim: Claim) -> None:
+    def made(self, claim: RequestClaim) -> None:
         self._sums[claim.bucket()] += claim.number()
 
-    def kept(self, claim: Claim) -> None:
+    def kept(self, claim: RequestClaim) -> None:
         self._sums[claim.bucket()] -= claim.number()
 
     def differing(self) -> tuple[set[int], int]:
@@ -73,7 +73,7 @@ class Requests:
         return set(found[:_LOOKED_AT]), len(found[_LOOKED_AT:])
 
 
-def explain(made: Iterable[Claim], kept: Iterable[Claim], buckets: set[int], findings: Findings) -> None:
+def explain(made: Iterable[RequestClaim], kept: Iterable[RequestClaim], buckets: set[int], findings: Findings) -> None:
     """Pair by pair, in the buckets given."""
     by_jobs = {claim.request: claim for claim in made if claim.bucket() in buckets}
     by_requests = {claim.request: claim for claim in kept if claim.bucket() in buckets}
@@ -82,7 +82,7 @@ def explain(made: Iterable[Claim], kept: Iterable[Claim], buckets: set[int], fin
             findings.wrong("requests", f"request {request}: {what}")
 
 
-def compare(made: Claim | None, kept: Claim | None) -> Iterator[str]:
+def compare(made: RequestClaim | None, kept: RequestClaim | None) -> Iterator[str]:
     if made is None and kept is not None:
         yield f"it is kept for job {kept.job}, which does not exist or came by no such request"
     elif kept is None and made is not None:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Iterator
 
 from ares.check.store import kinds
-from ares.check.store.cluster import Machines, check_reservations
-from ares.check.store.findings import Findings, Report
+from ares.check.store.cluster import MachineTable, check_reservations
+from ares.check.store.findings import Findings, VerifyReport
 from ares.check.store.jobs import MANUAL_RETRIES_MAX, check_job
 from ares.check.store.reading import JobRecords, Reader
-from ares.check.store.requests import Claim, Requests, claim_of_job, claim_of_request, compare, explain
+from ares.check.store.requests import RequestClaim, RequestTable, claim_of_job, claim_of_request, compare, explain
 from ares.model.access import TokenRecord
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef
@@ -26,7 +26,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 OutputFlaws = Callable[[AttemptRef, OutputFile], str]
 
 
-class Wanted:
+class VerifyOptions:
     """What to look at. `keep_s`: how long finished jobs are kept, which is why tasks of old arrays may be gone."""
 
     def __init__(
@@ -39,13 +39,13 @@ class Wanted:
         self.output_flaws = output_flaws
 
 
-class NoSuchJob(Exception):
+class UnknownJob(Exception):
     """The store has nothing of the job asked about."""
 
     fix = "check the id with `ares jobs`, and the tenant with --tenant"
 
 
-def verify(snapshot: Snapshot, wanted: Wanted, progress: Progress = lambda done, total: None) -> Report:
+def verify(snapshot: Snapshot, wanted: VerifyOptions, progress: Progress = lambda done, total: None) -> VerifyReport:
     """Raises StoreError when the store cannot be read at all."""
     findings = Findings()
     findings.looked("storage")
@@ -59,7 +59,7 @@ def verify(snapshot: Snapshot, wanted: Wanted, progress: Progress = lambda done,
             raise
         # Damaged storage explains it, and was told.
         findings.notes.append(f"not everything could be looked at: {error}")
-    return Report(
+    return VerifyReport(
         revision=snapshot.revision,
         epoch=run.epoch,
         jobs=run.jobs,
@@ -69,7 +69,7 @@ def verify(snapshot: Snapshot, wanted: Wanted, progress: Progress = lambda done,
 
 
 class _Run:
-    def __init__(self, snapshot: Snapshot, wanted: Wanted, findings: Findings, progress: Progress) -> None:
+    def __init__(self, snapshot: Snapshot, wanted: VerifyOptions, findings: Findings, progress: Progress) -> None:
         self._snapshot = snapshot
         self._wanted = wanted
         self._findings = findings
@@ -77,7 +77,7 @@ class _Run:
         self._done = 0
         self._total = 0
         self._reader = Reader(snapshot, findings, self._tick)
-        self._requests = Requests()
+        self._requests = RequestTable()
         self._array: _Array | None = None
         self.epoch = 0
         self.jobs = 0
@@ -91,7 +91,7 @@ class _Run:
         self._total = self._count(scope)
         if scope:
             self._findings.notes.append("machines, reservations and tokens are looked at without --tenant only")
-        machines = None if scope else Machines(self._reader, self._findings)
+        machines = None if scope else MachineTable(self._reader, self._findings)
         for job in self._reader.jobs(scope):
             self._take(job)
             if machines is not None and job.the_state is not None:
@@ -132,7 +132,7 @@ class _Run:
         job = self._reader.job(tenant, job_id)
         array = self._reader.job(tenant, job_id.partition("_")[0]) if "_" in job_id else None
         if job.state is None and job.array is None and not job.unread:
-            raise NoSuchJob(f"the store has no job {job_id}{f' of tenant {tenant}' if tenant else ''}")
+            raise UnknownJob(f"the store has no job {job_id}{f' of tenant {tenant}' if tenant else ''}")
         self.jobs = 1
         self._check_outputs(job)
         check_job(job, array.the_spec if array is not None else job.the_spec, self.epoch, self._findings)
@@ -221,7 +221,7 @@ class _Run:
             self._findings.notes.append(f"requests: about {more} more are wrong than are listed")
 
     @staticmethod
-    def _kept(scope: str, reader: Reader) -> Iterator[Claim]:
+    def _kept(scope: str, reader: Reader) -> Iterator[RequestClaim]:
         return (claim_of_request(tail, kept.record) for tail, kept in reader.all(kinds.REQUESTS, scope))
 
     # ---- the rest
@@ -247,7 +247,7 @@ class _Run:
 class _Array:
     """The array whose tasks are being read."""
 
-    def __init__(self, record: ArrayRecord, spec: JobSpec | None, wanted: Wanted) -> None:
+    def __init__(self, record: ArrayRecord, spec: JobSpec | None, wanted: VerifyOptions) -> None:
         self.id = record.id
         self.spec = spec
         self._record = record

@@ -12,7 +12,7 @@ from ares.model.tenant import IdentityRecord, UserRecord
 from ares.ports.store import Store
 
 
-class Standing:
+class AccountCheck:
     """Reads memory; what the view does not know yet may have been made through another replica a moment ago."""
 
     def __init__(self, store: Store, view: View) -> None:

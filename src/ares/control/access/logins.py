@@ -3,7 +3,7 @@
 import msgspec
 import structlog
 
-from ares.control.access.account_check import Standing
+from ares.control.access.account_check import AccountCheck
 from ares.control.access.users import Users, UserWish
 from ares.core.access import jwt
 from ares.core.access.tokens import Denied
@@ -19,7 +19,7 @@ class Logins:
     """Only users with a record get in. Where the configuration says so, the first login makes it."""
 
     def __init__(
-        self, users: Users, standing: Standing, providers: tuple[Provider, ...], keys: ProviderKeys | None
+        self, users: Users, standing: AccountCheck, providers: tuple[Provider, ...], keys: ProviderKeys | None
     ) -> None:
         self._users = users
         self._standing = standing
@@ -43,7 +43,7 @@ class Logins:
             return person
         return await self._enter(person, provider)
 
-    async def _enter(self, person: jwt.Person, provider: Provider) -> Principal | Denied:
+    async def _enter(self, person: jwt.VouchedPerson, provider: Provider) -> Principal | Denied:
         user = await self._standing.user_of(person.identity) or await self._welcome(person, provider)
         if user is None:
             return jwt.bad("no_user")
@@ -60,7 +60,7 @@ class Logins:
         )
         return await self._standing.of(who, user.id)
 
-    async def _welcome(self, person: jwt.Person, provider: Provider) -> UserRecord | None:
+    async def _welcome(self, person: jwt.VouchedPerson, provider: Provider) -> UserRecord | None:
         """The record of somebody who comes for the first time, if the provider may bring new people."""
         if not person.name:
             return None

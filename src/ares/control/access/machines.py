@@ -66,7 +66,7 @@ class Revoked(Record, frozen=True):
     tokens: int = 0
 
 
-class Authority:
+class MachineAuthority:
     """Without an issuer machines have tokens, as is enough on one machine; what was issued can be listed still."""
 
     def __init__(

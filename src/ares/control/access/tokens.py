@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ares.control.access.account_check import Standing
+from ares.control.access.account_check import AccountCheck
 from ares.control.access.logins import Logins
 from ares.control.access.tenants import PLATFORM, no_tenant
 from ares.control.access.users import escalation
@@ -41,7 +41,7 @@ class Tokens:
     that never goes back: set back, it would revive tokens that have expired."""
 
     def __init__(
-        self, store: Store, view: View, clock: Clock, rng: Rng, standing: Standing, logins: Logins, keeping: Clock
+        self, store: Store, view: View, clock: Clock, rng: Rng, standing: AccountCheck, logins: Logins, keeping: Clock
     ) -> None:
         self._store = store
         self._standing = standing

@@ -5,7 +5,7 @@ from ares.control.state.view import View
 from ares.core.lifecycle.fences import revoked_fence
 from ares.core.lifecycle.ranks import held, holds, place_of
 from ares.model.job import JobSpec
-from ares.model.link import AttemptRef, Peer, Start, Stop, WorldInfo
+from ares.model.link import AttemptRef, GangPeer, Start, Stop, WorldInfo
 from ares.model.state import BOUND, JobState, Placement
 
 _ALONE = WorldInfo()
@@ -26,7 +26,9 @@ def grants(state: JobState, ref: AttemptRef, rank: int) -> bool:
 def world_of(view: View, state: JobState, spec: JobSpec | None) -> WorldInfo:
     if spec is None or spec.gang is None:
         return _ALONE
-    peers = tuple(Peer(rank=place.rank, node=place.node, address=_address(view, place)) for place in state.placements)
+    peers = tuple(
+        GangPeer(rank=place.rank, node=place.node, address=_address(view, place)) for place in state.placements
+    )
     return WorldInfo(generation=state.generation, peers=peers, master_port=state.master_port)
 
 

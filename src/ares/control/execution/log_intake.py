@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ares.control.execution.reports import Report
 from ares.control.execution.rights import Rights
-from ares.control.execution.session import Session
+from ares.control.execution.session import AgentSession
 from ares.control.state.view import View
 from ares.model.link import Exited, Fenced, LogAck, LogChunk, Started
 from ares.ports.logs import Logs
@@ -39,7 +39,7 @@ class LogKeeper:
         self._telemetry = telemetry
         self._cap = bytes_max + _NOTES_BYTES
 
-    def take(self, session: Session, chunk: LogChunk) -> None:
+    def take(self, session: AgentSession, chunk: LogChunk) -> None:
         """Keeps a piece, if it may be kept, and answers."""
         if not self._rights.may_log(session, chunk):
             self._rights.note(session, "writeLog", chunk.ref, chunk.rank)
@@ -48,7 +48,7 @@ class LogKeeper:
         self._telemetry.count("ares_log_bytes_total", len(chunk.data))
         session.send(self._keep(session, chunk))
 
-    def _keep(self, session: Session, chunk: LogChunk) -> LogAck:
+    def _keep(self, session: AgentSession, chunk: LogChunk) -> LogAck:
         end, key = chunk.offset + len(chunk.data), (chunk.ref, chunk.rank)
         if key in session.dropped_logs:
             return _ack(chunk, end)
@@ -108,7 +108,7 @@ class LogKeeper:
 
     # ---- at the attempt's end
 
-    def closed(self, session: Session, reports: Sequence[Report]) -> list[Report]:
+    def closed(self, session: AgentSession, reports: Sequence[Report]) -> list[Report]:
         """The reports that may be committed. An end whose output is still to be sent again waits for that, as it will
         come again too; one whose output is given up says how much of it is lost."""
         if not session.unkept_logs and not any(_lost(report) for report in reports):
@@ -126,7 +126,7 @@ class LogKeeper:
                 ready.append(report)
         return ready
 
-    def _with_loss(self, session: Session, report: Report) -> Report:
+    def _with_loss(self, session: AgentSession, report: Report) -> Report:
         said, attempt = report.message, self._view.entries[report.ref.job].state.attempt
         sent, why = session.unkept_logs.get((report.ref, report.rank), (0, "its disk was full"))
         if not (note := self._tell(report, attempt, sent, why)):

@@ -10,7 +10,7 @@ import structlog
 from msgspec.structs import replace
 
 from ares.control.execution.enrolment import Enrolment
-from ares.control.execution.session import Session
+from ares.control.execution.session import AgentSession
 from ares.control.state.view import View
 from ares.model.link import Renew, Renewed
 from ares.model.timing import DEFAULT, Timing
@@ -35,18 +35,18 @@ class Renewals:
         self._clock = clock
         self._timing = timing
 
-    def answer(self, session: Session, renewals: Iterable[Renew]) -> None:
+    def answer(self, session: AgentSession, renewals: Iterable[Renew]) -> None:
         """Of renewals that are in the record."""
         for renewal in renewals:
             session.states_terms = session.states_terms or renewal.dead_after_s > 0
             session.send(Renewed(nonce=renewal.nonce, dead_after_s=self.lasts_s(session)))
 
-    def lasts_s(self, session: Session) -> float:
+    def lasts_s(self, session: AgentSession) -> float:
         """How long the agent may take its lease to last: never longer than the record says."""
         whole = session.extended or not session.states_terms
         return session.enrolled.dead_after_s if whole else self._timing.dead_after_s
 
-    async def run(self, session: Session) -> None:
+    async def run(self, session: AgentSession) -> None:
         """Writes what the session's agent renews, until another session has taken over."""
         while True:
             await session.renew_ready.wait()
@@ -75,14 +75,14 @@ class Renewals:
                 session.enrolled = held
             self.answer(session, renewals)
 
-    def _stated_s(self, session: Session, renewals: list[Renew]) -> float:
+    def _stated_s(self, session: AgentSession, renewals: list[Renew]) -> float:
         """What the record is to say: as short as this replica gives, if the agent holds by that already."""
         known_s, stated_s = session.enrolled.dead_after_s, renewals[-1].dead_after_s if renewals else 0.0
         if session.extended or not stated_s:
             return known_s
         return min(known_s, max(stated_s, self._timing.dead_after_s))
 
-    async def extend(self, session: Session, lasts_s: float) -> None:
+    async def extend(self, session: AgentSession, lasts_s: float) -> None:
         """Gives what runs there more time, since nobody will answer for a while: first in the record, then in words."""
         if not session.states_terms or lasts_s <= session.enrolled.dead_after_s:
             return

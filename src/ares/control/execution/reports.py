@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from ares.control.execution.transitions import Change, Outcome, Transitions, Written
+from ares.control.execution.transitions import JobChange, Outcome, Transitions, Written
 from ares.core.lifecycle import results
 from ares.core.lifecycle.inputs import Exit, Input, LeaseLost, Preempt, Refused, Release
-from ares.core.lifecycle.inputs import Start as Begin
+from ares.core.lifecycle.inputs import RankStarted as Begin
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 from ares.ports.telemetry import Telemetry
 
@@ -69,7 +69,7 @@ class Reports:
             now = {job: said[:_REPORTS_MAX] for job, said in by_job.items()}
             by_job = {job: said[_REPORTS_MAX:] for job, said in by_job.items() if len(said) > _REPORTS_MAX}
             changes = [
-                Change(job, said[0].ref.tenant, tuple(what for report in said for what in _inputs(report)))
+                JobChange(job, said[0].ref.tenant, tuple(what for report in said for what in _inputs(report)))
                 for job, said in now.items()
             ]
             for said, outcome in zip(now.values(), await self._transitions.apply(changes), strict=True):

@@ -5,7 +5,7 @@ import structlog
 
 from ares.control.execution.commands import grants
 from ares.control.execution.enrolment import SessionRefused
-from ares.control.execution.session import Key, Session
+from ares.control.execution.session import AgentSession, Key
 from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.state.view import View
@@ -27,7 +27,7 @@ class Rights:
         self._alerts = alerts
         self._telemetry = telemetry
 
-    def may_report(self, session: Session, ref: AttemptRef, rank: int) -> bool:
+    def may_report(self, session: AgentSession, ref: AttemptRef, rank: int) -> bool:
         """Whether the rank is placed on the session's own node."""
         entry = self._view.entries.get(ref.job)
         if entry is None or entry.state.tenant != ref.tenant or not holds(entry.state):
@@ -35,14 +35,14 @@ class Rights:
         place = place_of(entry.state.placements, rank) or place_of(entry.state.leaving, rank)
         return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
 
-    def may_log(self, session: Session, chunk: LogChunk) -> bool:
+    def may_log(self, session: AgentSession, chunk: LogChunk) -> bool:
         """Whether it is output of the attempt that the rank has there."""
         if not self.may_report(session, chunk.ref, chunk.rank):
             return False
         state = self._view.entries[chunk.ref.job].state
         return chunk.attempt == state.attempt and chunk.ref.fence <= state.fence
 
-    def may_upload(self, session: Session, key: Key) -> bool:
+    def may_upload(self, session: AgentSession, key: Key) -> bool:
         """Whether the attempt is the current one, and the rank is placed on the session's node and has not ended."""
         ref, rank = key
         entry = self._view.entries.get(ref.job)
@@ -51,13 +51,13 @@ class Rights:
         place = place_of(entry.state.placements, rank)
         return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
 
-    def is_stale(self, session: Session, ref: AttemptRef, rank: int) -> bool:
+    def is_stale(self, session: AgentSession, ref: AttemptRef, rank: int) -> bool:
         """It speaks of an attempt that was taken away, and so long ago that its place was given up."""
         entry = self._view.entries.get(ref.job)
         stale = entry is not None and ref.fence < entry.state.fence
         return stale and not self.may_report(session, ref, rank)
 
-    def note(self, session: Session, what: str, ref: AttemptRef, rank: int) -> None:
+    def note(self, session: AgentSession, what: str, ref: AttemptRef, rank: int) -> None:
         """Leaves a trace of what was refused, if it cannot be the echo of something that was granted."""
         entry = self._view.entries.get(ref.job)
         state = None if entry is None else entry.state

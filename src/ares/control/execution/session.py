@@ -20,7 +20,7 @@ _REPORTS_MAX, _REPORT_BYTES_MAX, _RENEWALS_MAX, _ANSWERS_MAX = 20_000, 32 * 1024
 Key = tuple[AttemptRef, int]
 
 
-class Session:
+class AgentSession:
     """Mutable and owned by `Sessions`."""
 
     def __init__(self, enrolled: Enrolled, *, resends_logs: bool = False) -> None:

@@ -17,7 +17,7 @@ from ares.control.execution.progress import ProgressBoard
 from ares.control.execution.renewals import Renewals
 from ares.control.execution.reports import Report, Reports
 from ares.control.execution.rights import Rights
-from ares.control.execution.session import Key, Session
+from ares.control.execution.session import AgentSession, Key
 from ares.control.execution.uploads import Uploads
 from ares.control.governance.secrets import Secrets
 from ares.control.scheduler.handover import Handover
@@ -99,7 +99,7 @@ class Sessions:
         self._epoch = epoch
         self._timing = timing
         self._ack_within_s, self._store_lock = ack_within_s, store_lock
-        self._by_node: dict[str, Session] = {}
+        self._by_node: dict[str, AgentSession] = {}
         self._door = asyncio.Semaphore(_ENROLLING_MAX)
         # Streams that are opened from now on end at once: agents try elsewhere, or again.
         self._stopping = False
@@ -182,11 +182,11 @@ class Sessions:
 
     # ---- opening and closing
 
-    def _open(self, enrolled: Enrolled, hello: Hello, renewals: tuple[Renew, ...]) -> Session:
+    def _open(self, enrolled: Enrolled, hello: Hello, renewals: tuple[Renew, ...]) -> AgentSession:
         older = self._by_node.get(enrolled.node)
         if older is not None:
             older.close("the agent connected again")
-        session = Session(enrolled, resends_logs=hello.resends_logs)
+        session = AgentSession(enrolled, resends_logs=hello.resends_logs)
         self._by_node[enrolled.node] = session
         placed = [
             (self._view.entries[job].state, mine)
@@ -212,7 +212,7 @@ class Sessions:
         log.info("agent.connected", node=session.node, incarnation=session.incarnation, kept=len(keep))
         return session
 
-    async def _close(self, session: Session) -> None:
+    async def _close(self, session: AgentSession) -> None:
         last = self._by_node.get(session.node) is session
         if last:
             del self._by_node[session.node]
@@ -226,7 +226,7 @@ class Sessions:
                 log.warning("agent.part_unrecorded", node=session.node, error=str(error))
 
     def _resume(
-        self, session: Session, state: JobState, places: tuple[Placement, ...], alive: frozenset[AttemptRef]
+        self, session: AgentSession, state: JobState, places: tuple[Placement, ...], alive: frozenset[AttemptRef]
     ) -> None:
         """Takes up what the state asks of a node that has come, perhaps with the attempt alive."""
         ref, spec = attempt_of(state), self._view.spec(state)
@@ -280,7 +280,7 @@ class Sessions:
         for session, place in here:
             self._command(session, state, place, world)
 
-    def _command(self, session: Session, state: JobState, place: Placement, world: WorldInfo) -> None:
+    def _command(self, session: AgentSession, state: JobState, place: Placement, world: WorldInfo) -> None:
         """What a state asks of the agent that one of its ranks is placed on."""
         key = (attempt_of(state), place.rank)
         if grants(state, *key):
@@ -290,7 +290,7 @@ class Sessions:
             session.held.add(key)
             self._stop(session, key, state)
 
-    def _offer(self, session: Session, key: Key, state: JobState, place: Placement, world: WorldInfo) -> None:
+    def _offer(self, session: AgentSession, key: Key, state: JobState, place: Placement, world: WorldInfo) -> None:
         spec = self._view.spec(state)
         if key in session.held or spec is None:
             return
@@ -315,14 +315,14 @@ class Sessions:
             if session is not None and (ref, place.rank) in session.held:
                 session.send(stop_of(ref, place.rank, state, spec))
 
-    def _reconcile(self, session: Session) -> None:
+    def _reconcile(self, session: AgentSession) -> None:
         """Stops what lost its right while this replica could not see it."""
         for key in tuple(session.held):
             entry = self._view.entries.get(key[0].job)
             if entry is None or not grants(entry.state, *key):
                 self._stop(session, key, None if entry is None else entry.state)
 
-    def _stop(self, session: Session, key: Key, now: JobState | None) -> None:
+    def _stop(self, session: AgentSession, key: Key, now: JobState | None) -> None:
         """`now` is the job's state without the rank. What reported its end needs no stopping."""
         if key not in session.held or key in session.ending:
             return
@@ -331,7 +331,9 @@ class Sessions:
 
     # ---- messages from the agent
 
-    async def _read(self, session: Session, early: tuple[AgentMessage, ...], frames: AsyncIterator[AgentFrame]) -> None:
+    async def _read(
+        self, session: AgentSession, early: tuple[AgentMessage, ...], frames: AsyncIterator[AgentFrame]
+    ) -> None:
         self._take(session, early)
         try:
             async for frame in frames:
@@ -342,7 +344,7 @@ class Sessions:
             session.refusal = str(await self._rights.refused(session.node, refusal))
         session.close(session.refusal or "the agent closed the stream")
 
-    def _take(self, session: Session, messages: tuple[AgentMessage, ...]) -> None:
+    def _take(self, session: AgentSession, messages: tuple[AgentMessage, ...]) -> None:
         for message in messages:
             match message:
                 case Renew():
@@ -365,7 +367,7 @@ class Sessions:
                 case _:
                     session.take(Report.of(message, session.node if session.leaving else ""))
 
-    async def _commit_reports(self, session: Session) -> None:
+    async def _commit_reports(self, session: AgentSession) -> None:
         """Everything that arrived while a commit was under way goes into the next one."""
         while True:
             await session.report_ready.wait()
@@ -388,7 +390,7 @@ class Sessions:
             session.acknowledge(batch)
 
 
-async def _carry(session: Session, loop: Coroutine[None, None, None]) -> None:
+async def _carry(session: AgentSession, loop: Coroutine[None, None, None]) -> None:
     """Runs one of a session's loops; the session ends when the loop breaks, so that the agent comes again."""
     try:
         await loop

@@ -14,7 +14,7 @@ import msgspec
 from ares.control.execution.spans import stretches
 from ares.control.state.commit import packs
 from ares.control.state.pacing import WORKED_ON, breathe
-from ares.control.state.view import Entry, View
+from ares.control.state.view import StateEntry, View
 from ares.core import keys
 from ares.core.lifecycle.deadline import outcome
 from ares.core.lifecycle.graph import step
@@ -30,7 +30,7 @@ _UNKNOWN_PAUSE_S = 0.05
 _DEADLINES = {"met": "ares_deadlines_met_total", "missed": "ares_deadlines_missed_total"}
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class JobChange(msgspec.Struct, frozen=True, gc=False):
     """Inputs for one job, in order. `guards` must hold in the same transaction."""
 
     job: str
@@ -47,7 +47,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
     refused: tuple[Refused, ...] = ()
 
 
-class NoSuchJob(msgspec.Struct, frozen=True, gc=False):
+class MissingJob(msgspec.Struct, frozen=True, gc=False):
     """The job's record does not exist."""
 
 
@@ -55,7 +55,7 @@ class GuardFailed(msgspec.Struct, frozen=True, gc=False):
     """A guard no longer holds: whoever asked has lost the right to ask."""
 
 
-Outcome = Written | Refused | NoSuchJob | GuardFailed
+Outcome = Written | Refused | MissingJob | GuardFailed
 
 
 class Unsettled(StoreUnavailable):
@@ -65,8 +65,8 @@ class Unsettled(StoreUnavailable):
 class _Draft(msgspec.Struct, frozen=True, gc=False):
     """A stepped change, encoded and ready to be compared and written."""
 
-    change: Change
-    entry: Entry
+    change: JobChange
+    entry: StateEntry
     state: JobState
     value: bytes
     compares: tuple[Compare, ...]
@@ -90,7 +90,7 @@ class Transitions:
         self._encode = msgspec.json.Encoder().encode
         self.epoch = epoch
 
-    async def apply(self, changes: Sequence[Change]) -> list[Outcome]:
+    async def apply(self, changes: Sequence[JobChange]) -> list[Outcome]:
         """Returns when every change is durable or decided against."""
         outcomes: dict[int, Outcome] = {}
         drafts: list[tuple[int, _Draft]] = []
@@ -110,7 +110,9 @@ class Transitions:
 
     # ---- deciding
 
-    def _draft(self, change: Change, entry: Entry | None, spec: JobSpec | None = None) -> _Draft | Refused | None:
+    def _draft(
+        self, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
+    ) -> _Draft | Refused | None:
         """None when the job is not known here."""
         spec = spec or (self._view.spec(entry.state) if entry is not None else None)
         if entry is None or spec is None:
@@ -155,7 +157,7 @@ class Transitions:
         written = await self._store.txn(compares, [op for draft in drafts for op in draft.ops])
         self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "txn")
         if isinstance(written, Committed) and written.succeeded:
-            self._view.learn(Entry(d.state, written.revision, d.entry.create_revision) for d in drafts)
+            self._view.learn(StateEntry(d.state, written.revision, d.entry.create_revision) for d in drafts)
             self._count(drafts)
             if self._telemetry.traced:
                 self._trace(drafts)
@@ -175,13 +177,13 @@ class Transitions:
             if kept is not None and outcome(draft.entry.state) is None:
                 self._telemetry.count(_DEADLINES[kept], 1, draft.state.sla or "own")
 
-    async def _apply_alone(self, change: Change, tried: _Draft | None = None, unknown: bool = False) -> Outcome:
+    async def _apply_alone(self, change: JobChange, tried: _Draft | None = None, unknown: bool = False) -> Outcome:
         """Reads the truth, steps again and writes, until the change lands or is refused."""
         try:
             for _ in range(_RACES_MAX):
                 entry, spec = await self._read(change)
                 if entry is None or spec is None:
-                    return NoSuchJob()
+                    return MissingJob()
                 if unknown and tried is not None and self._encode(entry.state) == tried.value:
                     return Written(tried.entry.state, tried.state, tried.refused)
                 if not await self._guards_hold(change):
@@ -190,7 +192,7 @@ class Transitions:
                 same = unknown and tried is not None and entry.mod_revision == tried.entry.mod_revision
                 drafted = tried if same else self._draft(change, entry, spec)
                 if not isinstance(drafted, _Draft):
-                    return drafted if drafted is not None else NoSuchJob()
+                    return drafted if drafted is not None else MissingJob()
                 written = await self._write([drafted])
                 if isinstance(written, Committed) and written.succeeded:
                     return Written(drafted.entry.state, drafted.state, drafted.refused)
@@ -202,7 +204,7 @@ class Transitions:
         except StoreError as error:
             raise Unsettled(str(error)) if unknown else error from error
 
-    async def _read(self, change: Change) -> tuple[Entry | None, JobSpec | None]:
+    async def _read(self, change: JobChange) -> tuple[StateEntry | None, JobSpec | None]:
         kv = await self._store.get(keys.state(change.tenant, change.job))
         if kv is None:
             return None, None
@@ -211,12 +213,12 @@ class Transitions:
         if spec is None:
             stored = await self._store.get(keys.job(state.tenant, state.array or state.id))
             spec = None if stored is None else self._view.decode_spec(stored.value)
-        entry = Entry(state, kv.mod_revision, kv.create_revision)
+        entry = StateEntry(state, kv.mod_revision, kv.create_revision)
         # Whatever is decided next must not be decided from before this.
         self._view.learn((entry,))
         return entry, spec
 
-    async def _guards_hold(self, change: Change) -> bool:
+    async def _guards_hold(self, change: JobChange) -> bool:
         for guard in change.guards:
             kv = await self._store.get(guard.key)
             found = 0 if kv is None else getattr(kv, guard.target)

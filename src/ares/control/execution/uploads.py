@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ares.control.execution.reports import Report
 from ares.control.execution.rights import Rights
-from ares.control.execution.session import Session
+from ares.control.execution.session import AgentSession
 from ares.control.state.blob_cleanup import Leftovers
 from ares.core.lifecycle.outputs import list_flaw
 from ares.model.link import Exited, Fenced, OutputAck, OutputChunk
@@ -46,7 +46,7 @@ class Uploads:
         self._telemetry = telemetry
         self.bytes_max = bytes_max
 
-    def take(self, session: Session, chunk: OutputChunk) -> None:
+    def take(self, session: AgentSession, chunk: OutputChunk) -> None:
         """Queues a piece; `run` keeps it."""
         if not self._rights.may_upload(session, (chunk.ref, chunk.rank)):
             self._refuse(session, chunk)
@@ -57,7 +57,7 @@ class Uploads:
             session.chunk_bytes += len(chunk.data)
             session.chunk_ready.set()
 
-    async def run(self, session: Session) -> None:
+    async def run(self, session: AgentSession) -> None:
         """One of the session's loops: keeps pieces in the order they came."""
         while True:
             await session.chunk_ready.wait()
@@ -70,7 +70,7 @@ class Uploads:
                     self._refuse(session, chunk)
                 session.chunk_bytes -= len(chunk.data)
 
-    def _refuse(self, session: Session, chunk: OutputChunk) -> None:
+    def _refuse(self, session: AgentSession, chunk: OutputChunk) -> None:
         log.warning("upload.refused", job=chunk.ref.job, fence=str(chunk.ref.fence), node=session.node)
         self._telemetry.count("ares_uploads_refused_total", 1)
         self._rights.note(session, "writeOutput", chunk.ref, chunk.rank)
@@ -104,7 +104,7 @@ class Uploads:
 
     # ---- before the list is committed
 
-    async def checked(self, session: Session, reports: Sequence[Report]) -> list[Report]:
+    async def checked(self, session: AgentSession, reports: Sequence[Report]) -> list[Report]:
         """The reports that may be committed. One whose files are not all sealed waits until they have been sent again;
         when nobody may send them any more, it only says that the attempt is over."""
         ready = list[Report]()

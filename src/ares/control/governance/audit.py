@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import structlog
 
-from ares.core.audit.chain import Seal, Writer, entry_of, seal_holds
+from ares.core.audit.chain import ChainWriter, Seal, entry_of, seal_holds
 from ares.core.audit.crowd import Crowd
 from ares.model.audit import NO_HASH, AuditDraft
 from ares.ports.audit import AuditLog, AuditUnavailable
@@ -56,7 +56,7 @@ class Audit:
         self._clock = clock
         self._telemetry = telemetry
         self._required = required
-        self._writer = Writer("")
+        self._writer = ChainWriter("")
         self._opened = False
         self._began = -_PACE_S
         self._company = False
@@ -102,7 +102,7 @@ class Audit:
         self._opened = True
         line, seq, hash_, at = await asyncio.to_thread(_end_of, chain)
         self.found_sealed = self._seal is None or not line or seal_holds(line, self._seal)
-        self._writer = Writer(chain.chain, seq, hash_, at, self._seal)
+        self._writer = ChainWriter(chain.chain, seq, hash_, at, self._seal)
         self._durable = self._writer.place
         if torn:
             self.tell(AuditDraft(operation="auditTorn", outcome="ERROR", reason="torn", counts={"bytes": torn}))

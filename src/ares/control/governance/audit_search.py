@@ -14,7 +14,7 @@ from ares.core.access.table import WIDE, scope_of
 from ares.core.audit import csv
 from ares.core.audit.chain import entry_of
 from ares.core.audit.match import AuditQuery, matches, needles, shown
-from ares.core.audit.summary import AuditSummary, Tally
+from ares.core.audit.summary import AuditSummary, AuditTally
 from ares.model.access import Principal
 from ares.model.audit import AuditEntry, AuditHead
 from ares.model.base import Record
@@ -149,7 +149,7 @@ class AuditSearch:
 
     async def month(self, who: Principal, query: AuditQuery, month: str) -> AuditMonth:
         """`query` has the bounds, of the month or of a period without a name."""
-        only, tally = self.only(who), Tally()
+        only, tally = self.only(who), AuditTally()
         for segment in self._segments(query):
             for entry in await asyncio.to_thread(self._entries, segment, query, only):
                 tally.add(entry)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
-from ares.control.execution.transitions import Change, Transitions
+from ares.control.execution.transitions import JobChange, Transitions
 from ares.control.governance.alerts import Alerts
 from ares.control.governance.quota_usage import Counting
 from ares.control.state.view import View
@@ -118,4 +118,4 @@ class BudgetWatch:
         states = (self._view.entries[job].state for _, job in self._view.order.get(tenant, ()))
         costly = [state.id for state in states if is_live(state) and state.cost_estimate > 0]
         log.warning("budget.stopped", tenant=tenant, jobs=len(costly))
-        await self._transitions.apply([Change(job, tenant, (Cancel(by=BY, reason=why),)) for job in costly])
+        await self._transitions.apply([JobChange(job, tenant, (Cancel(by=BY, reason=why),)) for job in costly])

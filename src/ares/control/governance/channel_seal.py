@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from ares.control.state.tables import Kept
+from ares.control.state.tables import Tables
 from ares.core import keys
 from ares.model.alert import ChannelRecord, Notice
 from ares.model.secret import SealedText, Secret
@@ -27,7 +27,7 @@ class Sealing:
         except (VaultError, OSError):
             return False
 
-    def require_keys(self, kept: Kept) -> None:
+    def require_keys(self, kept: Tables) -> None:
         """Raises VaultError unless all that is kept can be read here: one that cannot read what is there must not write
         either, or servers would keep secrets from each other."""
         if self._vault is None:
@@ -71,7 +71,7 @@ class Sealing:
         return replace(channel, sealed=_text(self._vault.rewrap(_sealed(channel.sealed), _binding(channel))))
 
 
-def keys_used(kept: Kept) -> dict[str, str]:
+def keys_used(kept: Tables) -> dict[str, str]:
     """Of everything that is sealed, by its key in the store: which key it is sealed with."""
     used = {keys.SECRETS + name: record.key_id for name, record in kept.secrets.items()}
     sealed = {name: channel.sealed for name, channel in kept.channels.items()}

@@ -15,7 +15,7 @@ from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
 from ares.core.admit.arrays import indices
 from ares.core.policy.setting import settable, type_of
-from ares.core.policy.verdict import Judged
+from ares.core.policy.verdict import PolicyVerdict
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.job import JobSpec
@@ -332,7 +332,7 @@ def _version_key(record: PolicyRecord, version: int) -> str:
     return keys.policy_version(record.tenant, record.name, version)
 
 
-def _touched(judged: Judged, before: JobSpec) -> bool:
+def _touched(judged: PolicyVerdict, before: JobSpec) -> bool:
     return bool(judged.rejected or judged.warnings or judged.alerts) or judged.spec != before
 
 

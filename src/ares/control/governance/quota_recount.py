@@ -12,7 +12,7 @@ from ares.control.governance.quota_usage import Counting
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.quota.asked import asked_by
-from ares.core.quota.counts import Counted, Counts, Level, apart, is_live, levels_of, live, to_come
+from ares.core.quota.counts import CountedUse, Counts, QuotaLevel, apart, is_live, levels_of, live, to_come
 from ares.core.quota.measures import times
 from ares.core.quota.months import month_of
 from ares.model.job import JobSpec
@@ -87,7 +87,7 @@ class Recount:
                 break
         return drift
 
-    def _seen(self, tenant: str) -> dict[Level, dict[str, int]]:
+    def _seen(self, tenant: str) -> dict[QuotaLevel, dict[str, int]]:
         return _by_level(self._counting.counts(tenant), month_of(self._clock.wall()))
 
     async def _recount(self, tenant: str) -> Counts:
@@ -113,7 +113,7 @@ class Recount:
             spec = await self._spec(tenant, array.id, specs) if left > 0 else None
             if spec is not None:
                 amounts = times(to_come(asked_by(spec), array.estimated_s, array.cost_estimate), left)
-                counts.put(array.id, Counted(levels_of(spec.team, array.submitted_by), amounts))
+                counts.put(array.id, CountedUse(levels_of(spec.team, array.submitted_by), amounts))
         return counts
 
     async def _spec(self, tenant: str, job: str, known: dict[str, JobSpec]) -> JobSpec | None:
@@ -129,9 +129,9 @@ class Recount:
         return known[job]
 
 
-def _by_level(counts: Counts, month: str) -> dict[Level, dict[str, int]]:
+def _by_level(counts: Counts, month: str) -> dict[QuotaLevel, dict[str, int]]:
     return {level: counts.used(level, month) for level in counts.levels}
 
 
-def _apart(one: dict[Level, dict[str, int]], other: dict[Level, dict[str, int]]) -> float:
+def _apart(one: dict[QuotaLevel, dict[str, int]], other: dict[QuotaLevel, dict[str, int]]) -> float:
     return max((apart(one.get(level, {}), other.get(level, {})) for level in one.keys() | other.keys()), default=0.0)

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
 from ares.core.quota.asked import asked_by, units_of
-from ares.core.quota.counts import Counted, Counts, Level, is_live, levels_of, live, overrun, to_come
+from ares.core.quota.counts import CountedUse, Counts, QuotaLevel, is_live, levels_of, live, overrun, to_come
 from ares.core.quota.measures import add, times
 from ares.core.quota.months import month_end, month_of
 from ares.model.job import JobSpec
@@ -16,13 +16,13 @@ _OVERRUNS_KEPT_S = 1.0
 # When nobody can say when a job ends.
 _SOMETIME_S = 60.0
 
-_Sums = dict[Level, dict[str, int]]
+_Sums = dict[QuotaLevel, dict[str, int]]
 
 
 class Counting:
     """Reads the view only: what this replica just wrote is there once the view has it."""
 
-    def __init__(self, view: View, planner: Planner, clock: Clock) -> None:
+    def __init__(self, view: View, planner: LiveCluster, clock: Clock) -> None:
         self._view = view
         self._planner = planner
         self._clock = clock
@@ -51,13 +51,13 @@ class Counting:
         found = self._counts.get(tenant)
         return self.rebuild(tenant) if found is None else found
 
-    def used(self, tenant: str) -> Callable[[Level], dict[str, int]]:
+    def used(self, tenant: str) -> Callable[[QuotaLevel], dict[str, int]]:
         """What a level of the tenant uses now, each answer a copy of its own."""
         counts, now = self.counts(tenant), self._clock.wall()
         month, overruns = month_of(now), self._overrun(tenant, now)
         forgotten = self._view.kept.spent.get(f"{tenant}/{month}")
 
-        def of_level(level: Level) -> dict[str, int]:
+        def of_level(level: QuotaLevel) -> dict[str, int]:
             found = counts.used(level, month)
             add(found, overruns.get(level, {}))
             if forgotten is not None:
@@ -66,7 +66,7 @@ class Counting:
 
         return of_level
 
-    def frees_in_s(self, tenant: str, level: Level, measure: str, needs: int, frees: str) -> float | None:
+    def frees_in_s(self, tenant: str, level: QuotaLevel, measure: str, needs: int, frees: str) -> float | None:
         """When so many units will be free by what is planned; None when nobody can say."""
         now = self._clock.wall()
         if frees == "month":
@@ -80,7 +80,7 @@ class Counting:
                 return max(1.0, at - now)
         return _SOMETIME_S
 
-    def _ends(self, tenant: str, level: Level, measure: str, now: float) -> Iterable[tuple[float, int]]:
+    def _ends(self, tenant: str, level: QuotaLevel, measure: str, now: float) -> Iterable[tuple[float, int]]:
         holdings, entries = self._planner.cluster.holdings, self._view.entries
         for job in self._bound.get(tenant, ()):
             held, entry = holdings.get(job), entries.get(job)
@@ -140,7 +140,7 @@ class Counting:
             return
         spec = self._view.decode_spec(raw)
         amounts = to_come(asked_by(spec), array.estimated_s, array.cost_estimate)
-        counts.put(array.id, Counted(levels_of(spec.team, array.submitted_by), times(amounts, left)))
+        counts.put(array.id, CountedUse(levels_of(spec.team, array.submitted_by), times(amounts, left)))
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:

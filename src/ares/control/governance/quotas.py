@@ -12,7 +12,7 @@ from ares.control.governance.quota_usage import Counting
 from ares.control.state.records import Records, absent, same
 from ares.control.state.view import View
 from ares.core import keys
-from ares.core.quota.counts import TENANT, Level
+from ares.core.quota.counts import TENANT, QuotaLevel
 from ares.core.quota.judge import LevelUse, limits_of, use_at
 from ares.core.quota.measures import from_units
 from ares.model.access import Principal
@@ -109,7 +109,7 @@ class Quotas:
 
     def usage(self, tenant: str, team: str | None = None, user: str | None = None) -> Usage:
         """Of a user, a team, or the tenant, as this replica sees it."""
-        level = Level("user", user) if user else Level("team", team) if team else TENANT
+        level = QuotaLevel("user", user) if user else QuotaLevel("team", team) if team else TENANT
         used, record = self._counting.used(tenant)(level), self._view.kept.quotas.get(tenant)
         budget = None if record is None else limits_of(record.quota, level).amounts.get("budget")
 
@@ -140,7 +140,10 @@ class Quotas:
         record = self._view.kept.quotas.get(tenant)
         quota = Quota() if record is None else record.quota
         used = self._counting.used(tenant)
-        named = [*(Level("team", name) for name in quota.teams), *(Level("user", name) for name in quota.users)]
+        named = [
+            *(QuotaLevel("team", name) for name in quota.teams),
+            *(QuotaLevel("user", name) for name in quota.users),
+        ]
         others = dict.fromkeys((*named, *self._counting.counts(tenant).levels)) if every else {}
         others.pop(TENANT, None)
         uses: list[LevelUse] = []
@@ -232,7 +235,7 @@ def wrong(quota: Quota) -> str:
 
 
 def changed(quota: Quota, what: QuotaChange) -> Quota:
-    level = Level(what.level, "" if isinstance(what.name, UnsetType) else what.name)
+    level = QuotaLevel(what.level, "" if isinstance(what.name, UnsetType) else what.name)
     if isinstance(what.threshold, float):
         quota = replace(quota, threshold=what.threshold)
     if not isinstance(what.over_budget, UnsetType):
@@ -254,7 +257,7 @@ def _default(quota: Quota, kind: LevelName) -> Limits:
     return quota.team_default if kind == "team" else quota.user_default
 
 
-def _with(quota: Quota, level: Level, limits: Limits) -> Quota:
+def _with(quota: Quota, level: QuotaLevel, limits: Limits) -> Quota:
     if level.kind == "tenant":
         return replace(quota, own=limits)
     if not level.name:

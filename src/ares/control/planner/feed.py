@@ -6,8 +6,8 @@ A planner that is new, or that fell behind too far, is told everything: then all
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from ares.control.planner.messages import News, Rules, Told
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.planner.messages import JobNews, News, PlannerRules
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.capacity.promise import Promise
@@ -24,7 +24,7 @@ _BEHIND_MAX = 50_000
 
 
 class Feed:
-    def __init__(self, view: View, planner: Planner, wall: Callable[[], float]) -> None:
+    def __init__(self, view: View, planner: LiveCluster, wall: Callable[[], float]) -> None:
         self._view = view
         self._planner = planner
         self._wall = wall
@@ -107,7 +107,7 @@ class Feed:
             used=used,
         )
 
-    def _begin(self) -> Rules:
+    def _begin(self) -> PlannerRules:
         view = self._view
         self._new, self._last = False, True
         live = {job for jobs in view.live.values() for job in jobs}
@@ -116,9 +116,9 @@ class Feed:
         self._nodes = dict.fromkeys(sorted(view.nodes))
         self._reservations = dict.fromkeys(sorted(view.reservations))
         self._isolation = self._isolation_now()
-        return Rules(view.profile.profile, self._isolation, dict(self.cut))
+        return PlannerRules(view.profile.profile, self._isolation, dict(self.cut))
 
-    def _told(self, job: str, specs: dict[str, bytes]) -> Told | None:
+    def _told(self, job: str, specs: dict[str, bytes]) -> JobNews | None:
         entry = self._view.entries.get(job)
         if entry is None:
             self._known.discard(job)
@@ -131,7 +131,7 @@ class Feed:
             self._send_spec(state, specs)
         if state.phase in TERMINAL and not holds(state):
             self._known.discard(job)
-        return Told(state, estimate)
+        return JobNews(state, estimate)
 
     def _send_spec(self, state: JobState, specs: dict[str, bytes]) -> None:
         name = state.array or state.id

@@ -18,14 +18,14 @@ class _Said(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
 
 
-class Told(_Said, frozen=True):
+class JobNews(_Said, frozen=True):
     """A job's record, with how long it is expected to run while it waits: the planner itself learns nothing."""
 
     state: JobState
     estimate: Estimate | None = None
 
 
-class Rules(_Said, frozen=True):
+class PlannerRules(_Said, frozen=True):
     """What changes seldom, all of it: the planner begins anew with it."""
 
     profile: Profile
@@ -39,13 +39,13 @@ class News(_Said, frozen=True):
     """What changed since the planner was last told. Every part may be repeated."""
 
     now: float
-    rules: Rules | None = None
+    rules: PlannerRules | None = None
     nodes: tuple[NodeRecord, ...] = ()
     nodes_gone: tuple[str, ...] = ()
     ready: dict[str, bool] = {}
     # By job, or by array.
     specs: dict[str, bytes] = {}
-    jobs: tuple[Told, ...] = ()
+    jobs: tuple[JobNews, ...] = ()
     jobs_gone: tuple[str, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     reservations_gone: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class News(_Said, frozen=True):
     used: UsageData | None = None
 
 
-class Wanted(_Said, frozen=True):
+class PlanRequest(_Said, frozen=True):
     """A plan, as of now. `budget_s` is how long it may take; so many decisions are kept whole."""
 
     now: float
@@ -67,21 +67,21 @@ class Wanted(_Said, frozen=True):
 
 class Question(_Said, frozen=True):
     news: News
-    plan: Wanted | None = None
+    plan: PlanRequest | None = None
 
 
-class Failure(_Said, frozen=True):
+class PluginFailure(_Said, frozen=True):
     """A third party's code raised, or answered with what is no answer."""
 
     plugin: str
     error: str
 
 
-class Answer(_Said, frozen=True):
+class PlannerAnswer(_Said, frozen=True):
     plan: Plan | None = None
     # Of each job that the plan names, the number of the record it was planned by.
     seqs: dict[str, int] = {}
     took_s: float = 0.0
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[PluginFailure, ...] = ()
     # By job, where only the planner can say: third parties' filters.
     reasons: dict[str, Reason] = {}

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Set
 
 import msgspec
 
-from ares.control.planner.messages import Answer, Failure, News, Question, Rules, Told, Wanted
+from ares.control.planner.messages import (
+    JobNews,
+    News,
+    PlannerAnswer,
+    PlannerRules,
+    PlanRequest,
+    PluginFailure,
+    Question,
+)
 from ares.core.admit.isolation import at_least
 from ares.core.explain.why import why_waiting
 from ares.core.forecast.estimate import Estimate
@@ -15,7 +23,7 @@ from ares.core.forecast.predictor import Predictor
 from ares.core.lifecycle.ranks import holds
 from ares.core.reasons import Reason
 from ares.core.schedule.actions import ACTIONS
-from ares.core.schedule.budget import Budget
+from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster, Moment
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.follower import follow, forget
@@ -50,7 +58,7 @@ class Mirror:
     def __init__(
         self,
         monotonic: Callable[[], float],
-        failures: Callable[[], Iterable[Failure]] = tuple[Failure, ...],
+        failures: Callable[[], Iterable[PluginFailure]] = tuple[PluginFailure, ...],
         foreign: Set[str] = frozenset(),
     ) -> None:
         self._monotonic = monotonic
@@ -59,7 +67,7 @@ class Mirror:
         self._foreign = foreign
         self._explained = 0
         self._until = 0.0
-        self._budget = Budget(self._time_is_up)
+        self._budget = CycleBudget(self._time_is_up)
         # When the pass through the queue began that is under way.
         self._since: Moment | None = None
         self._decode = msgspec.msgpack.Decoder(Question).decode
@@ -75,7 +83,7 @@ class Mirror:
     def handle(self, frame: bytes) -> bytes:
         question = self._decode(frame)
         self._take(question.news)
-        answer = Answer() if question.plan is None else self._plan(question.plan)
+        answer = PlannerAnswer() if question.plan is None else self._plan(question.plan)
         return self._encode(answer)
 
     # ---- listening
@@ -105,15 +113,15 @@ class Mirror:
         if news.used is not None:
             cluster.usage.restore(news.used)
 
-    def _begin(self, rules: Rules) -> None:
+    def _begin(self, rules: PlannerRules) -> None:
         profile, _ = without_unknown(rules.profile, ACTIONS)
         self._predictor = _Hearsay()
         self._cluster = Cluster(without_cut(profile, rules.cut), self._predictor, rules.cut)
-        self._budget, self._since = Budget(self._time_is_up), None
+        self._budget, self._since = CycleBudget(self._time_is_up), None
         self._isolation = rules.isolation
         self._jobs.clear()
 
-    def _follow(self, told: Told, news: News) -> None:
+    def _follow(self, told: JobNews, news: News) -> None:
         state = told.state
         before, spec = self._jobs.get(state.id, (None, None))
         raw = news.specs.get(state.array or state.id)
@@ -138,7 +146,7 @@ class Mirror:
 
     # ---- planning
 
-    def _plan(self, wanted: Wanted) -> Answer:
+    def _plan(self, wanted: PlanRequest) -> PlannerAnswer:
         cluster, began = self._cluster, self._monotonic()
         self._until = began + wanted.budget_s
         now = cluster.moment
@@ -150,7 +158,7 @@ class Mirror:
             self._since = now if self._budget.spent else None
         reasons = self._reasons(plan, wanted.now) if not self._foreign.isdisjoint(cluster.profile.filters) else {}
         took_s = self._monotonic() - began
-        return Answer(plan, self._seqs(plan), took_s, tuple(self._failures()), reasons)
+        return PlannerAnswer(plan, self._seqs(plan), took_s, tuple(self._failures()), reasons)
 
     def _reasons(self, plan: Plan, now: float) -> dict[str, Reason]:
         """Of some classes that were left out, others the next time."""

@@ -11,8 +11,8 @@ import structlog
 
 from ares.control.governance.alerts import Alerts
 from ares.control.planner.feed import Feed
-from ares.control.planner.messages import Answer, Question, Wanted
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.planner.messages import PlannerAnswer, PlanRequest, Question
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import View
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.verification import verified
@@ -33,14 +33,14 @@ _LOST_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PlannerPace:
     """How long a plan may take, and after how long without an answer the planner is ended. Seconds."""
 
     budget_s: float = 0.5
     limit_s: float = 5.0
 
 
-PACE = Pace()
+PACE = PlannerPace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class Proposer:
         self,
         planning: Planning,
         view: View,
-        planner: Planner,
+        planner: LiveCluster,
         alerts: Alerts,
         clock: Clock,
         telemetry: Telemetry,
-        pace: Pace,
+        pace: PlannerPace,
     ) -> None:
         self._planning = planning
         self._view = view
@@ -75,14 +75,14 @@ class Proposer:
         self._life = 0
         self._vain = self._lost = 0
         self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(Answer).decode
+        self._decode = msgspec.msgpack.Decoder(PlannerAnswer).decode
 
     async def propose(self, *, gentle: bool) -> Proposal | None:
         """What may be written now, as far as anybody can say; None when the planner was lost over it."""
         try:
             await self.tell()
             rules, now = self._feed.rules, self._clock.wall()
-            wanted = Wanted(now, self._pace.budget_s, _DECISIONS_KEPT, gentle)
+            wanted = PlanRequest(now, self._pace.budget_s, _DECISIONS_KEPT, gentle)
             answer = await self._ask(Question(self._feed.take(), wanted))
         except PlannerLost as lost:
             await self._note_lost(lost)
@@ -118,10 +118,10 @@ class Proposer:
         while self._feed.more:
             await self._ask(Question(self._feed.take()))
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _ask(self, question: Question) -> PlannerAnswer:
         return self._decode(await self._planning.ask(self._encode(question), self._limit_s))
 
-    def _verified(self, answer: Answer, rules: int) -> Proposal:
+    def _verified(self, answer: PlannerAnswer, rules: int) -> Proposal:
         assert answer.plan is not None, "a plan was asked for"
         if rules != self._feed.rules:
             # It was made by what does not hold any more: another profile, other reservations.
@@ -152,7 +152,7 @@ class Proposer:
 class _Unchanged:
     """Whether a job's record is the one that was planned by."""
 
-    def __init__(self, view: View, answer: Answer) -> None:
+    def __init__(self, view: View, answer: PlannerAnswer) -> None:
         self._entries = view.entries
         self._seqs = answer.seqs
 

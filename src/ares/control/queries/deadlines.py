@@ -5,7 +5,7 @@ from itertools import chain
 
 from msgspec.structs import asdict, replace
 
-from ares.control.scheduler.cluster_view import Planner, unsubmitted
+from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe, stepped
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
@@ -55,7 +55,7 @@ class SlaView(Record, frozen=True):
 class Deadlines:
     """Reads the scheduler's picture; changes nothing."""
 
-    def __init__(self, view: View, planner: Planner, clock: Clock) -> None:
+    def __init__(self, view: View, planner: LiveCluster, clock: Clock) -> None:
         self._view = view
         self._planner = planner
         self._clock = clock

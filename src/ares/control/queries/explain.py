@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ares.control.governance.alerts import alert_id
 from ares.control.queries.deadlines import DeadlineSeen
 from ares.control.queries.holders import GpuSeen, Holder, gpus, holders
-from ares.control.scheduler.cluster_view import Planner, unsubmitted
+from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.scheduler.decisions import Decisions
 from ares.control.scheduler.retries import STORM
 from ares.control.state.pacing import WORKED_ON, breathe, stepped
@@ -36,7 +36,7 @@ from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Ranked, decide_again
 from ares.core.schedule.preempt.record import seen_by
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.core.starts.alternatives import Offer, offers, would_evict
 from ares.core.starts.starts import Course, course, eta_of
 from ares.model.access import Principal
@@ -148,7 +148,7 @@ class UnknownWeight(ValueError):
 class Explain:
     """Reads wait until the view holds everything acknowledged before the call."""
 
-    def __init__(self, store: Store, view: View, planner: Planner, decisions: Decisions, clock: Clock) -> None:
+    def __init__(self, store: Store, view: View, planner: LiveCluster, decisions: Decisions, clock: Clock) -> None:
         self._store = store
         self._view = view
         self._planner = planner
@@ -182,13 +182,13 @@ class Explain:
         cluster, now = self._planner.cluster, self._clock.wall()
         reason = self._planner.reason(state.id)
         asks = tuple(explain_ask(cluster, found.key, ask, now) for ask in found.key.asks)
-        round_ = Round(cluster, cluster.profile, now)
+        trial = Trial(cluster, cluster.profile, now)
         order = cluster.profile.order
-        factors = explain(cluster.waiting.facts_of(state.id), round_.shares, order, now)
-        kept = kept_turns(cluster.waiting, cluster.promises, cluster.profile, round_.shares, now)
+        factors = explain(cluster.waiting.facts_of(state.id), trial.shares, order, now)
+        kept = kept_turns(cluster.waiting, cluster.promises, cluster.profile, trial.shares, now)
         limits, no_eviction = self._limits(found), self._no_eviction(state, spec, now)
         # From here on in steps: the job may leave the queue in between, which is answered as it was.
-        stands = await stepped(position.steps(cluster.waiting, state.id, round_.shares, order, now, kept))
+        stands = await stepped(position.steps(cluster.waiting, state.id, trial.shares, order, now, kept))
         ahead = 0 if stands is None else stands.ahead
         return Explanation(
             job=state.id,

@@ -9,7 +9,7 @@ from ares.control.scheduler.plugins import RefusedPlugin
 from ares.control.state.disk_watch import DiskWatch
 from ares.control.state.leader import Leader, leads_for_s
 from ares.control.state.view import View
-from ares.control.state.write_probe import Proof
+from ares.control.state.write_probe import WriteProbe
 from ares.ports.clock import Clock
 from ares.ports.disk import Disk, DiskRoom
 from ares.ports.telemetry import Telemetry
@@ -25,7 +25,7 @@ class Health:
         view: View,
         leader: Leader,
         clock: Clock,
-        proof: Proof,
+        proof: WriteProbe,
         disk: Disk | None = None,
         refused: tuple[RefusedPlugin, ...] = (),
         reserves: DiskWatch | None = None,

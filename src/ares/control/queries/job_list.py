@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ares.control.queries.cursors import BadCursor, Cursors
 from ares.control.queries.deadlines import Deadlines
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.index import JobIndex, Place
 from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe
 from ares.control.state.view import View
@@ -71,7 +71,7 @@ class Listing:
     """Reads the view as it is; whoever asks has caught up."""
 
     def __init__(
-        self, store: Store, view: View, planner: Planner, deadlines: Deadlines, cursors: Cursors, clock: Clock
+        self, store: Store, view: View, planner: LiveCluster, deadlines: Deadlines, cursors: Cursors, clock: Clock
     ) -> None:
         self._store = store
         self._view = view

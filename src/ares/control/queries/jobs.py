@@ -5,11 +5,11 @@ Another tenant's job and a job that does not exist are the same answer: None.
 
 import msgspec
 
-from ares.control.execution.transitions import Change, NoSuchJob, Outcome, Transitions, Written
+from ares.control.execution.transitions import JobChange, MissingJob, Outcome, Transitions, Written
 from ares.control.queries.cursors import BadCursor, Cursors
 from ares.control.queries.deadlines import Deadlines, DeadlineSeen
 from ares.control.queries.job_list import JobPage, JobQuery, Listing, Waiting, count, whole
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import View
 from ares.control.submit.manual_retries import Retries
@@ -64,7 +64,7 @@ class Jobs:
         view: View,
         transitions: Transitions,
         submit: Submit,
-        planner: Planner,
+        planner: LiveCluster,
         deadlines: Deadlines,
         cursors: Cursors,
         clock: Clock,
@@ -174,14 +174,14 @@ class Jobs:
                 await self._submit.expand(array)
                 await self._view.catch_up()
             tasks = [task for task in self._listing.tasks(array) if task.phase not in TERMINAL]
-            await self._transitions.apply([Change(task.id, task.tenant, (what,)) for task in tasks])
+            await self._transitions.apply([JobChange(task.id, task.tenant, (what,)) for task in tasks])
             return whole(array, self._listing.tasks(array))
         state = self._mine(who, job_id)
         if state is None:
             return None
         if not reaches(who, "jobs:cancel", state.tenant, state.submitted_by, state.submitter_id):
             return _not_yours(job_id)
-        (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
+        (outcome,) = await self._transitions.apply([JobChange(job_id, who.tenant, (what,))])
         if isinstance(outcome, Refused) and outcome.code == "terminal":
             # What was asked for is so: whoever asks again is told the same.
             await self._view.catch_up()
@@ -210,7 +210,7 @@ class Jobs:
             if request_id and state.phase == "RETRYING":
                 await self._retries.hurry(state, request_id)
             what = RetryNow(by=who.subject, reason=reason)
-            (outcome,) = await self._transitions.apply([Change(job_id, who.tenant, (what,))])
+            (outcome,) = await self._transitions.apply([JobChange(job_id, who.tenant, (what,))])
             return _state_of(outcome)
         if state.phase == "SUCCEEDED":
             return Refused(code="not-allowed", message=f"job {job_id} SUCCEEDED; submit it again as a new job instead")
@@ -262,5 +262,5 @@ def _state_of(outcome: Outcome) -> JobState | Refused | None:
             return state
         case Refused():
             return outcome
-        case NoSuchJob() | _:
+        case MissingJob() | _:
             return None

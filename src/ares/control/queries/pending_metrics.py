@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import islice
 
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.core.capacity.power import draw_of_pools
 from ares.core.reasons import REMEDIES, ReasonCode
 from ares.ports.clock import Clock
@@ -16,10 +16,10 @@ _CLASSES_AT_ONCE = 32
 _POOLS_MAX = 256
 
 
-class Tally:
+class PendingMetrics:
     """Leader only. A few classes at a time, so that nobody waits for it."""
 
-    def __init__(self, planner: Planner, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(self, planner: LiveCluster, clock: Clock, telemetry: Telemetry) -> None:
         self._planner = planner
         self._clock = clock
         self._telemetry = telemetry

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from ares.control.queries.nodes import Nodes, NodeView
-from ares.control.scheduler.cluster_view import Planner, unsubmitted
+from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.state.pacing import WORKED_ON, breathe, stepped
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
@@ -83,7 +83,7 @@ class PoolView(Record, frozen=True):
 class Pools:
     """Derived from the view and the planner's picture at the moment of the call."""
 
-    def __init__(self, view: View, nodes: Nodes, planner: Planner, clock: Clock) -> None:
+    def __init__(self, view: View, nodes: Nodes, planner: LiveCluster, clock: Clock) -> None:
         self._view = view
         self._nodes = nodes
         self._planner = planner

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
-from ares.core.lifecycle.usage_report import By, Usage, UsageReport
+from ares.core.lifecycle.usage_report import By, UsageReport, UsageSum
 from ares.model.access import Principal
 from ares.model.state import JobState
 from ares.ports.clock import Clock
@@ -22,7 +22,7 @@ class Spending:
         """Of the last so many seconds, or of all that is known."""
         await self._view.catch_up()
         now = self._clock.wall()
-        found = Usage(by, 0.0 if since_s is None else now - since_s, now)
+        found = UsageSum(by, 0.0 if since_s is None else now - since_s, now)
         for tenant in tuple(self._view.order) if sees_all(who) else (who.tenant,):
             async for states in self._view_strides(tenant):
                 found.add(states)

@@ -22,13 +22,13 @@ from ares.core.forecast.eta import Eta, Etas, Wait, eta
 from ares.core.forecast.predictor import Predictor
 from ares.core.queue.kept_turns import kept_turns
 from ares.core.queue.position import position
-from ares.core.queue.usage import Usage
+from ares.core.queue.usage import DecayedUsage
 from ares.core.reasons import Reason
 from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.follower import count_use, follow, forget
-from ares.core.schedule.pace import Paced
+from ares.core.schedule.pace import PacedJob
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
 from ares.core.starts.starts import Course, Starts
@@ -59,7 +59,7 @@ def unsubmitted(who: Principal, now: float, spec: JobSpec | None = None) -> JobS
     )
 
 
-class Planner:
+class LiveCluster:
     """Owns the `Cluster`; `changed` is set whenever something might be schedulable now."""
 
     def __init__(self, view: View, clock: Clock) -> None:
@@ -84,7 +84,7 @@ class Planner:
         # By class, what only the planning process can say: the words of third parties' filters.
         self._told: dict[int, Reason] = {}
         # Of jobs with run times by GPU model, with when it was found.
-        self._paced_at, self._paced = float("-inf"), dict[str, Paced]()
+        self._paced_at, self._paced = float("-inf"), dict[str, PacedJob]()
         # Of tenants that ask for any.
         self._isolation: dict[str, Isolation] = {}
         view.subscribe(self._on_delta)
@@ -129,7 +129,7 @@ class Planner:
         held = held_for(self.cluster, found.key, runs_s, now) if known is None else None
         return known or held or held_back(self.cluster, job_id, found.key, runs_s, now) or _SOON
 
-    def paced(self, job_id: str) -> Paced | None:
+    def paced(self, job_id: str) -> PacedJob | None:
         """Where and when a waiting job is to run that says how long it runs on which GPU model."""
         found = self.cluster.waiting.class_of(job_id)
         if found is None or not found.key.asks[0].runs:
@@ -232,7 +232,7 @@ class Planner:
         self._told.clear()
         self.cluster.configure(profile)
         if profile.order.half_life_s != before.order.half_life_s:
-            self.cluster.usage = Usage(profile.order.half_life_s)
+            self.cluster.usage = DecayedUsage(profile.order.half_life_s)
             for entry in self._view.entries.values():
                 count_use(self.cluster, None, entry.state, self._clock.wall())
 

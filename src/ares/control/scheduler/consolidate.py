@@ -6,8 +6,8 @@ from hashlib import sha256
 import msgspec
 import structlog
 
-from ares.control.execution.transitions import Change, Transitions, Written
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.execution.transitions import JobChange, Transitions, Written
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import View
 from ares.core.ask import Ask, asks_of
 from ares.core.lifecycle.inputs import Preempt
@@ -53,7 +53,7 @@ class ConsolidationView(Record, frozen=True):
 
 class Consolidate:
     def __init__(
-        self, view: View, planner: Planner, transitions: Transitions, clock: Clock, telemetry: Telemetry
+        self, view: View, planner: LiveCluster, transitions: Transitions, clock: Clock, telemetry: Telemetry
     ) -> None:
         self._view = view
         self._planner = planner
@@ -124,7 +124,7 @@ class Consolidate:
         log.info("consolidated", by=by, token=who.token_id, jobs=moved, of=len(moves))
         return moved
 
-    def _change(self, move: Relocation, by: str) -> Change:
+    def _change(self, move: Relocation, by: str) -> JobChange:
         state = self._view.entries[move.job].state
         holding = self._planner.cluster.holdings[move.job]
         nodes = ", ".join(sorted({place.node for place in move.hold}))
@@ -135,7 +135,7 @@ class Consolidate:
             record=moved_record("consolidate", by, holding, self._clock.wall(), move.hold),
             hold=move.hold,
         )
-        return Change(move.job, state.tenant, (what,))
+        return JobChange(move.job, state.tenant, (what,))
 
     def _shown(
         self, revision: str, gpus: int, nodes: int, found: Consolidation, applied: bool, message: str

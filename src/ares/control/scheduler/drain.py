@@ -7,8 +7,8 @@ import asyncio
 
 import structlog
 
-from ares.control.execution.transitions import Change, Transitions, Written
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.execution.transitions import JobChange, Transitions, Written
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
 from ares.core.access.table import sees_all
 from ares.core.lifecycle.inputs import Preempt
@@ -51,7 +51,7 @@ class DrainStatus(Record, frozen=True):
 
 class Drain:
     def __init__(
-        self, view: View, planner: Planner, transitions: Transitions, clock: Clock, telemetry: Telemetry
+        self, view: View, planner: LiveCluster, transitions: Transitions, clock: Clock, telemetry: Telemetry
     ) -> None:
         self._view = view
         self._planner = planner
@@ -120,7 +120,7 @@ class Drain:
         self._telemetry.count("ares_preemptions_total", gone, "drain")
         log.info("drain.moving", jobs=gone, nodes=sorted({held[state.id] for state in going}))
 
-    def _change(self, state: JobState, node: NodeRecord, guard: Compare) -> Change:
+    def _change(self, state: JobState, node: NodeRecord, guard: Compare) -> JobChange:
         holding = self._planner.cluster.holdings[state.id]
         why = f": {node.drain_reason}" if node.drain_reason else ""
         what = Preempt(
@@ -129,7 +129,7 @@ class Drain:
             reason=f"node {node.info.name} is drained by {node.drained_by}{why}",
             record=moved_record("drain", node.drained_by, holding, self._clock.wall()),
         )
-        return Change(state.id, state.tenant, (what,), (guard,))
+        return JobChange(state.id, state.tenant, (what,), (guard,))
 
 
 def _message(total: int, left: tuple[DrainedJob, ...]) -> str:

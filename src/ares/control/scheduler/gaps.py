@@ -5,8 +5,8 @@ Leader only. Their checkpoint signal is the warning; then they leave as anybody 
 
 import structlog
 
-from ares.control.execution.transitions import Change, Transitions, Written
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.execution.transitions import JobChange, Transitions, Written
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
 from ares.core.lifecycle.inputs import Preempt
 from ares.core.schedule.preempt.record import moved_record
@@ -23,7 +23,7 @@ _LOOK_EVERY_S = 0.5
 
 class Gaps:
     def __init__(
-        self, view: View, planner: Planner, transitions: Transitions, clock: Clock, telemetry: Telemetry
+        self, view: View, planner: LiveCluster, transitions: Transitions, clock: Clock, telemetry: Telemetry
     ) -> None:
         self._view = view
         self._planner = planner
@@ -72,7 +72,7 @@ class Gaps:
         self._telemetry.count("ares_preemptions_total", gone, "gap")
         log.info("gaps.over", jobs=gone)
 
-    def _leave(self, job: str, guard: Compare) -> Change:
+    def _leave(self, job: str, guard: Compare) -> JobChange:
         state, now = self._view.entries[job].state, self._clock.wall()
         what = Preempt(
             fence=state.fence,
@@ -80,4 +80,4 @@ class Gaps:
             reason=f"the gap it ran in ends at {moment(self._until[job], now)}",
             record=moved_record("gap", "", self._planner.cluster.holdings[job], now),
         )
-        return Change(job, state.tenant, (what,), (guard,))
+        return JobChange(job, state.tenant, (what,), (guard,))

@@ -3,8 +3,8 @@
 import structlog
 
 from ares.control.execution.reports import LEAVING, taken_back
-from ares.control.execution.session import Session
-from ares.control.execution.transitions import Change, Transitions, Written
+from ares.control.execution.session import AgentSession
+from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.state.view import View
 from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.model.link import AttemptRef
@@ -28,7 +28,7 @@ class Handover:
         self._clock = clock
         self._telemetry = telemetry
 
-    async def run(self, session: Session) -> None:
+    async def run(self, session: AgentSession) -> None:
         """From when its agent says that it goes. A gang moves as a whole: all its ranks save their work together."""
         await session.left.wait()
         while True:
@@ -38,11 +38,11 @@ class Handover:
                 log.warning("handover.delayed", node=session.node, error=str(error))
             await self._clock.sleep(_LOOK_EVERY_S)
 
-    async def _move(self, session: Session) -> None:
+    async def _move(self, session: AgentSession) -> None:
         jobs = self._view.by_node.get(session.node, {})
         states = [self._view.entries[job].state for job in jobs]
         changes = [
-            Change(state.id, state.tenant, (taken_back(_ref(state), session.node),))
+            JobChange(state.id, state.tenant, (taken_back(_ref(state), session.node),))
             for state in states
             if state.phase in BOUND and self._movable(state)
         ]

@@ -10,15 +10,15 @@ from zlib import crc32
 import structlog
 from msgspec.structs import replace
 
-from ares.control.execution.transitions import Change, Transitions, Unsettled, Written
+from ares.control.execution.transitions import JobChange, Transitions, Unsettled, Written
 from ares.control.governance.budget_watch import BY
 from ares.control.planner.proposer import Proposer
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.decisions import Decisions
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.energy.model import rates_of
-from ares.core.lifecycle.inputs import Bind, Cancel, Input, Nominate, Preempt, Resize
+from ares.core.lifecycle.inputs import Bind, Cancel, Input, Nominate, Preempt, RanksResized
 from ares.core.schedule.follower import planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.preempt.record import seen_by
@@ -51,13 +51,13 @@ _REST_IN_VAIN, _REST_MAX_S = 4.0, 1.0
 Unpaid = Callable[[Sequence[JobState]], dict[str, str]]
 
 
-class Schedule:
+class SchedulerLoop:
     """Event-driven: an idle cluster starts a job in the time of two commits."""
 
     def __init__(
         self,
         view: View,
-        planner: Planner,
+        planner: LiveCluster,
         proposer: Proposer,
         transitions: Transitions,
         decisions: Decisions,
@@ -175,7 +175,7 @@ class Schedule:
         decision = self._decisions.note(self._planner.cluster, plan, self._view.profile.version)
         ports: dict[str, set[int]] = {}
         changes = [
-            Change(item.job, state.tenant, (self._binding(item, state, decision, ports),), (guard,))
+            JobChange(item.job, state.tenant, (self._binding(item, state, decision, ports),), (guard,))
             for item, state in zip(plan.placed, states, strict=True)
         ]
         now = self._clock.wall()
@@ -197,7 +197,7 @@ class Schedule:
         tenants = {job: self._view.entries[job].state.tenant for job in unpaid}
         log.warning("budget.not_started", jobs=len(unpaid), tenants=sorted(set(tenants.values())))
         await self._transitions.apply(
-            [Change(job, tenants[job], (Cancel(by=BY, reason=why),), (guard,)) for job, why in unpaid.items()]
+            [JobChange(job, tenants[job], (Cancel(by=BY, reason=why),), (guard,)) for job, why in unpaid.items()]
         )
         return replace(plan, placed=tuple(item for item in plan.placed if item.job not in unpaid))
 
@@ -241,11 +241,11 @@ class Schedule:
         for eviction in plan.evictions:
             await self._evict(eviction, [one for one in plan.resized if one.job in eviction.shrunk], guard)
 
-    def _resize(self, one: Resized, guards: tuple[Compare, ...]) -> Change:
+    def _resize(self, one: Resized, guards: tuple[Compare, ...]) -> JobChange:
         state = self._view.entries[one.job].state
         rates = rates_of(self._view.nodes, self._planner.cluster.profile, one.placements)
-        what = Resize(fence=state.fence, placements=one.placements, reason=one.reason, rates=rates)
-        return Change(state.id, state.tenant, (what,), guards)
+        what = RanksResized(fence=state.fence, placements=one.placements, reason=one.reason, rates=rates)
+        return JobChange(state.id, state.tenant, (what,), guards)
 
     async def _evict(self, eviction: Eviction, shrinks: list[Resized], guard: Compare) -> None:
         waiting = self._view.entries[eviction.job].state
@@ -273,17 +273,17 @@ class Schedule:
         self._telemetry.count("ares_preemptions_total", gone, eviction.rule)
         log.info("evicted", job=eviction.job, rule=eviction.rule, victims=gone, lost_gpu_s=eviction.lost_gpu_s)
 
-    def _preempt(self, victim: JobState, eviction: Eviction, guards: tuple[Compare, ...]) -> Change:
+    def _preempt(self, victim: JobState, eviction: Eviction, guards: tuple[Compare, ...]) -> JobChange:
         record = seen_by(eviction.record, victim.tenant)
         mine = eviction.record["for"]["tenant"] == victim.tenant
         by = f"job {eviction.job}" if mine else "a job of another tenant"
         reason = f"{eviction.record['why']}: {by}, {eviction.record['for']['priority']}"
         what = Preempt(fence=victim.fence, by=by, reason=reason, record=record)
-        return Change(victim.id, victim.tenant, (what,), guards)
+        return JobChange(victim.id, victim.tenant, (what,), guards)
 
     async def _change(self, job: str, what: Input, guards: tuple[Compare, ...]) -> Written | None:
         entry = self._view.entries.get(job)
         if entry is None:
             return None
-        (outcome,) = await self._transitions.apply([Change(job, entry.state.tenant, (what,), guards)])
+        (outcome,) = await self._transitions.apply([JobChange(job, entry.state.tenant, (what,), guards)])
         return outcome if isinstance(outcome, Written) else None

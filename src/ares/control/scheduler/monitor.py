@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import structlog
 
-from ares.control.execution.transitions import Change, Transitions, Written
+from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.state.view import LeaseEntry, View
 from ares.core import keys
 from ares.core.lifecycle.fences import revoked_fence
 from ares.core.lifecycle.inputs import AssemblyOver, LeaseLost, Release
-from ares.core.lifecycle.suspicion import Verdict, judge, overdue
+from ares.core.lifecycle.suspicion import Suspicion, judge, overdue
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease
 from ares.model.state import BOUND, Fence, JobState, Placement
@@ -62,13 +62,13 @@ class Monitor:
         self._timing = timing
         # Who hears of nodes that work was lost with.
         self.noted: Callable[[str], None] = lambda _: None
-        self._verdict = Verdict()
+        self._verdict = Suspicion()
         # When this leader first saw a gang that has yet to assemble.
         self._assembling: dict[tuple[str, Fence], float] = {}
 
     async def run(self) -> None:
         # What an earlier reign thought of the nodes says nothing about now.
-        self._verdict = Verdict()
+        self._verdict = Suspicion()
         self._assembling = {}
         while True:
             try:
@@ -148,14 +148,16 @@ class Monitor:
             return None
         return _Loss(node, _ranks(places), f"node {node} has been silent for {age:.1f} s (lease {lease_s:g} s)")
 
-    def _taken(self, state: JobState, losses: list[_Loss]) -> Change:
+    def _taken(self, state: JobState, losses: list[_Loss]) -> JobChange:
         """Compares the lease of every node it judges: one renewal that lands first saves the whole step for later."""
         guards = tuple(self._guard(loss.node) for loss in losses)
         ranks = tuple(rank for loss in losses for rank in loss.ranks)
         if state.phase in BOUND:
             reason = "; ".join(loss.reason for loss in losses)
-            return Change(state.id, state.tenant, (LeaseLost(fence=state.fence, reason=reason, ranks=ranks),), guards)
-        return Change(state.id, state.tenant, (Release(fence=revoked_fence(state), ranks=ranks),), guards)
+            return JobChange(
+                state.id, state.tenant, (LeaseLost(fence=state.fence, reason=reason, ranks=ranks),), guards
+            )
+        return JobChange(state.id, state.tenant, (Release(fence=revoked_fence(state), ranks=ranks),), guards)
 
     def _guard(self, node: str) -> Compare:
         entry = self._view.leases.get(node)
@@ -163,10 +165,10 @@ class Monitor:
 
     # ---- gangs that do not assemble
 
-    def _not_assembled(self, staged: dict[str, JobState], now: float) -> list[Change]:
+    def _not_assembled(self, staged: dict[str, JobState], now: float) -> list[JobChange]:
         """Gangs whose limit is over, counted from when this leader first saw them staged: late is safe."""
         seen, self._assembling = self._assembling, {}
-        over: list[Change] = []
+        over: list[JobChange] = []
         for state in staged.values():
             spec = self._view.spec(state)
             if spec is None or spec.gang is None:
@@ -174,7 +176,7 @@ class Monitor:
             since = self._assembling[state.id, state.fence] = seen.get((state.id, state.fence), now)
             if now - since >= spec.gang.assembly_s:
                 reason = f"its {len(state.placements)} ranks did not all start within {spec.gang.assembly_s:g} s"
-                over.append(Change(state.id, state.tenant, (AssemblyOver(fence=state.fence, reason=reason),)))
+                over.append(JobChange(state.id, state.tenant, (AssemblyOver(fence=state.fence, reason=reason),)))
         return over
 
 

@@ -7,7 +7,7 @@ judges that when it did; followers answer by what the leader has learned.
 import msgspec
 import structlog
 
-from ares.control.scheduler.cluster_view import Planner, unsubmitted
+from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.state.pacing import breathe, stepped
 from ares.control.state.view import Delta, View
 from ares.core import keys
@@ -94,7 +94,7 @@ class ModelRefused(Record, frozen=True):
 
 
 class Predictions:
-    def __init__(self, store: Store, view: View, planner: Planner, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(self, store: Store, view: View, planner: LiveCluster, clock: Clock, telemetry: Telemetry) -> None:
         self._store = store
         self._view = view
         self._planner = planner

@@ -8,8 +8,8 @@ import asyncio
 import structlog
 from msgspec.structs import replace
 
-from ares.control.execution.transitions import Change, Transitions, Written
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.execution.transitions import JobChange, Transitions, Written
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.reservation_writes import Book
 from ares.control.state.view import Delta, View
 from ares.core import keys
@@ -45,7 +45,7 @@ class Windows:
         store: Store,
         bookings: Book,
         view: View,
-        planner: Planner,
+        planner: LiveCluster,
         transitions: Transitions,
         clock: Clock,
         telemetry: Telemetry,
@@ -223,7 +223,7 @@ class Windows:
         self._telemetry.count("ares_preemptions_total", gone, "reservation")
         log.info("reservation.clearing", name=one.name, jobs=gone)
 
-    def _leave(self, job: str, rule: str, one: Reservation, reason: str, guard: Compare) -> Change | None:
+    def _leave(self, job: str, rule: str, one: Reservation, reason: str, guard: Compare) -> JobChange | None:
         state = self._view.entries[job].state
         spec, holding = self._view.spec(state), self._planner.cluster.holdings[job]
         if state.phase not in BOUND or spec is None or why_not_preemptible(spec):
@@ -236,7 +236,7 @@ class Windows:
             reason=reason,
             record={**record, "for": {"reservation": one.name if mine else ""}},
         )
-        return Change(job, state.tenant, (what,), (guard,))
+        return JobChange(job, state.tenant, (what,), (guard,))
 
 
 def _unchanged(one: Reservation, revision: int) -> Compare:

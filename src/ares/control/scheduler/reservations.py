@@ -6,7 +6,7 @@ from typing import Literal
 import structlog
 from msgspec.structs import replace
 
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.reservation_windows import Windows
 from ares.control.scheduler.reservation_writes import Book
 from ares.control.state.ids import base32
@@ -87,7 +87,7 @@ class Reservations:
         self,
         book: Book,
         view: View,
-        planner: Planner,
+        planner: LiveCluster,
         windows: Windows,
         clock: Clock,
         rng: Rng,

@@ -8,7 +8,7 @@ import heapq
 
 import structlog
 
-from ares.control.execution.transitions import Change, Transitions
+from ares.control.execution.transitions import JobChange, Transitions
 from ares.control.governance.alerts import Alerts
 from ares.control.state.view import Delta, View
 from ares.core.lifecycle.breaker import Breaker, ask, closed
@@ -71,7 +71,7 @@ class Requeue:
             ready = self._take_due()
             await self._tell()
             try:
-                await self._transitions.apply([Change(s.id, s.tenant, (RetryDue(seq=s.seq),)) for s in ready])
+                await self._transitions.apply([JobChange(s.id, s.tenant, (RetryDue(seq=s.seq),)) for s in ready])
             except StoreError as error:
                 log.warning("requeue.delayed", count=len(ready), error=str(error))
                 await self._clock.sleep(_STORE_PAUSE_S)

@@ -14,7 +14,7 @@ _SPARE_BYTES = 1024
 _AT_ONCE = 16
 
 
-class Draft(Protocol):
+class WriteDraft(Protocol):
     """Something to write. Drafts with the same `subject` never share a transaction; None shares with nobody."""
 
     @property
@@ -27,7 +27,7 @@ class Draft(Protocol):
     def subject(self) -> str | None: ...
 
 
-D = TypeVar("D", bound=Draft)
+D = TypeVar("D", bound=WriteDraft)
 A = TypeVar("A")
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ async def few_at_once(write: Callable[[A], Coroutine[Any, Any, T]], whats: Seque
     return await asyncio.gather(*map(one, whats))
 
 
-def _size(draft: Draft) -> int:
+def _size(draft: WriteDraft) -> int:
     size = sum(2 * len(compare.key) + _COMPARE_BYTES for compare in draft.compares)
     for op in draft.ops:
         size += len(op.key) + (len(op.value) if isinstance(op, Put) else 0)

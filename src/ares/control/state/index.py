@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ares.control.state.pacing import WORKED_ON, breathe
-from ares.control.state.view import Delta, Entry, View
+from ares.control.state.view import Delta, StateEntry, View
 from ares.core import keys
 from ares.model.state import JobState
 from ares.ports.store import Store
@@ -60,7 +60,7 @@ class JobIndex:
         for state in delta.removed:
             self._drop(state)
 
-    def _put(self, entry: Entry) -> None:
+    def _put(self, entry: StateEntry) -> None:
         state = entry.state
         insort(self._named.setdefault((state.tenant, state.name), []), (entry.create_revision, state.id))
         raw = self._view.specs.get(state.array or state.id)

@@ -7,7 +7,7 @@ plus the time kept.
 import msgspec
 import structlog
 
-from ares.control.state.view import Entry, View
+from ares.control.state.view import StateEntry, View
 from ares.core import keys
 from ares.core.quota.counts import rolled_up
 from ares.core.quota.months import month_of
@@ -60,7 +60,7 @@ class Retention:
             log.info("retention.swept", jobs=len(old))
         return len(old)
 
-    async def _forget(self, entry: Entry) -> None:
+    async def _forget(self, entry: StateEntry) -> None:
         state = entry.state
         own: list[Op] = [
             Delete(keys.state(state.tenant, state.id)),

@@ -16,7 +16,7 @@ from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRec
 from ares.model.secret import SecretRecord
 from ares.model.state import ArrayRecord, ProgressRecord
 from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
-from ares.ports.store import Change
+from ares.ports.store import StoreChange
 
 
 class _Kind(NamedTuple):
@@ -27,7 +27,7 @@ class _Kind(NamedTuple):
     name_of: Callable[[str], str] | None = None
 
 
-class Kept:
+class Tables:
     """Read by services; changed by the view alone."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Kept:
         for kind in self.kinds.values():
             kind.records.clear()
 
-    def apply(self, kind: str, change: Change) -> None:
+    def apply(self, kind: str, change: StoreChange) -> None:
         _, records, record_type, name_of = self.kinds[kind]
         key = change.kv.key
         name = key.removeprefix(kind) if name_of is None else name_of(key)

@@ -5,7 +5,7 @@ import asyncio
 import structlog
 
 from ares.core import keys
-from ares.ports.store import Change
+from ares.ports.store import StoreChange
 
 log = structlog.get_logger()
 
@@ -32,7 +32,7 @@ class Aside:
             self.records[key] = why
         self.changed.set()
 
-    def instead(self, kind: str, change: Change, error: BaseException) -> Change | None:
+    def instead(self, kind: str, change: StoreChange, error: BaseException) -> StoreChange | None:
         """Sets a record aside that cannot be read; it is then as if it were not there, or had not changed."""
         self.put(change.kv.key, error)
-        return None if kind in _KEPT or change.deleted else Change(change.kv, deleted=True)
+        return None if kind in _KEPT or change.deleted else StoreChange(change.kv, deleted=True)

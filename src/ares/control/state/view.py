@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from ares.control.state.pacing import in_parts
-from ares.control.state.tables import Kept
+from ares.control.state.tables import Tables
 from ares.control.state.unusable_records import UNUSABLE, Aside
 from ares.core import keys
 from ares.core.admit.isolation import at_least
@@ -28,7 +28,7 @@ from ares.model.profile import Profile, ProfileRecord
 from ares.model.reservation import Reservation
 from ares.model.state import TERMINAL, JobState, LeaderRecord, Placement
 from ares.ports.clock import Clock, happens
-from ares.ports.store import KV, Change, Changes, Compacted, Store, StoreBroken, StoreError, StoreUnavailable
+from ares.ports.store import KV, Changes, Compacted, Store, StoreBroken, StoreChange, StoreError, StoreUnavailable
 
 log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ _CATCH_UP_S = 5.0
 _DEFAULT_PROFILE = ProfileRecord(version=0, profile=Profile())
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class StateEntry(msgspec.Struct, frozen=True, gc=False):
     """A job's state with the revisions a compare-and-swap needs."""
 
     state: JobState
@@ -60,7 +60,7 @@ class LeaseEntry(msgspec.Struct, frozen=True, gc=False):
 class Delta:
     """What one batch of changes did to the view."""
 
-    states: list[tuple[JobState | None, Entry]] = field(default_factory=list[tuple[JobState | None, Entry]])
+    states: list[tuple[JobState | None, StateEntry]] = field(default_factory=list[tuple[JobState | None, StateEntry]])
     removed: list[JobState] = field(default_factory=list[JobState])
     nodes: set[str] = field(default_factory=set[str])
     leases: set[str] = field(default_factory=set[str])
@@ -89,7 +89,7 @@ class View:
         self._decode_spec = msgspec.json.Decoder(JobSpec).decode
         self._decode_lease = msgspec.json.Decoder(NodeLease).decode
         self._decoded_specs: dict[tuple[bytes, Isolation], JobSpec] = {}
-        self._appliers: dict[str, Callable[[Change, Delta], None]] = {
+        self._appliers: dict[str, Callable[[StoreChange, Delta], None]] = {
             keys.STATE: self._apply_state,
             keys.JOBS: self._apply_spec,
             keys.EVENTS: self._apply_event,
@@ -99,7 +99,7 @@ class View:
             keys.PROFILES: self._apply_profile,
             keys.RESERVATIONS: self._apply_reservation,
         }
-        self.kept, self.aside = Kept(), Aside()
+        self.kept, self.aside = Tables(), Aside()
         self.tokens, self.progress, self.arrays = self.kept.tokens, self.kept.progress, self.kept.arrays
         self._appliers.update({**dict.fromkeys(self.kept.kinds, self._apply_kept), keys.ARRAYS: self._apply_array})
         self.connected = False
@@ -114,7 +114,7 @@ class View:
         # The revision each kind was last listed at. What the watch repeats from before would bring back
         # revoked tokens and taken leases for a moment, and pass for a sign of life.
         self._listed: dict[str, int] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, StateEntry] = {}
         self.specs: dict[str, bytes] = {}
         self.order: dict[str, list[tuple[int, str]]] = {}
         # Jobs that have not ended, by tenant.
@@ -207,7 +207,7 @@ class View:
         delta = Delta(relisted=True)
         for page in listing.values():
             for kv in sorted(page.kvs, key=lambda kv: kv.create_revision):
-                self._apply_one(Change(kv), delta)
+                self._apply_one(StoreChange(kv), delta)
         for entry in learned:
             self._put_state(entry.state, entry.mod_revision, entry.create_revision, delta)
         self._listed = {kind: page.revision for kind, page in listing.items()}
@@ -247,7 +247,7 @@ class View:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    def _apply_one(self, change: Change, delta: Delta) -> None:
+    def _apply_one(self, change: StoreChange, delta: Delta) -> None:
         kind = keys.kind_of(change.kv.key)
         if kind == keys.FORMAT and not change.deleted and (why := newer(change.kv.value)):
             raise StoreBroken(why)
@@ -263,7 +263,7 @@ class View:
                 if (instead := self.aside.instead(kind, change, error)) is not None:
                     applier(instead, delta)
 
-    def learn(self, written: Iterable[Entry]) -> None:
+    def learn(self, written: Iterable[StateEntry]) -> None:
         """Takes in states this process just committed, ahead of the watch that will repeat them."""
         delta = Delta()
         for entry in written:
@@ -273,7 +273,7 @@ class View:
         if delta.states:
             self._publish(delta)
 
-    def _apply_state(self, change: Change, delta: Delta) -> None:
+    def _apply_state(self, change: StoreChange, delta: Delta) -> None:
         kv, job = change.kv, keys.job_of(change.kv.key)
         if change.deleted:
             self._drop_state(job, delta)
@@ -290,7 +290,7 @@ class View:
             insort(self.order.setdefault(state.tenant, []), (create_revision, state.id))
             if state.array is not None:
                 self.by_array.setdefault(state.array, []).append(state.id)
-        entry = Entry(state, mod_revision, create_revision)
+        entry = StateEntry(state, mod_revision, create_revision)
         self.entries[state.id] = entry
         previous = None if known is None else known.state
         self._index_nodes(previous, state)
@@ -326,7 +326,7 @@ class View:
         self.specs.pop(job_id, None)
         delta.removed.append(entry.state)
 
-    def _apply_spec(self, change: Change, delta: Delta) -> None:
+    def _apply_spec(self, change: StoreChange, delta: Delta) -> None:
         job_id = keys.job_of(change.kv.key)
         if change.deleted:
             self.specs.pop(job_id, None)
@@ -335,11 +335,11 @@ class View:
         if entry is None or spec_wanted(entry.state):
             self.specs[job_id] = change.kv.value
 
-    def _apply_event(self, change: Change, delta: Delta) -> None:
+    def _apply_event(self, change: StoreChange, delta: Delta) -> None:
         if not change.deleted:
             delta.events.append(change.kv)
 
-    def _apply_lease(self, change: Change, delta: Delta) -> None:
+    def _apply_lease(self, change: StoreChange, delta: Delta) -> None:
         node = change.kv.key.removeprefix(keys.LEASES)
         delta.leases.add(node)
         if change.deleted:
@@ -350,7 +350,7 @@ class View:
         seen_at, heard = (known.seen_at, known.heard) if known and parted else (self._clock.monotonic(), bool(known))
         self.leases[node] = LeaseEntry(lease, change.kv.mod_revision, seen_at, heard)
 
-    def _apply_node(self, change: Change, delta: Delta) -> None:
+    def _apply_node(self, change: StoreChange, delta: Delta) -> None:
         name = change.kv.key.removeprefix(keys.NODES)
         delta.nodes.add(name)
         if change.deleted:
@@ -358,16 +358,16 @@ class View:
             return
         self.nodes[name] = usable_node(change.kv.value)
 
-    def _apply_kept(self, change: Change, delta: Delta) -> None:
+    def _apply_kept(self, change: StoreChange, delta: Delta) -> None:
         kind = keys.kind_of(change.kv.key)
         delta.kept.add(kind)
         self.kept.apply(kind, change)
 
-    def _apply_array(self, change: Change, delta: Delta) -> None:
+    def _apply_array(self, change: StoreChange, delta: Delta) -> None:
         delta.arrays.add(keys.job_of(change.kv.key))
         self._apply_kept(change, delta)
 
-    def _apply_leader(self, change: Change, delta: Delta) -> None:
+    def _apply_leader(self, change: StoreChange, delta: Delta) -> None:
         delta.leader = True
         if change.deleted:
             self.leader, self.leader_revisions = None, (0, 0)
@@ -375,7 +375,7 @@ class View:
         self.leader = msgspec.json.decode(change.kv.value, type=LeaderRecord)
         self.leader_revisions = (change.kv.create_revision, change.kv.mod_revision)
 
-    def _apply_profile(self, change: Change, delta: Delta) -> None:
+    def _apply_profile(self, change: StoreChange, delta: Delta) -> None:
         version = int(change.kv.key.removeprefix(keys.PROFILES))
         delta.profile = True
         if change.deleted:
@@ -383,7 +383,7 @@ class View:
             return
         self.profiles[version] = msgspec.json.decode(change.kv.value, type=ProfileRecord)
 
-    def _apply_reservation(self, change: Change, delta: Delta) -> None:
+    def _apply_reservation(self, change: StoreChange, delta: Delta) -> None:
         name = change.kv.key.removeprefix(keys.RESERVATIONS)
         delta.reservations.add(name)
         if change.deleted:

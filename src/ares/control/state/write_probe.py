@@ -19,7 +19,7 @@ _WAIT_S: Final = 1.0
 _PROVEN_S: Final = 10.0
 
 
-class Proof:
+class WriteProbe:
     """The last word of the store. Many may ask at once: they share one write."""
 
     def __init__(self, store: Store, clock: Clock, replica: str) -> None:

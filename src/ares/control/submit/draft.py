@@ -19,7 +19,7 @@ from ares.core.admit.placement import not_tolerable
 from ares.core.admit.secrets import unavailable
 from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context, Stepped
-from ares.core.policy.verdict import Judged, Said
+from ares.core.policy.verdict import PolicyVerdict, Said
 from ares.core.quota.judge import LevelUse
 from ares.core.reserve.window import Submitter, refusal
 from ares.core.verdict import Rejected as NotAdmitted
@@ -101,7 +101,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     ops: tuple[Op, ...]
     compares: tuple[Compare, ...]
     # What policies made of it; its digest is over what the client sent.
-    judged: Judged
+    judged: PolicyVerdict
     array: ArrayRecord | None = None
 
     @property
@@ -227,7 +227,7 @@ class Drafting:
         ops = (*request_ops, spec_op, *begin_ops(begun, self._encode))
         return Draft(who, request, spec, estimated, digest, new_id, ops, compares, judged)
 
-    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> Judged | Rejected:
+    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Rejected:
         """What policies make of it; Rejected when with the defaults they give it could not be admitted."""
         judged = self._judging.judge(
             Submission(

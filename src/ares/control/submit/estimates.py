@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ares.control.scheduler.cluster_view import Planner
+from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
 from ares.core.energy.meter import HOUR_S
 from ares.core.quota.price import Models, per_hour
@@ -36,7 +36,7 @@ class Estimates:
     """What a job may cost, by the profile in force: never less because of short jobs that ran before, and never by what
     other tenants' jobs took."""
 
-    def __init__(self, view: View, planner: Planner) -> None:
+    def __init__(self, view: View, planner: LiveCluster) -> None:
         self._view = view
         self._planner = planner
         self._models: Models | None = None

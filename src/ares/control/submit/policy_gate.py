@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 from ares.control.state.view import Delta, View
 from ares.core import keys
-from ares.core.policy.facts import NUMBERS, Job, facts, ways
+from ares.core.policy.facts import NUMBERS, PolicyJob, facts, ways
 from ares.core.policy.setting import Unfit, put, type_of
-from ares.core.policy.verdict import Judged, Said, said, unanswered
+from ares.core.policy.verdict import PolicyVerdict, Said, said, unanswered
 from ares.model.access import Principal
 from ares.model.job import JobSpec
 from ares.model.policy import Mistake, PolicyRecord, Type
 from ares.ports.clock import Clock
-from ares.ports.policy import Failed, Rule, Rules, Value
+from ares.ports.policy import CompiledRule, CompiledRules, Failed, Value
 
 _COMPILED_MAX = 5000
 # How much of a second, each second, the policies of one tenant may take, and how much may be saved up.
@@ -39,8 +39,8 @@ class Ready(NamedTuple):
     """A policy, compiled."""
 
     record: PolicyRecord
-    when: Rule | Mistake
-    sets: tuple[tuple[str, Rule | Mistake], ...] = ()
+    when: CompiledRule | Mistake
+    sets: tuple[tuple[str, CompiledRule | Mistake], ...] = ()
 
     @property
     def reads(self) -> set[str]:
@@ -56,21 +56,21 @@ class _InForce(NamedTuple):
     tells: tuple[Ready, ...]
     reads: frozenset[str]
     # Whether any of those that refuse or tell has something to say: most jobs are asked this alone.
-    any: Rule | None = None
+    any: CompiledRule | None = None
 
 
 class _Facts:
     """A job's facts, and what rules are run on, for each way it could run."""
 
-    def __init__(self, rules: Rules, reads: frozenset[str], given: Submission, spec: JobSpec) -> None:
+    def __init__(self, rules: CompiledRules, reads: frozenset[str], given: Submission, spec: JobSpec) -> None:
         numbers: Numbers = given.tenant() if given.tenant and not reads.isdisjoint(NUMBERS) else {}
         cost = given.cost() * given.tasks if given.cost and "job.cost" in reads else 0.0
         self.ways: list[tuple[Mapping[str, object], object]] = []
         for way in ways(spec):
-            known = facts(Job(given.who, way, given.at, given.tasks, cost, given.is_retry, numbers), reads)
+            known = facts(PolicyJob(given.who, way, given.at, given.tasks, cost, given.is_retry, numbers), reads)
             self.ways.append((known, rules.values(known)))
 
-    def find(self, rule: Rule) -> tuple[bool | Failed, Mapping[str, object]]:
+    def find(self, rule: CompiledRule) -> tuple[bool | Failed, Mapping[str, object]]:
         """Whether it is true of any way, and the facts of that way."""
         for known, values in self.ways:
             found = rule.run(values)
@@ -78,22 +78,22 @@ class _Facts:
                 return found, known
         return False, self.ways[0][0]
 
-    def value(self, rule: Rule) -> Value | Failed:
+    def value(self, rule: CompiledRule) -> Value | Failed:
         return rule.run(self.ways[0][1])
 
 
 class Judging:
     """A rule that has no answer denies: what cannot be judged is not let in."""
 
-    def __init__(self, view: View, clock: Clock, rules: Rules | None) -> None:
+    def __init__(self, view: View, clock: Clock, rules: CompiledRules | None) -> None:
         self._view = view
         self._clock = clock
         self._rules = rules
-        self._compiled: dict[tuple[str, Type], Rule | Mistake] = {}
+        self._compiled: dict[tuple[str, Type], CompiledRule | Mistake] = {}
         self._in_force: dict[str, _InForce | None] = {}
         # By tenant: seconds its own policies may still take, and when that was so.
         self._left: dict[str, tuple[float, float]] = {}
-        self._joined: dict[tuple[str, ...], Rule | None] = {}
+        self._joined: dict[tuple[str, ...], CompiledRule | None] = {}
         view.subscribe(self._on_delta)
 
     def _on_delta(self, delta: Delta) -> None:
@@ -107,7 +107,7 @@ class Judging:
         sets = tuple((path, self._rule(text, type_of(path))) for path, text in record.set.items())
         return Ready(record, self._rule(record.when, "bool"), sets)
 
-    def _rule(self, expression: str, wanted: Type | None) -> Rule | Mistake:
+    def _rule(self, expression: str, wanted: Type | None) -> CompiledRule | Mistake:
         if self._rules is None:
             return Mistake(message="this server has no language for policies")
         if wanted is None:
@@ -145,16 +145,16 @@ class Judging:
 
     # ---- judging
 
-    def judge(self, given: Submission) -> Judged:
+    def judge(self, given: Submission) -> PolicyVerdict:
         """Defaults first, then refusals, then warnings and alerts, all of the job as it became."""
         in_force = self._of(given.who.tenant)
         if in_force is None or self._rules is None:
-            return Judged(spec=given.spec) if in_force is None else _unjudged(in_force, given.spec)
+            return PolicyVerdict(spec=given.spec) if in_force is None else _unjudged(in_force, given.spec)
         if (tired := self._tired(in_force, given.who.tenant)) is not None:
-            return Judged(spec=given.spec, rejected=tired)
+            return PolicyVerdict(spec=given.spec, rejected=tired)
         return self._timed(in_force, self._rules, given, given.who.tenant)
 
-    def _timed(self, in_force: _InForce, rules: Rules, given: Submission, tenant: str) -> Judged:
+    def _timed(self, in_force: _InForce, rules: CompiledRules, given: Submission, tenant: str) -> PolicyVerdict:
         began = self._clock.monotonic()
         judged = _judge(rules, in_force, given)
         now = self._clock.monotonic()
@@ -174,7 +174,7 @@ class Judging:
         message = f"the policies of {tenant} took more than {_SHARE:.0%} of the time; have them simplified"
         return Said(policy=record.name, tenant=record.tenant, message=message)
 
-    def try_one(self, ready: Ready, given: Submission, tenant: str) -> Judged | None:
+    def try_one(self, ready: Ready, given: Submission, tenant: str) -> PolicyVerdict | None:
         """What one policy alone would have made of a job. None when `tenant` has used up its time for now."""
         if self._rules is None or self._left_to(tenant, self._clock.monotonic()) <= 0.0:
             return None
@@ -188,27 +188,27 @@ def _sorted(found: list[Ready]) -> _InForce:
     return _InForce(by["set"], by["reject"], tells, reads)
 
 
-def _judge(rules: Rules, in_force: _InForce, given: Submission) -> Judged:
+def _judge(rules: CompiledRules, in_force: _InForce, given: Submission) -> PolicyVerdict:
     spec, known = given.spec, _Facts(rules, in_force.reads, given, given.spec)
     for one in in_force.sets:
         after = _set(one, known, spec)
         if isinstance(after, Said):
-            return Judged(spec=given.spec, rejected=after)
+            return PolicyVerdict(spec=given.spec, rejected=after)
         if after is not spec:
             spec, known = after, _Facts(rules, in_force.reads, given, after)
     if in_force.any is not None and known.find(in_force.any)[0] is False:
-        return Judged(spec=spec)
+        return PolicyVerdict(spec=spec)
     for one in in_force.rejects:
         if (no := _says(one, known)) is not None:
-            return Judged(spec=spec, rejected=no)
+            return PolicyVerdict(spec=spec, rejected=no)
     told: dict[str, list[Said]] = {"warn": [], "alert": []}
     for one in in_force.tells:
         found = _says(one, known)
         if found is not None and found.unanswered:
-            return Judged(spec=spec, rejected=found)
+            return PolicyVerdict(spec=spec, rejected=found)
         if found is not None:
             told[one.record.action].append(found)
-    return Judged(spec=spec, warnings=tuple(told["warn"]), alerts=tuple(told["alert"]))
+    return PolicyVerdict(spec=spec, warnings=tuple(told["warn"]), alerts=tuple(told["alert"]))
 
 
 def _set(one: Ready, known: _Facts, spec: JobSpec) -> JobSpec | Said:
@@ -234,6 +234,6 @@ def _says(one: Ready, known: _Facts) -> Said | None:
     return said(one.record, of, one.when.names) if found else None
 
 
-def _unjudged(in_force: _InForce, spec: JobSpec) -> Judged:
+def _unjudged(in_force: _InForce, spec: JobSpec) -> PolicyVerdict:
     one = (*in_force.sets, *in_force.rejects, *in_force.tells)[0]
-    return Judged(spec=spec, rejected=unanswered(one.record, "this server has no language for policies"))
+    return PolicyVerdict(spec=spec, rejected=unanswered(one.record, "this server has no language for policies"))

@@ -23,7 +23,7 @@ from ares.control.submit.draft import FULL, Draft, Rejected, unacknowledged
 from ares.core import keys
 from ares.core.access.table import scope_of
 from ares.core.quota.asked import asked_by
-from ares.core.quota.counts import Level, levels_of, to_come
+from ares.core.quota.counts import QuotaLevel, levels_of, to_come
 from ares.core.quota.judge import No, Used, Yes, above_ceiling, judge
 from ares.core.quota.measures import add, kind_of, times
 from ares.model.quota import AdmissionRecord, QuotaRecord
@@ -48,20 +48,20 @@ _SPARE_OPS = 2
 _DEPTH_MAX = 8
 
 
-class Created(NamedTuple):
+class CreatedJob(NamedTuple):
     """Written."""
 
     soft_limits: tuple[str, ...] = ()
 
 
-class Seen(NamedTuple):
+class SeenRequest(NamedTuple):
     """Its request id, or the job itself, was there already."""
 
     kv: KV
 
 
-Outcome = Created | Seen | Rejected
-_Sums = dict[Level, dict[str, int]]
+Outcome = CreatedJob | SeenRequest | Rejected
+_Sums = dict[QuotaLevel, dict[str, int]]
 
 
 class _Basis(NamedTuple):
@@ -76,7 +76,7 @@ class _Basis(NamedTuple):
 class _Waiting:
     draft: Draft
     asked: dict[str, int]
-    levels: tuple[Level, ...]
+    levels: tuple[QuotaLevel, ...]
     until: float
     warnings: tuple[str, ...] = ()
     outcome: Outcome | None = None
@@ -166,7 +166,7 @@ class Admissions:
                 landed_at = landed_at or one.revision
             if landed_at and (isinstance(one, Unknown) or (isinstance(one, Committed) and one.succeeded)):
                 ahead.append((landed_at if isinstance(one, Unknown) else one.revision, _sums(pack)))
-                _settle((each, Created(each.warnings)) for each in pack)
+                _settle((each, CreatedJob(each.warnings)) for each in pack)
                 continue
             whole = False
             if isinstance(one, Committed):
@@ -194,9 +194,9 @@ class Admissions:
 
     def _take(self, tenant: str, lane: _Lane, basis: _Basis) -> tuple[list[list[_Waiting]], list[tuple[_Waiting, No]]]:
         """The first that fit, by transactions, and those refused on the way."""
-        used, held = self._counting.used(tenant), dict[Level, dict[str, int]]()
+        used, held = self._counting.used(tenant), dict[QuotaLevel, dict[str, int]]()
 
-        def in_use(level: Level) -> dict[str, int]:
+        def in_use(level: QuotaLevel) -> dict[str, int]:
             if level not in held:
                 held[level] = used(level)
                 for _, sums in lane.ahead:
@@ -236,7 +236,7 @@ class Admissions:
         )
 
     def _refuse(self, tenant: str, refused: Sequence[tuple[_Waiting, No]]) -> None:
-        waits: dict[tuple[Level, str, int], float | None] = {}
+        waits: dict[tuple[QuotaLevel, str, int], float | None] = {}
         for one, no in refused:
             level, measure = no.worst
             after: float | None = None
@@ -290,7 +290,7 @@ class Admissions:
         """Some were there already, or another replica admitted jobs of the tenant: look again from there."""
         for one, kv in zip(pack, written.gets, strict=True):
             if kv is not None:
-                one.outcome = Seen(kv)
+                one.outcome = SeenRequest(kv)
         await self._view.reach(written.revision)
         lane.caught_up_at = self._clock.monotonic()
         late = [one for one in pack if one.outcome is None and self._clock.monotonic() >= one.until]

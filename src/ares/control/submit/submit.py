@@ -26,9 +26,9 @@ from ares.control.submit.draft import (
     refused_by,
     unacknowledged,
 )
-from ares.control.submit.quota_gate import Admissions, Created, Outcome, Seen
+from ares.control.submit.quota_gate import Admissions, CreatedJob, Outcome, SeenRequest
 from ares.core.admit.dedup import Conflict, New, Replayed, resolve
-from ares.core.policy.verdict import Judged
+from ares.core.policy.verdict import PolicyVerdict
 from ares.model.access import Principal
 from ares.model.state import ArrayRecord, RequestRecord
 from ares.ports.clock import Clock
@@ -75,7 +75,7 @@ class Submit:
             self._telemetry.count("ares_submissions_total", 1, _label(outcome))
         return outcomes
 
-    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> Judged | Rejected:
+    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Rejected:
         """What policies would make of it."""
         judged = self._drafting.judged(who, request, tasks)
         if isinstance(judged, Rejected) or judged.rejected is None:
@@ -166,9 +166,9 @@ class Submit:
 
     async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> Submitted | Rejected:
         match outcome:
-            case Created(passed):
+            case CreatedJob(passed):
                 return msgspec.structs.replace(await self._created(draft), soft_limits=passed)
-            case Seen(kv):
+            case SeenRequest(kv):
                 return await self._found(draft, kv)
             case Rejected():
                 return await self._unless_seen(draft, outcome)

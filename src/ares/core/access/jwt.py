@@ -36,7 +36,7 @@ class Unverified(Record, frozen=True):
     claims: dict[str, Any]
 
 
-class Person(Record, frozen=True):
+class VouchedPerson(Record, frozen=True):
     """Whom a provider vouches for, and what it says about them."""
 
     identity: str
@@ -86,7 +86,7 @@ def provider_of(token: Unverified, providers: Sequence[Provider]) -> Provider | 
     return found if token.algorithm in found.algorithms else bad("alg")
 
 
-def check(claims: Mapping[str, Any], provider: Provider, now: float) -> Person | Denied:
+def check(claims: Mapping[str, Any], provider: Provider, now: float) -> VouchedPerson | Denied:
     """Whom a token with a good signature speaks for."""
     subject, audience = claims.get("sub"), claims.get("aud")
     audiences: Any = [audience] if isinstance(audience, str) else audience
@@ -99,11 +99,11 @@ def check(claims: Mapping[str, Any], provider: Provider, now: float) -> Person |
         return bad("nbf")
     if not isinstance(subject, str) or not 0 < len(subject) <= 255 or not subject.isprintable():
         return bad("sub")
-    person = Person(identity=f"{provider.issuer} {subject}", expires_at=until)
+    person = VouchedPerson(identity=f"{provider.issuer} {subject}", expires_at=until)
     return _placed(person, claims, provider)
 
 
-def _placed(person: Person, claims: Mapping[str, Any], provider: Provider) -> Person | Denied:
+def _placed(person: VouchedPerson, claims: Mapping[str, Any], provider: Provider) -> VouchedPerson | Denied:
     """With the tenant it is claimed for, and what a new record would say."""
     tenant = provider.tenant or ""
     if provider.tenant_claim:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from ares.core.admit import arrays, isolation, placement, references, secrets
 from ares.core.text import span
-from ares.core.verdict import Admitted, Rejected
+from ares.core.verdict import Admission, Rejected
 from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec
 
 LABELS_MAX = 64
@@ -16,16 +16,16 @@ RESERVED_ENV = frozenset({
 })  # fmt: skip
 
 
-def decide(spec: JobSpec) -> Admitted | Rejected:
+def decide(spec: JobSpec) -> Admission | Rejected:
     """The first rule that is broken, or the job as it will be stored."""
     for check in CHECKS:
         rejected = check(spec)
         if rejected is not None:
             return rejected
     if spec.array is None:
-        return Admitted()
+        return Admission()
     found = arrays.indices(spec.array)
-    return found if isinstance(found, Rejected) else Admitted(indices=found)
+    return found if isinstance(found, Rejected) else Admission(indices=found)
 
 
 def too_late(spec: JobSpec, now: float) -> Rejected | None:

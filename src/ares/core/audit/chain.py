@@ -36,7 +36,7 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
-class Writer:
+class ChainWriter:
     """Gives drafts their place. Not advanced by what could not be written: see `back`."""
 
     def __init__(

@@ -45,7 +45,7 @@ class AuditSummary(Record, frozen=True, omit_defaults=False):
     until: float = 0.0
 
 
-class Tally:
+class AuditTally:
     """Counts entries one by one."""
 
     def __init__(self) -> None:

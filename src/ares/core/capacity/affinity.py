@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ares.core.ask import Near
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools, Ints
 from ares.model.job import NodeTerm, TermOp
 
@@ -18,7 +18,7 @@ def among(column: Ints, few: Sequence[int]) -> Bools:
     return found
 
 
-def _is_in(rows: Rows, term: NodeTerm) -> Bools:
+def _is_in(rows: NodeSlice, term: NodeTerm) -> Bools:
     known = rows.table.values.known
     return among(rows.table.labels.of(term.key)[rows.at], [known(value) for value in term.values])
 
@@ -32,7 +32,7 @@ def _bound(term: NodeTerm) -> float:
 
 
 # A node without the label is not in any list, and neither above nor below any number.
-_MEETS: dict[TermOp, Callable[[Rows, NodeTerm], Bools]] = {
+_MEETS: dict[TermOp, Callable[[NodeSlice, NodeTerm], Bools]] = {
     "in": _is_in,
     "not-in": lambda rows, term: ~_is_in(rows, term),
     "exists": lambda rows, term: rows.label_present(term.key),
@@ -42,11 +42,11 @@ _MEETS: dict[TermOp, Callable[[Rows, NodeTerm], Bools]] = {
 }
 
 
-def meets(rows: Rows, term: NodeTerm) -> Bools:
+def meets(rows: NodeSlice, term: NodeTerm) -> Bools:
     return _MEETS[term.op](rows, term)
 
 
-def keeps(rows: Rows, near: Near) -> Bools:
+def keeps(rows: NodeSlice, near: Near) -> Bools:
     """Rows in whose rack, zone or region such a job runs; for an `away` term, those in which none does.
 
     A node that does not say where it is has only itself around it.

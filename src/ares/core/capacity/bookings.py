@@ -7,7 +7,7 @@ from ares.core.capacity.capacity import Capacity
 from ares.core.capacity.claims import Claim
 from ares.core.capacity.node_usage import Used
 from ares.core.capacity.promise import Promise
-from ares.core.capacity.transaction import Taken, taken_by
+from ares.core.capacity.transaction import Allocation, taken_by
 from ares.model.reservation import BOOKED, Reservation
 
 
@@ -19,7 +19,7 @@ def claims_of(capacity: Capacity, now: float) -> Iterator[Claim]:
                 yield Claim(name, one.start, one.until, taken, reservation=True)
 
 
-def _left(capacity: Capacity, one: Reservation) -> Iterator[Taken]:
+def _left(capacity: Capacity, one: Reservation) -> Iterator[Allocation]:
     """Of each node that is there, what none of its jobs holds."""
     for place in one.placements:
         row = capacity.rows.get(place.node)
@@ -41,7 +41,7 @@ def _left(capacity: Capacity, one: Reservation) -> Iterator[Taken]:
 
 def claim_of(capacity: Capacity, promise: Promise) -> Claim | None:
     """From when on the room is held for it. None when some of its nodes are not there any more."""
-    table, taken = capacity.table, list[Taken]()
+    table, taken = capacity.table, list[Allocation]()
     for place in promise.placements:
         row = capacity.rows.get(place.node)
         if row is None or not table.healthy[row]:

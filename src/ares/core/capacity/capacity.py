@@ -5,15 +5,15 @@ from collections.abc import Set
 from copy import deepcopy
 from typing import NamedTuple
 
-from ares.core.capacity.ends import Ends
+from ares.core.capacity.ends import RunningEnds
 from ares.core.capacity.fit import Evaluations
 from ares.core.capacity.future import Future
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_slice import Matching
-from ares.core.capacity.node_table import WHOLE, Columns
+from ares.core.capacity.node_table import WHOLE, NodeTable
 from ares.core.capacity.node_usage import Used
-from ares.core.capacity.opened import Opened
-from ares.core.queue.shares import Held
+from ares.core.capacity.opened import OpenTimes
+from ares.core.queue.shares import Amounts
 from ares.model.job import Qos
 from ares.model.reservation import Reservation
 from ares.model.state import Placement
@@ -42,7 +42,7 @@ class Capacity:
     """Counts every holder, known to the cluster or not, so that nothing gets lost if too much was given away."""
 
     def __init__(self) -> None:
-        self.table = Columns()
+        self.table = NodeTable()
         self.matching = Matching()
         self.evaluations = Evaluations(self.table, self.matching)
         self.future = Future()
@@ -56,8 +56,8 @@ class Capacity:
         # What is kept for jobs that others make room for, and what is booked ahead.
         self.reserved: dict[str, Reserved] = {}
         self.bookings: dict[str, Reservation] = {}
-        self.opened = Opened()
-        self.ends = Ends()
+        self.opened = OpenTimes()
+        self.ends = RunningEnds()
 
     def set_ready(self, name: str, ready: bool) -> bool:
         """Whether the node's agent is alive. May come before the node itself. Tells whether that is news."""
@@ -101,10 +101,10 @@ class Capacity:
         cpu, memory, gpu = (int(column[:used].max(initial=0)) for column in free)
         return cpu, memory, gpu
 
-    def capacity(self) -> Held:
+    def capacity(self) -> Amounts:
         table = self.table
         exists = table.exists
-        return Held(
+        return Amounts(
             int(table.cpu[exists].sum()), int(table.memory[exists].sum()), WHOLE * int(table.gpu_count[exists].sum())
         )
 

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from ares.core.ask import Ask
 from ares.core.capacity.capacity import Capacity
-from ares.core.capacity.node_table import Columns
-from ares.core.capacity.node_timeline import Shift, Use
+from ares.core.capacity.node_table import NodeTable
+from ares.core.capacity.node_timeline import CapacityChange, Use
 from ares.core.capacity.timeline import Span, Timeline
-from ares.core.capacity.transaction import Taken, Transaction, taken_by
+from ares.core.capacity.transaction import Allocation, Transaction, taken_by
 from ares.model.state import Placement
 
 # From so many claims on, what is left of all rows is kept as columns over time.
@@ -32,7 +32,7 @@ class Claim(NamedTuple):
     owner: str
     start: float
     until: float
-    taken: tuple[Taken, ...]
+    taken: tuple[Allocation, ...]
     reservation: bool = False
 
 
@@ -41,7 +41,7 @@ class _Part(NamedTuple):
 
     start: float
     until: float
-    taken: Taken
+    taken: Allocation
 
 
 class Claims:
@@ -61,11 +61,11 @@ class Claims:
         # have started by now waits for what has not been given back.
         self._uncounted: set[int] = set()
         # What began in this cycle, by row: when each ends.
-        self._begun: dict[int, list[tuple[float, Taken]]] = {}
+        self._begun: dict[int, list[tuple[float, Allocation]]] = {}
         # Whether anything that began or is claimed is known to end.
         self.ending = False
-        self._blocks: dict[tuple[float, str], tuple[Taken, ...]] = {}
-        self._applied: tuple[Taken, ...] = ()
+        self._blocks: dict[tuple[float, str], tuple[Allocation, ...]] = {}
+        self._applied: tuple[Allocation, ...] = ()
         # By row, the GPUs and devices that are kept for whoever others make room for.
         self._kept: dict[int, set[int | str]] = {}
         for one in capacity.reserved.values():
@@ -107,7 +107,7 @@ class Claims:
                 self._timeline.put(Span(claim.start, claim.until, taken, taken.row), -1)
         self._blocks.clear()
 
-    def begin(self, taken: Taken, ends_at: float) -> None:
+    def begin(self, taken: Allocation, ends_at: float) -> None:
         """Something was taken in this cycle, and will be given back then."""
         self._begun.setdefault(taken.row, []).append((ends_at, taken))
         self.ending = self.ending or ends_at < inf
@@ -145,7 +145,7 @@ class Claims:
             self._txn.give(taken)
         self._applied = ()
 
-    def use(self, reservation: str, taken: Taken) -> None:
+    def use(self, reservation: str, taken: Allocation) -> None:
         """Somebody took some of what is booked for him: so much less is kept."""
         claim = self.of.get(reservation)
         if claim is not None:
@@ -159,12 +159,12 @@ class Claims:
             self.drop(owner)
         self.hide(inf)
 
-    def _hidden(self, latest: float, ends_at: float, reservation: str) -> Iterator[Taken]:
+    def _hidden(self, latest: float, ends_at: float, reservation: str) -> Iterator[Allocation]:
         if latest == inf:
             return self._outside(self.of.get(reservation))
         return self._blocked(ends_at) if latest > -inf else iter(())
 
-    def _outside(self, claim: Claim | None) -> Iterator[Taken]:
+    def _outside(self, claim: Claim | None) -> Iterator[Allocation]:
         """All that is free, but what is booked and whose time has come."""
         table = self._capacity.table
         begun = () if claim is None or claim.start > self._now else claim.taken
@@ -173,12 +173,12 @@ class Claims:
             own = mine.get(row)
             cpu, memory, gpus = (0, 0, ()) if own is None else (own.cpu_milli, own.memory_mib, own.gpus)
             free = max(0, table.cpu_free.item(row) - cpu), max(0, table.memory_free.item(row) - memory)
-            yield Taken(row, *free, (), 1000, (), None)
+            yield Allocation(row, *free, (), 1000, (), None)
             for gpu, left in enumerate(table.gpu_left[row].tolist()):
                 if left > 0 and gpu not in gpus:
-                    yield Taken(row, 0, 0, (gpu,), left, (), None)
+                    yield Allocation(row, 0, 0, (gpu,), left, (), None)
 
-    def _blocked(self, ends_at: float) -> Iterator[Taken]:
+    def _blocked(self, ends_at: float) -> Iterator[Allocation]:
         if self._timeline is None:
             for row in self._by_row:
                 yield from self._blocked_on(row, ends_at)
@@ -190,7 +190,7 @@ class Claims:
         for row in sorted(self._uncounted & self._by_row.keys()):
             yield from self._blocked_on(row, ends_at)
 
-    def _blocked_on(self, row: int, ends_at: float) -> Iterator[Taken]:
+    def _blocked_on(self, row: int, ends_at: float) -> Iterator[Allocation]:
         relevant = [part for part in self._parts(row) if part.start < ends_at]
         if relevant:
             need = _Need()
@@ -230,17 +230,17 @@ class Claims:
         """Rows that are not as the capacity has them: something is claimed on them, kept there or was begun."""
         return self._by_row.keys() | self._begun.keys() | self._kept.keys()
 
-    def shifts(self, row: int) -> list[Shift]:
+    def shifts(self, row: int) -> list[CapacityChange]:
         """All that begins and ends on the row, in the order of time."""
-        found = [Shift(at, +1, use) for at, use in self._ends(row)]
+        found = [CapacityChange(at, +1, use) for at, use in self._ends(row)]
         parts = [part for part in self._parts(row) if part.until > self._now]
         if parts or row in self._begun:
-            found += [Shift(part.start, -1, part.taken) for part in parts]
-            found += [Shift(part.until, +1, part.taken) for part in parts if part.until < inf]
+            found += [CapacityChange(part.start, -1, part.taken) for part in parts]
+            found += [CapacityChange(part.until, +1, part.taken) for part in parts if part.until < inf]
             found.sort(key=_by_time)
         return found
 
-    def overlapping(self, row: int, start: float, until: float) -> list[Taken]:
+    def overlapping(self, row: int, start: float, until: float) -> list[Allocation]:
         """What is claimed of the row at any time between."""
         return [part.taken for part in self._parts(row) if part.start < until and part.until > start]
 
@@ -262,7 +262,7 @@ class Claims:
                     return False
         return True
 
-    def _go_together(self, row: int, at: float, uses: list[Taken]) -> bool:
+    def _go_together(self, row: int, at: float, uses: list[Allocation]) -> bool:
         table, txn = self._capacity.table, self._txn
         checkpoint, fits = txn.checkpoint(), True
         for use in self.released(row, at):
@@ -279,12 +279,12 @@ class Claims:
         txn.rollback(checkpoint)
         return fits
 
-    def all_overlapping(self, start: float) -> Iterator[Taken]:
+    def all_overlapping(self, start: float) -> Iterator[Allocation]:
         """What is claimed of any row from `start` on."""
         for row in self._by_row:
             yield from (part.taken for part in self._parts(row) if part.until > start)
 
-    def given_back(self, now: float) -> Iterator[tuple[float, int, Taken]]:
+    def given_back(self, now: float) -> Iterator[tuple[float, int, Allocation]]:
         """What began in this cycle, and what is claimed, with when each ends and its row."""
         for row, begun in self._begun.items():
             yield from ((at, row, taken) for at, taken in begun)
@@ -312,7 +312,7 @@ def _beside(place: Placement, kept: set[int | str]) -> Placement:
     return replace(place, gpus=tuple(gpu for gpu in place.gpus if gpu not in kept), devices=devices)
 
 
-def _without(booked: Taken, used: Taken) -> Taken:
+def _without(booked: Allocation, used: Allocation) -> Allocation:
     return booked._replace(
         cpu_milli=max(0, booked.cpu_milli - used.cpu_milli),
         memory_mib=max(0, booked.memory_mib - used.memory_mib),
@@ -323,7 +323,7 @@ def _without(booked: Taken, used: Taken) -> Taken:
 _NOTHING = (-inf, "")
 
 
-def _by_time(shift: Shift) -> tuple[float, int]:
+def _by_time(shift: CapacityChange) -> tuple[float, int]:
     """What is given back can be taken at once."""
     return shift.at, -shift.sign
 
@@ -344,7 +344,7 @@ class _Need:
         need.gpus = {gpu: milli for gpu, milli in enumerate(claimed[2 : 2 + gpus]) if milli}
         return need
 
-    def at_once(self, uses: list[Taken], released: list[Use]) -> None:
+    def at_once(self, uses: list[Allocation], released: list[Use]) -> None:
         self.cpu = max(self.cpu, sum(one.cpu_milli for one in uses) - sum(one.cpu_milli for one in released))
         self.memory = max(self.memory, sum(one.memory_mib for one in uses) - sum(one.memory_mib for one in released))
         gpus: dict[int, int] = {}
@@ -360,7 +360,7 @@ class _Need:
         for gpu, milli in gpus.items():
             self.gpus[gpu] = max(self.gpus.get(gpu, 0), milli)
 
-    def within(self, table: Columns, row: int) -> Iterator[Taken]:
+    def within(self, table: NodeTable, row: int) -> Iterator[Allocation]:
         """As far as it is free now: what others hold cannot be had anyway."""
         cpu = max(0, min(self.cpu, table.cpu_free.item(row)))
         memory = max(0, min(self.memory, table.memory_free.item(row)))
@@ -368,8 +368,8 @@ class _Need:
         for kind, bits in self.devices.items():
             table.free_devices(kind)
             devices.append((kind, bits & ~table.devices_taken[kind][row]))
-        yield Taken(row, cpu, memory, (), 1000, tuple(devices), None)
+        yield Allocation(row, cpu, memory, (), 1000, tuple(devices), None)
         for gpu, milli in self.gpus.items():
             left = min(milli, table.gpu_left.item(row, gpu))
             if left > 0:
-                yield Taken(row, 0, 0, (gpu,), left, (), None)
+                yield Allocation(row, 0, 0, (gpu,), left, (), None)

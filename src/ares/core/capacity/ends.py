@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ares.core.capacity.future import End, Future
-from ares.core.capacity.node_table import WHOLE, Columns, Floats, Ints
+from ares.core.capacity.node_table import WHOLE, Floats, Ints, NodeTable
 
 
 class EndColumns(NamedTuple):
@@ -27,7 +27,7 @@ class _Row(NamedTuple):
     shares: bool
 
 
-class Ends:
+class RunningEnds:
     """Kept row by row: only rows that changed are read again."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Ends:
         self._caught_up = -1
         self._all: EndColumns | None = None
 
-    def of(self, table: Columns, future: Future) -> EndColumns:
+    def of(self, table: NodeTable, future: Future) -> EndColumns:
         if self._all is not None and self._caught_up == future.changes and len(self._rows) == table.used:
             return self._all
         while len(self._rows) < table.used:

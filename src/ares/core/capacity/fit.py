@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_slice import Facts, Matching, Rows
-from ares.core.capacity.node_table import Bools, Columns, Floats, Ints
+from ares.core.capacity.node_slice import ClusterFacts, Matching, NodeSlice
+from ares.core.capacity.node_table import Bools, Floats, Ints, NodeTable
 from ares.core.capacity.power import PoolPower, needed
 from ares.core.capacity.rule import Filter, Scorer
 from ares.model.profile import EnergyPolicy
@@ -30,7 +30,7 @@ _PICK_SHARE = 4
 _FEW = 1024
 
 
-class Rules(NamedTuple):
+class ProfileRules(NamedTuple):
     """What a profile makes of its names."""
 
     filters: Sequence[tuple[str, Filter]]
@@ -62,13 +62,13 @@ class Evaluation:
 class Evaluations:
     """Keeps what asks think of the nodes, as far as the log of touched rows allows."""
 
-    def __init__(self, table: Columns, matching: Matching) -> None:
+    def __init__(self, table: NodeTable, matching: Matching) -> None:
         self.table = table
         self.matching = matching
-        self.facts = Facts()
-        self._rules = Rules((), ())
+        self.facts = ClusterFacts()
+        self._rules = ProfileRules((), ())
         # Whether a set of rules has built-in filters only, for those who look at that often.
-        self.all_known: tuple[Rules | None, bool] = (None, False)
+        self.all_known: tuple[ProfileRules | None, bool] = (None, False)
         self._kept: dict[Ask, Evaluation] = {}
         # Rows that could take an ask if they were empty and ready; it changes with the nodes themselves only.
         self._possible: dict[Ask, Bools] = {}
@@ -78,11 +78,11 @@ class Evaluations:
         self._touched: Ints = np.zeros(table.rows, np.int64)
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> ProfileRules:
         return self._rules
 
     @rules.setter
-    def rules(self, rules: Rules) -> None:
+    def rules(self, rules: ProfileRules) -> None:
         """Everything is computed anew. Of the nodes, what they draw is to be put again."""
         self._rules = rules
         self.table.policy = rules.policy
@@ -159,10 +159,10 @@ class Evaluations:
             found.best = row if found.score[row] != NO else -1
         return found, found.best
 
-    def rows(self, ask: Ask, at: Ints | slice = _ALL, *, emptied: bool = False) -> Rows:
-        return Rows(self.table, ask, at, self.facts, self.matching, emptied)
+    def rows(self, ask: Ask, at: Ints | slice = _ALL, *, emptied: bool = False) -> NodeSlice:
+        return NodeSlice(self.table, ask, at, self.facts, self.matching, emptied)
 
-    def stages(self, rows: Rows) -> npt.NDArray[np.uint8]:
+    def stages(self, rows: NodeSlice) -> npt.NDArray[np.uint8]:
         """The number of the filter that refuses each row; rows that do not exist are refused by none and all."""
         filters = self.rules.filters
         stage: npt.NDArray[np.uint8] = np.full(len(rows), len(filters), np.uint8)
@@ -173,7 +173,7 @@ class Evaluations:
                 np.copyto(stage, number, where=~passes)
         return stage
 
-    def parts(self, rows: Rows) -> dict[str, Floats]:
+    def parts(self, rows: NodeSlice) -> dict[str, Floats]:
         """What each scorer says, unweighted; scorers that make no difference are left out."""
         said = {name: scorer(rows) for name, _, scorer in self.rules.scorers}
         return {name: score for name, score in said.items() if score is not None}
@@ -200,7 +200,7 @@ class Evaluations:
             if min(left, seen) < most and max(left, seen) >= least:
                 self._fill(found, np.flatnonzero(self.table.pool[: self.table.used] == pool))
 
-    def _note_power(self, found: Evaluation, rows: Rows, power: PoolPower) -> None:
+    def _note_power(self, found: Evaluation, rows: NodeSlice, power: PoolPower) -> None:
         pools, need, lefts = rows.table.pool[rows.at], needed(rows), power.left()
         for pool in power.capped:
             here = need[pools == pool]
@@ -243,7 +243,7 @@ class Evaluations:
             found.room[at] = 0
             found.room[chosen] = room(rows)
 
-    def weigh(self, rows: Rows) -> Any:
+    def weigh(self, rows: NodeSlice) -> Any:
         total: Any = 0.0
         for _, weight, scorer in self.rules.scorers:
             if weight and (said := scorer(rows)) is not None:
@@ -251,7 +251,7 @@ class Evaluations:
         return total
 
 
-def room(rows: Rows) -> Ints:
+def room(rows: NodeSlice) -> Ints:
     """How many ranks of the ask fit on each row."""
     ask = rows.ask
     fits = np.minimum(rows.cpu_free // ask.cpu_milli, rows.memory_free // ask.memory_mib)
@@ -264,7 +264,7 @@ def room(rows: Rows) -> Ints:
     return np.minimum(fits, ask.per_node) if ask.per_node else fits
 
 
-def _gpu_room(rows: Rows) -> Ints:
+def _gpu_room(rows: NodeSlice) -> Ints:
     ask = rows.ask
     if ask.gpu_milli < 1000 and ask.gpus == 1:
         return np.where(rows.gpu_fits, rows.gpu_left // ask.gpu_milli, 0).sum(axis=1)
@@ -285,7 +285,7 @@ def _ranks_on(shares: Ints, ask: Ask) -> Ints:
     return fits
 
 
-def _numa_room(rows: Rows) -> Ints:
+def _numa_room(rows: NodeSlice) -> Ints:
     ask = rows.ask
     fits = np.minimum(rows.numa_cpu_free // ask.cpu_milli, rows.numa_memory_free // ask.memory_mib)
     if ask.gpus and ask.gpu_milli == 1000:

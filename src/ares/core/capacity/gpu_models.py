@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_table import Columns
+from ares.core.capacity.node_table import NodeTable
 from ares.core.forecast.by_model import runs_on
 
 
-class Choice(NamedTuple):
+class ModelChoice(NamedTuple):
     """The ask as it would be for that choice, and how long it runs then. `slowest` is the model that decides it."""
 
     ask: Ask
@@ -17,7 +17,7 @@ class Choice(NamedTuple):
     runs_s: float
 
 
-def choices(table: Columns, ask: Ask) -> Iterator[Choice]:
+def choices(table: NodeTable, ask: Ask) -> Iterator[ModelChoice]:
     """None for asks that do not tell models apart."""
     records = [record for record in table.records if record is not None]
     models = sorted({gpu.model for record in records for gpu in record.info.gpus if not gpu.mig})
@@ -25,8 +25,8 @@ def choices(table: Columns, ask: Ask) -> Iterator[Choice]:
         return
     if ask.gpu_model is None:
         for model in models:
-            yield Choice(ask._replace(gpu_model=model, runs=()), model, model, runs_on(ask.runs, model))
+            yield ModelChoice(ask._replace(gpu_model=model, runs=()), model, model, runs_on(ask.runs, model))
     if ask.gpu_model is not None or ask.gpus * ask.ranks > 1:
         slowest = max(models, key=lambda model: runs_on(ask.runs, model))
         slowest = slowest if ask.gpu_model is None else ask.gpu_model
-        yield Choice(ask._replace(runs=()), None, slowest, runs_on(ask.runs, slowest))
+        yield ModelChoice(ask._replace(runs=()), None, slowest, runs_on(ask.runs, slowest))

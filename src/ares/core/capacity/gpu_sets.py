@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools, Floats, Ints
 from ares.core.topology.subset import MachineShape, largest_in_domain
 
@@ -15,7 +15,7 @@ def mask_of(gpus: Bools) -> Ints:
     return gpus @ (1 << np.arange(gpus.shape[1], dtype=np.int64))
 
 
-def by_machine(rows: Rows, masks: Ints, answer: Callable[[MachineShape, int], float]) -> Floats:
+def by_machine(rows: NodeSlice, masks: Ints, answer: Callable[[MachineShape, int], float]) -> Floats:
     """`answer` for each row's machine and mask, asked once for all rows that have the same."""
     # By rank, as a mask may fill all bits of a number; sorting twice is still far cheaper than a loop over rows.
     kinds = np.unique(masks)
@@ -31,7 +31,7 @@ def one_domain(ask: Ask) -> bool:
     return ask.level == "nvlink" and ask.level_required and ask.gpus > 1
 
 
-def most_in_domain(rows: Rows, masks: Ints) -> Ints:
+def most_in_domain(rows: NodeSlice, masks: Ints) -> Ints:
     """How many GPUs of the mask are in one NVLink domain, at most."""
     return by_machine(rows, masks, _most).astype(np.int64)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from ares.core.ask import Ask, asks_of
 from ares.core.lifecycle.ranks import leaving_s, next_rank, why_not_preemptible
 from ares.core.queue.order import LEVELS, account_of
-from ares.core.queue.shares import Held
+from ares.core.queue.shares import Amounts
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, JobState, Placement
 
@@ -42,15 +42,15 @@ class Holding:
     reservation: str | None = None
 
     @property
-    def held(self) -> Held:
+    def held(self) -> Amounts:
         return held_by(self.placements)
 
 
-def held_by(placements: tuple[Placement, ...]) -> Held:
+def held_by(placements: tuple[Placement, ...]) -> Amounts:
     if len(placements) == 1:
         (one,) = placements
-        return Held(one.cpu_milli, one.memory_mib, len(one.gpus) * one.gpu_milli)
-    return Held(
+        return Amounts(one.cpu_milli, one.memory_mib, len(one.gpus) * one.gpu_milli)
+    return Amounts(
         sum(one.cpu_milli for one in placements),
         sum(one.memory_mib for one in placements),
         sum(len(one.gpus) * one.gpu_milli for one in placements),

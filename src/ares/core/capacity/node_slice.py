@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 
 from ares.core.ask import Ask, Near
-from ares.core.capacity.node_table import WHOLE, Bools, Columns, Floats, Ints
+from ares.core.capacity.node_table import WHOLE, Bools, Floats, Ints, NodeTable
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Typical(NamedTuple):
     share: float
 
 
-class Facts(NamedTuple):
+class ClusterFacts(NamedTuple):
     """What is true of the cluster as a whole and changes slowly: a change makes everything be computed anew."""
 
     typical: tuple[Typical, ...] = ()
@@ -54,14 +54,20 @@ class Facts(NamedTuple):
     memory_gib_hour_max: float = 0.0
 
 
-class Rows:
+class NodeSlice:
     """`emptied`: the same nodes if all were ready and nothing ran, which tells what could ever fit.
 
     All attributes are arrays over the chosen rows; nobody may change them.
     """
 
     def __init__(
-        self, table: Columns, ask: Ask, at: Ints | slice, facts: Facts, matching: "Matching", emptied: bool = False
+        self,
+        table: NodeTable,
+        ask: Ask,
+        at: Ints | slice,
+        facts: ClusterFacts,
+        matching: "Matching",
+        emptied: bool = False,
     ) -> None:
         self.table = table
         self.ask = ask

@@ -37,7 +37,7 @@ _VALUES_MAX = 1 << 16
 class OnDemand(Generic[Key]):
     """Columns that only some jobs ask about, made when first asked for."""
 
-    def __init__(self, table: "Columns", read: Callable[[NodeRecord, Key], Any], nothing: Any, dtype: Any) -> None:
+    def __init__(self, table: "NodeTable", read: Callable[[NodeRecord, Key], Any], nothing: Any, dtype: Any) -> None:
         self._table = table
         self._read = read
         self._nothing = nothing
@@ -62,7 +62,7 @@ class OnDemand(Generic[Key]):
         self._columns.clear()
 
 
-class Columns:
+class NodeTable:
     """Every quantity of every row. A row that is not used does not exist and has nothing."""
 
     # Of one number per row, with the number of a row that is not used. Never 0 where scorers divide.
@@ -334,7 +334,7 @@ class Columns:
                 setattr(self, name, wider)
 
 
-def _lengthen(columns: Columns, name: str, more: int, nothing: int) -> None:
+def _lengthen(columns: NodeTable, name: str, more: int, nothing: int) -> None:
     old = getattr(columns, name)
     setattr(columns, name, np.concatenate([old, np.full((more, *old.shape[1:]), nothing, old.dtype)]))
 

@@ -5,15 +5,15 @@ from math import inf
 from typing import NamedTuple
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_table import Columns
-from ares.core.capacity.transaction import Taken, taken_by
+from ares.core.capacity.node_table import NodeTable
+from ares.core.capacity.transaction import Allocation, taken_by
 from ares.model.state import Placement
 
-Use = Placement | Taken
+Use = Placement | Allocation
 _NEVER = -(1 << 60)
 
 
-class Shift(NamedTuple):
+class CapacityChange(NamedTuple):
     """At this time somebody gives something back (+1) or takes it (-1)."""
 
     at: float
@@ -21,12 +21,12 @@ class Shift(NamedTuple):
     use: Use
 
 
-class Level:
+class NodeTimeline:
     """As one ask sees it: resources it does not ask for are not followed."""
 
     __slots__ = ("_answers", "_ask", "_cpu", "_devices", "_gpus", "_memory", "_row", "_table")
 
-    def __init__(self, table: Columns, row: int, ask: Ask) -> None:
+    def __init__(self, table: NodeTable, row: int, ask: Ask) -> None:
         more = ask.qos != "guaranteed"
         self._table, self._row, self._ask = table, row, ask
         self._cpu = table.cpu_free.item(row) + more * table.cpu_extra.item(row)
@@ -48,7 +48,7 @@ class Level:
                 if gpu < len(self._gpus):
                     self._gpus[gpu] += sign * use.gpu_milli
         if self._devices:
-            taken = use if isinstance(use, Taken) else taken_by(self._table, self._row, use)
+            taken = use if isinstance(use, Allocation) else taken_by(self._table, self._row, use)
             for kind, bits in taken.devices:
                 if kind in self._devices:
                     held = self._devices[kind]
@@ -76,12 +76,12 @@ class Level:
         return max(0, min(fits, ask.per_node) if ask.per_node else fits)
 
 
-def _taken_of(table: Columns, row: int, kind: str) -> int:
+def _taken_of(table: NodeTable, row: int, kind: str) -> int:
     table.free_devices(kind)
     return table.devices_taken[kind][row]
 
 
-def opening(level: Level, shifts: Iterable[Shift], now: float, runs_s: float) -> float:
+def opening(level: NodeTimeline, shifts: Iterable[CapacityChange], now: float, runs_s: float) -> float:
     """From when on one rank fits for as long as it runs; infinity when never. Shifts come in the order of time."""
     since = now if level.fits() else inf
     at = now

@@ -6,20 +6,20 @@ import numpy as np
 
 from ares.core.ask import Ask
 from ares.core.capacity.future import Future
-from ares.core.capacity.node_table import Columns, Floats
-from ares.core.capacity.node_timeline import Level, Shift, opening
+from ares.core.capacity.node_table import Floats, NodeTable
+from ares.core.capacity.node_timeline import CapacityChange, NodeTimeline, opening
 
 # Asks that are remembered; beyond it all are forgotten and found again when asked for.
 _KEPT_MAX = 512
 
 
-class Opened:
+class OpenTimes:
     """A pure function of what is held, kept: a row is looked at again only after something on it changed."""
 
     def __init__(self) -> None:
         self._kept: dict[Ask, tuple[int, Floats]] = {}
 
-    def of(self, table: Columns, future: Future, ask: Ask) -> Floats:
+    def of(self, table: NodeTable, future: Future, ask: Ask) -> Floats:
         """Before now where it fits already."""
         caught_up, times = self._kept.get(ask, (-1, _NONE))
         if len(times) < table.rows:
@@ -33,16 +33,16 @@ class Opened:
             self._kept[ask] = (future.changes, times)
         return times
 
-    def _row(self, table: Columns, future: Future, ask: Ask, row: int) -> float:
+    def _row(self, table: NodeTable, future: Future, ask: Ask, row: int) -> float:
         record = table.records[row]
         if record is None:
             return inf
         ends = future.ends_on(record.info.name)
         if not ends or ends[0].at == inf:
             # Nobody here is known to end: there is no more to be had than now.
-            return -inf if Level(table, row, ask).fits() else inf
-        shifts = [Shift(end.at, +1, end.place) for end in ends]
-        return opening(Level(table, row, ask), shifts, -inf, inf)
+            return -inf if NodeTimeline(table, row, ask).fits() else inf
+        shifts = [CapacityChange(end.at, +1, end.place) for end in ends]
+        return opening(NodeTimeline(table, row, ask), shifts, -inf, inf)
 
 
 _NONE: Floats = np.zeros(0)

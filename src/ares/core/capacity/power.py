@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows
-from ares.core.capacity.node_table import WHOLE, Columns, Ints
+from ares.core.capacity.node_slice import NodeSlice
+from ares.core.capacity.node_table import WHOLE, Ints, NodeTable
 from ares.core.energy.model import MICRO
 
 # More than any pool draws.
@@ -19,7 +19,7 @@ UNLIMITED = np.iinfo(np.int64).max
 class PoolPower:
     """What every pool draws; it looks again only at rows that were touched since."""
 
-    def __init__(self, table: Columns, caps: Mapping[str, float]) -> None:
+    def __init__(self, table: NodeTable, caps: Mapping[str, float]) -> None:
         self._table = table
         # By the pool's number; 0 stands for rows without a node.
         numbers = {table.pools.of(name): round(watts * MICRO) for name, watts in caps.items()}
@@ -72,7 +72,7 @@ class PoolPower:
             np.add.at(sums, self._pool[rows], each[rows])
 
 
-def drawn_on(table: Columns, rows: Ints) -> Ints:
+def drawn_on(table: NodeTable, rows: Ints) -> Ints:
     """Microwatts of each row: idle, and what is held on it beyond that."""
     cpu = np.where(table.exists[rows], table.cpu[rows] - table.cpu_free[rows], 0) * table.cpu_mw[rows]
     left = table.gpu_left[rows]
@@ -84,7 +84,7 @@ def drawn_on(table: Columns, rows: Ints) -> Ints:
     return total
 
 
-def _slices_drawn(table: Columns, row: int) -> int:
+def _slices_drawn(table: NodeTable, row: int) -> int:
     return sum(
         table.devices_taken[kind][row].bit_count() * (one.full - one.idle)
         for kind, one in table.slices.get(row, {}).items()
@@ -92,7 +92,7 @@ def _slices_drawn(table: Columns, row: int) -> int:
     )
 
 
-def needed(rows: Rows) -> Ints:
+def needed(rows: NodeSlice) -> Ints:
     """Microwatts that one rank of the ask would add to each row, on the thirstiest of the GPUs it may get."""
     ask, table = rows.ask, rows.table
     need = ask.cpu_milli * table.cpu_mw[rows.at]
@@ -110,7 +110,7 @@ def needed(rows: Rows) -> Ints:
     return need
 
 
-def draw_of_pools(table: Columns) -> dict[str, float]:
+def draw_of_pools(table: NodeTable) -> dict[str, float]:
     """Watts that every pool with a node draws now, by the model: idle, and what is held beyond that."""
     rows = np.flatnonzero(table.exists)
     drawn = np.bincount(table.pool[rows], weights=drawn_on(table, rows) / MICRO) if len(rows) else np.zeros(0)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools, Floats, Ints
 from ares.core.reasons import Reason
 from ares.model.node import NodeRecord
@@ -18,15 +18,15 @@ class Miss(NamedTuple):
     `ever` is False when the nodes are as they are now, True when even empty and ready they do not pass.
     """
 
-    seen: Rows
+    seen: NodeSlice
     reached: Ints
     ever: bool
 
     @property
-    def near(self) -> Rows:
+    def near(self) -> NodeSlice:
         """Only the rows that came this far: where a look at all of them would cost too much."""
         seen = self.seen
-        return Rows(seen.table, seen.ask, self.reached, seen.facts, seen.matching, seen.emptied)
+        return NodeSlice(seen.table, seen.ask, self.reached, seen.facts, seen.matching, seen.emptied)
 
     def nearest(self, column: Ints) -> int:
         """The row with the most of `column` among those that came this far; the lowest of equals."""
@@ -44,16 +44,16 @@ class Miss(NamedTuple):
 Explain = Callable[[Miss], Reason]
 
 # About 0..1 for rows that can take the ask, larger is better; None when it makes no difference between any rows.
-# What it says about a row must depend on that row, the ask and `Rows.facts` only; `locality` also on what other nodes
-# are, and `affinity` of an ask with `near` on which jobs run elsewhere.
-Scorer = Callable[[Rows], Floats | None]
+# What it says about a row must depend on that row, the ask and `NodeSlice.facts` only; `locality` also on what other
+# nodes are, and `affinity` of an ask with `near` on which jobs run elsewhere.
+Scorer = Callable[[NodeSlice], Floats | None]
 
 
 class Filter(NamedTuple):
     """`passes` is None when the question does not arise for the ask. It may look at one row at a time only:
     what it says about a row must not depend on other rows, unless the filter is `across`."""
 
-    passes: Callable[[Rows], Bools | None]
+    passes: Callable[[NodeSlice], Bools | None]
     explain: Explain
     wakes: tuple[Wake, ...]
     # Looks beyond the row: evaluated anew every time for asks it applies to.

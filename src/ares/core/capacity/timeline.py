@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_table import Bools, Columns, Floats, Ints
+from ares.core.capacity.node_table import Bools, Floats, Ints, NodeTable
 from ares.core.capacity.node_timeline import Use
-from ares.core.capacity.transaction import Taken, taken_by
+from ares.core.capacity.transaction import Allocation, taken_by
 
 _CPU, _MEMORY, _GPUS = 0, 1, 2
 # Of spare slots: less than anything asks for, whatever is added or taken away.
@@ -39,7 +39,7 @@ class Span(NamedTuple):
 class Timeline:
     """From `now` on, of all rows that are in use. Devices are counted, those of the kinds that are named."""
 
-    def __init__(self, table: Columns, now: float, kinds: Sequence[str], spans: Iterable[Span]) -> None:
+    def __init__(self, table: NodeTable, now: float, kinds: Sequence[str], spans: Iterable[Span]) -> None:
         """`spans` hold what the columns show as taken until it is given back, or as free until it is taken."""
         self._table, self._now, self._rows = table, now, table.used
         self._kinds = tuple(kinds)
@@ -153,7 +153,7 @@ class Timeline:
                     gpus[gpu] += use.gpu_milli
             found += gpus
         if self._kinds:
-            taken = use if isinstance(use, Taken) else taken_by(self._table, row, use)
+            taken = use if isinstance(use, Allocation) else taken_by(self._table, row, use)
             devices = dict(taken.devices)
             found += [devices.get(kind, 0).bit_count() for kind in self._kinds]
         return np.array(found, np.int64)

@@ -6,12 +6,12 @@ import numpy as np
 
 from ares.core.ask import Ask
 from ares.core.capacity.fit import Evaluations
-from ares.core.capacity.node_table import WHOLE, Columns, Ints
-from ares.core.topology.subset import Choice, best, best_in_domain
+from ares.core.capacity.node_table import WHOLE, Ints, NodeTable
+from ares.core.topology.subset import GpuSet, best, best_in_domain
 from ares.model.state import Placement
 
 
-class Taken(NamedTuple):
+class Allocation(NamedTuple):
     """What one rank took from one row; given back with the sign turned."""
 
     row: int
@@ -42,8 +42,8 @@ class Transaction:
 
     def __init__(self, evaluations: Evaluations) -> None:
         self._evaluations = evaluations
-        self._table: Columns = evaluations.table
-        self._done: list[tuple[Taken | TakenEach, int]] = []
+        self._table: NodeTable = evaluations.table
+        self._done: list[tuple[Allocation | TakenEach, int]] = []
 
     def checkpoint(self) -> int:
         return len(self._done)
@@ -56,11 +56,11 @@ class Transaction:
             else:
                 self._apply(taken, -sign)
 
-    def take(self, taken: Taken) -> None:
+    def take(self, taken: Allocation) -> None:
         self._apply(taken, +1)
         self._done.append((taken, +1))
 
-    def give(self, taken: Taken) -> None:
+    def give(self, taken: Allocation) -> None:
         self._apply(taken, -1)
         self._done.append((taken, -1))
 
@@ -79,7 +79,7 @@ class Transaction:
             table.gpu_whole[rows] ^= taken.masks
         self._evaluations.touch_each(rows)
 
-    def _apply(self, taken: Taken, sign: int) -> None:
+    def _apply(self, taken: Allocation, sign: int) -> None:
         table, row = self._table, taken.row
         cpu, memory = sign * taken.cpu_milli, sign * taken.memory_mib
         table.cpu_free[row] -= cpu
@@ -95,7 +95,7 @@ class Transaction:
         self._evaluations.touch(row)
 
 
-def fit(table: Columns, ask: Ask, row: int, inside: int = -1) -> Taken | None:
+def fit(table: NodeTable, ask: Ask, row: int, inside: int = -1) -> Allocation | None:
     """Which of the row's GPUs, devices and NUMA node one rank would get; None when they do not go together.
 
     `inside` has the bits of the GPUs that may be used."""
@@ -111,19 +111,19 @@ def fit(table: Columns, ask: Ask, row: int, inside: int = -1) -> Taken | None:
     devices = _devices(table, ask, row) if ask.devices else ()
     if gpus is None or devices is None:
         return None
-    return Taken(row, ask.cpu_milli, ask.memory_mib, gpus, ask.gpu_milli, devices, numa)
+    return Allocation(row, ask.cpu_milli, ask.memory_mib, gpus, ask.gpu_milli, devices, numa)
 
 
-def fit_each(table: Columns, ask: Ask, rows: Ints) -> tuple[list[Taken], TakenEach]:
+def fit_each(table: NodeTable, ask: Ask, rows: Ints) -> tuple[list[Allocation], TakenEach]:
     """`fit` for one rank on each of several rows that all have the room; for asks without shares, devices or NUMA."""
-    picks: list[Choice] = []
+    picks: list[GpuSet] = []
     if ask.gpus:
         free = (table.answer_masks(ask.gpu_model, ask.gpu_memory_mib)[rows] & table.gpu_whole[rows]).tolist()
         shapes = [table.machines[int(machine)] for machine in table.machine[rows]]
         picks = [best(shape, mask, ask.gpus) for shape, mask in zip(shapes, free, strict=True)]
     gpus: list[tuple[int, ...]] = [pick.gpus for pick in picks] if picks else [()] * len(rows)
     cpu, memory = ask.cpu_milli, ask.memory_mib
-    taken = [Taken(row, cpu, memory, mine, WHOLE, (), None) for row, mine in zip(rows.tolist(), gpus, strict=True)]
+    taken = [Allocation(row, cpu, memory, mine, WHOLE, (), None) for row, mine in zip(rows.tolist(), gpus, strict=True)]
     each = TakenEach(
         rows,
         cpu,
@@ -141,7 +141,7 @@ def alike(ask: Ask) -> bool:
     return ask.gpu_milli == WHOLE and ask.numa == "none" and not ask.devices and not tied
 
 
-def placement(table: Columns, taken: Taken, rank: int) -> Placement:
+def placement(table: NodeTable, taken: Allocation, rank: int) -> Placement:
     record = table.records[taken.row]
     assert record is not None, f"row {taken.row} was given away and has no node"
     info = record.info
@@ -161,7 +161,7 @@ def placement(table: Columns, taken: Taken, rank: int) -> Placement:
     )  # fmt: skip
 
 
-def taken_by(table: Columns, row: int, place: Placement) -> Taken:
+def taken_by(table: NodeTable, row: int, place: Placement) -> Allocation:
     """What a placement holds of the row its node is in."""
     record = table.records[row]
     assert record is not None, f"row {row} has no node"
@@ -176,10 +176,10 @@ def taken_by(table: Columns, row: int, place: Placement) -> Taken:
     if gpus and not set(gpus) <= (there := {gpu.index for gpu in info.gpus if not gpu.mig}):
         gpus = tuple(gpu for gpu in gpus if gpu in there)
     numa = next((at for at, one in enumerate(info.numa) if one.index == place.numa), None)
-    return Taken(row, place.cpu_milli, place.memory_mib, gpus, place.gpu_milli, devices, numa)
+    return Allocation(row, place.cpu_milli, place.memory_mib, gpus, place.gpu_milli, devices, numa)
 
 
-def _fit_mask(table: Columns, ask: Ask, row: int) -> int:
+def _fit_mask(table: NodeTable, ask: Ask, row: int) -> int:
     """The bits of the GPUs that are of the kind asked for and have the share left."""
     answers = table.answer_masks(ask.gpu_model, ask.gpu_memory_mib).item(row)
     if ask.gpu_milli == WHOLE:
@@ -197,7 +197,7 @@ def _bits(mask: int) -> list[int]:
     return found
 
 
-def _gpus(table: Columns, ask: Ask, row: int, mask: int) -> tuple[int, ...] | None:
+def _gpus(table: NodeTable, ask: Ask, row: int, mask: int) -> tuple[int, ...] | None:
     """The best of the GPUs in the mask; None when there are too few, or too few together."""
     count = mask.bit_count()
     if count < ask.gpus:
@@ -214,7 +214,7 @@ def _gpus(table: Columns, ask: Ask, row: int, mask: int) -> tuple[int, ...] | No
     return tuple(_bits(mask)) if count == ask.gpus else best(shape, mask, ask.gpus).gpus
 
 
-def _aligned(table: Columns, ask: Ask, row: int, mask: int) -> tuple[int | None, tuple[int, ...] | None]:
+def _aligned(table: NodeTable, ask: Ask, row: int, mask: int) -> tuple[int | None, tuple[int, ...] | None]:
     """The NUMA node with the CPUs, memory and GPUs of one rank, and the GPUs: the tightest node, then the first."""
     cpu, memory = table.numa_cpu_free[row].tolist(), table.numa_memory_free[row].tolist()
     where = table.gpu_numa[row].tolist()
@@ -231,7 +231,7 @@ def _aligned(table: Columns, ask: Ask, row: int, mask: int) -> tuple[int | None,
     return None, None
 
 
-def _devices(table: Columns, ask: Ask, row: int) -> tuple[tuple[str, int], ...] | None:
+def _devices(table: NodeTable, ask: Ask, row: int) -> tuple[tuple[str, int], ...] | None:
     chosen: list[tuple[str, int]] = []
     for kind, count in ask.devices:
         table.free_devices(kind)

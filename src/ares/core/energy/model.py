@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ares.core.energy.known import IDLE_SHARE, UNKNOWN, Card, known, matching
+from ares.core.energy.known import IDLE_SHARE, UNKNOWN, KnownCard, known, matching
 from ares.model.node import NodeInfo, NodeRecord
 from ares.model.profile import EnergyPolicy, Pool, Profile
 from ares.model.state import Placement, Rate
@@ -47,13 +47,13 @@ class NodePower(NamedTuple):
     idle: int
 
 
-def card_of(model: str, pool: Pool = _PLAIN, policy: EnergyPolicy = _POLICY) -> Card:
+def card_of(model: str, pool: Pool = _PLAIN, policy: EnergyPolicy = _POLICY) -> KnownCard:
     """Watts of one GPU: as its pool says, else as the profile says of its model, else as is known of it."""
     usual = known(model) or UNKNOWN
     by_profile = matching(tuple(policy.gpu_watts), model) if policy.gpu_watts else None
     watts = pool.gpu_watts or (usual.watts if by_profile is None else policy.gpu_watts[by_profile])
     idle = usual.idle if watts == usual.watts else min(usual.idle, IDLE_SHARE * watts)
-    return Card(watts, min(watts, idle if pool.gpu_idle_watts is None else pool.gpu_idle_watts))
+    return KnownCard(watts, min(watts, idle if pool.gpu_idle_watts is None else pool.gpu_idle_watts))
 
 
 def node_power(info: NodeInfo, pool: Pool = _PLAIN, policy: EnergyPolicy = _POLICY) -> NodePower:
@@ -117,7 +117,7 @@ def rates_of(nodes: Mapping[str, NodeRecord], profile: Profile, placements: Sequ
     return rates[:1] if len(set(rates)) == 1 else rates
 
 
-def _power(card: Card) -> Power:
+def _power(card: KnownCard) -> Power:
     return Power(_milli(card.watts), _milli(card.idle))
 
 

@@ -3,8 +3,8 @@
 from ares.core.reasons import Reason
 from ares.core.schedule.actions.pace import paced
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.pace import Paced
-from ares.core.schedule.trial import Round
+from ares.core.schedule.pace import PacedJob
+from ares.core.schedule.trial import Trial
 from ares.core.text import clock, span
 from ares.model.job import JobSpec
 from ares.model.state import JobState
@@ -18,14 +18,14 @@ def named(model: str) -> str:
     return f"{'an' if model[:1].upper() in _SPELLED else 'a'} {model}"
 
 
-def paced_jobs(cluster: Cluster, now: float) -> dict[str, Paced]:
+def paced_jobs(cluster: Cluster, now: float) -> dict[str, PacedJob]:
     """Where and when each job is to run that says how long it runs on which GPU model, as things are now."""
     if "pace" not in cluster.profile.actions:
         return {}
     cluster.prepare()
-    round_ = Round(cluster, cluster.profile, now)
-    found = paced(round_)
-    round_.close()
+    trial = Trial(cluster, cluster.profile, now)
+    found = paced(trial)
+    trial.close()
     return found
 
 
@@ -41,7 +41,7 @@ def would_wait(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> 
     return None if one is None else waits_for_faster(one, now)
 
 
-def waits_for_faster(one: Paced, now: float) -> Reason | None:
+def waits_for_faster(one: PacedJob, now: float) -> Reason | None:
     """None when nothing is free that it does without."""
     if one.start <= now or one.instead is None:
         return None

@@ -11,7 +11,7 @@ from ares.core.capacity.promise import Promise
 from ares.core.queue.waiting import ClassKey
 from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 
 # Claims that are looked at for one job, those that begin first: who asks must not wait for thousands.
 _CLAIMS_MAX = 256
@@ -22,19 +22,19 @@ def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: flo
     claims = sorted(_in_its_way(cluster, job, key), key=lambda one: one.start)
     if not claims:
         return None
-    round_ = Round(cluster, cluster.profile, now)
+    trial = Trial(cluster, cluster.profile, now)
     for claim in claims[:_CLAIMS_MAX]:
-        round_.claims.add(claim)
+        trial.claims.add(claim)
     try:
-        if round_.tried(key, runs_s) is not None:
+        if trial.tried(key, runs_s) is not None:
             # Of so many it does not matter which: one of those behind the first holds the room.
             return _reason(claims[0], runs_s, now) if len(claims) > _CLAIMS_MAX else None
-        claim = _longest(round_, key, claims[:_CLAIMS_MAX], now)
+        claim = _longest(trial, key, claims[:_CLAIMS_MAX], now)
         if claim is None:
             return _overdue(claims[0], now) if claims[0].start <= now else None
         return _reason(claim, runs_s, now)
     finally:
-        round_.close()
+        trial.close()
 
 
 def _in_its_way(cluster: Cluster, job: str, key: ClassKey) -> Iterator[Claim]:
@@ -52,7 +52,7 @@ def _in_its_way(cluster: Cluster, job: str, key: ClassKey) -> Iterator[Claim]:
                 yield claim
 
 
-def _longest(round_: Round, key: ClassKey, claims: list[Claim], now: float) -> Claim | None:
+def _longest(trial: Trial, key: ClassKey, claims: list[Claim], now: float) -> Claim | None:
     """Whoever ends by the time the first of them begins is in nobody's way; the longest such time is what it is told.
 
     Whoever runs for less time has less in his way: it is found by halving."""
@@ -60,7 +60,7 @@ def _longest(round_: Round, key: ClassKey, claims: list[Claim], now: float) -> C
     low, high = 0, len(later)
     while low < high:
         middle = (low + high) // 2
-        if round_.tried(key, later[middle].start - now) is not None:
+        if trial.tried(key, later[middle].start - now) is not None:
             low = middle + 1
         else:
             high = middle

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import class_key
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.core.steps import Steps, in_steps
 from ares.core.text import span
 from ares.model.base import Record
@@ -64,7 +64,7 @@ class _Trial:
         cluster.prepare()
         self.cluster = cluster
         self._state = state
-        self._round = Round(cluster, cluster.profile, now)
+        self._round = Trial(cluster, cluster.profile, now)
 
     def starts(self, spec: JobSpec) -> bool:
         """Beside what is booked only for as long as the job is planned to run."""

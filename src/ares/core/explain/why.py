@@ -9,7 +9,7 @@ import numpy as np
 
 from ares.core.ask import Ask
 from ares.core.capacity.fit import Evaluations, room
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Ints
 from ares.core.capacity.rule import Miss
 from ares.core.capacity.transaction import Transaction
@@ -18,7 +18,7 @@ from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.filters.power import gang_too_thirsty
 from ares.core.schedule.gang import below_caps, by_domain, free_by_domain, place_gang, widest_allowed
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.model.base import Record
 
 _NEAREST = 5
@@ -60,7 +60,7 @@ class _Stages(NamedTuple):
 def reason(cluster: Cluster, key: ClassKey, ask: Ask, now: float) -> Reason | None:
     """Why the ask has no place, for good if not even empty nodes would do, else for now; None when it has one."""
     cluster.prepare()
-    gate = Round(cluster, cluster.profile, now).gate(key, ask)
+    gate = Trial(cluster, cluster.profile, now).gate(key, ask)
     never = _never(cluster.evaluations, ask)
     if never is not None or gate is not None:
         return never or gate
@@ -78,10 +78,10 @@ def why_waiting(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
 def infeasible(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
     """Why no alternative of the job could run even if everything were free and ready: that of the first."""
     cluster.prepare()
-    round_ = Round(cluster, cluster.profile, now)
+    trial = Trial(cluster, cluster.profile, now)
     found: list[Reason] = []
     for ask in key.asks:
-        gate = round_.gate(key, ask)
+        gate = trial.gate(key, ask)
         never = _never(cluster.evaluations, ask) or (gate if gate and gate.code.startswith("INFEASIBLE") else None)
         if never is None:
             return None
@@ -133,7 +133,7 @@ def _not_now(evaluations: Evaluations, ask: Ask) -> Reason | None:
     return _gang_not_now(evaluations, ask)
 
 
-def _first_miss(evaluations: Evaluations, seen: Rows, stages: _Stages, *, ever: bool) -> Reason | None:
+def _first_miss(evaluations: Evaluations, seen: NodeSlice, stages: _Stages, *, ever: bool) -> Reason | None:
     """The reason of the last filter that any node reached; None when some node passes them all."""
     filters = evaluations.rules.filters
     if not len(stages.rows):

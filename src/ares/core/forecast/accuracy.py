@@ -30,7 +30,7 @@ class JudgedData(Record, frozen=True):
     relative: tuple[float, ...] = ()
 
 
-class Judged:
+class AccuracyCount:
     def __init__(self, data: JudgedData = JudgedData()) -> None:  # noqa: B008 - frozen
         self._jobs, self._error_s, self._within = data.jobs, data.error_s, data.within
         self._relative = deque(data.relative, _LATEST)

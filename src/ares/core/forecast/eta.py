@@ -3,7 +3,7 @@
 from math import log
 from typing import NamedTuple
 
-from ares.core.forecast.spread import Ends, Spread, SpreadData
+from ares.core.forecast.spread import IntervalEnds, Spread, SpreadData
 from ares.model.base import Record
 
 # Added to both sides of a ratio of waits: a minute more or less is no error.
@@ -55,7 +55,7 @@ class _Given(NamedTuple):
     at: float
     said_s: float
     bucket: str
-    ends: Ends
+    ends: IntervalEnds
 
 
 class Etas:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from math import log, log1p, nan
 
-from ares.core.forecast.kinds import Kind, keys_of
-from ares.core.forecast.recent import Recent
+from ares.core.forecast.kinds import JobKind, keys_of
+from ares.core.forecast.recent import RecentValues
 from ares.model.job import JobSpec
 
 # Levels whose runs are told, by their place among all of them.
@@ -17,7 +17,7 @@ FEATURES = (
 )  # fmt: skip
 
 
-def features_of(spec: JobSpec, kind: Kind, histories: Mapping[str, Recent]) -> tuple[float, ...]:
+def features_of(spec: JobSpec, kind: JobKind, histories: Mapping[str, RecentValues]) -> tuple[float, ...]:
     """NaN for what is not known. Times are logarithms of seconds."""
     ranks = 1 if spec.gang is None else spec.gang.ranks
     asks, keys = spec.resources, keys_of(kind)
@@ -33,7 +33,7 @@ def features_of(spec: JobSpec, kind: Kind, histories: Mapping[str, Recent]) -> t
     return (*plain, *medians, *_more(told["like"]), *_more(told["user"]))
 
 
-def _more(recent: Recent | None) -> tuple[float, float, float]:
+def _more(recent: RecentValues | None) -> tuple[float, float, float]:
     if recent is None:
         return nan, nan, 0.0
     return _log(recent.values[0]), _log(recent.quantile(0.9)), float(len(recent))

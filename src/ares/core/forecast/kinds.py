@@ -11,7 +11,7 @@ _PART = "\x1f"
 OTHERS_MIN = 8
 
 
-class Kind(NamedTuple):
+class JobKind(NamedTuple):
     """`account` is "tenant/team/user"; `gpu_model` is what it got, None while it waits."""
 
     account: str
@@ -21,7 +21,7 @@ class Kind(NamedTuple):
     gpu_model: str | None = None
 
 
-class Level(NamedTuple):
+class KindLevel(NamedTuple):
     """What jobs have in common. `others`: not only the account's own."""
 
     words: str
@@ -30,31 +30,31 @@ class Level(NamedTuple):
 
 # The first that has enough to tell is asked.
 LEVELS = (
-    Level("of that name, shape and time limit"),
-    Level("of that name and time limit"),
-    Level("of that name and shape"),
-    Level("of that name"),
-    Level("of that user, shape and time limit"),
-    Level("of that user and time limit"),
-    Level("of that user"),
-    Level("of that tenant, shape and time limit", others=True),
-    Level("of that tenant and time limit", others=True),
-    Level("of that tenant", others=True),
-    Level("of that shape and time limit", others=True),
-    Level("of all kinds", others=True),
+    KindLevel("of that name, shape and time limit"),
+    KindLevel("of that name and time limit"),
+    KindLevel("of that name and shape"),
+    KindLevel("of that name"),
+    KindLevel("of that user, shape and time limit"),
+    KindLevel("of that user and time limit"),
+    KindLevel("of that user"),
+    KindLevel("of that tenant, shape and time limit", others=True),
+    KindLevel("of that tenant and time limit", others=True),
+    KindLevel("of that tenant", others=True),
+    KindLevel("of that shape and time limit", others=True),
+    KindLevel("of all kinds", others=True),
 )
 
 
-def kind_of(spec: JobSpec, account: str, gpu_model: str | None = None) -> Kind:
+def kind_of(spec: JobSpec, account: str, gpu_model: str | None = None) -> JobKind:
     asks, gang = spec.resources, spec.gang
     ranks = 1 if gang is None else gang.ranks
     devices = "".join(f"+{count}{kind}" for kind, count in sorted(asks.devices.items())) if asks.devices else ""
     shape = f"{ranks}x{asks.cpu_milli}c{asks.memory_mib}m{asks.gpus}g{asks.gpu_milli}{devices}"
-    return Kind(account, spec.name, shape, spec.time_limit_s, gpu_model)
+    return JobKind(account, spec.name, shape, spec.time_limit_s, gpu_model)
 
 
 @lru_cache(maxsize=4096)
-def keys_of(kind: Kind) -> tuple[str, ...]:
+def keys_of(kind: JobKind) -> tuple[str, ...]:
     """One for each level."""
     account, name, shape, limit_s, _ = kind
     limit = "" if limit_s is None else f"{limit_s:g}"
@@ -75,7 +75,7 @@ def keys_of(kind: Kind) -> tuple[str, ...]:
     )
 
 
-def on_model(kind: Kind, gpu_model: str) -> str:
+def on_model(kind: JobKind, gpu_model: str) -> str:
     """The key of jobs alike in everything, on one GPU model."""
     limit = "" if kind.limit_s is None else f"{kind.limit_s:g}"
     return _key("m", gpu_model, kind.account, kind.name, kind.shape, limit)

@@ -3,13 +3,13 @@
 from math import exp, log
 from typing import NamedTuple, TypeVar
 
-from ares.core.forecast.accuracy import Accuracy, Judged, JudgedData, distance
+from ares.core.forecast.accuracy import Accuracy, AccuracyCount, JudgedData, distance
 from ares.core.forecast.correction import corrected, overrun
 from ares.core.forecast.estimate import Estimate, stated
 from ares.core.forecast.features import features_of
-from ares.core.forecast.kinds import LEVELS, OTHERS_MIN, Kind, keys_of, kind_of, on_model
-from ares.core.forecast.recent import Recent
-from ares.core.forecast.spread import Ends, Spread, SpreadData
+from ares.core.forecast.kinds import LEVELS, OTHERS_MIN, JobKind, keys_of, kind_of, on_model
+from ares.core.forecast.recent import RecentValues
+from ares.core.forecast.spread import IntervalEnds, Spread, SpreadData
 from ares.core.forecast.trees import Forest
 from ares.model.base import Record
 from ares.model.job import JobSpec
@@ -67,13 +67,13 @@ class _Said(NamedTuple):
     stated: Estimate | None
     past: _Past | None
     # Of the spreads at that moment.
-    stated_ends: Ends | None = None
-    past_ends: Ends | None = None
+    stated_ends: IntervalEnds | None = None
+    past_ends: IntervalEnds | None = None
 
 
 class _Met(NamedTuple):
     spec: JobSpec
-    kind: Kind
+    kind: JobKind
     said: _Said
 
 
@@ -85,11 +85,11 @@ class Predictor:
 
     def __init__(self, policy: PredictionPolicy = PredictionPolicy(), data: PredictorData = PredictorData()) -> None:  # noqa: B008 - frozen
         self.policy = policy
-        self._histories = {key: Recent(values) for key, values in data.histories.items()}
+        self._histories = {key: RecentValues(values) for key, values in data.histories.items()}
         self._spreads = {bucket: Spread(spread) for bucket, spread in data.spreads.items()}
         self._trust: dict[str, TrustData] = dict(data.trust)
         self._models = dict.fromkeys(data.models)
-        self._judged = Judged(data.judged)
+        self._judged = AccuracyCount(data.judged)
         # A trained model, where one is installed that did better than like jobs' runs.
         self.forest: Forest | None = None
         # Jobs that have not ended: what they are, and what was said of each when it came.
@@ -129,7 +129,7 @@ class Predictor:
                 return high if kind.limit_s is None else min(high, kind.limit_s)
         return 0.0
 
-    def _say(self, spec: JobSpec, kind: Kind) -> _Said:
+    def _say(self, spec: JobSpec, kind: JobKind) -> _Said:
         said, past = stated(spec, kind.gpu_model), self._modelled(spec, kind) or self._past(kind)
         used, policy, bucket = said, self.policy, _bucket_stated(spec)
         longest = _as_stated(spec, said) if policy.source == "stated" else _longest(spec, said, past)
@@ -143,7 +143,7 @@ class Predictor:
             used, said, past, self._ends(_bucket_stated(spec)), None if past is None else self._ends(past.bucket)
         )
 
-    def _ends(self, bucket: str) -> Ends | None:
+    def _ends(self, bucket: str) -> IntervalEnds | None:
         spread = self._spreads.get(bucket)
         return None if spread is None else spread.ends
 
@@ -156,7 +156,7 @@ class Predictor:
             return max(limit_s, ran_s + 1.0)
         return overrun(estimate_s, ran_s)
 
-    def _modelled(self, spec: JobSpec, kind: Kind) -> _Past | None:
+    def _modelled(self, spec: JobSpec, kind: JobKind) -> _Past | None:
         if self.forest is None:
             return None
         seconds = self.forest.seconds(features_of(spec, kind, self._histories))
@@ -169,7 +169,7 @@ class Predictor:
         """What a model is told about a job that comes now."""
         return features_of(spec, kind_of(spec, account), self._histories)
 
-    def _past(self, kind: Kind) -> _Past | None:
+    def _past(self, kind: JobKind) -> _Past | None:
         limit_s = kind.limit_s
         found = None if kind.gpu_model is None else self._on_model(kind, kind.gpu_model)
         found = found or self._alike(kind)
@@ -177,7 +177,7 @@ class Predictor:
             return found
         return found._replace(seconds=limit_s)
 
-    def _alike(self, kind: Kind) -> _Past | None:
+    def _alike(self, kind: JobKind) -> _Past | None:
         histories, least = self._histories, self.policy.min_samples
         for level, key in zip(LEVELS, keys_of(kind), strict=True):
             recent = histories.get(key)
@@ -185,7 +185,7 @@ class Predictor:
                 return _past(recent, level.words, key[0])
         return None
 
-    def _on_model(self, kind: Kind, model: str) -> _Past | None:
+    def _on_model(self, kind: JobKind, model: str) -> _Past | None:
         """From runs on the model it got, else from runs on another and how the two compare."""
         own = self._histories.get(on_model(kind, model))
         if own is not None:
@@ -263,7 +263,7 @@ class Predictor:
             )
             _forget(self._trust, _ACCOUNTS_MAX)
 
-    def _learn_model(self, kind: Kind, gpu_model: str, ran_s: float) -> None:
+    def _learn_model(self, kind: JobKind, gpu_model: str, ran_s: float) -> None:
         for other in self._models:
             there = None if other == gpu_model else self._histories.get(on_model(kind, other))
             if there is not None:
@@ -272,7 +272,7 @@ class Predictor:
         self._add(on_model(kind, gpu_model), ran_s)
 
     def _add(self, key: str, value: float) -> None:
-        recent = self._histories.pop(key, None) or Recent()
+        recent = self._histories.pop(key, None) or RecentValues()
         recent.add(value)
         self._histories[key] = recent
         _forget(self._histories, KINDS_MAX)
@@ -286,7 +286,7 @@ def _forget(known: dict[str, _T], most: int) -> None:
         del known[next(iter(known))]
 
 
-def _past(recent: Recent, words: str, bucket: str) -> _Past:
+def _past(recent: RecentValues, words: str, bucket: str) -> _Past:
     count = len(recent)
     # One run tells less than four: their errors are kept apart.
     few = "1" if count == 1 else "2" if count < 4 else "4"

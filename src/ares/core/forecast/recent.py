@@ -11,7 +11,7 @@ _SUMS = tuple(sum(_WEIGHTS[:count]) for count in range(KEPT + 1))
 _SLACK = 1e-9
 
 
-class Recent:
+class RecentValues:
     """Never more than `KEPT` values, so its size and cost do not grow with what it has seen."""
 
     __slots__ = ("_values",)

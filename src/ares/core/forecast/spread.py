@@ -14,7 +14,7 @@ _FIRST = log(5.0)
 SpreadData = tuple[float, float, int, int]
 
 
-class Ends(NamedTuple):
+class IntervalEnds(NamedTuple):
     """Of one interval, as it was given."""
 
     low: float
@@ -46,11 +46,11 @@ class Spread:
         return max(0.0, base * exp(self.low) - floor), max(0.0, base * exp(self.high) - floor)
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> IntervalEnds:
         """To be judged by later."""
-        return Ends(self.low, self.high)
+        return IntervalEnds(self.low, self.high)
 
-    def judge(self, said: float, truth: float, floor: float = 0.0, given: Ends | None = None) -> bool:
+    def judge(self, said: float, truth: float, floor: float = 0.0, given: IntervalEnds | None = None) -> bool:
         """Whether the truth was within the ends that were given, now unless told. What was given late is what counts:
         of many that were told the same in one moment, each one that missed moves an end."""
         low, high = given or (self.low, self.high)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-class Held(NamedTuple):
+class HeldSupply(NamedTuple):
     """So much is held for so many seconds more; for ever when nobody can say."""
 
     amount: float
@@ -21,7 +21,7 @@ class Supply:
 
     __slots__ = ("_area", "_free", "_times")
 
-    def __init__(self, free: float, held: Sequence[Held]) -> None:
+    def __init__(self, free: float, held: Sequence[HeldSupply]) -> None:
         amounts = np.array([one.amount for one in held], np.float64)
         left = np.maximum(np.array([one.left_s for one in held], np.float64), 0.0)
         order = np.argsort(left, kind="stable")

@@ -12,7 +12,7 @@ from ares.core.energy.meter import Fate, kept_rates
 from ares.core.lifecycle import fences, outputs, retry
 from ares.core.lifecycle.handlers import assembled
 from ares.core.lifecycle.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Refused, Release, Stepped
-from ares.core.lifecycle.ledger import Entry, agent, commit, grants, nodes_of, where
+from ares.core.lifecycle.ledger import UnnumberedEntry, agent, commit, grants, nodes_of, where
 from ares.core.lifecycle.ranks import held, metered, numbered, place_of, settled, size_limits, why_not_preemptible
 from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement, Result
 
@@ -45,7 +45,7 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
     # The report of its start may never come.
     started = state.started_ranks if what.rank in state.started_ranks else (*state.started_ranks, what.rank)
     changes, more = assembled(state, started, context.now)
-    entry = Entry("rank-exited", "", agent(place), {"rank": what.rank, **_exit_data((place,), what.exit)})
+    entry = UnnumberedEntry("rank-exited", "", agent(place), {"rank": what.rank, **_exit_data((place,), what.exit)})
     return commit(
         state, context.now, (entry, *more), ended_ranks=ended, value=what.value, outputs=what.outputs, **changes
     )
@@ -65,13 +65,15 @@ def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
     state, gone = job.state, (place.rank,)
     exit_info, rank = (what.exit, {}) if job.spec.gang is None else _of_rank(what.exit, place)
     if exit_info.failure is not None:
-        entry = Entry("failed", by=agent(place), data={**rank, **_exit_data((place,), exit_info)})
+        entry = UnnumberedEntry("failed", by=agent(place), data={**rank, **_exit_data((place,), exit_info)})
         return _after_failure(job, exit_info, context, gone, (), entry)
     if job.spec.restart == "always" and job.spec.effects != "unsafe":
         return _restart(job, what, context, place, rank)
     over = _over(job, gone, context, "kept")
     result = _result(state, what.exit, context, what)
-    entry = Entry("succeeded", "", agent(place), {**rank, **_exit_data(state.placements, what.exit)}, state.fence)
+    entry = UnnumberedEntry(
+        "succeeded", "", agent(place), {**rank, **_exit_data(state.placements, what.exit)}, state.fence
+    )
     return commit(
         state, context.now, (entry,), result,
         phase="SUCCEEDED", exit=what.exit, ended_at=context.now, output_bytes=sum(one.size for one in result.outputs),
@@ -96,7 +98,7 @@ def _let_go(state: JobState, ranks: tuple[int, ...], context: Context) -> Steppe
     left = tuple(place for place in state.leaving if place.rank not in gone)
     places = tuple(place for place in state.leaving if place.rank in gone)
     data = {**where(places), "ranks": sorted(gone)}
-    entry = Entry("released", f"all processes of {numbered(gone)} are gone", agent(places[0]), data)
+    entry = UnnumberedEntry("released", f"all processes of {numbered(gone)} are gone", agent(places[0]), data)
     return commit(
         state, context.now, (entry,), leaving=left, ended_ranks=(*state.ended_ranks, *sorted(gone)), reason=state.reason
     )
@@ -116,16 +118,16 @@ def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refused
         return _shrink(state, what, context, gone, lost)
     # Also of what was let go before: the ledger says of every rank where it ended.
     data = where(lost) if job.spec.gang is None else {**where(gone), "ranks": [place.rank for place in gone]}
-    entry = Entry("lease-lost", what.reason, "controller", data, state.fence)
+    entry = UnnumberedEntry("lease-lost", what.reason, "controller", data, state.fence)
     exit_info = ExitInfo(failure="node-lost", message=what.reason)
     if job.spec.effects == "unsafe":
         reason = f"{retry.describe(exit_info)}; its effects are unsafe, so a person must find out what it did"
         return commit(
-            state, context.now, (entry, Entry("unknown", reason, "controller")),
+            state, context.now, (entry, UnnumberedEntry("unknown", reason, "controller")),
             phase="UNKNOWN", fence=fences.revoked(state.fence), reason=reason, exit=exit_info,
             ended_at=context.now, **_over(job, ranks, context, "lost"),
         )  # fmt: skip
-    failed = Entry("failed", by="controller", data=_exit_data(lost, exit_info))
+    failed = UnnumberedEntry("failed", by="controller", data=_exit_data(lost, exit_info))
     return _after_failure(job, exit_info, context, ranks, (entry,), failed)
 
 
@@ -147,7 +149,7 @@ def _shrink(
     data = {"generation": generation, "ranks": len(left), "lost": losses}
     reason = f"{what.reason}; the gang goes on with {len(left)} ranks"
     return commit(
-        state, context.now, (Entry("resized", reason, "controller", data),),
+        state, context.now, (UnnumberedEntry("resized", reason, "controller", data),),
         placements=left, leaving=tuple(place for place in state.leaving if place not in gone),
         ended_ranks=(*state.ended_ranks, *(place.rank for place in gone)),
         generation=generation, metered_at=context.now, rates=kept_rates(state, left),
@@ -163,7 +165,7 @@ def assembly_over(job: Job, what: AssemblyOver, context: Context) -> Stepped | R
     late = f"{numbered(place.rank for place in missing)} on {', '.join(nodes_of(missing)[:8])} had not"
     exit_info = ExitInfo(failure="staging", message=f"{what.reason}: {late}")
     data = {**_exit_data(missing, exit_info), "ranks": [place.rank for place in missing]}
-    return _after_failure(job, exit_info, context, (), (), Entry("failed", by="controller", data=data))
+    return _after_failure(job, exit_info, context, (), (), UnnumberedEntry("failed", by="controller", data=data))
 
 
 def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
@@ -172,7 +174,7 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
     if why_not:
         return Refused(code="not-allowed", message=f"job {state.id} cannot be preempted: {why_not}")
     data = {**where(held(state)), **what.record, **({"hold": grants(what.hold)} if what.hold else {})}
-    entry = Entry("preempted", what.reason, what.by, data, state.fence)
+    entry = UnnumberedEntry("preempted", what.reason, what.by, data, state.fence)
     return commit(
         state, context.now, (entry,),
         phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True,
@@ -205,7 +207,7 @@ def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
     if rest["lingering"]:
         data = {**where(gone), "ranks": [place.rank for place in gone]}
         reason = f"all processes of {numbered(place.rank for place in gone)} are gone"
-        entry = Entry("released", reason, agent(gone[0]), data, what.fence)
+        entry = UnnumberedEntry("released", reason, agent(gone[0]), data, what.fence)
         return commit(state, context.now, (entry,), reason=state.reason, **rest)
     return _all_gone(state, gone, context, rest)
 
@@ -213,9 +215,9 @@ def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
 def _all_gone(state: JobState, gone: tuple[Placement, ...], context: Context, rest: dict[str, Any]) -> Stepped:
     reason, by, attempt = "all its processes are gone", agent(gone[0]), fences.revoked_fence(state)
     if state.phase == "PREEMPTED":
-        entry = Entry("requeued", f"{reason}; it waits for a place again", by, where(gone), attempt)
+        entry = UnnumberedEntry("requeued", f"{reason}; it waits for a place again", by, where(gone), attempt)
         return commit(state, context.now, (entry,), phase="PENDING", queued_at=context.now, placements=(), **rest)
-    entry = Entry("released", reason, by, where(gone), attempt)
+    entry = UnnumberedEntry("released", reason, by, where(gone), attempt)
     if state.phase == "RETRYING":
         # The backoff begins now: nothing could be repeated before.
         rest = {**rest, "placements": (), "retry_at": context.now + state.retry_delay_s}
@@ -234,7 +236,7 @@ def _restart(job: Job, what: Exit, context: Context, place: Placement, rank: dic
     data = {**rank, **_exit_data(state.placements, what.exit), "delayS": round(delay_s, 3)}
     over = _over(job, (place.rank,), context, "kept")
     return commit(
-        state, context.now, (Entry("restarted", reason, agent(place), data, state.fence),),
+        state, context.now, (UnnumberedEntry("restarted", reason, agent(place), data, state.fence),),
         phase="RETRYING", fence=fences.revoked(state.fence), placements=state.placements if over["lingering"] else (),
         restarts=restarts, quick_restarts=quick + 1, exit=what.exit, reason=reason, retry_delay_s=delay_s,
         retry_at=context.now + delay_s, **over,
@@ -242,7 +244,12 @@ def _restart(job: Job, what: Exit, context: Context, place: Placement, rank: dic
 
 
 def _after_failure(
-    job: Job, exit_info: ExitInfo, context: Context, gone: tuple[int, ...], before: tuple[Entry, ...], failed: Entry
+    job: Job,
+    exit_info: ExitInfo,
+    context: Context,
+    gone: tuple[int, ...],
+    before: tuple[UnnumberedEntry, ...],
+    failed: UnnumberedEntry,
 ) -> Stepped:
     """Repeats the attempt or ends the job; `failed` is the entry for the end, without its reason."""
     state = job.state

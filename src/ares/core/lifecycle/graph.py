@@ -17,15 +17,15 @@ from ares.core.lifecycle.inputs import (
     LeaseLost,
     Nominate,
     Preempt,
+    RanksResized,
+    RankStarted,
     Refused,
     Release,
-    Resize,
     RetryDue,
     RetryNow,
-    Start,
     Stepped,
 )
-from ares.core.lifecycle.ledger import Entry, commit
+from ares.core.lifecycle.ledger import UnnumberedEntry, commit
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Fence, Job, JobState, Phase
 
@@ -49,17 +49,17 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("PENDING", Nominate): _to(handlers.nominate, "PENDING"),
     ("PENDING", Cancel): _to(handlers.cancel, "CANCELLED"),
     # A gang runs when all its ranks have started.
-    ("STAGING", Start): _to(handlers.start, "STAGING", "RUNNING"),
+    ("STAGING", RankStarted): _to(handlers.start, "STAGING", "RUNNING"),
     # The report of the start may come together with the report of the end, or not at all.
     ("STAGING", Exit): _to(endings.finish, "STAGING", "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
     ("STAGING", LeaseLost): _to(endings.lease_lost, "RETRYING", "FAILED", "UNKNOWN"),
     ("STAGING", AssemblyOver): _to(endings.assembly_over, "RETRYING", "FAILED"),
     ("STAGING", Preempt): _to(endings.preempt, "PREEMPTED"),
     ("STAGING", Cancel): _to(handlers.cancel, "CANCELLED"),
-    ("RUNNING", Start): _to(handlers.start, "RUNNING"),
+    ("RUNNING", RankStarted): _to(handlers.start, "RUNNING"),
     ("RUNNING", Exit): _to(endings.finish, "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
     ("RUNNING", LeaseLost): _to(endings.lease_lost, "RUNNING", "RETRYING", "FAILED", "UNKNOWN"),
-    ("RUNNING", Resize): _to(handlers.resize, "RUNNING"),
+    ("RUNNING", RanksResized): _to(handlers.resize, "RUNNING"),
     ("RUNNING", Release): _to(endings.release, "RUNNING"),
     ("RUNNING", Preempt): _to(endings.preempt, "PREEMPTED"),
     ("RUNNING", Cancel): _to(handlers.cancel, "CANCELLED"),
@@ -77,7 +77,7 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
 }
 
 # Inputs about the current attempt: with another fence they are about one that is over.
-_FENCED = (Start, Exit, LeaseLost, AssemblyOver, Preempt, Resize)
+_FENCED = (RankStarted, Exit, LeaseLost, AssemblyOver, Preempt, RanksResized)
 
 
 def begin(
@@ -110,7 +110,7 @@ def begin(
         submitted_at=context.now, queued_at=context.now, cost_estimate=cost_estimate, estimated_s=estimated_s,
     )  # fmt: skip
     reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", note) if part)
-    return commit(unborn, context.now, (Entry("submitted", reason, submitted_by, data),))
+    return commit(unborn, context.now, (UnnumberedEntry("submitted", reason, submitted_by, data),))
 
 
 def step(job: Job, what: Input, context: Context) -> Stepped | Refused:

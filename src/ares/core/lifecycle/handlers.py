@@ -9,14 +9,14 @@ from ares.core.lifecycle.inputs import (
     Cancel,
     Context,
     Nominate,
+    RanksResized,
+    RankStarted,
     Refused,
-    Resize,
     RetryDue,
     RetryNow,
-    Start,
     Stepped,
 )
-from ares.core.lifecycle.ledger import Entry, agent, commit, grants, nodes_of, ranked, where
+from ares.core.lifecycle.ledger import UnnumberedEntry, agent, commit, grants, nodes_of, ranked, where
 from ares.core.lifecycle.ranks import held, metered, next_rank, numbered, place_of, settled, size_limits
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, Job, JobState, Placement
@@ -38,7 +38,7 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refused:
         data["alternative"] = what.alternative
     if what.leaves_at is not None:
         data["leavesAt"] = what.leaves_at
-    entry = Entry("bound", f"attempt {attempt} on {_named(places)}", "scheduler", data)
+    entry = UnnumberedEntry("bound", f"attempt {attempt} on {_named(places)}", "scheduler", data)
     return commit(
         state, context.now, (entry,),
         phase="STAGING", attempt=attempt, fence=fences.granted(state.fence, context.epoch), placements=places,
@@ -72,7 +72,7 @@ def _named(places: tuple[Placement, ...]) -> str:
     return f"node{'s' if len(nodes) > 1 else ''} {shown} ({len(places)} ranks)"
 
 
-def start(job: Job, what: Start, context: Context) -> Stepped | Refused:
+def start(job: Job, what: RankStarted, context: Context) -> Stepped | Refused:
     state = job.state
     # The agent's clock may be off: a start lies between the binding and now.
     at = max(state.bound_at or 0.0, min(what.at or context.now, context.now))
@@ -80,31 +80,33 @@ def start(job: Job, what: Start, context: Context) -> Stepped | Refused:
         return _rank_started(state, what, at, context)
     if state.phase != "STAGING":
         return Refused(code="not-allowed", message=f"job {state.id} is {state.phase}; start does not apply to it")
-    entry = Entry("started", by=agent(state.placements[0]), data=_given(what))
+    entry = UnnumberedEntry("started", by=agent(state.placements[0]), data=_given(what))
     return commit(state, context.now, (entry,), phase="RUNNING", started_at=at, **first_start(state, at))
 
 
-def _given(what: Start) -> dict[str, Any]:
+def _given(what: RankStarted) -> dict[str, Any]:
     return {"secrets": what.secrets} if what.secrets else {}
 
 
-def _rank_started(state: JobState, what: Start, at: float, context: Context) -> Stepped | Refused:
+def _rank_started(state: JobState, what: RankStarted, at: float, context: Context) -> Stepped | Refused:
     rank = what.rank
     place = place_of(state.placements, rank)
     if place is None or rank in state.started_ranks:
         why = "has started already" if place is not None else "is not one of the attempt's"
         return Refused(code="not-allowed", message=f"job {state.id}: rank {rank} {why}")
-    entry = Entry("rank-started", by=agent(place), data={"rank": rank, "node": place.node, **_given(what)})
+    entry = UnnumberedEntry("rank-started", by=agent(place), data={"rank": rank, "node": place.node, **_given(what)})
     changes, more = assembled(state, (*state.started_ranks, rank), at)
     return commit(state, context.now, (entry, *more), **changes)
 
 
-def assembled(state: JobState, started: tuple[int, ...], at: float) -> tuple[dict[str, Any], tuple[Entry, ...]]:
+def assembled(
+    state: JobState, started: tuple[int, ...], at: float
+) -> tuple[dict[str, Any], tuple[UnnumberedEntry, ...]]:
     """What follows when these ranks have started: the gang runs as soon as all have."""
     changes: dict[str, Any] = {"started_ranks": started}
     if state.phase != "STAGING" or {place.rank for place in state.placements} - set(started):
         return changes, ()
-    entry = Entry("started", f"all {len(state.placements)} ranks have started", "controller")
+    entry = UnnumberedEntry("started", f"all {len(state.placements)} ranks have started", "controller")
     return {**changes, "phase": "RUNNING", "started_at": at, **first_start(state, at)}, (entry,)
 
 
@@ -114,14 +116,14 @@ def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refused:
         return Refused(code="not-allowed", message=f"job {state.id}: no room is held for it, so none can be given up")
     # Whose jobs leave is in the record, as far as the tenant may know.
     data = {**what.record, **({"hold": grants(what.hold)} if what.hold else {})}
-    entry = Entry("preempting", what.reason, "scheduler", data)
+    entry = UnnumberedEntry("preempting", what.reason, "scheduler", data)
     return commit(
         state, context.now, (entry,),
         hold=what.hold, evicting=what.evicting, alternative=what.alternative, reason=what.reason,
     )  # fmt: skip
 
 
-def resize(job: Job, what: Resize, context: Context) -> Stepped | Refused:
+def resize(job: Job, what: RanksResized, context: Context) -> Stepped | Refused:
     state, now = job.state, context.now
     wrong = _unfit_size(job.spec, state, what.placements)
     if wrong:
@@ -134,7 +136,7 @@ def resize(job: Job, what: Resize, context: Context) -> Stepped | Refused:
     data |= {"added": ranked(added)} if added else {}
     data |= {"dropped": [{"rank": place.rank, "node": place.node} for place in dropped]} if dropped else {}
     return commit(
-        state, now, (Entry("resized", what.reason, what.by, data),),
+        state, now, (UnnumberedEntry("resized", what.reason, what.by, data),),
         placements=what.placements, leaving=(*state.leaving, *dropped), generation=generation,
         rates=what.rates, metered_at=now, **metered(state, now, "open"),
     )  # fmt: skip
@@ -170,7 +172,7 @@ def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refused:
     fence = state.fence if state.lingering else fences.revoked(state.fence)
     reason = what.reason or f"cancelled by {what.by}"
     return commit(
-        state, context.now, (Entry("cancelled", reason, what.by, where(held(state))),),
+        state, context.now, (UnnumberedEntry("cancelled", reason, what.by, where(held(state))),),
         phase="CANCELLED", fence=fence, lingering=lingering, reason=reason, ended_at=context.now,
         retry_delay_s=0.0, retry_at=None, hold=(), evicting=(), value=None, outputs=(),
         **settled(state, context.now, "kept"),
@@ -184,7 +186,7 @@ def retry_due(job: Job, what: RetryDue, context: Context) -> Stepped | Refused:
         return Refused(code="not-allowed", message=message)
     if state.lingering:
         return _still_ending(state)
-    return _requeue(state, context, Entry("requeued", "the backoff is over", "controller"))
+    return _requeue(state, context, UnnumberedEntry("requeued", "the backoff is over", "controller"))
 
 
 def retry_now(job: Job, what: RetryNow, context: Context) -> Stepped | Refused:
@@ -199,7 +201,7 @@ def retry_now(job: Job, what: RetryNow, context: Context) -> Stepped | Refused:
         return Refused(code="budget-exhausted", message=message)
     used_up = state.manual_retries + 1
     reason = what.reason or f"manual retry {used_up} of {MANUAL_RETRIES_MAX} by {what.by}"
-    return _requeue(state, context, Entry("retry-requested", reason, what.by), manual_retries=used_up)
+    return _requeue(state, context, UnnumberedEntry("retry-requested", reason, what.by), manual_retries=used_up)
 
 
 def _still_ending(state: JobState) -> Refused:
@@ -208,7 +210,7 @@ def _still_ending(state: JobState) -> Refused:
     return Refused(code="not-allowed", message=message)
 
 
-def _requeue(state: JobState, context: Context, entry: Entry, **changes: Any) -> Stepped:
+def _requeue(state: JobState, context: Context, entry: UnnumberedEntry, **changes: Any) -> Stepped:
     return commit(
         state, context.now, (entry,),
         phase="PENDING", queued_at=context.now, retry_delay_s=0.0, retry_at=None, **changes,

@@ -32,7 +32,7 @@ class Bind(Record, frozen=True, tag="bind"):
     leaves_at: float | None = None
 
 
-class Start(Record, frozen=True, tag="start"):
+class RankStarted(Record, frozen=True, tag="start"):
     """The agent reports that a rank's process runs."""
 
     fence: Fence
@@ -89,7 +89,7 @@ class Nominate(Record, frozen=True, tag="nominate"):
     alternative: int = 0
 
 
-class Resize(Record, frozen=True, tag="resize"):
+class RanksResized(Record, frozen=True, tag="resize"):
     """A running elastic gang goes on with these placements: those that stay, and new ones."""
 
     fence: Fence
@@ -127,13 +127,13 @@ class Release(Record, frozen=True, tag="release"):
 
 Input = (
     Bind
-    | Start
+    | RankStarted
     | Exit
     | LeaseLost
     | AssemblyOver
     | Preempt
     | Nominate
-    | Resize
+    | RanksResized
     | Cancel
     | RetryDue
     | RetryNow

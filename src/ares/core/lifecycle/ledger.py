@@ -10,7 +10,7 @@ from ares.model.event import EventKind, LedgerEvent
 from ares.model.state import Fence, JobState, Placement, Result
 
 
-class Entry(NamedTuple):
+class UnnumberedEntry(NamedTuple):
     """One ledger entry before it is numbered."""
 
     kind: EventKind
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
 
 def commit(
-    old: JobState, at: float, entries: tuple[Entry, ...], result: Result | None = None, **changes: Any
+    old: JobState, at: float, entries: tuple[UnnumberedEntry, ...], result: Result | None = None, **changes: Any
 ) -> Stepped:
     """The step from `old` by `changes`. `reason` is cleared unless the change gives a new one."""
     changes.setdefault("reason", "")
@@ -31,7 +31,7 @@ def commit(
     return Stepped(state=new, events=events, result=result)
 
 
-def _event(state: JobState, at: float, seq: int, entry: Entry) -> LedgerEvent:
+def _event(state: JobState, at: float, seq: int, entry: UnnumberedEntry) -> LedgerEvent:
     return LedgerEvent(
         job=state.id,
         tenant=state.tenant,

@@ -15,7 +15,7 @@ OVERDUE_SHARE = 0.75
 LONG_GONE = 3.0
 
 
-class Verdict(Record, frozen=True):
+class Suspicion(Record, frozen=True):
     """`paused_since` is set while evictions wait; `spent` once the wait was granted for this storm."""
 
     paused_since: float | None = None
@@ -27,17 +27,17 @@ def overdue(ages_s: Mapping[str, float], dead_after_s: float) -> int:
     return sum(OVERDUE_SHARE <= age / dead_after_s < LONG_GONE for age in ages_s.values())
 
 
-def judge(ages_s: Mapping[str, float], before: Verdict, now: float, dead_after_s: float) -> Verdict:
+def judge(ages_s: Mapping[str, float], before: Suspicion, now: float, dead_after_s: float) -> Suspicion:
     """Each storm puts evictions off once, by one lease period; after that silence counts as death again."""
     nodes = sum(age < LONG_GONE * dead_after_s for age in ages_s.values())
     storm = nodes >= STORM_NODES_MIN and overdue(ages_s, dead_after_s) > STORM_SHARE * nodes
     if not storm:
-        return Verdict()
+        return Suspicion()
     if before.spent:
         return before
     if before.paused_since is None:
-        return Verdict(paused_since=now)
+        return Suspicion(paused_since=now)
     # A period after the first of them would have been evicted.
     if now - before.paused_since < (2 - OVERDUE_SHARE) * dead_after_s:
         return before
-    return Verdict(spent=True)
+    return Suspicion(spent=True)

@@ -132,7 +132,7 @@ _KEYS: dict[By, Callable[[JobState, Spent], str]] = {
 }
 
 
-class Usage:
+class UsageSum:
     """Adds up jobs, some at a time. The dearest groups first; without prices, those with the most GPU-hours, then
     CPU-hours."""
 

@@ -8,7 +8,7 @@ _OWED_S = 2.0
 _SWEEP_MIN = 1024
 
 
-class Shares:
+class TimeShares:
     """Each tenant has a share of the time, and may be ahead of it by a burst. One that is alone may have all of it."""
 
     __slots__ = ("_burst_s", "_even_at", "_last", "_other", "_share", "_sweep_at")

@@ -14,7 +14,7 @@ SHARE = 4
 _THERE_S = 1.0
 
 
-class Turns(Generic[T]):
+class FairTurns(Generic[T]):
     """A tenant that floods lengthens its own queue only: in each round one of every tenant that waits is served.
     Alone it may have all places; beside others a part of them, so that who comes finds some free."""
 

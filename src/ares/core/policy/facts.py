@@ -38,7 +38,7 @@ def ways(spec: JobSpec) -> Iterator[JobSpec]:
         yield replace(spec, resources=other, alternatives=())
 
 
-class Job(NamedTuple):
+class PolicyJob(NamedTuple):
     """What facts are made of. `numbers` are the tenant's, by their names in the table."""
 
     who: Principal
@@ -54,7 +54,7 @@ class Job(NamedTuple):
         return 1 if self.spec.gang is None else self.spec.gang.ranks
 
 
-Read = Callable[[Job], object]
+Read = Callable[[PolicyJob], object]
 
 _JOB: Final[dict[str, Read]] = {
     "name": lambda job: job.spec.name,
@@ -122,6 +122,6 @@ _READ: Final[dict[str, Read]] = {
 }
 
 
-def facts(job: Job, names: Iterable[str] = NAMES) -> dict[str, object]:
+def facts(job: PolicyJob, names: Iterable[str] = NAMES) -> dict[str, object]:
     """Only what is asked for: few rules read more than a few of them."""
     return {name: _READ[name](job) for name in names}

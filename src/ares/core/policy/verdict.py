@@ -27,7 +27,7 @@ class Said(Record, frozen=True):
         return ", ".join(f"{name} = {value}" for name, value in self.values.items())
 
 
-class Judged(Record, frozen=True):
+class PolicyVerdict(Record, frozen=True):
     """`spec` is the job with the defaults it was given."""
 
     spec: JobSpec

@@ -13,15 +13,15 @@ _UNKNOWN_S = 3600.0
 _BLOCK = 256
 
 
-class Kind(NamedTuple):
+class Bottleneck(NamedTuple):
     """Which resource a job waits for: GPUs, of a model or any, or else CPUs."""
 
     resource: str
     model: str = ""
 
 
-def kind_of(ask: Ask) -> Kind:
-    return Kind("gpu", ask.gpu_model or "") if ask.gpus else Kind("cpu")
+def kind_of(ask: Ask) -> Bottleneck:
+    return Bottleneck("gpu", ask.gpu_model or "") if ask.gpus else Bottleneck("cpu")
 
 
 def amount_of(ask: Ask) -> int:
@@ -32,7 +32,7 @@ def amount_of(ask: Ask) -> int:
 class _Line(NamedTuple):
     """Jobs that compete: of one kind and one priority level."""
 
-    kind: Kind
+    kind: Bottleneck
     level: int
 
 
@@ -146,8 +146,8 @@ class Backlog:
         )
 
 
-def _rivals(kind: Kind) -> tuple[Kind, ...]:
-    return (kind, Kind(kind.resource)) if kind.model else (kind,)
+def _rivals(kind: Bottleneck) -> tuple[Bottleneck, ...]:
+    return (kind, Bottleneck(kind.resource)) if kind.model else (kind,)
 
 
 def _length(runs_s: float) -> int:

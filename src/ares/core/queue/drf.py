@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ares.model.profile import Share, ShareResource
 
 
-class Held(NamedTuple):
+class Amounts(NamedTuple):
     """Amounts of the resources that are shared out."""
 
     cpu_milli: int
@@ -20,11 +20,11 @@ class Held(NamedTuple):
     gpu_milli: int
 
 
-# In the order of `Held`.
+# In the order of `Amounts`.
 RESOURCES: tuple[ShareResource, ...] = ("cpu", "memory", "gpu")
 
 
-class Level(NamedTuple):
+class DrfDigit(NamedTuple):
     """One digit of the number: `step` of a cluster counts as `unit`."""
 
     step: float
@@ -33,25 +33,27 @@ class Level(NamedTuple):
     most: float
 
 
-LEVELS: tuple[Level, ...] = (
-    Level(2.0**-20, 2.0**-20, inf),
-    Level(2.0**-16, 2.0**-36, 2.0**16 - 1),
-    Level(2.0**-16, 2.0**-52, 2.0**16 - 1),
+LEVELS: tuple[DrfDigit, ...] = (
+    DrfDigit(2.0**-20, 2.0**-20, inf),
+    DrfDigit(2.0**-16, 2.0**-36, 2.0**16 - 1),
+    DrfDigit(2.0**-16, 2.0**-52, 2.0**16 - 1),
 )
 
 
-def sizes_of(capacity: Held) -> tuple[float, float, float]:
+def sizes_of(capacity: Amounts) -> tuple[float, float, float]:
     """What to divide by. A resource the cluster does not have counts nothing."""
     cpu, memory, gpu = capacity
     return cpu or inf, memory or inf, gpu or inf
 
 
-class Holding:
+class AccountHolding:
     """What one tenant, team or user holds, and how much that counts in its dominant share."""
 
     __slots__ = ("_most", "_steps", "_unit", "counts", "path", "share", "used")
 
-    def __init__(self, path: str, level: Level, share: Share, weight: float, sizes: tuple[float, float, float]) -> None:
+    def __init__(
+        self, path: str, level: DrfDigit, share: Share, weight: float, sizes: tuple[float, float, float]
+    ) -> None:
         self.path = path
         self.share = share
         self.used: tuple[int, int, int] = (0, 0, 0)
@@ -62,7 +64,7 @@ class Holding:
         self._unit = level.unit
         self._most = level.most
 
-    def take(self, held: Held) -> None:
+    def take(self, held: Amounts) -> None:
         """Adds to what is held."""
         had_cpu, had_memory, had_gpu = self.used
         cpu = had_cpu + held.cpu_milli

@@ -7,16 +7,16 @@ before it where their ranks say so.
 from collections.abc import Iterable
 from math import inf
 
-from ares.core.queue.factors import Facts, rank
+from ares.core.queue.factors import JobFacts, rank
 from ares.core.queue.shares import Shares
-from ares.core.queue.waiting import Waiting
+from ares.core.queue.waiting import WaitingQueue
 from ares.model.job import PRIORITIES
 from ares.model.profile import Profile
 
 _PROMISING = frozenset({"easy", "aggressive", "deadline"})
 
 
-class Kept:
+class KeptTurns:
     """Of the jobs that are promised a start, what their ranks mean for those of others."""
 
     __slots__ = ("_jobs", "_most")
@@ -29,7 +29,7 @@ class Kept:
             for level in range(len(PRIORITIES))
         ]
 
-    def within(self, job: str, facts: Facts, primary: float) -> tuple[float, bool]:
+    def within(self, job: str, facts: JobFacts, primary: float) -> tuple[float, bool]:
         """What the rank of a job counts in line, and whether it comes after others that count as much."""
         if not self._jobs or facts.latest_start is not None or job in self._jobs:
             return primary, False
@@ -37,13 +37,15 @@ class Kept:
         return (most, True) if most < primary else (primary, False)
 
 
-def kept_turns(waiting: Waiting, promised: Iterable[str], profile: Profile, shares: Shares, now: float) -> Kept:
+def kept_turns(
+    waiting: WaitingQueue, promised: Iterable[str], profile: Profile, shares: Shares, now: float
+) -> KeptTurns:
     """Where the order moves while jobs wait; where it does not, nobody loses a turn by that."""
     if waiting.settled is not None or profile.backfill.strategy not in _PROMISING or "backfill" not in profile.actions:
-        return Kept({})
+        return KeptTurns({})
     ranks: dict[str, tuple[int, float]] = {}
     for job in promised:
         facts = waiting.facts_of(job) if job in waiting else None
         if facts is not None and facts.latest_start is None:
             ranks[job] = facts.level, rank(facts, shares, profile.order, now)[0]
-    return Kept(ranks)
+    return KeptTurns(ranks)

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from ares.core.queue.drf import RESOURCES, Held, Holding
+from ares.core.queue.drf import RESOURCES, AccountHolding, Amounts
 from ares.model.profile import ShareResource
 
 
-class Limit(NamedTuple):
+class BrokenLimit(NamedTuple):
     """A hard limit that would be broken, and by how much. Units: thousandths of CPUs and GPUs, MiB of memory."""
 
     path: str
@@ -17,7 +17,7 @@ class Limit(NamedTuple):
     free: int
 
 
-def hard(one: Holding, asked: Held) -> Limit | None:
+def hard(one: AccountHolding, asked: Amounts) -> BrokenLimit | None:
     """The first resource of which `one` would hold more than it may ever."""
     if not one.share.hard:
         return None
@@ -25,5 +25,5 @@ def hard(one: Holding, asked: Held) -> Limit | None:
         limit = one.share.hard.get(resource)
         used, more = one.used[index], asked[index]
         if limit is not None and more > 0 and used + more > limit:
-            return Limit(one.path, resource, more, used, limit, max(0, limit - used))
+            return BrokenLimit(one.path, resource, more, used, limit, max(0, limit - used))
     return None

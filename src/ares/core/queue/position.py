@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from ares.core.queue.factors import rank
-from ares.core.queue.kept_turns import Kept
+from ares.core.queue.kept_turns import KeptTurns
 from ares.core.queue.order import Place, job_of
 from ares.core.queue.shares import Shares
-from ares.core.queue.static_queue import Settled
-from ares.core.queue.waiting import JobClass, Waiting, facts_of
+from ares.core.queue.static_queue import StaticQueue
+from ares.core.queue.waiting import JobClass, WaitingQueue, facts_of
 from ares.core.steps import Steps, in_steps
 from ares.model.profile import OrderPolicy
 
@@ -28,13 +28,13 @@ class _Ranks(NamedTuple):
 
     shares: Shares
     order: OrderPolicy
-    kept: Kept
+    kept: KeptTurns
     now: float
 
 
 @in_steps
 def position(
-    waiting: Waiting, job: str, shares: Shares, order: OrderPolicy, now: float, kept: Kept | None = None
+    waiting: WaitingQueue, job: str, shares: Shares, order: OrderPolicy, now: float, kept: KeptTurns | None = None
 ) -> Steps[Position | None]:
     """None when the job does not wait. `kept`: turns of those that are promised a start."""
     mine, place = waiting.class_of(job), waiting.place_of(job)
@@ -43,7 +43,7 @@ def position(
     tenant = _tenant(mine)
     if waiting.settled is not None:
         return (yield from _settled(waiting, waiting.settled, job, tenant))
-    ranks = _Ranks(shares, order, kept or Kept({}), now)
+    ranks = _Ranks(shares, order, kept or KeptTurns({}), now)
     key = _key(mine, place, ranks)
     ahead = ahead_in_tenant = 0
     for number, other in enumerate(tuple(waiting.active.values()), start=1):
@@ -56,7 +56,7 @@ def position(
     return Position(ahead, ahead_in_tenant)
 
 
-def _settled(waiting: Waiting, settled: Settled, job: str, tenant: str) -> Steps[Position]:
+def _settled(waiting: WaitingQueue, settled: StaticQueue, job: str, tenant: str) -> Steps[Position]:
     before, mine = settled.ahead(job), 0
     for number, (_, _, place) in enumerate(before, start=1):
         one = waiting.class_of(place[3])

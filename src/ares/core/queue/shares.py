@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from ares.core.queue.drf import LEVELS, Held, Holding, Level, sizes_of
-from ares.core.queue.limits import Limit, hard
+from ares.core.queue.drf import LEVELS, AccountHolding, Amounts, DrfDigit, sizes_of
+from ares.core.queue.limits import BrokenLimit, hard
 from ares.core.queue.tree import ROOT, levels, parent_of
-from ares.core.queue.usage import Usage
+from ares.core.queue.usage import DecayedUsage
 from ares.model.profile import Share
 
 
@@ -17,29 +17,29 @@ class Shares:
 
     __slots__ = ("_fair", "_holdings", "_paths", "_sizes", "_tree", "_usage", "now")
 
-    def __init__(self, capacity: Held, tree: Mapping[str, Share], usage: Usage, now: float) -> None:
+    def __init__(self, capacity: Amounts, tree: Mapping[str, Share], usage: DecayedUsage, now: float) -> None:
         self.now = now
         self._sizes = sizes_of(capacity)
         self._usage = usage
         self._tree = usage.index(tree)
         # The holdings by parent and path, and those of each account from tenant to user.
-        self._holdings: dict[str, dict[str, Holding]] = {}
-        self._paths: dict[str, tuple[Holding, Holding, Holding]] = {}
+        self._holdings: dict[str, dict[str, AccountHolding]] = {}
+        self._paths: dict[str, tuple[AccountHolding, AccountHolding, AccountHolding]] = {}
         self._fair: dict[str, float] = {}
 
-    def take(self, account: str, held: Held) -> None:
+    def take(self, account: str, held: Amounts) -> None:
         """A job of this account was placed."""
         for one in self._path(account):
             one.take(held)
 
-    def part(self, asked: Held) -> float:
+    def part(self, asked: Amounts) -> float:
         """Of the cluster: the greatest part of any one resource."""
         return max(amount / size for amount, size in zip(asked, self._sizes, strict=True))
 
-    def held(self, path: str) -> Held:
+    def held(self, path: str) -> Amounts:
         """What a tenant, a team or a user holds now."""
         one = self._holdings.get(parent_of(path), {}).get(path)
-        return Held(0, 0, 0) if one is None else Held(*one.used)
+        return Amounts(0, 0, 0) if one is None else Amounts(*one.used)
 
     def dominant(self, account: str) -> float:
         """0 when it holds nothing. Compares tenants, then teams, then users; see `drf` for how finely."""
@@ -53,7 +53,7 @@ class Shares:
             found = self._fair[account] = self._usage.normalised(account, self.now, self._tree.declared)
         return found
 
-    def over_hard(self, account: str, asked: Held) -> Limit | None:
+    def over_hard(self, account: str, asked: Amounts) -> BrokenLimit | None:
         """The first limit that `asked` would break, from the tenant down."""
         for one in self._path(account):
             found = hard(one, asked)
@@ -61,7 +61,7 @@ class Shares:
                 return found
         return None
 
-    def _path(self, account: str) -> tuple[Holding, Holding, Holding]:
+    def _path(self, account: str) -> tuple[AccountHolding, AccountHolding, AccountHolding]:
         found = self._paths.get(account)
         if found is None:
             tenant, team, user = levels(account)
@@ -72,12 +72,12 @@ class Shares:
             )
         return found
 
-    def _holding(self, parent: str, path: str, level: Level) -> Holding:
+    def _holding(self, parent: str, path: str, level: DrfDigit) -> AccountHolding:
         siblings = self._holdings.setdefault(parent, {})
         found = siblings.get(path)
         if found is None:
             share = self._tree.share(path)
             # Only the relation between siblings matters; relative to the lightest, no share outgrows the cluster.
             weight = share.weight / self._tree.lightest(parent)
-            found = siblings[path] = Holding(path, level, share, weight, self._sizes)
+            found = siblings[path] = AccountHolding(path, level, share, weight, self._sizes)
         return found

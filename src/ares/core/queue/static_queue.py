@@ -2,15 +2,15 @@
 
 from bisect import bisect_left, insort
 
-from ares.core.queue.drf import Held
-from ares.core.queue.factors import SETTLED, Facts, rank
+from ares.core.queue.drf import Amounts
+from ares.core.queue.factors import SETTLED, JobFacts, rank
 from ares.core.queue.order import Place
 from ares.core.queue.shares import Shares
-from ares.core.queue.usage import Usage
+from ares.core.queue.usage import DecayedUsage
 from ares.model.profile import OrderPolicy
 
 # Settled factors look at neither; somebody has to be handed to them.
-_NO_SHARES = Shares(Held(0, 0, 0), {}, Usage(1.0), 0.0)
+_NO_SHARES = Shares(Amounts(0, 0, 0), {}, DecayedUsage(1.0), 0.0)
 
 # (minus primary rank, minus secondary rank, place in line): the smallest comes first.
 Rank = tuple[float, float, Place]
@@ -20,7 +20,7 @@ def is_settled(order: OrderPolicy) -> bool:
     return all(one.name in SETTLED for one in (*order.primary, *order.secondary))
 
 
-class Settled:
+class StaticQueue:
     """Sorted once; a job is put in and taken out by bisection."""
 
     __slots__ = ("_order", "_ranks", "line")
@@ -30,7 +30,7 @@ class Settled:
         self._ranks: dict[str, Rank] = {}
         self.line: list[Rank] = []
 
-    def add(self, place: Place, facts: Facts) -> None:
+    def add(self, place: Place, facts: JobFacts) -> None:
         primary, secondary = rank(facts, _NO_SHARES, self._order, 0.0)
         # Between equals the earlier submission comes first, deadline or not.
         at = self._ranks[place[3]] = (-primary, -secondary, (0.0, *place[1:]))

@@ -21,7 +21,7 @@ def parent_of(path: str) -> str:
     return "/".join(path.split("/", 2)[:-1])
 
 
-class Tree:
+class ShareTree:
     """The declared shares, indexed once per profile."""
 
     __slots__ = ("_children", "_lightest", "declared")

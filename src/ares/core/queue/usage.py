@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from math import exp, expm1, log
 from typing import NamedTuple
 
-from ares.core.queue.drf import Held
-from ares.core.queue.tree import ROOT, Tree, levels
+from ares.core.queue.drf import Amounts
+from ares.core.queue.tree import ROOT, ShareTree, levels
 from ares.model.profile import Share
 
 CPUS_PER_GPU = 16
@@ -18,7 +18,7 @@ _PER_GPU_HOUR = 1000 * CPUS_PER_GPU * 3600.0
 _NEGLIGIBLE = 0.001
 
 
-def weighed(held: Held) -> int:
+def weighed(held: Amounts) -> int:
     """What is held, in thousandths of CPUs."""
     return CPUS_PER_GPU * held.gpu_milli + held.cpu_milli
 
@@ -65,7 +65,7 @@ class UsageData(NamedTuple):
     running: dict[str, tuple[str, int, float]]
 
 
-class Usage:
+class DecayedUsage:
     """Decayed use per account, kept for every level. The order in which changes arrive does not matter."""
 
     __slots__ = ("_children", "_life", "_meters", "_paths", "_running", "_sums", "_tree")
@@ -77,7 +77,7 @@ class Usage:
         # Of each account: everybody, its tenant, its team, its user.
         self._paths: dict[str, tuple[_Meter, ...]] = {}
         self._running: dict[str, tuple[str, int, float]] = {}
-        self._tree = Tree({})
+        self._tree = ShareTree({})
         # The siblings' weights by parent, as of one moment: many accounts ask for the same.
         self._sums: dict[str, tuple[float, float]] = {}
 
@@ -97,10 +97,10 @@ class Usage:
         self._running = dict(data.running)
         self._sums.clear()
 
-    def index(self, tree: Mapping[str, Share]) -> Tree:
+    def index(self, tree: Mapping[str, Share]) -> ShareTree:
         """The declared shares by parent, kept until another profile comes."""
         if self._tree.declared is not tree:
-            self._tree = Tree(tree)
+            self._tree = ShareTree(tree)
             self._sums.clear()
         return self._tree
 
@@ -109,7 +109,7 @@ class Usage:
         for meter in self._touch(account, at):
             meter.add(1000.0 * (CPUS_PER_GPU * gpu_s + cpu_s), at, self._life)
 
-    def begin(self, job: str, account: str, held: Held, at: float) -> None:
+    def begin(self, job: str, account: str, held: Amounts, at: float) -> None:
         """A running attempt uses `held` from `at` on. Told again, only a different amount changes anything."""
         rate = weighed(held)
         known = self._running.get(job)

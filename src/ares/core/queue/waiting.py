@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from ares.core.ask import Ask, asks_of
 from ares.core.lifecycle.ranks import leaving_s
-from ares.core.queue.drf import Held
-from ares.core.queue.factors import Facts, latest_start
+from ares.core.queue.drf import Amounts
+from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.line import Line
 from ares.core.queue.order import LEVELS, Place, account_of, place
-from ares.core.queue.static_queue import Settled, is_settled
+from ares.core.queue.static_queue import StaticQueue, is_settled
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
 from ares.model.state import JobState
@@ -41,12 +41,12 @@ def class_key(state: JobState, spec: JobSpec) -> ClassKey:
     )
 
 
-def facts_of(place: Place, key: ClassKey, runs_s: float = inf) -> Facts:
+def facts_of(place: Place, key: ClassKey, runs_s: float = inf) -> JobFacts:
     """What the rank of a waiting job is made from."""
     ask = key.asks[0]
-    asked = Held(ask.cpu_milli * ask.ranks, ask.memory_mib * ask.ranks, ask.gpus_milli * ask.ranks)
+    asked = Amounts(ask.cpu_milli * ask.ranks, ask.memory_mib * ask.ranks, ask.gpus_milli * ask.ranks)
     width = (ask.gpus_milli or ask.cpu_milli) * ask.ranks / 1000
-    return Facts(key.level, place[1], place[0] if key.dated else None, key.account, runs_s, width, asked)
+    return JobFacts(key.level, place[1], place[0] if key.dated else None, key.account, runs_s, width, asked)
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class JobClass:
     shortest_s: float = inf
 
 
-class Waiting:
+class WaitingQueue:
     """The queue. Every operation costs about the same however many jobs wait."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Waiting:
         # Of those that make use of gaps: the shortest they can use.
         self._gaps: dict[str, float] = {}
         # All of them in one line, where the order allows for that.
-        self.settled: Settled | None = None
+        self.settled: StaticQueue | None = None
         self._by_key: dict[ClassKey, JobClass] = {}
         self._by_id: dict[int, JobClass] = {}
         # The class of the latest specification: bursts of like jobs share one.
@@ -91,7 +91,7 @@ class Waiting:
 
     def settle(self, order: OrderPolicy) -> None:
         """Goes by another order from now on."""
-        self.settled = settled = Settled(order) if is_settled(order) else None
+        self.settled = settled = StaticQueue(order) if is_settled(order) else None
         if settled is not None:
             for job_id, at in self._places.items():
                 settled.add(at, self.facts_of(job_id))
@@ -157,7 +157,7 @@ class Waiting:
         """How long a gap must be that it can make use of; None when it wants to run to its end."""
         return self._gaps.get(job_id)
 
-    def facts_of(self, job_id: str) -> Facts:
+    def facts_of(self, job_id: str) -> JobFacts:
         """What the rank of a waiting job is made from."""
         at = self._places[job_id]
         key = self._by_id[at[4]].key

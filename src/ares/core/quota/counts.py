@@ -17,7 +17,7 @@ from ares.model.state import BOUND, TERMINAL, JobState
 _MILLI = 1000
 
 
-class Level(NamedTuple):
+class QuotaLevel(NamedTuple):
     """The tenant itself has no name here."""
 
     kind: LevelName
@@ -27,21 +27,21 @@ class Level(NamedTuple):
         return f"{self.kind}/{self.name}" if self.name else self.kind
 
 
-TENANT = Level("tenant")
+TENANT = QuotaLevel("tenant")
 
 
-def levels_of(team: str | None, user: str) -> tuple[Level, ...]:
+def levels_of(team: str | None, user: str) -> tuple[QuotaLevel, ...]:
     """All that a job of this user in this team counts for."""
-    mine = (TENANT, Level("user", user)) if user else (TENANT,)
-    return (*mine, Level("team", team)) if team else mine
+    mine = (TENANT, QuotaLevel("user", user)) if user else (TENANT,)
+    return (*mine, QuotaLevel("team", team)) if team else mine
 
 
-class Counted(NamedTuple):
-    levels: tuple[Level, ...]
+class CountedUse(NamedTuple):
+    levels: tuple[QuotaLevel, ...]
     amounts: Amounts
 
 
-_Sums = dict[Level, dict[str, int]]
+_Sums = dict[QuotaLevel, dict[str, int]]
 
 
 class Counts:
@@ -51,9 +51,9 @@ class Counts:
         self.sums: _Sums = {}
         # Of jobs that ended, by the month of their end.
         self.ended: dict[str, _Sums] = {}
-        self._jobs: dict[str, Counted] = {}
+        self._jobs: dict[str, CountedUse] = {}
 
-    def put(self, job: str, counted: Counted) -> None:
+    def put(self, job: str, counted: CountedUse) -> None:
         """A job that has not ended, or the tasks of an array that do not exist yet."""
         known = self._jobs.get(job)
         if known == counted:
@@ -72,22 +72,22 @@ class Counts:
         """A job that ended; with -1 it is as if it had never been."""
         levels = levels_of(state.team, state.submitted_by)
         if state.output_bytes:
-            _move(self.sums, Counted(levels, {"storage": state.output_bytes}), by)
+            _move(self.sums, CountedUse(levels, {"storage": state.output_bytes}), by)
         month = month_of(state.ended_at or 0.0)
-        _move(self.ended.setdefault(month, {}), Counted(levels, used_by(state)), by)
+        _move(self.ended.setdefault(month, {}), CountedUse(levels, used_by(state)), by)
 
-    def used(self, level: Level, month: str) -> dict[str, int]:
+    def used(self, level: QuotaLevel, month: str) -> dict[str, int]:
         """With what was used in the month by jobs that have ended."""
         found = dict(self.sums.get(level, {}))
         add(found, self.ended.get(month, {}).get(level, {}))
         return found
 
     @property
-    def levels(self) -> list[Level]:
+    def levels(self) -> list[QuotaLevel]:
         return sorted({*self.sums, *(level for sums in self.ended.values() for level in sums)})
 
 
-def _move(sums: _Sums, counted: Counted, by: int) -> None:
+def _move(sums: _Sums, counted: CountedUse, by: int) -> None:
     for level in counted.levels:
         add(sums.setdefault(level, {}), counted.amounts, by)
 
@@ -101,7 +101,7 @@ def used_by(state: JobState) -> dict[str, int]:
     return {"gpu-hours": round(state.gpu_s * _MILLI), "budget": round(cost * MICRO)}
 
 
-def live(state: JobState, asked: Amounts) -> Counted:
+def live(state: JobState, asked: Amounts) -> CountedUse:
     """Of a job that has not: what it asked for, what earlier attempts used, and what this one is expected to."""
     amounts = dict(asked)
     if state.phase not in BOUND:
@@ -117,7 +117,7 @@ def live(state: JobState, asked: Amounts) -> Counted:
         amounts["gpu-hours"] = gpu_ms
     if micro:
         amounts["budget"] = micro
-    return Counted(levels_of(state.team, state.submitted_by), amounts)
+    return CountedUse(levels_of(state.team, state.submitted_by), amounts)
 
 
 def overrun(state: JobState, asked: Amounts, now: float) -> dict[str, int]:

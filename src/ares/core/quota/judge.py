@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from ares.core.queue.order import LEVELS
 from ares.core.quota.asked import units_of
-from ares.core.quota.counts import TENANT, Level
+from ares.core.quota.counts import TENANT, QuotaLevel
 from ares.core.quota.measures import STANDING, Amounts, from_units, kind_of, to_units, words
 from ares.model.base import Record
 from ares.model.job import PRIORITIES, Priority
@@ -40,7 +40,7 @@ class No(NamedTuple):
     message: str
     fix: str
     levels: tuple[LevelUse, ...] = ()
-    worst: tuple[Level, str] = (TENANT, "")
+    worst: tuple[QuotaLevel, str] = (TENANT, "")
     needs: int = 0
 
 
@@ -52,10 +52,10 @@ class Yes(NamedTuple):
 
 _NOTHING: Amounts = {}
 # What a level uses now.
-Used = Callable[[Level], Amounts]
+Used = Callable[[QuotaLevel], Amounts]
 
 
-def limits_of(quota: Quota, level: Level) -> Limits:
+def limits_of(quota: Quota, level: QuotaLevel) -> Limits:
     if level.kind == "tenant":
         return quota.own
     if level.kind == "team":
@@ -76,13 +76,13 @@ def _threshold_milli(measure: str, threshold: float, *, in_doubt: bool) -> int:
     return (_MILLI if kind_of(measure).whole else round(threshold * _MILLI)) - (DOUBT if in_doubt else 0)
 
 
-def ceiling(quota: Quota, levels: Sequence[Level]) -> Priority | None:
+def ceiling(quota: Quota, levels: Sequence[QuotaLevel]) -> Priority | None:
     """The highest priority allowed: the lowest of all ceilings."""
     found: list[Priority] = [one for level in levels if (one := limits_of(quota, level).priority) is not None]
     return PRIORITIES[max(LEVELS[one] for one in found)] if found else None
 
 
-def above_ceiling(quota: Quota, levels: Sequence[Level], priority: Priority) -> No | None:
+def above_ceiling(quota: Quota, levels: Sequence[QuotaLevel], priority: Priority) -> No | None:
     most = ceiling(quota, levels)
     if most is None or LEVELS[priority] >= LEVELS[most]:
         return None
@@ -90,9 +90,11 @@ def above_ceiling(quota: Quota, levels: Sequence[Level], priority: Priority) -> 
     return No("priority-ceiling", message, f"submit it with priority {most} or lower, or ask an operator to")
 
 
-def judge(quota: Quota, levels: Sequence[Level], used: Used, asked: Amounts, *, in_doubt: bool = False) -> Yes | No:
+def judge(
+    quota: Quota, levels: Sequence[QuotaLevel], used: Used, asked: Amounts, *, in_doubt: bool = False
+) -> Yes | No:
     """Whether use and what is asked for stay within every limit."""
-    broken: list[tuple[Level, str, int, bool]] = []
+    broken: list[tuple[QuotaLevel, str, int, bool]] = []
     warnings: list[str] = []
     for level in levels:
         amounts = limits_of(quota, level).amounts
@@ -113,7 +115,7 @@ def judge(quota: Quota, levels: Sequence[Level], used: Used, asked: Amounts, *, 
     return Yes(tuple(warnings))
 
 
-def over(quota: Quota, level: Level, measure: str, held: Amounts, asked: Amounts) -> bool:
+def over(quota: Quota, level: QuotaLevel, measure: str, held: Amounts, asked: Amounts) -> bool:
     """Whether one measure alone would be beyond what is allowed."""
     limit = limits_of(quota, level).amounts.get(measure)
     if limit is None or limit.hard is None:
@@ -124,10 +126,10 @@ def over(quota: Quota, level: Level, measure: str, held: Amounts, asked: Amounts
 
 def _no(
     quota: Quota,
-    levels: Sequence[Level],
+    levels: Sequence[QuotaLevel],
     used: Used,
     asked: Amounts,
-    broken: list[tuple[Level, str, int, bool]],
+    broken: list[tuple[QuotaLevel, str, int, bool]],
     *,
     in_doubt: bool,
 ) -> No:
@@ -170,7 +172,7 @@ _FIXES = {
 
 def use_at(
     quota: Quota,
-    level: Level,
+    level: QuotaLevel,
     measure: str,
     held: Amounts,
     asked: Amounts,
@@ -195,7 +197,7 @@ def use_at(
     )
 
 
-def _beyond_soft(level: Level, measure: str, total: int, soft: float) -> str:
+def _beyond_soft(level: QuotaLevel, measure: str, total: int, soft: float) -> str:
     whose = "the tenant" if level.kind == "tenant" else f"{level.kind} {level.name}"
     return (
         f"{whose} is beyond its soft limit of {soft:g} {words(measure)}: {from_units(measure, total):g} with this job"

@@ -11,7 +11,7 @@ MODEL_PREFIX: Final = "gpus."
 MICRO: Final = 1_000_000
 
 
-class Kind(NamedTuple):
+class MeasureKind(NamedTuple):
     """`units` of it make one of what people say; room is made by the end of jobs, of the month, or by retention."""
 
     units: int
@@ -22,23 +22,23 @@ class Kind(NamedTuple):
     whole: bool = False
 
 
-_GPUS: Final = Kind(1000, "GPUs", whole=True)
-_KINDS: Final[Mapping[str, Kind]] = {
-    "cpu": Kind(1000, "cores"),
-    "memory": Kind(1024, "GiB of memory"),
+_GPUS: Final = MeasureKind(1000, "GPUs", whole=True)
+_KINDS: Final[Mapping[str, MeasureKind]] = {
+    "cpu": MeasureKind(1000, "cores"),
+    "memory": MeasureKind(1024, "GiB of memory"),
     "gpus": _GPUS,
-    "gpu-hours": Kind(3_600_000, "GPU-hours this month", "month"),
-    "jobs": Kind(1, "jobs", whole=True),
-    "jobs-queued": Kind(1, "waiting jobs", whole=True),
-    "storage": Kind(1 << 30, "GiB of outputs", "retention"),
-    "egress": Kind(1 << 30, "GiB downloaded this month", "month"),
-    "budget": Kind(MICRO, "spent this month", "month"),
+    "gpu-hours": MeasureKind(3_600_000, "GPU-hours this month", "month"),
+    "jobs": MeasureKind(1, "jobs", whole=True),
+    "jobs-queued": MeasureKind(1, "waiting jobs", whole=True),
+    "storage": MeasureKind(1 << 30, "GiB of outputs", "retention"),
+    "egress": MeasureKind(1 << 30, "GiB downloaded this month", "month"),
+    "budget": MeasureKind(MICRO, "spent this month", "month"),
 }
 # Of these a job asks for nothing; who has too much of it gets no more jobs.
 STANDING: Final = frozenset({"storage"})
 
 
-def kind_of(measure: str) -> Kind:
+def kind_of(measure: str) -> MeasureKind:
     return _GPUS if measure.startswith(MODEL_PREFIX) else _KINDS[measure]
 
 

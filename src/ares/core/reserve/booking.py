@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ares.core.capacity.node_table import Columns
-from ares.core.reserve.room import Room, Rooms, emptied, mask
+from ares.core.capacity.node_table import NodeTable
+from ares.core.reserve.room import WindowRoom, WindowRooms, emptied, mask
 from ares.core.schedule.cluster import Cluster
 from ares.core.text import clock, count, span
 from ares.core.topology.subset import best
@@ -45,7 +45,7 @@ def book(
     wrong = _wrong(cluster, asked, start, until, now)
     if wrong is not None:
         return wrong
-    rooms = Rooms(cluster, reservations, asked, now)
+    rooms = WindowRooms(cluster, reservations, asked, now)
     return _book(cluster.table, rooms.at(start, until), asked) or _no_room(cluster, rooms, asked, start, until, now)
 
 
@@ -141,14 +141,14 @@ def _unit(asked: RoomAsked) -> _Unit:
 # ---- choosing
 
 
-def _book(table: Columns, there: Sequence[Room], asked: RoomAsked) -> tuple[Placement, ...]:
+def _book(table: NodeTable, there: Sequence[WindowRoom], asked: RoomAsked) -> tuple[Placement, ...]:
     unit = _unit(asked)
     fits = [(one, number) for one in there if (number := _fits(table, one, unit))]
     chosen = _evenly(fits, unit, asked.nodes) if asked.nodes else _packed(fits, unit.wanted)
     return tuple(_placement(table, one, unit, number) for one, number in sorted(chosen, key=lambda it: it[0].row))
 
 
-def _fits(table: Columns, one: Room, unit: _Unit) -> int:
+def _fits(table: NodeTable, one: WindowRoom, unit: _Unit) -> int:
     """How many units the node can give."""
     if unit.word == "node":
         return int(one.whole and one.free == one.gpus)
@@ -159,7 +159,7 @@ def _fits(table: Columns, one: Room, unit: _Unit) -> int:
     return min(most)
 
 
-def _with_each(table: Columns, one: Room, unit: _Unit) -> tuple[int, int]:
+def _with_each(table: NodeTable, one: WindowRoom, unit: _Unit) -> tuple[int, int]:
     cpu, memory = table.cpu.item(one.row), table.memory.item(one.row)
     if unit.word == "CPU":
         return unit.cpu_milli, unit.memory_mib or memory * unit.cpu_milli // cpu
@@ -167,9 +167,9 @@ def _with_each(table: Columns, one: Room, unit: _Unit) -> tuple[int, int]:
     return unit.cpu_milli or cpu // gpus, unit.memory_mib or memory // gpus
 
 
-def _packed(fits: Sequence[tuple[Room, int]], wanted: int) -> list[tuple[Room, int]]:
+def _packed(fits: Sequence[tuple[WindowRoom, int]], wanted: int) -> list[tuple[WindowRoom, int]]:
     """On few nodes: the roomiest first, and the tightest that will do for the rest."""
-    left, chosen = wanted, list[tuple[Room, int]]()
+    left, chosen = wanted, list[tuple[WindowRoom, int]]()
     open_ = sorted(fits, key=lambda it: (-it[1], bool(it[0].later), it[0].row))
     for at, (one, number) in enumerate(open_):
         if number >= left:
@@ -181,13 +181,13 @@ def _packed(fits: Sequence[tuple[Room, int]], wanted: int) -> list[tuple[Room, i
     return []
 
 
-def _evenly(fits: Sequence[tuple[Room, int]], unit: _Unit, nodes: int) -> list[tuple[Room, int]]:
+def _evenly(fits: Sequence[tuple[WindowRoom, int]], unit: _Unit, nodes: int) -> list[tuple[WindowRoom, int]]:
     each = 1 if unit.word == "node" else unit.wanted // nodes
     enough = sorted((it for it in fits if it[1] >= each), key=lambda it: (it[1], it[0].row))[:nodes]
     return [(one, each) for one, _ in enough] if len(enough) == nodes else []
 
 
-def _placement(table: Columns, one: Room, unit: _Unit, number: int) -> Placement:
+def _placement(table: NodeTable, one: WindowRoom, unit: _Unit, number: int) -> Placement:
     """No incarnation: what is booked stays booked when the node's agent starts anew."""
     if unit.word == "node":
         gpus = tuple(bit for bit in range(one.gpus.bit_length()) if one.gpus >> bit & 1)
@@ -203,7 +203,9 @@ def _placement(table: Columns, one: Room, unit: _Unit, number: int) -> Placement
 # ---- saying no
 
 
-def _no_room(cluster: Cluster, rooms: Rooms, asked: RoomAsked, start: float, until: float, now: float) -> NotBooked:
+def _no_room(
+    cluster: Cluster, rooms: WindowRooms, asked: RoomAsked, start: float, until: float, now: float
+) -> NotBooked:
     unit, there = _unit(asked), rooms.at(start, until)
     most = _most(cluster.table, there, unit, asked)
     ever = _most(cluster.table, emptied(cluster, asked), unit, asked)
@@ -222,7 +224,7 @@ def _no_room(cluster: Cluster, rooms: Rooms, asked: RoomAsked, start: float, unt
     return NotBooked(code="reservation-no-room", message=message, fix=fix, most=most, nearest_start=later)
 
 
-def _later(table: Columns, rooms: Rooms, asked: RoomAsked, start: float, length_s: float) -> float | None:
+def _later(table: NodeTable, rooms: WindowRooms, asked: RoomAsked, start: float, length_s: float) -> float | None:
     """A later start that would do: the first, where nobody else has booked; else one of the first."""
 
     def can(at: float) -> bool:
@@ -242,7 +244,7 @@ def _later(table: Columns, rooms: Rooms, asked: RoomAsked, start: float, length_
     return moments[high]
 
 
-def _most(table: Columns, there: Sequence[Room], unit: _Unit, asked: RoomAsked) -> int:
+def _most(table: NodeTable, there: Sequence[WindowRoom], unit: _Unit, asked: RoomAsked) -> int:
     fits = [_fits(table, one, unit) for one in there]
     if not asked.nodes or unit.word == "node":
         return min(sum(fits), unit.wanted)
@@ -251,7 +253,7 @@ def _most(table: Columns, there: Sequence[Room], unit: _Unit, asked: RoomAsked) 
     return min(best_ones[-1] * asked.nodes, unit.wanted) if len(best_ones) == asked.nodes else 0
 
 
-def _why(there: Sequence[Room], unit: _Unit) -> str:
+def _why(there: Sequence[WindowRoom], unit: _Unit) -> str:
     """Who has the rest."""
     jobs = {job for one in there for job in one.silent_jobs}
     silent, later, booked = (

@@ -15,7 +15,7 @@ from ares.model.state import Placement
 
 
 @dataclass(slots=True)
-class Room:
+class WindowRoom:
     """Of one row; GPUs are bits of those that answer to the ask."""
 
     row: int
@@ -57,7 +57,7 @@ class _Booked(NamedTuple):
     memory_mib: int
 
 
-class Rooms:
+class WindowRooms:
     """Of the nodes that are asked about, in the order of rows. Looked up once, then asked about any window."""
 
     def __init__(self, cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, now: float) -> None:
@@ -74,12 +74,12 @@ class Rooms:
         # Moments at which something becomes free.
         self.ends = sorted(ends | {one.until for each in self._booked.values() for one in each})
 
-    def at(self, start: float, until: float) -> list[Room]:
+    def at(self, start: float, until: float) -> list[WindowRoom]:
         """What each can give from `start` until `until`."""
         return [self._room(one, start, until) for one in self._all]
 
-    def _room(self, base: Room, start: float, until: float) -> Room:
-        found = Room(base.row, base.name, base.cpu_milli, base.memory_mib, base.gpus)
+    def _room(self, base: WindowRoom, start: float, until: float) -> WindowRoom:
+        found = WindowRoom(base.row, base.name, base.cpu_milli, base.memory_mib, base.gpus)
         here = [one for one in self._booked[base.name] if one.start < until and start < one.until]
         # Their jobs are within what they have booked.
         inside = {one.name for one in here}
@@ -100,7 +100,7 @@ class Rooms:
         return found
 
 
-def emptied(cluster: Cluster, asked: RoomAsked) -> list[Room]:
+def emptied(cluster: Cluster, asked: RoomAsked) -> list[WindowRoom]:
     """The open nodes that are asked about as if nothing ran, nothing were booked and all were ready."""
     return [_all_of(cluster, row, asked) for row in _rows(cluster, cluster.table.exists, asked)]
 
@@ -115,12 +115,12 @@ def _rows(cluster: Cluster, of: Bools, asked: RoomAsked) -> Iterator[int]:
             yield row
 
 
-def _all_of(cluster: Cluster, row: int, asked: RoomAsked) -> Room:
+def _all_of(cluster: Cluster, row: int, asked: RoomAsked) -> WindowRoom:
     table = cluster.table
     record = table.records[row]
     assert record is not None, f"row {row} has no node"
     gpus = int(table.answer_masks(asked.gpu_model, 0)[row])
-    return Room(row, record.info.name, record.info.cpu_milli, record.info.memory_mib, gpus)
+    return WindowRoom(row, record.info.name, record.info.cpu_milli, record.info.memory_mib, gpus)
 
 
 def _peak(here: Sequence[_Booked], start: float) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from ares.core.explain.why import infeasible
 from ares.core.queue.waiting import ClassKey
 from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.core.text import clock, count, span
 from ares.model.reservation import Reservation
 
@@ -85,9 +85,9 @@ def _free(cluster: Cluster, claim: Claim) -> tuple[int, int]:
 
 def _fits(cluster: Cluster, key: ClassKey, runs_s: float, now: float, claims: list[Claim]) -> bool:
     """Whether there is a place if only these were claimed."""
-    round_ = Round(cluster, cluster.profile, now)
-    for owner in {claim.owner for claim in round_.claims.of.values()} - {claim.owner for claim in claims}:
-        round_.claims.drop(owner)
-    found = round_.find(key, runs_s)
-    round_.close()
+    trial = Trial(cluster, cluster.profile, now)
+    for owner in {claim.owner for claim in trial.claims.of.values()} - {claim.owner for claim in claims}:
+        trial.claims.drop(owner)
+    found = trial.find(key, runs_s)
+    trial.close()
     return found is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 _LEAST = 16
 
 
-class Budget:
+class CycleBudget:
     """Lasts from cycle to cycle. `over` says when the time is up: this knows no clock."""
 
     def __init__(self, over: Callable[[], bool]) -> None:

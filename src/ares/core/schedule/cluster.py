@@ -14,15 +14,15 @@ from typing import NamedTuple
 from ares.core.ask import Ask
 from ares.core.capacity.capacity import Capacity, Reserved
 from ares.core.capacity.holding import Holding
-from ares.core.capacity.node_slice import Facts
+from ares.core.capacity.node_slice import ClusterFacts
 from ares.core.capacity.promise import Promise
 from ares.core.capacity.typical import Typicals
 from ares.core.forecast.predictor import Predictor
 from ares.core.queue.backlog import Backlog
 from ares.core.queue.order import account_of
-from ares.core.queue.shares import Held, Shares
-from ares.core.queue.usage import Usage
-from ares.core.queue.waiting import JobClass, Waiting
+from ares.core.queue.shares import Amounts, Shares
+from ares.core.queue.usage import DecayedUsage
+from ares.core.queue.waiting import JobClass, WaitingQueue
 from ares.core.schedule.plugins import rules_of
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
@@ -51,13 +51,13 @@ class Cluster(Capacity):
         super().__init__()
         # Plugins that are not to be entered, "kind name", with what happened.
         self.cut = cut
-        self.waiting = Waiting()
+        self.waiting = WaitingQueue()
         self.backlog = Backlog()
-        self.usage = Usage(profile.order.half_life_s)
+        self.usage = DecayedUsage(profile.order.half_life_s)
         self.licences_used: Counter[str] = Counter()
         self._typicals = Typicals()
         # What every account holds, in sum.
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, Amounts] = {}
         # Running gangs that may have more or fewer ranks.
         self.elastic: set[str] = set()
         # Jobs that hold something and are on their way out, or some of their ranks are.
@@ -316,7 +316,7 @@ class Cluster(Capacity):
     def _count(self, holding: Holding, sign: int) -> None:
         cpu, memory, gpu = holding.held
         had_cpu, had_memory, had_gpu = self._held.get(holding.account, _NONE)
-        after = Held(had_cpu + sign * cpu, had_memory + sign * memory, had_gpu + sign * gpu)
+        after = Amounts(had_cpu + sign * cpu, had_memory + sign * memory, had_gpu + sign * gpu)
         if any(after):
             self._held[holding.account] = after
         else:
@@ -343,7 +343,7 @@ class Cluster(Capacity):
         self._facts_stale = False
         table = self.table
         exists = table.exists
-        facts = Facts(
+        facts = ClusterFacts(
             self._typicals.top(),
             float(table.gpu_hour[exists].max(initial=0.0)),
             float(table.cpu_hour[exists].max(initial=0.0)),
@@ -361,4 +361,4 @@ def _at(holding: Holding) -> float:
 
 
 _PLAIN = Pool()
-_NONE = Held(0, 0, 0)
+_NONE = Amounts(0, 0, 0)

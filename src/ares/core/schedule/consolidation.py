@@ -13,14 +13,14 @@ import numpy as np
 
 from ares.core.ask import Ask
 from ares.core.capacity.holding import Holding
-from ares.core.capacity.transaction import Taken, fit, placement, taken_by
+from ares.core.capacity.transaction import Allocation, fit, placement, taken_by
 from ares.core.schedule.actions.evict import holders, request_of, rooms_of
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.gang import widest_allowed
 from ares.core.schedule.preempt.consolidate import MakeRoom, Move, Moves, consolidate
-from ares.core.schedule.preempt.holders import Asker, Holder, Rooms
+from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, RoomColumns
 from ares.core.schedule.preempt.screen import Screened, census, screen, without
-from ares.core.schedule.trial import HELD_BACK, Round
+from ares.core.schedule.trial import HELD_BACK, Trial
 from ares.model.job import Qos
 from ares.model.state import Placement
 
@@ -61,25 +61,25 @@ class Consolidation(NamedTuple):
 def consolidation(cluster: Cluster, ask_of: AskOf, gpus: int, nodes: int, now: float) -> Consolidation:
     """Moves after which `nodes` nodes have `gpus` free GPUs each. `ask_of` tells what a running job asks for."""
     cluster.prepare()
-    round_ = Round(cluster, cluster.profile, now)
+    trial = Trial(cluster, cluster.profile, now)
     # Nobody is moved into what is booked.
-    round_.claims.keep_booked()
-    found = _consolidation(round_, ask_of, gpus, nodes)
-    round_.close()
+    trial.claims.keep_booked()
+    found = _consolidation(trial, ask_of, gpus, nodes)
+    trial.close()
     return found
 
 
-def _consolidation(round_: Round, ask_of: AskOf, gpus: int, nodes: int) -> Consolidation:
-    cluster, base = round_.cluster, round_.txn.checkpoint()
+def _consolidation(trial: Trial, ask_of: AskOf, gpus: int, nodes: int) -> Consolidation:
+    cluster, base = trial.cluster, trial.txn.checkpoint()
     wanted = Ask(gpus=gpus, ranks=nodes, min_ranks=nodes, per_node=1)
-    rooms = _rooms(round_, wanted)
-    screened = screen(census(holders(round_, set())), _NOBODY, cluster.profile.preemption, "consolidate")
+    rooms = _rooms(trial, wanted)
+    screened = screen(census(holders(trial, set())), _NOBODY, cluster.profile.preemption, "consolidate")
     asks = {one.job: ask for one in screened.holders if (ask := ask_of(one.job)) is not None and not ask.near}
     screened = without(screened, {one.job for one in screened.holders} - asks.keys())
     goal = MakeRoom(request_of(wanted))
 
-    def answers(holder: Holder, row: int) -> int | None:
-        return _mask(round_, asks[holder.job], row)
+    def answers(holder: EvictionCandidate, row: int) -> int | None:
+        return _mask(trial, asks[holder.job], row)
 
     found = consolidate(rooms, screened, goal, answers)
     if not found.moves and found.reason:
@@ -87,8 +87,8 @@ def _consolidation(round_: Round, ask_of: AskOf, gpus: int, nodes: int) -> Conso
         screened = without(screened, {one.job for one in screened.holders} - _movable(rooms, screened))
         found = consolidate(rooms, screened, goal, answers)
     for _ in range(_TRIES_MAX):
-        moved, stuck = _relocate(round_, asks, found)
-        round_.txn.rollback(base)
+        moved, stuck = _relocate(trial, asks, found)
+        trial.txn.rollback(base)
         if stuck is None:
             return Consolidation(moved, found.lost_gpu_s, found.before, found.after, _reason(found))
         screened = without(screened, {stuck})
@@ -128,16 +128,16 @@ def _reason(found: Moves) -> str:
     return f"nothing has to move: {found.after} nodes have the room now"
 
 
-def _rooms(round_: Round, wanted: Ask) -> Rooms:
+def _rooms(trial: Trial, wanted: Ask) -> RoomColumns:
     """With all kinds of devices: those who move may hold some."""
-    rows = round_.rows_held_back(wanted)
-    rooms = rooms_of(round_, wanted, rows)
-    kinds = {kind for one in round_.cluster.holdings.values() for place in one.placements for kind in place.devices}
-    seen = round_.evaluations.rows(wanted, rows)
+    rows = trial.rows_held_back(wanted)
+    rooms = rooms_of(trial, wanted, rows)
+    kinds = {kind for one in trial.cluster.holdings.values() for place in one.placements for kind in place.devices}
+    seen = trial.evaluations.rows(wanted, rows)
     return with_changes(rooms, devices={kind: seen.devices_free(kind) for kind in sorted(kinds)})
 
 
-def _movable(rooms: Rooms, screened: Screened) -> set[str]:
+def _movable(rooms: RoomColumns, screened: Screened) -> set[str]:
     """Jobs each rank of which some node has the GPUs for as it is."""
     largest: dict[int, int] = {}
     movable: set[str] = set()
@@ -150,9 +150,9 @@ def _movable(rooms: Rooms, screened: Screened) -> set[str]:
     return movable
 
 
-def _mask(round_: Round, ask: Ask, row: int) -> int | None:
+def _mask(trial: Trial, ask: Ask, row: int) -> int | None:
     """The GPUs of a node that a job may use; None when something other than room keeps it away."""
-    evaluations = round_.evaluations
+    evaluations = trial.evaluations
     stage, names = int(evaluations.of(ask).stage[row]), [name for name, _ in evaluations.rules.filters]
     if stage < len(names) and names[stage] not in HELD_BACK:
         return None
@@ -163,20 +163,20 @@ def _mask(round_: Round, ask: Ask, row: int) -> int | None:
 # ---- each move on the columns
 
 
-def _relocate(round_: Round, asks: dict[str, Ask], found: Moves) -> tuple[tuple[Relocation, ...], str | None]:
+def _relocate(trial: Trial, asks: dict[str, Ask], found: Moves) -> tuple[tuple[Relocation, ...], str | None]:
     """The moves with their places, taken; or the first job that does not fit where it was to go."""
     done: list[Relocation] = []
     for move in found.moves:
-        holding = round_.cluster.holdings[move.job]
-        _give(round_, holding)
-        hold = _places(round_, asks[move.job], holding, move)
+        holding = trial.cluster.holdings[move.job]
+        _give(trial, holding)
+        hold = _places(trial, asks[move.job], holding, move)
         if hold is None:
             return (), move.job
         # What it leaves is nobody's for now: who waited for it to leave could be placed elsewhere meanwhile.
         for place in _left(holding.placements, hold):
-            round_.txn.take(taken_by(round_.cluster.table, round_.cluster.rows[place.node], place))
+            trial.txn.take(taken_by(trial.cluster.table, trial.cluster.rows[place.node], place))
         done.append(Relocation(move.job, holding.placements, hold, move.lost_gpu_s, asks[move.job].qos))
-    obstacle = _obstacle(round_.cluster, done)
+    obstacle = _obstacle(trial.cluster, done)
     return (tuple(done), None) if obstacle is None else ((), obstacle.job)
 
 
@@ -186,17 +186,17 @@ def _left(origin: tuple[Placement, ...], hold: tuple[Placement, ...]) -> list[Pl
     return [place for place in origin if (place.node, place.gpus) not in kept]
 
 
-def _give(round_: Round, holding: Holding) -> None:
-    cluster = round_.cluster
+def _give(trial: Trial, holding: Holding) -> None:
+    cluster = trial.cluster
     for place in holding.placements:
         row = cluster.rows.get(place.node)
         if row is not None:
-            round_.txn.give(taken_by(cluster.table, row, place))
+            trial.txn.give(taken_by(cluster.table, row, place))
 
 
-def _places(round_: Round, ask: Ask, holding: Holding, move: Move) -> tuple[Placement, ...] | None:
+def _places(trial: Trial, ask: Ask, holding: Holding, move: Move) -> tuple[Placement, ...] | None:
     """One for each rank, numbered anew: those that move get what fits there, the others what they had."""
-    table, rows = round_.cluster.table, round_.cluster.rows
+    table, rows = trial.cluster.table, trial.cluster.rows
     targets: dict[int, list[int]] = {}
     for origin, target in move.ranks:
         targets.setdefault(origin, []).append(target)
@@ -205,26 +205,26 @@ def _places(round_: Round, ask: Ask, holding: Holding, move: Move) -> tuple[Plac
     # Those that stay come first: nobody else of the gang may be given their GPUs.
     for one, goal in zip(taken, goals, strict=True):
         if goal is None:
-            round_.txn.take(one)
+            trial.txn.take(one)
     for rank, goal in enumerate(goals):
-        one = None if goal is None else _fits(round_, ask, goal)
+        one = None if goal is None else _fits(trial, ask, goal)
         if one is not None:
-            round_.txn.take(one)
+            trial.txn.take(one)
             taken[rank] = one
         elif goal is not None:
             return None
-    if not _together(round_, ask, [one.row for one in taken]):
+    if not _together(trial, ask, [one.row for one in taken]):
         return None
     return tuple(placement(table, one, rank) for rank, one in enumerate(taken))
 
 
-def _fits(round_: Round, ask: Ask, row: int) -> Taken | None:
-    evaluations = round_.evaluations
+def _fits(trial: Trial, ask: Ask, row: int) -> Allocation | None:
+    evaluations = trial.evaluations
     passes = evaluations.stages(evaluations.rows(ask, np.array([row])))[0] == len(evaluations.rules.filters)
-    return fit(round_.cluster.table, ask, row) if passes else None
+    return fit(trial.cluster.table, ask, row) if passes else None
 
 
-def _together(round_: Round, ask: Ask, rows: list[int]) -> bool:
+def _together(trial: Trial, ask: Ask, rows: list[int]) -> bool:
     """Whether a gang is as close together, and as far apart, as it must be."""
     most = max(Counter(rows).values())
     if ask.per_node and most > ask.per_node:
@@ -232,5 +232,5 @@ def _together(round_: Round, ask: Ask, rows: list[int]) -> bool:
     level = "node" if ask.level == "nvlink" and ask.level_required else widest_allowed(ask)
     if level == "cluster" or len(rows) == 1:
         return True
-    numbers = round_.evaluations.rows(ask, np.array(rows)).domain(level).tolist()
+    numbers = trial.evaluations.rows(ask, np.array(rows)).domain(level).tolist()
     return len(set(numbers)) == 1 and numbers[0] > 0

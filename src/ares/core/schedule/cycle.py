@@ -1,10 +1,10 @@
 """One scheduling cycle: waiting jobs in order, each to its best place; then, if need be, room made for others."""
 
 from ares.core.schedule.actions import ACTIONS
-from ares.core.schedule.budget import Budget
+from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Plan
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.model.profile import Profile
 
 # Actions that look at everybody who runs: too dear for every cycle of a busy cluster.
@@ -19,7 +19,7 @@ def cycle(
     keep: int = 0,
     gentle: bool = False,
     tells: bool = True,
-    budget: Budget | None = None,
+    budget: CycleBudget | None = None,
 ) -> Plan:
     """The same inputs give the same plan, and the cluster is left as it was.
 
@@ -33,14 +33,14 @@ def cycle(
     cluster.advance(now)
     if budget is not None:
         budget.begin()
-    round_ = Round(cluster, profile, now, keep, tells or not DISRUPTIVE.isdisjoint(profile.actions), budget)
+    trial = Trial(cluster, profile, now, keep, tells or not DISRUPTIVE.isdisjoint(profile.actions), budget)
     for name in profile.actions:
         if gentle and name in DISRUPTIVE:
             continue
         if name in DISRUPTIVE and cluster.bookings:
-            round_.claims.keep_booked()
-        ACTIONS[name](round_)
-    round_.close()
+            trial.claims.keep_booked()
+        ACTIONS[name](trial)
+    trial.close()
     if budget is not None:
         budget.end()
-    return round_.plan()
+    return trial.plan()

@@ -6,9 +6,9 @@ import numpy as np
 
 from ares.core.ask import Ask
 from ares.core.capacity.fit import NO, Evaluation, Evaluations
-from ares.core.capacity.node_table import Columns, Floats, Ints
+from ares.core.capacity.node_table import Floats, Ints, NodeTable
 from ares.core.capacity.power import needed
-from ares.core.capacity.transaction import Taken, Transaction, fit
+from ares.core.capacity.transaction import Allocation, Transaction, fit
 from ares.model.job import RANKS_MAX
 
 # Where a gang is looked for, the tightest first. "cluster" is everything there is.
@@ -25,12 +25,12 @@ class Domain(NamedTuple):
     each: Ints
 
 
-def place_gang(evaluations: Evaluations, txn: Transaction, ask: Ask, most: int = RANKS_MAX) -> list[Taken] | None:
+def place_gang(evaluations: Evaluations, txn: Transaction, ask: Ask, most: int = RANKS_MAX) -> list[Allocation] | None:
     """Every rank in the order of ranks, taken; or None and nothing taken. An elastic gang gets as many as it can."""
     return place_ranks(evaluations, txn, evaluations.of(ask), most)
 
 
-def place_ranks(evaluations: Evaluations, txn: Transaction, found: Evaluation, most: int) -> list[Taken] | None:
+def place_ranks(evaluations: Evaluations, txn: Transaction, found: Evaluation, most: int) -> list[Allocation] | None:
     """The same by what somebody thinks of the nodes."""
     assert found.room is not None, "a gang's evaluation counts ranks"
     ask = found.ask
@@ -146,10 +146,10 @@ def pick_nodes(rows: Ints, room: Ints, score: Floats, ranks: int) -> list[tuple[
 
 def _fill(
     evaluations: Evaluations, txn: Transaction, found: Evaluation, domain: Domain, ranks: int
-) -> list[Taken] | None:
+) -> list[Allocation] | None:
     assert found.room is not None, "a gang's evaluation counts ranks"
     checkpoint = txn.checkpoint()
-    taken: list[Taken] = []
+    taken: list[Allocation] = []
     for row, count in pick_nodes(domain.rows, domain.each, found.score[domain.rows], ranks):
         for _ in range(count):
             one = fit(evaluations.table, found.ask, row)
@@ -161,17 +161,19 @@ def _fill(
     return taken
 
 
-def _in_nvlink_domain(evaluations: Evaluations, txn: Transaction, found: Evaluation, most: int) -> list[Taken] | None:
+def _in_nvlink_domain(
+    evaluations: Evaluations, txn: Transaction, found: Evaluation, most: int
+) -> list[Allocation] | None:
     """All GPUs of all ranks in one NVLink domain of one node: as many ranks as any domain takes, the tightest first."""
     assert found.room is not None, "a gang's evaluation counts ranks"
-    ask, best = found.ask, list[Taken]()
+    ask, best = found.ask, list[Allocation]()
     rows = np.flatnonzero(found.room > 0)
     room = below_caps(evaluations, ask, "node", rows, found.room[rows])
     rows, room = rows[room >= ask.min_ranks], room[room >= ask.min_ranks]
     for at in np.lexsort((rows, -found.score[rows], room)).tolist():
         row = int(rows[at])
         for domain in domains_of(evaluations.table, row):
-            checkpoint, taken = txn.checkpoint(), list[Taken]()
+            checkpoint, taken = txn.checkpoint(), list[Allocation]()
             while len(taken) < min(most, int(room[at])):
                 one = fit(evaluations.table, ask, row, domain)
                 if one is None:
@@ -189,14 +191,14 @@ def _in_nvlink_domain(evaluations: Evaluations, txn: Transaction, found: Evaluat
     return best
 
 
-def domains_of(table: Columns, row: int) -> list[int]:
+def domains_of(table: NodeTable, row: int) -> list[int]:
     """The GPUs of each NVLink domain, one bit for each index."""
     shape = table.machines[table.machine.item(row)]
     indexes = shape.graph.indexes
     return [sum(1 << index for at, index in enumerate(indexes) if mask >> at & 1) for mask in shape.domain_masks]
 
 
-def places_of(table: Columns, level: str, rows: Ints) -> Ints:
+def places_of(table: NodeTable, level: str, rows: Ints) -> Ints:
     """A number for each row's domain. A node that does not say where it is has only itself around it."""
     if level == "node":
         return rows
@@ -204,7 +206,7 @@ def places_of(table: Columns, level: str, rows: Ints) -> Ints:
     return np.where(numbers > 0, numbers, -1 - rows)
 
 
-def by_domain(table: Columns, level: str, rows: Ints, ranks: Ints) -> list[int]:
+def by_domain(table: NodeTable, level: str, rows: Ints, ranks: Ints) -> list[int]:
     """Ranks of each domain that has any of the rows, most first."""
     _, which = np.unique(places_of(table, level, rows), return_inverse=True)
     sums = np.bincount(which, weights=ranks).astype(np.int64)

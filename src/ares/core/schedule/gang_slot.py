@@ -21,7 +21,7 @@ def countable(cluster: Cluster, ask: Ask) -> bool:
     return ask.gpu_milli == WHOLE and not cluster.ends.of(cluster.table, cluster.future).shares
 
 
-class Rooms:
+class GangSlots:
     """Of one gang. What is claimed counts as taken until its end, so there is only ever more room as time goes by."""
 
     def __init__(self, cluster: Cluster, claims: Claims, ask: Ask, rows: Ints, now: float) -> None:

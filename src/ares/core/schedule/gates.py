@@ -1,6 +1,6 @@
 """What stands in a job's way whatever the nodes are like: licences that are out, limits that are reached."""
 
-from ares.core.queue.limits import Limit
+from ares.core.queue.limits import BrokenLimit
 from ares.core.reasons import Reason
 
 _UNITS = {"cpu": ("CPUs", 1000), "gpu": ("GPUs", 1000), "memory": ("MiB of memory", 1)}
@@ -15,7 +15,7 @@ def no_licence(name: str, count: int, used: int, total: int) -> Reason:
     return Reason(code="INSUFFICIENT_LICENCE", message=message, numbers=numbers)
 
 
-def over_limit(limit: Limit) -> Reason:
+def over_limit(limit: BrokenLimit) -> Reason:
     unit, parts = _UNITS[limit.resource]
     numbers = {"asked": limit.asked, "free": max(0, limit.free), "total": limit.limit}
     asked, used, total = (f"{value / parts:,g}" for value in (limit.asked, limit.used, limit.limit))

@@ -15,7 +15,7 @@ import numpy as np
 from ares.core.capacity.node_table import Floats, Ints
 
 
-class Runner(NamedTuple):
+class PacedRunner(NamedTuple):
     """A waiting job. `kind` is a row of the table of run times: like jobs share one."""
 
     job: str
@@ -36,7 +36,7 @@ class Gpus(NamedTuple):
     runs_s: Floats
 
 
-class Slot(NamedTuple):
+class PacedSlot(NamedTuple):
     """Where and when a job is to run, and that it will be late."""
 
     gpu: int
@@ -45,7 +45,7 @@ class Slot(NamedTuple):
     late: bool
 
 
-class Paced(NamedTuple):
+class PacedJob(NamedTuple):
     """What is best for a job that says how long it runs on which GPU model: this model, from then on."""
 
     # None: several, as it comes.
@@ -61,19 +61,19 @@ class Paced(NamedTuple):
 
 
 class _Put(NamedTuple):
-    runner: Runner
+    runner: PacedRunner
     # Nobody is to wait so that it ends in time: it cannot.
     late: bool
 
 
-def pace(runners: Sequence[Runner], gpus: Gpus, now: float) -> dict[str, Slot]:
+def pace(runners: Sequence[PacedRunner], gpus: Gpus, now: float) -> dict[str, PacedSlot]:
     """A slot for everyone who can have one. The same inputs give the same slots, whatever the order of `runners`."""
     if not runners:
         return {}
     lines = _Lines(gpus, len(runners))
     best = gpus.runs_s.min(axis=1, initial=inf)
 
-    def turn(one: Runner) -> tuple[float, float, str]:
+    def turn(one: PacedRunner) -> tuple[float, float, str]:
         hopeless = one.deadline == inf or one.latest_start < now
         return (inf if hopeless else one.latest_start), -float(best[one.kind]), one.job
 
@@ -107,7 +107,7 @@ class _Lines:
         for sort in range(len(self._unused)):
             self._open(sort)
 
-    def insert(self, runner: Runner) -> None:
+    def insert(self, runner: PacedRunner) -> None:
         """Where it adds the least; in time if that can be, else where it makes nobody else late."""
         lines = len(self._of)
         runs = self._gpus.runs_s[runner.kind][self._sort[:lines]][:, None]
@@ -148,13 +148,13 @@ class _Lines:
         self._put(line, 0, put._replace(late=ends > put.runner.deadline))
         return True
 
-    def slots(self) -> dict[str, Slot]:
-        found: dict[str, Slot] = {}
+    def slots(self) -> dict[str, PacedSlot]:
+        found: dict[str, PacedSlot] = {}
         for line, puts in enumerate(self._of):
             for at, put in enumerate(puts):
                 start = self._begin.item(line, at)
                 end = start + self._gpus.runs_s.item(put.runner.kind, self._sort.item(line))
-                found[put.runner.job] = Slot(self._gpu.item(line), start, end, end > put.runner.deadline)
+                found[put.runner.job] = PacedSlot(self._gpu.item(line), start, end, end > put.runner.deadline)
         return found
 
     def _open(self, sort: int) -> None:

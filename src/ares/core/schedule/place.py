@@ -8,11 +8,11 @@ from ares.core.ask import Ask
 from ares.core.capacity.fit import NO, Evaluations, room
 from ares.core.capacity.node_table import Floats, Ints
 from ares.core.capacity.power import PoolPower
-from ares.core.capacity.transaction import Taken, Transaction, alike, fit, fit_each
+from ares.core.capacity.transaction import Allocation, Transaction, alike, fit, fit_each
 from ares.core.schedule.filters import BUILT_IN
 
 
-def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Taken | None:
+def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Allocation | None:
     """The best row takes it; None when no row can."""
     if evaluations.table.used == 1 and _only_counts(evaluations, ask):
         return _on_the_only_row(evaluations, txn, ask)
@@ -45,7 +45,7 @@ def _built_in(evaluations: Evaluations) -> bool:
     return known
 
 
-def _on_the_only_row(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Taken | None:
+def _on_the_only_row(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Allocation | None:
     """Nothing to choose between, and nothing to weigh."""
     table, more = evaluations.table, ask.qos != "guaranteed"
     cpu = table.cpu_free.item(0) + more * table.cpu_extra.item(0)
@@ -54,17 +54,17 @@ def _on_the_only_row(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Ta
         return None
     if not (table.healthy[0] and evaluations.possible(ask)[0]):
         return None
-    taken = Taken(0, ask.cpu_milli, ask.memory_mib, (), ask.gpu_milli, (), None)
+    taken = Allocation(0, ask.cpu_milli, ask.memory_mib, (), ask.gpu_milli, (), None)
     txn.take(taken)
     return taken
 
 
 # One more job on a row: minus the lowest score on the way there, the row, a running number, what is taken. Until scores
 # have fallen that low others come first; sorted, they are in the order in which one by one would choose them.
-_Step = tuple[float, int, int, Taken]
+_Step = tuple[float, int, int, Allocation]
 
 
-def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Taken]:
+def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Allocation]:
     """What `place_one` would give `wanted` times in a row, in that order, computed for many rows at once.
 
     It may be a few more, and is fewer only when there is no room for more, or when a cap on power may be near: then
@@ -95,7 +95,7 @@ def _below_caps(evaluations: Evaluations, power: PoolPower, ask: Ask, wanted: in
     return min([wanted, *fits])
 
 
-def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Taken]:
+def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Allocation]:
     found, first = evaluations.best(ask)
     if first < 0:
         return []
@@ -124,8 +124,8 @@ def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int)
     return [step[3] for step in (steps[:wanted] if cut else steps)]
 
 
-def _on_one_row(evaluations: Evaluations, txn: Transaction, ask: Ask, row: int, count: int) -> list[Taken]:
-    found: list[Taken] = []
+def _on_one_row(evaluations: Evaluations, txn: Transaction, ask: Ask, row: int, count: int) -> list[Allocation]:
+    found: list[Allocation] = []
     for _ in range(count):
         taken = fit(evaluations.table, ask, row)
         assert taken is not None, f"there was room for {count} on row {row}"
@@ -174,13 +174,13 @@ def _fill_up(
     return _Front(front.rows[:0], front.keys[:0]), cut
 
 
-def _take_each(evaluations: Evaluations, txn: Transaction, ask: Ask, front: _Front) -> tuple[_Front, list[Taken]]:
+def _take_each(evaluations: Evaluations, txn: Transaction, ask: Ask, front: _Front) -> tuple[_Front, list[Allocation]]:
     """One job more on each row; rows whose parts do not go together are left out."""
     if alike(ask):
         taken, each = fit_each(evaluations.table, ask, front.rows)
         txn.take_each(each)
         return front, taken
-    found: list[Taken] = []
+    found: list[Allocation] = []
     fits: list[bool] = []
     for row in front.rows.tolist():
         one = fit(evaluations.table, ask, row)

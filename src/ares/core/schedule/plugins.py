@@ -7,8 +7,8 @@ from typing import TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from ares.core.capacity.fit import Rules
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.fit import ProfileRules
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
@@ -24,7 +24,7 @@ class UnknownName(ValueError):
     """A profile names something that is not installed."""
 
 
-def rules_of(profile: Profile, cut: Mapping[str, str] = MappingProxyType({})) -> Rules:
+def rules_of(profile: Profile, cut: Mapping[str, str] = MappingProxyType({})) -> ProfileRules:
     """A filter that is not installed here, or was `cut` off, refuses every node: what it was to keep out must not come
     in."""
     pools = profile.pools
@@ -34,7 +34,7 @@ def rules_of(profile: Profile, cut: Mapping[str, str] = MappingProxyType({})) ->
     # So does what tenants ask for, also under profiles that were stored before there was such a filter.
     before = (("isolation", isolation.FILTER), *spots)
     after = (("power", power.FILTER),) if caps else ()
-    return Rules(
+    return ProfileRules(
         (*before, *((name, _filter(name, cut)) for name in profile.filters), *after),
         tuple((one.name, one.weight, SCORERS[one.name]) for one in profile.scorers if one.name in SCORERS),
         profile.energy,
@@ -111,7 +111,7 @@ def _known(weights: tuple[Weight, ...], table: Container[str]) -> tuple[Weight, 
 def refusing(words: str) -> Filter:
     """A filter that lets nothing pass, and says so."""
 
-    def passes(rows: Rows) -> Bools:
+    def passes(rows: NodeSlice) -> Bools:
         return np.zeros(len(rows), np.bool_)
 
     def explain(miss: Miss) -> Reason:

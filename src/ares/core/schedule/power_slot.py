@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_table import Columns, Floats, Ints
+from ares.core.capacity.node_table import Floats, Ints, NodeTable
 from ares.core.capacity.power import needed
 from ares.core.schedule.cluster import Cluster
 from ares.model.state import Placement
@@ -38,7 +38,7 @@ def _ends(cluster: Cluster, pool: int, now: float) -> tuple[Floats, Ints]:
     return np.array([at for at, _ in ends]), np.cumsum([drawn for _, drawn in ends], dtype=np.int64)
 
 
-def _beyond_idle(table: Columns, row: int, place: Placement) -> int:
+def _beyond_idle(table: NodeTable, row: int, place: Placement) -> int:
     """Microwatts."""
     gpus = [gpu for gpu in place.gpus if gpu < table.gpus_wide]
     drawn = int((table.gpu_mw[row, gpus] - table.gpu_idle_mw[row, gpus]).sum()) * place.gpu_milli

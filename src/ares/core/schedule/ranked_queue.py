@@ -5,11 +5,11 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from math import fsum
 
-from ares.core.queue.factors import FACTORS, STATIC, Facts
+from ares.core.queue.factors import FACTORS, STATIC, JobFacts
 from ares.core.queue.kept_turns import kept_turns
 from ares.core.queue.order import Place, job_of
 from ares.core.queue.waiting import JobClass, facts_of
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 
 # (minus what the primary rank counts in line, whether after others that count as much, minus primary rank, minus
 # secondary rank, place in line, index of the turn): the smallest comes first.
@@ -17,7 +17,7 @@ _Key = tuple[float, bool, float, float, Place, int]
 
 
 @dataclass(slots=True)
-class Turn:
+class RankedClass:
     """A class on its way through the cycle."""
 
     job_class: JobClass
@@ -26,7 +26,7 @@ class Turn:
     done: int = 0
     # Of the next job: its number in line, what its rank is made from, and the weighted factors that stay as they are.
     ranked: int = -1
-    facts: Facts = field(init=False)
+    facts: JobFacts = field(init=False)
     lasting: tuple[list[float], list[float]] = field(init=False)
 
     @property
@@ -34,21 +34,21 @@ class Turn:
         return job_of(self.job_class.line.nth(self.done))
 
 
-class Turns:
+class RankedQueue:
     """Whose turn it is. Jobs that are placed already are passed over."""
 
-    def __init__(self, round_: Round) -> None:
-        self._round = round_
+    def __init__(self, trial: Trial) -> None:
+        self._round = trial
         # Some got the room that was kept for them, some wait for a better GPU.
-        self._placed = round_.dealt_with
-        self._order = order = round_.profile.order
+        self._placed = trial.dealt_with
+        self._order = order = trial.profile.order
         sums = (order.primary, order.secondary)
         self._lasting = [[(one.weight, FACTORS[one.name]) for one in each if one.name in STATIC] for each in sums]
         self._moving = [[(one.weight, FACTORS[one.name]) for one in each if one.name not in STATIC] for each in sums]
         self._fixed = not any(self._moving)
-        cluster = round_.cluster
-        self._kept = kept_turns(cluster.waiting, cluster.promises, round_.profile, round_.shares, round_.now)
-        self._turns = [Turn(one, index) for index, one in enumerate(round_.cluster.waiting.active.values())]
+        cluster = trial.cluster
+        self._kept = kept_turns(cluster.waiting, cluster.promises, trial.profile, trial.shares, trial.now)
+        self._turns = [RankedClass(one, index) for index, one in enumerate(trial.cluster.waiting.active.values())]
         self._heap = [self._key(turn) for turn in self._turns if self._skip(turn)]
         heapq.heapify(self._heap)
 
@@ -60,7 +60,7 @@ class Turns:
     def passed_over(self) -> bool:
         return bool(self._placed)
 
-    def first(self) -> Turn:
+    def first(self) -> RankedClass:
         """Whose job comes next. There must be one."""
         heap = self._heap
         while True:
@@ -73,7 +73,7 @@ class Turns:
                 return turn
             heapq.heapreplace(heap, key)
 
-    def go_on(self, turn: Turn) -> None:
+    def go_on(self, turn: RankedClass) -> None:
         """The first turn's class goes on with the next of its jobs, if there is one."""
         if not self._skip(turn):
             heapq.heappop(self._heap)
@@ -95,14 +95,14 @@ class Turns:
             turn.done += 1
             self.go_on(turn)
 
-    def _skip(self, turn: Turn) -> bool:
+    def _skip(self, turn: RankedClass) -> bool:
         """Goes on to the next job that still waits; whether there is one."""
         line = turn.job_class.line
         while self._placed and turn.done < len(line) and job_of(line.nth(turn.done)) in self._placed:
             turn.done += 1
         return turn.done < len(line)
 
-    def _key(self, turn: Turn) -> _Key:
+    def _key(self, turn: RankedClass) -> _Key:
         """As `factors.rank` has it; what cannot change within the cycle is computed once for each job."""
         place = turn.job_class.line.nth(turn.done)
         order, shares, now = self._order, self._round.shares, self._round.now

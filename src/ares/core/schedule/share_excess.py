@@ -8,43 +8,43 @@ from collections.abc import Iterator
 
 from ares.core.ask import Ask
 from ares.core.capacity.holding import held_by
-from ares.core.queue.drf import RESOURCES, Held
+from ares.core.queue.drf import RESOURCES, Amounts
 from ares.core.queue.tree import levels
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.model.profile import ShareResource
 
 
-def standing(round_: Round, ask: Ask) -> dict[str, int]:
+def standing(trial: Trial, ask: Ask) -> dict[str, int]:
     """Use minus soft limit of every account that has one, in GPUs or, for jobs without any, in CPUs."""
     resource: ShareResource = "gpu" if ask.gpus else "cpu"
     at = RESOURCES.index(resource)
     found = {
-        path: round_.shares.held(path)[at] - share.soft[resource]
-        for path, share in round_.profile.shares.items()
+        path: trial.shares.held(path)[at] - share.soft[resource]
+        for path, share in trial.profile.shares.items()
         if resource in share.soft
     }
-    for sign, account, held in _to_come(round_) if found else ():
+    for sign, account, held in _to_come(trial) if found else ():
         for path in levels(account):
             if path in found:
                 found[path] += sign * held[at]
     return found
 
 
-def _to_come(round_: Round) -> Iterator[tuple[int, str, Held]]:
+def _to_come(trial: Trial) -> Iterator[tuple[int, str, Amounts]]:
     """What accounts get and lose besides what was placed in this cycle: that is in the shares already."""
-    cluster = round_.cluster
+    cluster = trial.cluster
     for job in cluster.leaving:
         one = cluster.holdings[job]
         yield -1, one.account, one.held
         # Of a gang that shrinks, these stay.
         yield +1, one.account, held_by(one.ranks)
-    done = {one.job for one in round_.placed}.union(round_.unheld) if cluster.reserved else set[str]()
+    done = {one.job for one in trial.placed}.union(trial.unheld) if cluster.reserved else set[str]()
     for job, kept in cluster.reserved.items():
-        if job not in done and (account := _account(round_, job)):
+        if job not in done and (account := _account(trial, job)):
             yield +1, account, held_by(kept.placements)
-    ranks = {one.job: one.placements for one in round_.resized}
-    for eviction in round_.evictions:
-        if account := _account(round_, eviction.job):
+    ranks = {one.job: one.placements for one in trial.resized}
+    for eviction in trial.evictions:
+        if account := _account(trial, eviction.job):
             yield +1, account, held_by(eviction.hold)
         for job in eviction.victims:
             yield -1, cluster.holdings[job].account, cluster.holdings[job].held
@@ -54,9 +54,9 @@ def _to_come(round_: Round) -> Iterator[tuple[int, str, Held]]:
             yield +1, one.account, held_by(ranks[job])
 
 
-def _account(round_: Round, job: str) -> str | None:
+def _account(trial: Trial, job: str) -> str | None:
     """Of a job that waits, or that is still where it is to be moved from."""
-    running, job_class = round_.cluster.holdings.get(job), round_.cluster.waiting.class_of(job)
+    running, job_class = trial.cluster.holdings.get(job), trial.cluster.waiting.class_of(job)
     if running is not None:
         return running.account
     return None if job_class is None else job_class.key.account

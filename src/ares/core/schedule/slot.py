@@ -14,11 +14,11 @@ import numpy as np
 from ares.core.ask import Ask
 from ares.core.capacity.claims import Claims
 from ares.core.capacity.node_table import Floats, Ints
-from ares.core.capacity.node_timeline import Level, Shift, opening
-from ares.core.capacity.transaction import Taken, Transaction, fit, taken_by
+from ares.core.capacity.node_timeline import CapacityChange, NodeTimeline, opening
+from ares.core.capacity.transaction import Allocation, Transaction, fit, taken_by
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.gang import place_gang
-from ares.core.schedule.gang_slot import Rooms, countable
+from ares.core.schedule.gang_slot import GangSlots, countable
 from ares.core.schedule.power_slot import powered_from
 from ares.model.state import Placement
 
@@ -29,14 +29,14 @@ _FEW = 16
 _FIRST: Ints = np.zeros(1, np.int64)
 
 
-class Opening(NamedTuple):
+class Slot(NamedTuple):
     """From when on there is room, and which."""
 
     start: float
-    taken: tuple[Taken, ...]
+    taken: tuple[Allocation, ...]
 
 
-def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: float, runs_s: float) -> Opening | None:
+def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: float, runs_s: float) -> Slot | None:
     """The first time from which the ask has room for as long as it runs; None when nobody can say."""
     if ask.near:
         # Who runs around it by then is another question.
@@ -56,7 +56,7 @@ def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: 
             return None
         taken = _tried(cluster, txn, claims, ask, int(rows[at]), start, start + runs_s)
         if taken is not None:
-            return Opening(start, (taken,))
+            return Slot(start, (taken,))
     return None
 
 
@@ -92,15 +92,15 @@ def _of_rows(cluster: Cluster, claims: Claims, ask: Ask, rows: Ints, now: float,
 
 
 def _of_row(cluster: Cluster, claims: Claims, ask: Ask, row: int, now: float, runs_s: float) -> float:
-    return opening(Level(cluster.table, row, ask), claims.shifts(row), now, runs_s)
+    return opening(NodeTimeline(cluster.table, row, ask), claims.shifts(row), now, runs_s)
 
 
 def _tried(
     cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, row: int, start: float, until: float
-) -> Taken | None:
+) -> Allocation | None:
     """What the ask would get of the row at that time."""
     if not ask.gpus and not ask.devices and ask.numa == "none":
-        return Taken(row, ask.cpu_milli, ask.memory_mib, (), ask.gpu_milli, (), None)
+        return Allocation(row, ask.cpu_milli, ask.memory_mib, (), ask.gpu_milli, (), None)
     checkpoint = txn.checkpoint()
     _at(cluster, txn, claims, row, start, until)
     taken = fit(cluster.table, ask, row)
@@ -120,16 +120,16 @@ def _at(cluster: Cluster, txn: Transaction, claims: Claims, row: int, start: flo
         for gpu in taken.gpus:
             left = min(taken.gpu_milli, table.gpu_left.item(row, gpu))
             if left > 0:
-                txn.take(Taken(row, 0, 0, (gpu,), left, (), None))
+                txn.take(Allocation(row, 0, 0, (gpu,), left, (), None))
 
 
 def _gang(
     cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float
-) -> Opening | None:
+) -> Slot | None:
     if len(rows) > _FEW and countable(cluster, ask):
         return _gang_by_columns(cluster, txn, claims, ask, rows, now, runs_s)
-    levels, special = {row: Level(cluster.table, row, ask) for row in rows.tolist()}, claims.rows()
-    ends: list[tuple[float, int, Shift]] = []
+    levels, special = {row: NodeTimeline(cluster.table, row, ask) for row in rows.tolist()}, claims.rows()
+    ends: list[tuple[float, int, CapacityChange]] = []
     for row, level in levels.items():
         for taken in claims.overlapping(row, now, inf):
             level.shift(-1, taken)
@@ -148,7 +148,7 @@ def _gang(
             useful = [row for row, ranks in room.items() if ranks > 0 or row in special]
             taken = _gang_tried(cluster, txn, claims, ask, useful, start, start + runs_s)
             if taken is not None:
-                return Opening(start, tuple(taken))
+                return Slot(start, tuple(taken))
         if at == len(ends):
             return None
         total += _ended(levels, room, ends[at])
@@ -158,9 +158,9 @@ def _gang(
 
 def _gang_by_columns(
     cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float
-) -> Opening | None:
+) -> Slot | None:
     """The same for many nodes, where counting tells what there is room for."""
-    rooms = Rooms(cluster, claims, ask, rows, now)
+    rooms = GangSlots(cluster, claims, ask, rows, now)
     first, special = rooms.first(), list(claims.rows())
     # Whatever else must come together, later is better: in ever larger steps.
     for step in range(_TRIES):
@@ -171,11 +171,11 @@ def _gang_by_columns(
         useful = rows[(rooms.at(start) > 0) | np.isin(rows, special)].tolist()
         taken = _gang_tried(cluster, txn, claims, ask, useful, start, start + runs_s)
         if taken is not None:
-            return Opening(start, tuple(taken))
+            return Slot(start, tuple(taken))
     return None
 
 
-def _ended(levels: dict[int, Level], room: dict[int, int], end: tuple[float, int, Shift]) -> int:
+def _ended(levels: dict[int, NodeTimeline], room: dict[int, int], end: tuple[float, int, CapacityChange]) -> int:
     """How many more ranks there is room for once somebody has ended."""
     _, row, shift = end
     levels[row].shift(shift.sign, shift.use)
@@ -185,7 +185,7 @@ def _ended(levels: dict[int, Level], room: dict[int, int], end: tuple[float, int
 
 def _gang_tried(
     cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: list[int], start: float, until: float
-) -> Sequence[Taken] | None:
+) -> Sequence[Allocation] | None:
     checkpoint = txn.checkpoint()
     for row in rows:
         _at(cluster, txn, claims, row, start, until)

@@ -14,16 +14,16 @@ from ares.core.capacity.claims import Claims
 from ares.core.capacity.holding import held_by
 from ares.core.capacity.node_table import Ints
 from ares.core.capacity.promise import Promise
-from ares.core.capacity.transaction import Taken, Transaction, placement
-from ares.core.queue.shares import Held, Shares
+from ares.core.capacity.transaction import Allocation, Transaction, placement
+from ares.core.queue.shares import Amounts, Shares
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.reasons import Reason
-from ares.core.schedule.budget import Budget
+from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Considered, consider
 from ares.core.schedule.gang import place_gang
 from ares.core.schedule.gates import no_licence, over_limit
-from ares.core.schedule.pace import Paced
+from ares.core.schedule.pace import PacedJob
 from ares.core.schedule.place import place_one
 from ares.core.schedule.plan import Eviction, LeftOut, Placed, Plan, Resized
 from ares.model.job import RANKS_MAX
@@ -36,27 +36,27 @@ _NOBODY: frozenset[str] = frozenset()
 HELD_BACK = frozenset({"gpus", "devices", "cpu", "memory", "numa", "power"})
 
 
-class Behind(Protocol):
+class Backfill(Protocol):
     """Goes through jobs of which some may start before others that wait."""
 
     def run(self, rest: Iterable[tuple[str, JobClass]]) -> None: ...
 
 
-class Found(NamedTuple):
+class Assignment(NamedTuple):
     """A place for one job, taken."""
 
-    taken: Sequence[Taken]
+    taken: Sequence[Allocation]
     alternative: int
     considered: Considered | None = None
     # Of a job that makes use of a gap.
     leaves_at: float | None = None
 
 
-def asked(ask: Ask, ranks: int) -> Held:
-    return Held(ask.cpu_milli * ranks, ask.memory_mib * ranks, ask.gpus_milli * ranks)
+def asked(ask: Ask, ranks: int) -> Amounts:
+    return Amounts(ask.cpu_milli * ranks, ask.memory_mib * ranks, ask.gpus_milli * ranks)
 
 
-class Round:
+class Trial:
     """Actions change it one after the other; the cluster is left as it was."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Round:
         now: float,
         keep: int = 0,
         tells: bool = True,
-        budget: Budget | None = None,
+        budget: CycleBudget | None = None,
     ) -> None:
         # Without one, everybody gets a turn.
         self.budget = budget
@@ -85,7 +85,7 @@ class Round:
         for claim in claims_of(cluster, now) if cluster.bookings else ():
             self.claims.add(claim)
         self._shares: Shares | None = None
-        self._spent: list[tuple[str, Held]] = []
+        self._spent: list[tuple[str, Amounts]] = []
         self.licences: Counter[str] = cluster.licences_used.copy() if cluster.licences_used else Counter()
         self.placed: list[Placed] = []
         self.left: dict[int, LeftOut] = {}
@@ -94,7 +94,7 @@ class Round:
         # Starts to come, by job.
         self.promises: dict[str, Promise] = {}
         # What is left to do from the first job that waits for room.
-        self.behind: tuple[Behind, Iterator[tuple[str, JobClass]]] | None = None
+        self.behind: tuple[Backfill, Iterator[tuple[str, JobClass]]] | None = None
         self.evictions: list[Eviction] = []
         self.resized: list[Resized] = []
         self.unheld: list[str] = []
@@ -102,7 +102,7 @@ class Round:
         self.making_room: set[str] = set()
         self.more = False
         # By job, where `pace` decided.
-        self.paced: dict[str, Paced] = {}
+        self.paced: dict[str, PacedJob] = {}
         # Placed jobs that others must be near to or away from.
         self._matched: list[str] = []
         self._near: bool | None = None
@@ -124,7 +124,7 @@ class Round:
                 self._shares.take(account, held)
         return self._shares
 
-    def spend(self, account: str, held: Held) -> None:
+    def spend(self, account: str, held: Amounts) -> None:
         """Something was given to the account."""
         if self._shares is None:
             self._spent.append((account, held))
@@ -182,7 +182,7 @@ class Round:
                 return over_limit(limit)
         return None
 
-    def find(self, key: ClassKey, runs_s: float = inf) -> Found | None:
+    def find(self, key: ClassKey, runs_s: float = inf) -> Assignment | None:
         """The best place for one job of a class, in the order of its alternatives. It may not outlast what is left
         of room that is spoken for."""
         for number, ask in enumerate(key.asks):
@@ -195,10 +195,10 @@ class Round:
             considered = consider(self.evaluations, ask) if len(self.considered) < self.keep else None
             taken = self.place(ask, self.most_ranks(key.account, ask))
             if taken is not None:
-                return Found(taken, number, considered)
+                return Assignment(taken, number, considered)
         return None
 
-    def tried(self, key: ClassKey, runs_s: float = inf) -> Found | None:
+    def tried(self, key: ClassKey, runs_s: float = inf) -> Assignment | None:
         """As `find`, but nothing is taken."""
         self.claims.lift()
         checkpoint = self.txn.checkpoint()
@@ -217,20 +217,20 @@ class Round:
             most -= 1
         return most
 
-    def place(self, ask: Ask, most: int = RANKS_MAX) -> Sequence[Taken] | None:
+    def place(self, ask: Ask, most: int = RANKS_MAX) -> Sequence[Allocation] | None:
         """Room for the ask, taken: for all ranks of a gang, of an elastic one for `most` at most."""
         if ask.ranks > 1:
             return place_gang(self.evaluations, self.txn, ask, most)
         taken = place_one(self.evaluations, self.txn, ask)
         return None if taken is None else (taken,)
 
-    def placements(self, taken: Sequence[Taken]) -> tuple[Placement, ...]:
+    def placements(self, taken: Sequence[Allocation]) -> tuple[Placement, ...]:
         table = self.cluster.table
         if len(taken) == 1:
             return (placement(table, taken[0], 0),)
         return tuple(placement(table, one, rank) for rank, one in enumerate(taken))
 
-    def note_placed(self, job: str, key: ClassKey, class_id: int, found: Found) -> None:
+    def note_placed(self, job: str, key: ClassKey, class_id: int, found: Assignment) -> None:
         placements = self.placements(found.taken)
         self.placed.append(
             Placed(
@@ -258,7 +258,7 @@ class Round:
             self._near = any(ask.near for one in self.cluster.waiting.active.values() for ask in one.key.asks)
         return self._near
 
-    def note_run(self, jobs: Sequence[str], key: ClassKey, class_id: int, taken: Sequence[Taken]) -> None:
+    def note_run(self, jobs: Sequence[str], key: ClassKey, class_id: int, taken: Sequence[Allocation]) -> None:
         """Like jobs, each with its own place."""
         table, ask = self.cluster.table, key.asks[0]
         self.placed += [

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from ares.core.capacity.holding import held_by
-from ares.core.capacity.transaction import Taken, taken_by
+from ares.core.capacity.transaction import Allocation, taken_by
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.model.job import Qos
 from ares.model.state import Placement
 
@@ -21,15 +21,15 @@ def verified(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str]
     that was planned by."""
     cluster.prepare()
     cluster.advance(now)
-    round_ = Round(cluster, cluster.profile, now)
-    placed = tuple(one for one in plan.placed if unchanged(one.job) and _takes(round_, one))
+    trial = Trial(cluster, cluster.profile, now)
+    placed = tuple(one for one in plan.placed if unchanged(one.job) and _takes(trial, one))
     evictions = tuple(one for one in plan.evictions if _evicts(cluster, one, unchanged))
     # Who was to give up ranks for a job that does not get them keeps them.
     spared = {job for one in plan.evictions for job in one.shrunk} - {job for one in evictions for job in one.shrunk}
     resized = tuple(
-        one for one in plan.resized if one.job not in spared and unchanged(one.job) and _resizes(round_, one)
+        one for one in plan.resized if one.job not in spared and unchanged(one.job) and _resizes(trial, one)
     )
-    round_.close()
+    trial.close()
     unheld = tuple(job for job in plan.unheld if unchanged(job) and job in cluster.reserved)
     kept = (placed, resized, evictions, unheld)
     proposed = (plan.placed, plan.resized, plan.evictions, plan.unheld)
@@ -39,9 +39,9 @@ def verified(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str]
     return replace(plan, placed=placed, resized=resized, evictions=evictions, unheld=unheld), dropped
 
 
-def _takes(round_: Round, one: Placed) -> bool:
+def _takes(trial: Trial, one: Placed) -> bool:
     """Whether the waiting job may have the place, which is then taken."""
-    cluster = round_.cluster
+    cluster = trial.cluster
     job_class, ranks = cluster.waiting.class_of(one.job), len(one.placements)
     if job_class is None or one.alternative >= len(job_class.key.asks):
         return False
@@ -49,18 +49,18 @@ def _takes(round_: Round, one: Placed) -> bool:
     asked = (ask.cpu_milli, ask.memory_mib, ask.gpus)
     if not ask.min_ranks <= ranks <= ask.ranks or any(_amounts(place) != asked for place in one.placements):
         return False
-    if round_.gate(key, ask, ranks) is not None:
+    if trial.gate(key, ask, ranks) is not None:
         return False
     kept = cluster.reserved.get(one.job)
     if kept is not None and kept.placements == one.placements:
         # What is kept for it counts as taken already.
         good = all(cluster.is_alone(place, ask.qos) for place in one.placements)
     else:
-        good = _take(round_, one.placements, ask.qos)
+        good = _take(trial, one.placements, ask.qos)
     if good:
-        round_.spend(key.account, held_by(one.placements))
+        trial.spend(key.account, held_by(one.placements))
         for name, count in key.licences:
-            round_.licences[name] += count
+            trial.licences[name] += count
     return good
 
 
@@ -68,22 +68,22 @@ def _amounts(place: Placement) -> tuple[int, int, int]:
     return place.cpu_milli, place.memory_mib, len(place.gpus)
 
 
-def _take(round_: Round, places: tuple[Placement, ...], qos: Qos) -> bool:
+def _take(trial: Trial, places: tuple[Placement, ...], qos: Qos) -> bool:
     """All of the places or none."""
-    cluster, checkpoint = round_.cluster, round_.txn.checkpoint()
+    cluster, checkpoint = trial.cluster, trial.txn.checkpoint()
     for place in places:
         if cluster.is_there(place):
             taken = taken_by(cluster.table, cluster.rows[place.node], place)
-            if _is_free(round_, taken, place, qos):
-                round_.txn.take(taken)
+            if _is_free(trial, taken, place, qos):
+                trial.txn.take(taken)
                 continue
-        round_.txn.rollback(checkpoint)
+        trial.txn.rollback(checkpoint)
         return False
     return True
 
 
-def _is_free(round_: Round, taken: Taken, place: Placement, qos: Qos) -> bool:
-    table, row, more = round_.cluster.table, taken.row, qos != "guaranteed"
+def _is_free(trial: Trial, taken: Allocation, place: Placement, qos: Qos) -> bool:
+    table, row, more = trial.cluster.table, taken.row, qos != "guaranteed"
     if len(taken.gpus) != len(place.gpus) or (place.numa is not None and taken.numa is None):
         return False
     cpu = table.cpu_free.item(row) + more * table.cpu_extra.item(row)
@@ -103,13 +103,13 @@ def _is_free(round_: Round, taken: Taken, place: Placement, qos: Qos) -> bool:
     )
 
 
-def _resizes(round_: Round, one: Resized) -> bool:
+def _resizes(trial: Trial, one: Resized) -> bool:
     """Whether the ranks that a gang gets more of can be had; giving some up always can."""
-    holding = round_.cluster.holdings.get(one.job)
+    holding = trial.cluster.holdings.get(one.job)
     if holding is None or holding.elastic is None or holding.leaving:
         return False
     added = tuple(place for place in one.placements if place not in holding.ranks)
-    return not added or _take(round_, added, holding.elastic.qos)
+    return not added or _take(trial, added, holding.elastic.qos)
 
 
 def _evicts(cluster: Cluster, one: Eviction, unchanged: Callable[[str], bool]) -> bool:

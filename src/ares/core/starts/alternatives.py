@@ -9,7 +9,7 @@ from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Eviction
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.core.starts.starts import SOON_S, Course, Starts, eta_of
 from ares.core.steps import Steps, in_steps
 from ares.model.base import Record
@@ -66,10 +66,10 @@ def _sort_key(number: int, offer: Offer) -> tuple[bool, float, float, int]:
 def would_evict(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Eviction | str:
     """Whom the job would displace if it were submitted now, or why nobody."""
     cluster.prepare()
-    round_ = Round(cluster, cluster.profile, now)
+    trial = Trial(cluster, cluster.profile, now)
     job_class = JobClass(0, class_key(state, spec))
-    found = prospects(round_, state.id, job_class)
-    round_.txn.rollback(0)
+    found = prospects(trial, state.id, job_class)
+    trial.txn.rollback(0)
     return found
 
 

@@ -9,7 +9,7 @@ from ares.core.queue.waiting import JobClass, class_key
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Eviction
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.core.starts.outlook import judged
 from ares.core.starts.starts import Course, Starts
 from ares.core.steps import Steps, in_steps
@@ -129,9 +129,9 @@ def _met(option: _Option, found: Course | str | None, now: float) -> Way | None:
 def _displacing(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Course | None:
     """It starts when whoever it displaces has left."""
     key = class_key(state, spec)
-    round_ = Round(cluster, cluster.profile, now)
-    evicts = prospects(round_, state.id, JobClass(0, key))
-    round_.close()
+    trial = Trial(cluster, cluster.profile, now)
+    evicts = prospects(trial, state.id, JobClass(0, key))
+    trial.close()
     if not isinstance(evicts, Eviction):
         return None
     leave_s = max((cluster.holdings[job].leave_s for job in evicts.victims), default=0.0)

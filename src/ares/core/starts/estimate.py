@@ -9,12 +9,12 @@ from ares.core.ask import Ask
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.transaction import taken_by
 from ares.core.forecast.eta import Eta
-from ares.core.queue.drf import RESOURCES, Held
+from ares.core.queue.drf import RESOURCES, Amounts
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey
 from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.trial import Round, asked
+from ares.core.schedule.trial import Trial, asked
 
 # Nodes looked at, those that come nearest first.
 _NODES_MAX = 16
@@ -28,25 +28,25 @@ class _Opens(NamedTuple):
     words: str
 
 
-def start_estimate(round_: Round, key: ClassKey, ask: Ask, position: int) -> Eta:
+def start_estimate(trial: Trial, key: ClassKey, ask: Ask, position: int) -> Eta:
     """Assumes that nobody who comes later takes the place; whoever is ahead may."""
-    now = round_.now
-    gate = round_.gate(key, ask)
-    opens = _Opens(now, (), "") if gate is None else _opens(round_, key, ask, gate)
+    now = trial.now
+    gate = trial.gate(key, ask)
+    opens = _Opens(now, (), "") if gate is None else _opens(trial, key, ask, gate)
     if isinstance(opens, str):
         return Eta(earliest=now, latest=None, basis=opens + _queue(position), computed_at=now)
-    if _fits(round_, ask, opens.ended):
+    if _fits(trial, ask, opens.ended):
         if gate is None:
             return Eta(earliest=now, latest=now + 2.0, basis="it fits now", computed_at=now)
         return _ended(now, opens.at, opens.words, position)
-    rows = round_.rows_held_back(ask)
-    stages = round_.evaluations.of(ask).stage[rows]
+    rows = trial.rows_held_back(ask)
+    stages = trial.evaluations.of(ask).stage[rows]
     nearest = rows[np.argsort(-stages.astype(np.int64), kind="stable")][:_NODES_MAX]
-    ends = _ends(round_.cluster, [int(row) for row in nearest])
+    ends = _ends(trial.cluster, [int(row) for row in nearest])
     for at in sorted({max(at, opens.at) for _, at in ends if at is not None and at > now}):
         ended = [one for one, end in ends if end is not None and end <= at]
         gone = {one.job: one for one in (*opens.ended, *ended)}
-        if _fits(round_, ask, list(gone.values())):
+        if _fits(trial, ask, list(gone.values())):
             who = "1 job that holds its place ends" if len(ended) == 1 else f"{len(ended)} jobs that hold its place end"
             words = f"{who} by then, by the run times given"
             return _ended(now, at, f"{opens.words}; {words}" if opens.words else words, position)
@@ -63,21 +63,21 @@ def _ended(now: float, at: float, basis: str, position: int) -> Eta:
     return Eta(earliest=at, latest=None if position else at, basis=basis + _queue(position), computed_at=now)
 
 
-def _opens(round_: Round, key: ClassKey, ask: Ask, gate: Reason) -> _Opens | str:
+def _opens(trial: Trial, key: ClassKey, ask: Ask, gate: Reason) -> _Opens | str:
     """When enough of those have ended who hold its licence or count towards its limit, or why nobody can say."""
     if gate.remedy == "yours":
         return gate.message
-    holding = [one for one in round_.cluster.holdings.values() if _counts(round_, key, ask, one)]
+    holding = [one for one in trial.cluster.holdings.values() if _counts(trial, key, ask, one)]
     said = sorted((one.ends_at, one.job) for one in holding if one.ends_at is not None)
-    later, ended = Round(round_.cluster, round_.profile, round_.now), list[Holding]()
+    later, ended = Trial(trial.cluster, trial.profile, trial.now), list[Holding]()
     for at, job in said:
-        one = round_.cluster.holdings[job]
+        one = trial.cluster.holdings[job]
         ended.append(one)
         for name, count in one.licences:
             later.licences[name] -= count
-        later.shares.take(one.account, Held(*(-held for held in one.held)))
+        later.shares.take(one.account, Amounts(*(-held for held in one.held)))
         # Whoever should have ended already tells nothing by itself.
-        if at > round_.now and later.gate(key, ask) is None:
+        if at > trial.now and later.gate(key, ask) is None:
             who = "1 job ends" if len(ended) == 1 else f"{len(ended)} jobs end"
             return _Opens(at, tuple(ended), f"{gate.message}; {who} by then, by the run times given")
     silent, what = len(holding) - len(said), "licence" if gate.code == "INSUFFICIENT_LICENCE" else "limit"
@@ -86,11 +86,11 @@ def _opens(round_: Round, key: ClassKey, ask: Ask, gate: Reason) -> _Opens | str
     return f"{gate.message}; {silent} of {len(holding)} jobs under that {what} do not say how long they run"
 
 
-def _counts(round_: Round, key: ClassKey, ask: Ask, one: Holding) -> bool:
+def _counts(trial: Trial, key: ClassKey, ask: Ask, one: Holding) -> bool:
     """Whether it holds of a licence the job needs, or of what an account above both may not have more of."""
     if any(name == needed for name, _ in one.licences for needed, _ in key.licences):
         return True
-    shares, wanted = round_.profile.shares, asked(ask, 1)
+    shares, wanted = trial.profile.shares, asked(ask, 1)
     return any(
         path in shares and resource in shares[path].hard and held and needed
         for path, same in zip(levels(one.account), levels(key.account), strict=True)
@@ -99,13 +99,13 @@ def _counts(round_: Round, key: ClassKey, ask: Ask, one: Holding) -> bool:
     )
 
 
-def _fits(round_: Round, ask: Ask, ended: Sequence[Holding]) -> bool:
+def _fits(trial: Trial, ask: Ask, ended: Sequence[Holding]) -> bool:
     """Whether there is room once these have ended."""
-    checkpoint = round_.txn.checkpoint()
+    checkpoint = trial.txn.checkpoint()
     for one in ended:
-        _give_back(round_, one)
-    found = round_.place(ask)
-    round_.txn.rollback(checkpoint)
+        _give_back(trial, one)
+    found = trial.place(ask)
+    trial.txn.rollback(checkpoint)
     return found is not None
 
 
@@ -119,8 +119,8 @@ def _ends(cluster: Cluster, rows: list[int]) -> list[tuple[Holding, float | None
     return [(cluster.holdings[job], cluster.holdings[job].ends_at) for job in jobs]
 
 
-def _give_back(round_: Round, holding: Holding) -> None:
+def _give_back(trial: Trial, holding: Holding) -> None:
     for place in holding.placements:
-        row = round_.cluster.rows.get(place.node)
+        row = trial.cluster.rows.get(place.node)
         if row is not None:
-            round_.txn.give(taken_by(round_.cluster.table, row, place))
+            trial.txn.give(taken_by(trial.cluster.table, row, place))

@@ -22,10 +22,10 @@ from ares.core.forecast.eta import Eta
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.pace import Paced
-from ares.core.schedule.ranked_queue import Turns
-from ares.core.schedule.slot import Opening, earliest
-from ares.core.schedule.trial import Found, Round
+from ares.core.schedule.pace import PacedJob
+from ares.core.schedule.ranked_queue import RankedQueue
+from ares.core.schedule.slot import Slot, earliest
+from ares.core.schedule.trial import Assignment, Trial
 from ares.core.starts.estimate import start_estimate
 from ares.core.steps import Steps, in_steps
 from ares.core.text import count
@@ -83,7 +83,7 @@ class Starts:
         self._claims: list[tuple[str, Claim | None]] = []
         # The first jobs of the queue, two more than are put into the future.
         self._front: list[tuple[str, JobClass]] | None = None
-        self._paced: dict[str, Paced] | None = None
+        self._paced: dict[str, PacedJob] | None = None
 
     def steps(
         self, state: JobState, specs: Sequence[JobSpec], instead_of: JobSpec | None = None
@@ -162,12 +162,12 @@ class Starts:
         claims = yield from self._reach(ahead)
         return self._behind(state, spec, key, claims)
 
-    def _slot(self, job: str) -> Paced | None:
+    def _slot(self, job: str) -> PacedJob | None:
         if self._paced is None:
             self._paced = paced_jobs(self._cluster, self._now)
         return self._paced.get(job)
 
-    def _by_model(self, slot: Paced, state: JobState, spec: JobSpec) -> Course:
+    def _by_model(self, slot: PacedJob, state: JobState, spec: JobSpec) -> Course:
         lasts_s = slot.end - slot.start
         runs: Estimate | None = Estimate(lasts_s, lasts_s, lasts_s, "the run times it states")
         if slot.model is not None:
@@ -193,27 +193,27 @@ class Starts:
 
     def _ranked(self, most: int, until: str = "") -> list[tuple[str, JobClass]]:
         """The first of the queue, as far as that job."""
-        round_ = Round(self._cluster, self._cluster.profile, self._now)
+        trial = Trial(self._cluster, self._cluster.profile, self._now)
         try:
-            return list(islice(_before(Turns(round_).rest(), until), most))
+            return list(islice(_before(RankedQueue(trial).rest(), until), most))
         finally:
-            round_.close()
+            trial.close()
 
     def _at_once(self, key: ClassKey, runs_s: float, ahead: list[tuple[str, JobClass]]) -> tuple[Placement, ...] | None:
         """Where it would go in the next cycle; None when there is no room that it may have."""
         cluster = self._cluster
         if ahead and "backfill" not in cluster.profile.actions:
             return None
-        round_ = Round(cluster, cluster.profile, self._now)
+        trial = Trial(cluster, cluster.profile, self._now)
         try:
             for job, _ in ahead:
                 if (promise := cluster.promises.get(job)) is not None and (claim := claim_of(cluster, promise)):
-                    round_.claims.add(claim)
-            found: Found | None = round_.find(key, runs_s)
-            return None if found is None else round_.placements(found.taken)
+                    trial.claims.add(claim)
+            found: Assignment | None = trial.find(key, runs_s)
+            return None if found is None else trial.placements(found.taken)
         finally:
-            round_.claims.lift()
-            round_.close()
+            trial.claims.lift()
+            trial.close()
 
     # ---- behind all that are ahead
 
@@ -224,29 +224,29 @@ class Starts:
             shared = takewhile(lambda pair: pair[0][0] == pair[1][0], zip(claims, ahead, strict=False))
             claims = [claim for claim, _ in shared]
         while rest := ahead[len(claims) : len(claims) + self._at_a_time]:
-            round_ = self._with_claims(claims)
+            trial = self._with_claims(claims)
             try:
                 for job, one in rest:
-                    claim = self._claim(round_, job, one)
+                    claim = self._claim(trial, job, one)
                     claims.append((job, claim))
                     if claim is not None:
-                        round_.claims.add(claim)
+                        trial.claims.add(claim)
             finally:
-                round_.claims.lift()
-                round_.close()
+                trial.claims.lift()
+                trial.close()
             yield
         if len(claims) > len(self._claims) or claims != self._claims[: len(claims)]:
             self._claims = list(claims)
         return claims
 
-    def _with_claims(self, claims: Sequence[tuple[str, Claim | None]]) -> Round:
-        round_ = Round(self._cluster, self._cluster.profile, self._now)
+    def _with_claims(self, claims: Sequence[tuple[str, Claim | None]]) -> Trial:
+        trial = Trial(self._cluster, self._cluster.profile, self._now)
         for _, claim in claims:
             if claim is not None:
-                round_.claims.add(claim)
-        return round_
+                trial.claims.add(claim)
+        return trial
 
-    def _claim(self, round_: Round, job: str, one: JobClass) -> Claim | None:
+    def _claim(self, trial: Trial, job: str, one: JobClass) -> Claim | None:
         if job not in self._cluster.waiting:
             # It left the queue since the last step.
             return None
@@ -254,28 +254,28 @@ class Starts:
         if promise is not None:
             return claim_of(self._cluster, promise)
         runs_s = self._cluster.waiting.runs_of(job)
-        found = [_opening(round_, one.key, ask, runs_s) for ask in one.key.asks]
+        found = [_opening(trial, one.key, ask, runs_s) for ask in one.key.asks]
         first = min((each for each in found if not isinstance(each, str)), key=lambda each: each.start, default=None)
         return None if first is None else Claim(job, first.start, first.start + runs_s, first.taken)
 
     def _behind(
         self, state: JobState, spec: JobSpec, key: ClassKey, claims: Sequence[tuple[str, Claim | None]]
     ) -> Course | str:
-        round_, best, why = self._with_claims(claims), None, ""
+        trial, best, why = self._with_claims(claims), None, ""
         try:
             for ask, model in _asks(self._cluster, key):
                 runs = self._cluster.predictor.estimate(spec, account_of(state), model)
-                opening = _opening(round_, key, ask, inf if runs is None else runs.hold_s)
+                opening = _opening(trial, key, ask, inf if runs is None else runs.hold_s)
                 if isinstance(opening, str):
                     why = why or opening
                     continue
                 ends = opening.start + (0.0 if runs is None else runs.seconds)
                 if best is None or ends < best[0]:
-                    best = ends, Course(opening.start, runs, _basis(round_, opening, len(claims)))
+                    best = ends, Course(opening.start, runs, _basis(trial, opening, len(claims)))
             return why if best is None else best[1]
         finally:
-            round_.claims.lift()
-            round_.close()
+            trial.claims.lift()
+            trial.close()
 
 
 def _before(jobs: Iterator[tuple[str, JobClass]], job: str) -> Iterator[tuple[str, JobClass]]:
@@ -292,22 +292,22 @@ def _asks(cluster: Cluster, key: ClassKey) -> Iterator[tuple[Ask, str | None]]:
         yield from apart or [(ask, ask.gpu_model)]
 
 
-def _opening(round_: Round, key: ClassKey, ask: Ask, runs_s: float) -> Opening | str:
+def _opening(trial: Trial, key: ClassKey, ask: Ask, runs_s: float) -> Slot | str:
     """From when on there is room, or why nobody can say."""
-    if (key.licences or round_.profile.shares) and round_.gate(key, ask) is not None:
-        eta = start_estimate(round_, key, ask, 0)
-        return eta.basis if eta.latest is None else Opening(eta.earliest, ())
-    found = earliest(round_.cluster, round_.txn, round_.claims, ask, round_.now, runs_s)
+    if (key.licences or trial.profile.shares) and trial.gate(key, ask) is not None:
+        eta = start_estimate(trial, key, ask, 0)
+        return eta.basis if eta.latest is None else Slot(eta.earliest, ())
+    found = earliest(trial.cluster, trial.txn, trial.claims, ask, trial.now, runs_s)
     if found is not None and found.start < inf:
         return found
-    eta = start_estimate(round_, key, ask, 0)
+    eta = start_estimate(trial, key, ask, 0)
     return eta.basis if eta.latest is None else _SILENT
 
 
-def _basis(round_: Round, opening: Opening, ahead: int) -> str:
-    if opening.start <= round_.now:
+def _basis(trial: Trial, opening: Slot, ahead: int) -> str:
+    if opening.start <= trial.now:
         return "there is room now"
-    cluster = round_.cluster
+    cluster = trial.cluster
     names = {record.info.name for one in opening.taken if (record := cluster.table.records[one.row]) is not None}
     jobs = {job for name in names for job in cluster.on_node.get(name, ())}
     ends = sum((cluster.holdings[job].ends_at or inf) <= opening.start for job in jobs)

@@ -9,8 +9,8 @@ from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_table import WHOLE
 from ares.core.forecast.estimate import Estimate
 from ares.core.forecast.eta import Wait
-from ares.core.forecast.supply import Held, Supply
-from ares.core.queue.backlog import Kind, amount_of, kind_of
+from ares.core.forecast.supply import HeldSupply, Supply
+from ares.core.queue.backlog import Bottleneck, amount_of, kind_of
 from ares.core.queue.waiting import ClassKey
 from ares.core.schedule.cluster import Cluster
 
@@ -35,7 +35,7 @@ class Supplies:
     def __init__(self, cluster: Cluster, now: float) -> None:
         self._cluster = cluster
         self._now = now
-        self._known: dict[Kind, tuple[Supply, float]] = {}
+        self._known: dict[Bottleneck, tuple[Supply, float]] = {}
 
     def wait_of(self, job_id: str) -> Wait | None:
         """None when the job does not wait."""
@@ -60,13 +60,13 @@ class Supplies:
         opens_s, drained_s = supply.opens_s(amount), supply.drained_s(ahead)
         return Wait(max(opens_s, drained_s), amount / capacity if capacity else 1.0, _basis(opens_s, drained_s))
 
-    def _supply(self, kind: Kind) -> tuple[Supply, float]:
+    def _supply(self, kind: Bottleneck) -> tuple[Supply, float]:
         known = self._known.get(kind)
         if known is None:
             known = self._known[kind] = self._look(kind)
         return known
 
-    def _look(self, kind: Kind) -> tuple[Supply, float]:
+    def _look(self, kind: Bottleneck) -> tuple[Supply, float]:
         table, names = self._cluster.table, self._cluster.rows
         rows = np.flatnonzero(table.healthy[: table.used])
         if kind.resource == "gpu":
@@ -78,10 +78,10 @@ class Supplies:
             free, capacity = int(table.cpu_free[rows].sum()), int(table.cpu[rows].sum())
         within = set(rows.tolist())
         nodes = {name for name, row in names.items() if row in within}
-        held = [Held(self._held(one, kind, nodes), self._left_s(one)) for one in self._cluster.holdings.values()]
+        held = [HeldSupply(self._held(one, kind, nodes), self._left_s(one)) for one in self._cluster.holdings.values()]
         return Supply(free, [one for one in held if one.amount]), float(capacity)
 
-    def _held(self, one: Holding, kind: Kind, nodes: set[str]) -> float:
+    def _held(self, one: Holding, kind: Bottleneck, nodes: set[str]) -> float:
         places = (place for place in one.placements if place.node in nodes)
         if kind.resource == "gpu":
             return sum(len(place.gpus) * place.gpu_milli for place in places)

@@ -25,7 +25,7 @@ class Speeds(NamedTuple):
     pcie: int
 
 
-class Link(NamedTuple):
+class GpuLink(NamedTuple):
     kind: LinkKind
     gbps: float  # GB/s in one direction
 
@@ -65,19 +65,19 @@ def speeds(model: str) -> Speeds:
 
 
 @lru_cache(maxsize=4096)
-def read_link(word: str, one: str, other: str) -> Link:
+def read_link(word: str, one: str, other: str) -> GpuLink:
     """What a word such as "NV4" means between two models. The slower of the two sets the speed."""
     a, b = speeds(one), speeds(other)
     if match := _COUNTED.fullmatch(word):
         count = max(1, int(match.group(2) or 1))
         if match.group(1) == "NV":
-            return Link("nvlink", float(count * (min(a.nvlink, b.nvlink) or _LEAST.nvlink)))
-        return Link("xgmi", float(count * (min(a.xgmi, b.xgmi) or _LEAST.xgmi)))
+            return GpuLink("nvlink", float(count * (min(a.nvlink, b.nvlink) or _LEAST.nvlink)))
+        return GpuLink("xgmi", float(count * (min(a.xgmi, b.xgmi) or _LEAST.xgmi)))
     near, far = _PCIE[min(a.pcie, b.pcie)]
     if word in _ONE_SOCKET:
-        return Link("pcie", near)
+        return GpuLink("pcie", near)
     # Every GPU is on PCIe at least, so the slowest of its classes is a safe guess.
-    return Link("pcie" if word in _ACROSS else "none", far)
+    return GpuLink("pcie" if word in _ACROSS else "none", far)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class LinkGraph:
 
     indexes: tuple[int, ...]
     numa: tuple[int, ...]
-    links: tuple[tuple[Link, ...], ...]
+    links: tuple[tuple[GpuLink, ...], ...]
     # Which domain each GPU is in: GPUs joined by NVLink or XGMI, directly or through others.
     domain: tuple[int, ...]
     # Every pair is equally fast: for bandwidth the choice does not matter.
@@ -100,7 +100,7 @@ class LinkGraph:
         return self.links[one][other].gbps
 
 
-_ITSELF: Final = Link("none", 0.0)
+_ITSELF: Final = GpuLink("none", 0.0)
 _JOINING: Final = frozenset[LinkKind]({"nvlink", "xgmi"})
 
 
@@ -113,7 +113,7 @@ def link_graph(gpus: Sequence[Gpu], rows: Sequence[Sequence[str]]) -> LinkGraph:
     def word(one: int, other: int) -> str:
         return rows[one][other] if one < len(rows) and other < len(rows[one]) else UNKNOWN
 
-    def between(one: int, other: int) -> Link:
+    def between(one: int, other: int) -> GpuLink:
         models = gpus[one].model, gpus[other].model
         # A link has one speed; where the two directions disagree, the slower one is believed.
         return min(read_link(word(one, other), *models), read_link(word(other, one), *models), key=lambda k: k.gbps)
@@ -133,7 +133,7 @@ def link_graph(gpus: Sequence[Gpu], rows: Sequence[Sequence[str]]) -> LinkGraph:
     )
 
 
-def _domains(links: tuple[tuple[Link, ...], ...]) -> tuple[int, ...]:
+def _domains(links: tuple[tuple[GpuLink, ...], ...]) -> tuple[int, ...]:
     """Connected components, numbered in order of their lowest GPU."""
     domain = [-1] * len(links)
     number = 0

@@ -24,7 +24,7 @@ Question = ParamSpec("Question")
 Answer = TypeVar("Answer")
 
 
-class Choice(NamedTuple):
+class GpuSet(NamedTuple):
     """A set of GPUs, and what it is worth."""
 
     gpus: tuple[int, ...]
@@ -99,7 +99,7 @@ def _remembered(
 
 
 @_remembered
-def best(shape: MachineShape, free_mask: int, count: int) -> Choice:
+def best(shape: MachineShape, free_mask: int, count: int) -> GpuSet:
     """The best `count` of the free GPUs, of which there must be as many. Masks have one bit per GPU index."""
     free = shape.inside(free_mask)
     if not 1 <= count <= free.bit_count():
@@ -108,7 +108,7 @@ def best(shape: MachineShape, free_mask: int, count: int) -> Choice:
 
 
 @_remembered
-def best_in_domain(shape: MachineShape, free_mask: int, count: int) -> Choice | None:
+def best_in_domain(shape: MachineShape, free_mask: int, count: int) -> GpuSet | None:
     """The best set inside one NVLink domain; None when no domain has as many free."""
     free = shape.inside(free_mask)
     pools = tuple(free & domain for domain in shape.domain_masks if (free & domain).bit_count() >= count)
@@ -137,7 +137,7 @@ def _positions(mask: int) -> tuple[int, ...]:
     return tuple(at for at in range(mask.bit_length()) if mask >> at & 1)
 
 
-def _choose(shape: MachineShape, free: int, pools: tuple[int, ...], count: int) -> Choice:
+def _choose(shape: MachineShape, free: int, pools: tuple[int, ...], count: int) -> GpuSet:
     """The best set inside any one of the pools."""
     rings = shape.rings
     if rings is None:
@@ -167,7 +167,7 @@ def _leaving_most(shape: MachineShape, rings: Rings, free: int, equal: Iterable[
     return min(equal, key=by_rest)
 
 
-def _in_order(shape: MachineShape, pools: tuple[int, ...], count: int) -> Choice:
+def _in_order(shape: MachineShape, pools: tuple[int, ...], count: int) -> GpuSet:
     """For machines beyond the table: whole domains, the smallest that suffices first, by NUMA node and index. Its
     bandwidth is that of the ring in this order, so a better one may exist."""
     graph = shape.graph
@@ -185,10 +185,10 @@ def _in_order(shape: MachineShape, pools: tuple[int, ...], count: int) -> Choice
     return _answer(shape, sum(1 << at for at in taken), slowest, score, total)
 
 
-def _answer(shape: MachineShape, chosen: int, slowest: float, score: float, pairs: int) -> Choice:
+def _answer(shape: MachineShape, chosen: int, slowest: float, score: float, pairs: int) -> GpuSet:
     graph = shape.graph
     gpus = tuple(graph.indexes[at] for at in _positions(chosen))
-    return Choice(
+    return GpuSet(
         gpus=gpus,
         mask=sum(1 << index for index in gpus),
         bandwidth_gbps=slowest,

@@ -69,21 +69,21 @@ _RECHECK_S: Final = 2.0
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class Sessions(Protocol):
-    """What this edge needs of `services.sessions.Sessions`."""
+class SessionService(Protocol):
+    """What this edge needs of `services.sessions.SessionService`."""
 
     async def join(self, request: JoinRequest) -> JoinReply | Denied: ...
 
     def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]: ...
 
 
-class Tokens(Protocol):
-    """What this edge needs of `services.tokens.Tokens`."""
+class TokenChecks(Protocol):
+    """What this edge needs of `services.tokens.TokenChecks`."""
 
     async def authenticate(self, presented: str) -> Principal | Denied: ...
 
 
-class Machines(Protocol):
+class MachineChecks(Protocol):
     """What this edge needs of `services.authority.Authority`."""
 
     def read(self, certificate: bytes) -> Presented | None: ...
@@ -117,9 +117,9 @@ class AgentServer:
 
     def __init__(
         self,
-        sessions: Sessions,
-        tokens: Tokens,
-        machines: Machines,
+        sessions: SessionService,
+        tokens: TokenChecks,
+        machines: MachineChecks,
         audit: Audit,
         telemetry: Telemetry,
         recheck_s: float = _RECHECK_S,

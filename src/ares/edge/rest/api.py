@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ares.control.access.logins import Logins
-from ares.control.access.machines import Authority
+from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
 from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
@@ -37,7 +37,7 @@ from ares.control.scheduler.profiles import Profiles
 from ares.control.scheduler.reservations import Reservations
 from ares.control.state.view import View
 from ares.control.submit.submit import Submit
-from ares.model.limits import DEFAULT, Limits
+from ares.model.limits import DEFAULT, ServerLimits
 from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import Telemetry
 
@@ -78,7 +78,7 @@ class ApiServices:
     users: Users
     tokens: Tokens
     logins: Logins
-    authority: Authority
+    authority: MachineAuthority
     health: Health
     metrics: Callable[[], bytes]
     telemetry: Telemetry
@@ -157,4 +157,4 @@ class ApiSettings:
     # A reader that takes nothing for this long is cut off.
     send_timeout_s: float = 15.0
     shutdown_s: float = 5.0
-    limits: Limits = DEFAULT
+    limits: ServerLimits = DEFAULT

@@ -19,7 +19,7 @@ from ares.edge.rest.http.gate import CALLER, PERMISSION, ROUTE, Frontier, Gate
 from ares.edge.rest.http.inputs import BodyReader, QueryReader
 from ares.edge.rest.http.limits import Meter, lane_of, payer
 from ares.edge.rest.http.openapi import document
-from ares.edge.rest.http.operation import PUBLIC, Call, Edge, Operation, Socket
+from ares.edge.rest.http.operation import PUBLIC, Edge, Operation, RequestCall, Socket
 from ares.edge.rest.http.problems import Problem
 from ares.edge.rest.http.streaming import Streams
 from ares.edge.rest.routes.routes import OPERATIONS, PATH_PARAMETERS, PREFIX, SOCKETS
@@ -109,7 +109,7 @@ def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
                 await lane.begin(who)
                 try:
                     value, plain = (None, None) if body is None else body.decode(scope, raw)
-                    return await operation.handler(Call(edge, who, token, path, asked, value, plain, raw, scope))
+                    return await operation.handler(RequestCall(edge, who, token, path, asked, value, plain, raw, scope))
                 finally:
                     lane.end(who)
             finally:
@@ -136,7 +136,7 @@ def _socket(route: Socket, edge: Edge, failures: Failures) -> WebsocketRouteHand
         who, token = scope["state"][CALLER]
         try:
             path = _checked(scope["path_params"])
-            call: Call[Any, Any] = Call(edge, who, token, path, query.read(scope), None, None, b"", scope)
+            call: RequestCall[Any, Any] = RequestCall(edge, who, token, path, query.read(scope), None, None, b"", scope)
             await route.handler(call, socket.receive, socket.send)
         except Exception as error:
             await refuse(failures.problem_of(error), scope["path"])(scope, socket.receive, socket.send)
@@ -160,7 +160,7 @@ def _openapi() -> Operation:
     def text() -> bytes:
         return document((*OPERATIONS, operation), PATH_PARAMETERS)
 
-    async def openapi(call: Call[NoQuery, None]) -> ASGIApp:
+    async def openapi(call: RequestCall[NoQuery, None]) -> ASGIApp:
         return Answer(text())
 
     operation = Operation(

@@ -16,7 +16,7 @@ from ares.model.state import TERMINAL, Phase
 from ares.sim.chaos.agents import OwnAgent, job_processes, signal_all
 from ares.sim.chaos.canary import LABEL
 from ares.sim.chaos.errors import CannotRun
-from ares.sim.chaos.plan import Options
+from ares.sim.chaos.plan import ChaosOptions
 from ares.sim.chaos.proxy import Proxy
 
 AGENTS_PORT = 8643
@@ -34,7 +34,7 @@ assert not TERMINAL & set(OPEN)
 class Camp:
     """`pitch` makes it, `strike` removes it, however far it came. Both in the main thread."""
 
-    def __init__(self, options: Options, run: str, say: Callable[[str], None]) -> None:
+    def __init__(self, options: ChaosOptions, run: str, say: Callable[[str], None]) -> None:
         self.options = options
         self.run = run
         self.tenant = f"ares-chaos-{options.seed}"

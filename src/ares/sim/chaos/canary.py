@@ -23,14 +23,14 @@ echo "\"$ARES_FENCE\"" > "$ARES_RESULT_FILE"
 """
 
 
-class Wish(NamedTuple):
+class Canary(NamedTuple):
     """A canary: so many tenths of a second, and so many attempts that fail first."""
 
     beats: int = 0
     fails: int = 0
 
 
-def spec_of(wish: Wish, marks: Path, run: str, lease_s: float) -> JobSpec:
+def spec_of(wish: Canary, marks: Path, run: str, lease_s: float) -> JobSpec:
     """Runs on this run's machines, and nowhere else."""
     return JobSpec(
         command=("sh", "-c", _SCRIPT),
@@ -46,7 +46,7 @@ def spec_of(wish: Wish, marks: Path, run: str, lease_s: float) -> JobSpec:
     )
 
 
-class Mark(NamedTuple):
+class CanaryMark(NamedTuple):
     """One attempt as it left its marks: its fence, and when it began and last gave a sign."""
 
     job: str
@@ -55,19 +55,19 @@ class Mark(NamedTuple):
 
 
 class Marks(NamedTuple):
-    attempts: tuple[Mark, ...]
+    attempts: tuple[CanaryMark, ...]
     # Started a second time under one fence: "JOB.FENCE".
     twice: tuple[str, ...]
 
 
 def read_marks(folder: Path) -> Marks:
     twice = tuple(sorted(path.name.removeprefix("twice.") for path in folder.glob("twice.*")))
-    attempts: list[Mark] = []
+    attempts: list[CanaryMark] = []
     for path in sorted(folder.iterdir()):
         job, _, fence = path.name.partition(".")
         # Empty: it was killed between making the mark and writing to it.
         if job != "twice" and (beats := _beats(path)):
-            attempts.append(Mark(job, fence, beats))
+            attempts.append(CanaryMark(job, fence, beats))
     return Marks(tuple(attempts), twice)
 
 

@@ -14,12 +14,12 @@ from ares.check.invariants.history import Answered, Asked, Back, Event, Healed, 
 from ares.check.store.findings import Findings
 from ares.check.store.jobs import check_job
 from ares.check.store.ledger import parse_fence
-from ares.check.store.reading import JobRecords, Kept
+from ares.check.store.reading import JobRecords, StoredRecord
 from ares.edge.client.calls.answers import JobDetail
 from ares.model.event import LedgerEvent
 from ares.model.state import TERMINAL, Fence
-from ares.sim.chaos.canary import GRACE_S, Mark, Marks
-from ares.sim.chaos.plan import Options
+from ares.sim.chaos.canary import GRACE_S, CanaryMark, Marks
+from ares.sim.chaos.plan import ChaosOptions
 
 # What clocks and a scheduler of processes may be off by.
 _SLACK_S = 0.5
@@ -31,23 +31,23 @@ _OVER = {"succeeded", "failed", "retrying", "restarted", "lease-lost", "cancelle
 _OF_RECORDS = {"ledger": "E2", "fences": "E3", "results": "E5", "budgets": "E7"}
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenJob(msgspec.Struct, frozen=True):
     """A job as the API shows it in the end."""
 
     detail: JobDetail
     ledger: tuple[LedgerEvent, ...]
 
 
-class Call(msgspec.Struct, frozen=True):
+class ChaosCall(msgspec.Struct, frozen=True):
     asked: Asked
     answer: Answered
 
 
-class Case(msgspec.Struct):
+class ChaosCase(msgspec.Struct):
     """All that is known about a run."""
 
-    options: Options
-    jobs: dict[str, Seen]
+    options: ChaosOptions
+    jobs: dict[str, SeenJob]
     marks: Marks
     events: list[Event]
     # Wall clock less the history's clock; how long this machine itself stood still; machines there are in all.
@@ -58,10 +58,10 @@ class Case(msgspec.Struct):
     detection_s: list[float] = msgspec.field(default_factory=list[float])
     recovery_s: list[float] = msgspec.field(default_factory=list[float])
 
-    def calls(self, *verbs: str) -> list[Call]:
+    def calls(self, *verbs: str) -> list[ChaosCall]:
         answers = {event.op: event for event in self.events if isinstance(event, Answered)}
         return [
-            Call(event, answers[event.op])
+            ChaosCall(event, answers[event.op])
             for event in self.events
             if isinstance(event, Asked) and event.verb in verbs and event.op in answers
         ]
@@ -74,7 +74,7 @@ class Case(msgspec.Struct):
 Found = Iterator[tuple[str, str]]
 
 
-def judge(case: Case) -> list[Violation]:
+def judge(case: ChaosCase) -> list[Violation]:
     """Everything that is wrong, by rule."""
     ended = max((event.t for event in case.events), default=0.0)
     found = [Violation(rule, ended, job, what) for rule, job, what in _records(case)]
@@ -84,7 +84,7 @@ def judge(case: Case) -> list[Violation]:
     return sorted(found, key=lambda one: (int(one.rule[1:]), one.job))
 
 
-def _records(case: Case) -> Iterator[tuple[str, str, str]]:
+def _records(case: ChaosCase) -> Iterator[tuple[str, str, str]]:
     """Each job's ledger, state and result, judged as `ares verify` does."""
     for job, seen in case.jobs.items():
         findings, state = Findings(), seen.detail.state
@@ -104,15 +104,15 @@ def _records(case: Case) -> Iterator[tuple[str, str, str]]:
                 yield rule, job, what.partition(": ")[2] or what
 
 
-def _kept(record: object) -> Kept:
+def _kept(record: object) -> StoredRecord:
     """The API does not tell when a record was written: that is for `ares verify`."""
-    return Kept(record, 1, 1, 1)
+    return StoredRecord(record, 1, 1, 1)
 
 
 # ---- E1
 
 
-def _dedup(case: Case) -> Found:
+def _dedup(case: ChaosCase) -> Found:
     first: dict[str, str] = {}
     jobs: dict[str, str] = {}
     for call in case.calls("submit"):
@@ -145,7 +145,7 @@ def _dedup(case: Case) -> Found:
 # ---- E5
 
 
-def _result(case: Case) -> Found:
+def _result(case: ChaosCase) -> Found:
     for job, seen in case.jobs.items():
         result = seen.detail.result
         if seen.detail.state.phase == "SUCCEEDED" and result is not None and result.value != str(result.fence):
@@ -165,7 +165,7 @@ def _result(case: Case) -> Found:
 # ---- E9, E10, E18: by marks
 
 
-def _zombies(case: Case) -> Found:
+def _zombies(case: ChaosCase) -> Found:
     # It ends by itself before its lease does, also when nobody can tell it.
     leaves_s = case.options.lease_s + GRACE_S
     for mark in case.marks.attempts:
@@ -181,7 +181,7 @@ def _zombies(case: Case) -> Found:
             yield mark.job, f"attempt {mark.fence} was still at work {late:.1f} s after {taken.kind!r}"
 
 
-def _taken_away(case: Case, mark: Mark) -> LedgerEvent | None:
+def _taken_away(case: ChaosCase, mark: CanaryMark) -> LedgerEvent | None:
     seen = case.jobs.get(mark.job)
     begun = False
     for entry in seen.ledger if seen is not None else ():
@@ -193,8 +193,8 @@ def _taken_away(case: Case, mark: Mark) -> LedgerEvent | None:
     return None
 
 
-def _overlaps(case: Case) -> Found:
-    runs: defaultdict[str, list[tuple[Fence, Mark]]] = defaultdict(list)
+def _overlaps(case: ChaosCase) -> Found:
+    runs: defaultdict[str, list[tuple[Fence, CanaryMark]]] = defaultdict(list)
     for mark in case.marks.attempts:
         fence = parse_fence(mark.fence)
         if fence is not None:
@@ -211,7 +211,7 @@ def _overlaps(case: Case) -> Found:
                 )
 
 
-def _starts(case: Case) -> Found:
+def _starts(case: ChaosCase) -> Found:
     for name in case.marks.twice:
         job, _, fence = name.partition(".")
         yield job, f"attempt {fence} was started more than once"
@@ -231,7 +231,7 @@ def _starts(case: Case) -> Found:
 # ---- E11, E12, E13, E16
 
 
-def _liveness(case: Case) -> Found:
+def _liveness(case: ChaosCase) -> Found:
     for job, seen in case.jobs.items():
         state = seen.detail.state
         case.tested["E11"] += 1
@@ -240,7 +240,7 @@ def _liveness(case: Case) -> Found:
             yield job, f"it still {still} {case.options.liveness_s:g} s after the last fault: {state.reason}"
 
 
-class Silence(msgspec.Struct, frozen=True):
+class MachineSilence(msgspec.Struct, frozen=True):
     """A machine renewed nothing in between. `next_at`: when it fell silent again."""
 
     node: str
@@ -249,26 +249,26 @@ class Silence(msgspec.Struct, frozen=True):
     next_at: float = float("inf")
 
 
-def silences(events: Sequence[Event]) -> list[Silence]:
+def silences(events: Sequence[Event]) -> list[MachineSilence]:
     since: dict[str, float] = {}
-    found: list[Silence] = []
+    found: list[MachineSilence] = []
     for event in events:
         if isinstance(event, Lost):
             since[event.node] = event.t
         elif isinstance(event, Back) and event.node in since:
-            found.append(Silence(event.node, since.pop(event.node), event.t))
+            found.append(MachineSilence(event.node, since.pop(event.node), event.t))
         elif isinstance(event, Healed):
-            found += [Silence(node, t, event.t) for node, t in since.items()]
+            found += [MachineSilence(node, t, event.t) for node, t in since.items()]
             since.clear()
     return [replace(one, next_at=_next(one, found)) for one in found]
 
 
-def _next(silence: Silence, others: Sequence[Silence]) -> float:
+def _next(silence: MachineSilence, others: Sequence[MachineSilence]) -> float:
     later = (one.since for one in others if one.node == silence.node and one.since > silence.since)
     return min(later, default=float("inf"))
 
 
-def _recovery(case: Case) -> Found:
+def _recovery(case: ChaosCase) -> Found:
     options = case.options
     bound_s = options.bound_s + case.stall_s + _SLACK_S
     if case.nodes >= 5 and options.agents / case.nodes > 0.2:
@@ -284,7 +284,7 @@ def _recovery(case: Case) -> Found:
             yield from _lost_attempt(case, silence, job, place, bound_s)
 
 
-def _lost_attempt(case: Case, silence: Silence, job: str, place: int, bound_s: float) -> Found:
+def _lost_attempt(case: ChaosCase, silence: MachineSilence, job: str, place: int, bound_s: float) -> Found:
     ledger = case.jobs[job].ledger
     over = next((n for n in range(place + 1, len(ledger)) if ledger[n].kind in _OVER), None)
     ends = float("inf") if over is None else case.when(ledger[over])
@@ -305,7 +305,7 @@ def _lost_attempt(case: Case, silence: Silence, job: str, place: int, bound_s: f
         )
 
 
-def _cancels(case: Case) -> Found:
+def _cancels(case: ChaosCase) -> Found:
     for call in case.calls("cancel"):
         job = call.asked.job
         if call.answer.outcome != "ok" or job not in case.jobs:
@@ -319,7 +319,7 @@ def _cancels(case: Case) -> Found:
             yield job, "it was granted a place after it was cancelled"
 
 
-def _reads(case: Case) -> Found:
+def _reads(case: ChaosCase) -> Found:
     last: dict[tuple[str, str], Answered] = {}
     for call in case.calls("get"):
         if call.answer.outcome != "ok":
@@ -337,7 +337,7 @@ def _reads(case: Case) -> Found:
             )
 
 
-RULES: dict[str, tuple[str, Callable[[Case], Found] | None]] = {
+RULES: dict[str, tuple[str, Callable[[ChaosCase], Found] | None]] = {
     "E1": ("one job per request id; another payload is refused", _dedup),
     "E2": ("every job ends once, its ledger is whole", None),
     "E3": ("fences grow", None),

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ares.check.invariants.history import Back, Event, Fault, Frozen, Healed, Lost, Woken
 from ares.sim.chaos.agents import OwnAgent, job_processes, signal_all
-from ares.sim.chaos.plan import Step
+from ares.sim.chaos.plan import ChaosStep
 from ares.sim.chaos.proxy import BEHAVIOURS, Proxy
-from ares.sim.chaos.record import Recorder, now
+from ares.sim.chaos.record import ChaosRecorder, now
 
 # Faults in which a machine renews nothing from the beginning to the end.
 SILENT = {"kill", "freeze", "cut", "silence", "refuse", "blackhole-tx", "blackhole-rx", "half-open"}
@@ -24,8 +24,8 @@ class _Due(NamedTuple):
     act: Callable[[], None]
 
 
-class Nemesis:
-    def __init__(self, agents: Sequence[OwnAgent], front: Proxy | None, folder: Path, recorder: Recorder) -> None:
+class ChaosNemesis:
+    def __init__(self, agents: Sequence[OwnAgent], front: Proxy | None, folder: Path, recorder: ChaosRecorder) -> None:
         self._agents = agents
         # In front of some clients; none where their link cannot be led through one.
         self._front = front
@@ -33,12 +33,12 @@ class Nemesis:
         self._recorder = recorder
         self._due: list[_Due] = []
         self._order = count()
-        self._begin: dict[str, Callable[[Step], Callable[[], None] | None]] = {
+        self._begin: dict[str, Callable[[ChaosStep], Callable[[], None] | None]] = {
             "kill": self._kill, "freeze": self._freeze, "cut": self._cut, "network": self._network,
             "kill-job": self._kill_job, "freeze-job": self._freeze_job, "drop": self._drop,
         }  # fmt: skip
 
-    def run(self, steps: Sequence[Step], duration_s: float, wait: Callable[[float], None]) -> None:
+    def run(self, steps: Sequence[ChaosStep], duration_s: float, wait: Callable[[float], None]) -> None:
         """`wait` is called with the seconds since the start until which nothing is to be done."""
         for step in steps:
             self._at(step.at_s, lambda step=step: self._start(step))
@@ -62,7 +62,7 @@ class Nemesis:
     def _at(self, at_s: float, act: Callable[[], None]) -> None:
         heapq.heappush(self._due, _Due(at_s, next(self._order), act))
 
-    def _start(self, step: Step) -> None:
+    def _start(self, step: ChaosStep) -> None:
         end = self._begin[step.kind](step)
         if end is not None:
             self._at(step.until_s, end)
@@ -73,7 +73,7 @@ class Nemesis:
 
     # ---- machines
 
-    def _kill(self, step: Step) -> Callable[[], None]:
+    def _kill(self, step: ChaosStep) -> Callable[[], None]:
         agent = self._agents[step.agent]
         self._broke(agent, "kill", f"kill -9, back after {step.length_s:.1f} s")
         agent.kill()
@@ -84,7 +84,7 @@ class Nemesis:
 
         return end
 
-    def _freeze(self, step: Step) -> Callable[[], None]:
+    def _freeze(self, step: ChaosStep) -> Callable[[], None]:
         agent = self._agents[step.agent]
         self._broke(agent, "freeze", f"frozen for {step.length_s:.1f} s")
         agent.freeze()
@@ -97,7 +97,7 @@ class Nemesis:
 
         return end
 
-    def _cut(self, step: Step) -> Callable[[], None]:
+    def _cut(self, step: ChaosStep) -> Callable[[], None]:
         agent = self._agents[step.agent]
         self._broke(agent, "cut", f"cut off for {step.length_s:.1f} s")
         agent.proxy.cut()
@@ -108,7 +108,7 @@ class Nemesis:
 
         return end
 
-    def _network(self, step: Step) -> Callable[[], None]:
+    def _network(self, step: ChaosStep) -> Callable[[], None]:
         agent = self._agents[step.agent]
         self._broke(agent, step.how, f"its network: {step.how} for {step.length_s:.1f} s")
         BEHAVIOURS[step.how](agent.proxy)
@@ -133,7 +133,7 @@ class Nemesis:
 
     # ---- jobs and clients
 
-    def _kill_job(self, step: Step) -> None:
+    def _kill_job(self, step: ChaosStep) -> None:
         running = job_processes(self._folder)
         if running:
             who = running[random.Random(step.draw).choice(sorted(running))]
@@ -141,7 +141,7 @@ class Nemesis:
             signal_all({pid: name for pid, name in running.items() if name == who}, signal.SIGKILL)
             self._say(Fault(t=now(), kind="kill-job", who=f"job {who}", what="kill -9 of its processes", over=True))
 
-    def _freeze_job(self, step: Step) -> Callable[[], None] | None:
+    def _freeze_job(self, step: ChaosStep) -> Callable[[], None] | None:
         running = job_processes(self._folder)
         if not running:
             return None
@@ -159,7 +159,7 @@ class Nemesis:
 
         return end
 
-    def _drop(self, step: Step) -> Callable[[], None] | None:
+    def _drop(self, step: ChaosStep) -> Callable[[], None] | None:
         front = self._front
         if front is None:
             return None

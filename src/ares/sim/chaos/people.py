@@ -10,8 +10,8 @@ import msgspec
 from ares.check.invariants.history import Answered, Verb, digest_of
 from ares.edge.client.errors import ApiError, AresError, ServerError
 from ares.edge.client.sync import Client
-from ares.sim.chaos.canary import Wish, spec_of
-from ares.sim.chaos.record import Recorder
+from ares.sim.chaos.canary import Canary, spec_of
+from ares.sim.chaos.record import ChaosRecorder
 
 _TRIES_PAUSE_S = 0.2
 # The longest that a canary lasts, in leases, one as likely as the other.
@@ -20,23 +20,23 @@ _LENGTHS = (0.0, 0.5, 0.5, 1.5)
 _AFTER = {"replay": 0.3, "conflict": 0.15, "look": 0.8, "cancel": 0.1, "retry": 0.08}
 
 
-class World(msgspec.Struct, frozen=True):
+class ChaosWorld(msgspec.Struct, frozen=True):
     """What all of a run's clients share."""
 
     tenant: str
     run: str
     marks: Path
     lease_s: float
-    recorder: Recorder
+    recorder: ChaosRecorder
     # No new jobs; and, later, no more tries of what was not answered.
     enough: threading.Event
     over: threading.Event
 
 
-class Person:
+class ChaosPerson:
     """One client, one call at a time."""
 
-    def __init__(self, name: str, client: Client, world: World, seed: int, jobs_per_s: float) -> None:
+    def __init__(self, name: str, client: Client, world: ChaosWorld, seed: int, jobs_per_s: float) -> None:
         self.name = name
         self.failure: BaseException | None = None
         self._client = client
@@ -45,7 +45,7 @@ class Person:
         self._pause_s = 1.0 / jobs_per_s
         self._count = 0
         # Its own submissions that were answered: request, wish, job.
-        self._mine: list[tuple[str, Wish, str]] = []
+        self._mine: list[tuple[str, Canary, str]] = []
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Person:
         self._count += 1
         # In tenths of a second: short ones, and some that outlast a lease.
         longest = int(self._chance.choice(_LENGTHS) * self._world.lease_s * 10)
-        wish = Wish(self._chance.randint(0, longest), int(self._chance.random() < 0.15))
+        wish = Canary(self._chance.randint(0, longest), int(self._chance.random() < 0.15))
         request = f"{self._world.run}-{self.name}-{self._count}"
         while not self._world.over.is_set():
             # Not answered, or not for certain: the same again, as often as it takes.
@@ -84,7 +84,7 @@ class Person:
                 return
             self._world.over.wait(_TRIES_PAUSE_S)
 
-    def _send(self, request: str, wish: Wish) -> Answered:
+    def _send(self, request: str, wish: Canary) -> Answered:
         spec = spec_of(wish, self._world.marks, self._world.run, self._world.lease_s)
 
         def call(op: int) -> Callable[[float], Answered]:
@@ -99,7 +99,7 @@ class Person:
 
     def _conflict(self) -> None:
         request, wish, _ = self._chance.choice(self._mine)
-        self._send(request, Wish(wish.beats + 1, wish.fails))
+        self._send(request, Canary(wish.beats + 1, wish.fails))
 
     def _look(self) -> None:
         _, _, job = self._mine[-1] if self._chance.random() < 0.5 else self._chance.choice(self._mine)

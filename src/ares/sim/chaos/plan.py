@@ -12,7 +12,7 @@ NETWORK = (
 )  # fmt: skip
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for. `url` empty: the server that the client finds by itself."""
 
     url: str = ""
@@ -31,7 +31,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     people: int = 4
 
 
-class Kind(NamedTuple):
+class FaultKind(NamedTuple):
     """A fault: how likely, for how long (in leases), what it is in words, and whether it breaks a machine."""
 
     weight: int
@@ -41,18 +41,18 @@ class Kind(NamedTuple):
     breaks: bool = True
 
 
-FAULTS: dict[str, Kind] = {
-    "kill": Kind(4, 0.0, 1.3, "kill -9 of its own agents, started again later"),
-    "freeze": Kind(4, 0.1, 1.6, "SIGSTOP of its own agents, woken later"),
-    "cut": Kind(4, 0.1, 1.6, "its own agents cut off: nothing passes, nothing is closed"),
-    "network": Kind(4, 0.2, 1.0, f"a bad network between its own agents and the server: {', '.join(NETWORK)}"),
-    "kill-job": Kind(3, 0.0, 0.0, "kill -9 of a process of its own jobs", breaks=False),
-    "freeze-job": Kind(2, 0.1, 0.5, "SIGSTOP of the processes of its own jobs", breaks=False),
-    "drop": Kind(3, 0.0, 0.1, "connections of its own clients reset in the middle of requests", breaks=False),
+FAULTS: dict[str, FaultKind] = {
+    "kill": FaultKind(4, 0.0, 1.3, "kill -9 of its own agents, started again later"),
+    "freeze": FaultKind(4, 0.1, 1.6, "SIGSTOP of its own agents, woken later"),
+    "cut": FaultKind(4, 0.1, 1.6, "its own agents cut off: nothing passes, nothing is closed"),
+    "network": FaultKind(4, 0.2, 1.0, f"a bad network between its own agents and the server: {', '.join(NETWORK)}"),
+    "kill-job": FaultKind(3, 0.0, 0.0, "kill -9 of a process of its own jobs", breaks=False),
+    "freeze-job": FaultKind(2, 0.1, 0.5, "SIGSTOP of the processes of its own jobs", breaks=False),
+    "drop": FaultKind(3, 0.0, 0.1, "connections of its own clients reset in the middle of requests", breaks=False),
 }
 
 
-class Step(msgspec.Struct, frozen=True):
+class ChaosStep(msgspec.Struct, frozen=True):
     """A fault that begins `at_s` after the start. `how`: which kind of bad network; `draw`: chance for the rest."""
 
     at_s: float
@@ -67,10 +67,10 @@ class Step(msgspec.Struct, frozen=True):
         return self.at_s + self.length_s
 
 
-def schedule(options: Options) -> tuple[Step, ...]:
+def schedule(options: ChaosOptions) -> tuple[ChaosStep, ...]:
     """The same options give the same faults."""
     chance = random.Random(options.seed)
-    steps: list[Step] = []
+    steps: list[ChaosStep] = []
     at_s = 1.0
     while at_s < options.duration_s:
         step = _draw(chance, at_s, options)
@@ -80,17 +80,17 @@ def schedule(options: Options) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _draw(chance: random.Random, at_s: float, options: Options) -> Step:
+def _draw(chance: random.Random, at_s: float, options: ChaosOptions) -> ChaosStep:
     (name,) = chance.choices(list(FAULTS), [kind.weight for kind in FAULTS.values()])
     kind = FAULTS[name]
     length_s = min(chance.uniform(kind.shortest, kind.longest) * options.lease_s, options.duration_s - at_s)
     how = chance.choice(NETWORK) if name == "network" else ""
-    return Step(
+    return ChaosStep(
         round(at_s, 3), name, chance.randrange(options.agents), round(length_s, 3), how, chance.randrange(2**31)
     )
 
 
-def _may(step: Step, steps: list[Step], agents: int) -> bool:
+def _may(step: ChaosStep, steps: list[ChaosStep], agents: int) -> bool:
     if not FAULTS[step.kind].breaks:
         return True
     broken = {one.agent for one in steps if FAULTS[one.kind].breaks and one.until_s + 1.0 > step.at_s}

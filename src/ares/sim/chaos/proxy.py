@@ -33,7 +33,7 @@ _TRICKLE_S = 0.05
 
 
 @dataclass(frozen=True)
-class Way:
+class ProxyWay:
     """How one direction carries bytes."""
 
     held: bool = False
@@ -47,7 +47,7 @@ class Way:
     reset_within: int = 0
 
 
-CLEAR = Way()
+CLEAR = ProxyWay()
 
 
 class _Connection:
@@ -72,7 +72,7 @@ class Proxy:
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
         self._random = random.Random(seed)
-        self._ways: dict[Direction, Way] = dict.fromkeys(DIRECTIONS, CLEAR)
+        self._ways: dict[Direction, ProxyWay] = dict.fromkeys(DIRECTIONS, CLEAR)
         self._door: Door = "open"
         self._connections: set[_Connection] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -110,7 +110,7 @@ class Proxy:
         """Nothing passes either way, and nothing is closed."""
         self.hold(*DIRECTIONS)
 
-    def carry(self, *, tx: Way = CLEAR, rx: Way = CLEAR) -> None:
+    def carry(self, *, tx: ProxyWay = CLEAR, rx: ProxyWay = CLEAR) -> None:
         """From now on each direction carries bytes like this."""
         self._tell(lambda: self._set_ways({"tx": tx, "rx": rx}))
 
@@ -168,7 +168,7 @@ class Proxy:
     def _set_held(self, directions: tuple[Direction, ...], *, held: bool) -> None:
         self._set_ways({one: replace(self._ways[one], held=held) for one in directions})
 
-    def _set_ways(self, ways: Mapping[Direction, Way]) -> None:
+    def _set_ways(self, ways: Mapping[Direction, ProxyWay]) -> None:
         self._ways.update(ways)
         for direction in ways:
             self._waiting[direction].clear()
@@ -360,10 +360,10 @@ def _refuse(proxy: Proxy) -> None:
     proxy.reset()
 
 
-_FAR_AWAY = Way(delay_s=0.075, jitter_s=0.05)
-_LOSSY = Way(loss=0.5)
-_BRITTLE = Way(reset_within=4096)
-_TRICKLE = Way(rate=400)
+_FAR_AWAY = ProxyWay(delay_s=0.075, jitter_s=0.05)
+_LOSSY = ProxyWay(loss=0.5)
+_BRITTLE = ProxyWay(reset_within=4096)
+_TRICKLE = ProxyWay(rate=400)
 
 BEHAVIOURS: Mapping[str, Callable[[Proxy], None]] = MappingProxyType(
     {

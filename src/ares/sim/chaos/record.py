@@ -15,7 +15,7 @@ def now() -> float:
     return float(_UPTIME.read_text().split()[0])
 
 
-class Recorder:
+class ChaosRecorder:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: list[Event] = []

@@ -16,12 +16,12 @@ from ares.edge.client.sync import Client
 from ares.model.state import TERMINAL
 from ares.sim.chaos.camp import OPEN, Camp
 from ares.sim.chaos.canary import LABEL, Marks, read_marks
-from ares.sim.chaos.judge import Case, Seen, judge
-from ares.sim.chaos.nemesis import Nemesis
-from ares.sim.chaos.people import Person, World
-from ares.sim.chaos.plan import FAULTS, Options, schedule
-from ares.sim.chaos.record import Recorder, Stalls, now
-from ares.sim.chaos.verdict import Verdict, verdict
+from ares.sim.chaos.judge import ChaosCase, SeenJob, judge
+from ares.sim.chaos.nemesis import ChaosNemesis
+from ares.sim.chaos.people import ChaosPerson, ChaosWorld
+from ares.sim.chaos.plan import FAULTS, ChaosOptions, schedule
+from ares.sim.chaos.record import ChaosRecorder, Stalls, now
+from ares.sim.chaos.verdict import ChaosVerdict, verdict
 
 # What to show while it runs: words, and how much of it is done.
 Show = Callable[[str], None]
@@ -31,12 +31,12 @@ _SELF_FENCE = 7 / 9
 _PAGE = 1000
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    verdict: Verdict
+class ChaosOutcome(msgspec.Struct, frozen=True):
+    verdict: ChaosVerdict
     events: list[Event]
 
 
-def intentions(options: Options) -> list[str]:
+def intentions(options: ChaosOptions) -> list[str]:
     """What a run with these options would do."""
     camp, steps = Camp(options, "", lambda words: None), schedule(options)
     try:
@@ -55,7 +55,7 @@ def intentions(options: Options) -> list[str]:
     ]
 
 
-def run(options: Options, show: Show) -> Outcome:
+def run(options: ChaosOptions, show: Show) -> ChaosOutcome:
     """Raises CannotRun before anything was broken. Cleans up whatever happens."""
     camp = Camp(options, secrets.token_hex(4), show)
     left: list[str] = []
@@ -70,7 +70,7 @@ def run(options: Options, show: Show) -> Outcome:
     if not left:
         return outcome
     notes = (*outcome.verdict.notes, *(f"left behind: {what}" for what in left))
-    return Outcome(msgspec.structs.replace(outcome.verdict, notes=notes), outcome.events)
+    return ChaosOutcome(msgspec.structs.replace(outcome.verdict, notes=notes), outcome.events)
 
 
 class _Run:
@@ -78,12 +78,12 @@ class _Run:
         self._camp = camp
         self._options = camp.options
         self._show = show
-        self._recorder = Recorder()
+        self._recorder = ChaosRecorder()
         self._stalls = Stalls()
         self._enough, self._over = threading.Event(), threading.Event()
         self._notes: list[str] = []
 
-    def all(self) -> Outcome:
+    def all(self) -> ChaosOutcome:
         options, recorder = self._options, self._recorder
         recorder.add(
             Settings(
@@ -106,25 +106,25 @@ class _Run:
         recorder.add(Ended(t=now(), quiet=all(_quiet(seen) for seen in jobs.values())))
         marks = read_marks(self._camp.marks)
         self._tell(jobs, marks)
-        case = Case(
+        case = ChaosCase(
             options=options, jobs=jobs, marks=marks, events=recorder.events(), wall_offset=recorder.wall_offset,
             stall_s=self._stalls.longest_s, nodes=self._camp.nodes,
         )  # fmt: skip
-        return Outcome(verdict(case, judge(case), self._camp.run, self._notes), case.events)
+        return ChaosOutcome(verdict(case, judge(case), self._camp.run, self._notes), case.events)
 
     # ---- faults and work
 
     def _break_things(self) -> None:
         camp, options = self._camp, self._options
-        world = World(camp.tenant, camp.run, camp.marks, options.lease_s, self._recorder, self._enough, self._over)
+        world = ChaosWorld(camp.tenant, camp.run, camp.marks, options.lease_s, self._recorder, self._enough, self._over)
         rate = options.jobs_per_s / options.people
         people = [
-            Person(f"person-{number}", camp.client(number), world, options.seed * 1000 + number, rate)
+            ChaosPerson(f"person-{number}", camp.client(number), world, options.seed * 1000 + number, rate)
             for number in range(options.people)
         ]
         for person in people:
             person.start()
-        nemesis = Nemesis(camp.agents, camp.front, camp.folder, self._recorder)
+        nemesis = ChaosNemesis(camp.agents, camp.front, camp.folder, self._recorder)
         if camp.front is None:
             self._notes.append("connections of clients were not dropped: a proxy would break TLS")
         began = time.monotonic()
@@ -143,7 +143,7 @@ class _Run:
             if person.failure is not None:
                 raise person.failure
 
-    def _wait(self, until: float, began: float, people: list[Person]) -> None:
+    def _wait(self, until: float, began: float, people: list[ChaosPerson]) -> None:
         while True:
             failed = next((person.failure for person in people if person.failure is not None), None)
             if failed is not None:
@@ -156,7 +156,7 @@ class _Run:
 
     # ---- until all is quiet
 
-    def _settle(self) -> dict[str, Seen]:
+    def _settle(self) -> dict[str, SeenJob]:
         client, label = self._camp.observer(), {LABEL: self._camp.run}
         deadline = time.monotonic() + self._options.liveness_s
         while time.monotonic() < deadline:
@@ -169,7 +169,7 @@ class _Run:
         self._show("reading what became of every job")
         return {state.id: _seen(client, state.id) for state in list(client.list(label=label, page=_PAGE))}
 
-    def _tell(self, jobs: dict[str, Seen], marks: Marks) -> None:
+    def _tell(self, jobs: dict[str, SeenJob], marks: Marks) -> None:
         """What jobs did, added to the history: their ledgers, and what their marks say."""
         recorder = self._recorder
         nodes: dict[tuple[str, str], str] = {}
@@ -189,11 +189,11 @@ class _Run:
                 recorder.add(Effect(t=mark.beats[-1], node=node, job=mark.job, fence=mark.fence))
 
 
-def _seen(client: Client, job: str) -> Seen:
-    return Seen(client.get(job), client.job_events(job))
+def _seen(client: Client, job: str) -> SeenJob:
+    return SeenJob(client.get(job), client.job_events(job))
 
 
-def _quiet(seen: Seen) -> bool:
+def _quiet(seen: SeenJob) -> bool:
     return seen.detail.state.phase in TERMINAL and not seen.detail.state.lingering
 
 

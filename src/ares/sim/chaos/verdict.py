@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ares.check.invariants.history import Asked, Commit, Event, Fault, ProcessStarted, Violation
-from ares.sim.chaos.judge import RULES, Case
+from ares.sim.chaos.judge import RULES, ChaosCase
 
 _SHOWN_MAX = 20
 
@@ -21,14 +21,14 @@ class Times(msgspec.Struct, frozen=True, rename="camel"):
     max: float | None = None
 
 
-class Rule(msgspec.Struct, frozen=True, rename="camel"):
+class ChaosRule(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     promise: str
     tested: int
     violations: int
 
 
-class Verdict(msgspec.Struct, frozen=True, rename="camel"):
+class ChaosVerdict(msgspec.Struct, frozen=True, rename="camel"):
     seed: int
     run: str
     duration_s: float
@@ -42,15 +42,15 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel"):
     recovery: Times
     # How long the machine that ran all this stood still at most.
     stall_s: float
-    rules: tuple[Rule, ...]
+    rules: tuple[ChaosRule, ...]
     violations: tuple[Violation, ...]
     notes: tuple[str, ...] = ()
 
 
-def verdict(case: Case, violations: Sequence[Violation], run: str, notes: Sequence[str]) -> Verdict:
+def verdict(case: ChaosCase, violations: Sequence[Violation], run: str, notes: Sequence[str]) -> ChaosVerdict:
     broken = Counter(one.rule for one in violations)
     events = case.events
-    return Verdict(
+    return ChaosVerdict(
         seed=case.options.seed,
         run=run,
         duration_s=case.options.duration_s,
@@ -61,7 +61,7 @@ def verdict(case: Case, violations: Sequence[Violation], run: str, notes: Sequen
         detection=times(case.detection_s),
         recovery=times(case.recovery_s),
         stall_s=round(case.stall_s, 3),
-        rules=tuple(Rule(rule, words, case.tested[rule], broken[rule]) for rule, (words, _) in RULES.items()),
+        rules=tuple(ChaosRule(rule, words, case.tested[rule], broken[rule]) for rule, (words, _) in RULES.items()),
         violations=tuple(violations),
         notes=tuple(notes),
     )
@@ -85,7 +85,7 @@ def times(samples: Sequence[float]) -> Times:
 # ---- in words
 
 
-def summary(found: Verdict) -> Iterator[str]:
+def summary(found: ChaosVerdict) -> Iterator[str]:
     """For a terminal."""
     yield f"seed {found.seed}, {found.duration_s:g} s of faults"
     yield f"  jobs       {sum(found.jobs.values())}: {_counted(found.jobs)}; {found.attempts} attempts"
@@ -135,7 +135,7 @@ def story(events: Sequence[Event]) -> Iterator[str]:
             yield f"{event.t - began:8.2f} s  {event.who}: {event.what}  (since the last: {meanwhile})"
 
 
-def page(found: Verdict, events: Sequence[Event]) -> str:
+def page(found: ChaosVerdict, events: Sequence[Event]) -> str:
     """A report in Markdown."""
     lines = [
         "# ares chaos",

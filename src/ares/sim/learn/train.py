@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ares.check.replay.trace import Trace
 from ares.core.forecast.features import FEATURES
-from ares.core.forecast.trees import Forest, HeldOut, Tree, TreeModel
+from ares.core.forecast.trees import DecisionTree, Forest, HeldOut, TreeModel
 from ares.sim.learn.samples import Floats, Samples, samples_of
 
 # The earlier part is trained on, the later part judges.
@@ -56,9 +56,9 @@ def _regressor(seed: int, trees: int) -> Any:
     )  # fmt: skip
 
 
-def _tree(nodes: Any) -> Tree:
+def _tree(nodes: Any) -> DecisionTree:
     leaf = nodes["is_leaf"].astype(bool)
-    return Tree(
+    return DecisionTree(
         feature=tuple(np.where(leaf, -1, nodes["feature_idx"]).tolist()),
         threshold=tuple(np.where(leaf, 0.0, nodes["num_threshold"]).tolist()),
         left=tuple(np.where(leaf, 0, nodes["left"]).tolist()),

@@ -15,7 +15,7 @@ from ares.agent.link.absence import Absence
 from ares.agent.link.run_right import Leash
 from ares.agent.link.session import Conversation
 from ares.control.execution.reports import Report
-from ares.control.execution.session import Session
+from ares.control.execution.session import AgentSession
 from ares.control.scheduler.handover import Handover
 from ares.model.link import AttemptRef, Exited, Fenced, Start, Started, StoreLock
 from ares.ports.executor import Finished
@@ -80,7 +80,7 @@ def _blames_the_job(cls: type[Report], message: Started | Exited | Fenced, leavi
     return _report(message)
 
 
-async def _moves_nothing(self: Handover, session: Session) -> None:
+async def _moves_nothing(self: Handover, session: AgentSession) -> None:
     """An agent that goes is like one that is lost."""
 
 

@@ -8,9 +8,9 @@ import msgspec
 
 from ares.control.execution.reports import Report, Reports
 from ares.control.execution.rights import Rights
-from ares.control.execution.session import Session
+from ares.control.execution.session import AgentSession
 from ares.control.execution.sessions import Sessions
-from ares.control.execution.transitions import Change, Outcome, Transitions, Written, _Draft
+from ares.control.execution.transitions import JobChange, Outcome, Transitions, Written, _Draft
 from ares.core import keys
 from ares.core.lifecycle import endings, graph, results
 from ares.core.lifecycle.graph import TRANSITIONS, Transition
@@ -50,7 +50,7 @@ def _succeeded(what: Input) -> bool:
     return isinstance(what, Exit) and what.exit.failure is None
 
 
-def _failed(change: Change) -> Change:
+def _failed(change: JobChange) -> JobChange:
     def failed(what: Input) -> Input:
         if not isinstance(what, Exit):
             return what
@@ -76,7 +76,7 @@ async def _publish_first(self: Reports, reports: Sequence[Report]) -> None:
     await _commit(self, reports)
 
 
-async def _acknowledge_first(self: Sessions, session: Session) -> None:
+async def _acknowledge_first(self: Sessions, session: AgentSession) -> None:
     while True:
         await session.report_ready.wait()
         session.report_ready.clear()
@@ -94,7 +94,7 @@ async def _one_by_one(self: Reports, reports: Sequence[Report]) -> None:
         await _commit(self, [report])
 
 
-def _of_any_job(self: Rights, session: Session, ref: AttemptRef, rank: int) -> bool:
+def _of_any_job(self: Rights, session: AgentSession, ref: AttemptRef, rank: int) -> bool:
     return ref.job in self._view.entries
 
 

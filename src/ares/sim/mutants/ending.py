@@ -8,7 +8,7 @@ from msgspec.structs import replace as changed
 from ares.core.lifecycle import endings, handlers, retry
 from ares.core.lifecycle.graph import TRANSITIONS, Handler, Transition
 from ares.core.lifecycle.inputs import Cancel, Context, Exit, Preempt, Refused, Stepped
-from ares.core.lifecycle.ledger import Entry
+from ares.core.lifecycle.ledger import UnnumberedEntry
 from ares.model.job import JobSpec
 from ares.model.state import ExitInfo, Job, JobState
 from ares.sim.mutants.mutant import Mutant
@@ -50,10 +50,14 @@ def _whole_gang_gone(job: Job, gone: tuple[int, ...], context: Context, fate: An
     return {**left, "lingering": False, "ended_ranks": (), "started_ranks": (), "leaving": ()}
 
 
-def _one_is_enough(state: JobState, started: tuple[int, ...], at: float) -> tuple[dict[str, Any], tuple[Entry, ...]]:
+def _one_is_enough(
+    state: JobState, started: tuple[int, ...], at: float
+) -> tuple[dict[str, Any], tuple[UnnumberedEntry, ...]]:
     if state.phase != "STAGING":
         return {"started_ranks": started}, ()
-    return {"started_ranks": started, "phase": "RUNNING", "started_at": at}, (Entry("started", "", "controller"),)
+    return {"started_ranks": started, "phase": "RUNNING", "started_at": at}, (
+        UnnumberedEntry("started", "", "controller"),
+    )
 
 
 # ---- repeated

@@ -12,7 +12,7 @@ import msgspec
 
 from ares.sim.mutants.mutants import MUTANTS, Mutant, switched_on
 from ares.sim.mutants.replays import judged as judged_replay
-from ares.sim.world.seeds import Judged, Range, run
+from ares.sim.world.seeds import JudgedSeed, Range, run
 
 # Seeds that a directed case is played with.
 _CASE_SEEDS = 3
@@ -77,7 +77,7 @@ def figures(caught: Caught) -> dict[str, Any]:
     return {**msgspec.to_builtins(caught), "ok": caught.ok}
 
 
-def noticed(judged: Judged, mutant: Mutant) -> str:
+def noticed(judged: JudgedSeed, mutant: Mutant) -> str:
     """The first of the expected rules that was broken."""
     return next((one.rule for one in judged.violations if one.rule in mutant.caught_by), "")
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from ares.control.execution.transitions import Change, Transitions, _Draft
-from ares.control.scheduler.loop import Schedule
+from ares.control.execution.transitions import JobChange, Transitions, _Draft
+from ares.control.scheduler.loop import SchedulerLoop
 from ares.control.state.leader import Leader
-from ares.control.state.view import Entry
+from ares.control.state.view import StateEntry
 from ares.core import keys
 from ares.core.lifecycle import fences
 from ares.core.lifecycle.inputs import Bind, Exit, Refused
@@ -27,7 +27,7 @@ def uncompared(*kinds: type[Any]) -> Patch:
     """Changes with an input of these kinds are written over whatever is there."""
 
     def draft(
-        self: Transitions, change: Change, entry: Entry | None, spec: JobSpec | None = None
+        self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
     ) -> _Draft | Refused | None:
         drafted = _draft(self, change, entry, spec)
         if isinstance(drafted, _Draft) and any(isinstance(what, kinds) for what in change.inputs):
@@ -41,13 +41,13 @@ def uncompared(*kinds: type[Any]) -> Patch:
 
 
 def _without_leader(
-    self: Transitions, change: Change, entry: Entry | None, spec: JobSpec | None = None
+    self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
 ) -> _Draft | Refused | None:
     guards = tuple(guard for guard in change.guards if not guard.key.startswith(keys.LEADER))
     return _draft(self, msgspec.structs.replace(change, guards=guards), entry, spec)
 
 
-async def _all_hold(self: Transitions, change: Change) -> bool:
+async def _all_hold(self: Transitions, change: JobChange) -> bool:
     return True
 
 
@@ -69,7 +69,7 @@ def _count_when_running(cluster: Cluster, state: JobState, spec: JobSpec) -> Non
         _hold(cluster, state, spec)
 
 
-async def _go_on(self: Schedule, guard: Compare) -> None:
+async def _go_on(self: SchedulerLoop, guard: Compare) -> None:
     """As the product, but for an unsettled binding: it counts as one that was not made."""
     await self._view.catch_up()
     self._planner.changed.set()
@@ -119,7 +119,7 @@ MUTANTS = {
     "unsettled-grant-goes-on": Mutant(
         "a binding whose outcome is unknown counts as not made, under the same leadership",
         ("E8",),
-        replace(Schedule, "run", _go_on),
+        replace(SchedulerLoop, "run", _go_on),
         case="unsettled-grant",
     ),
     "fence-not-monotonic": Mutant(

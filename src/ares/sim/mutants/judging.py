@@ -8,8 +8,8 @@ import msgspec
 
 from ares.control.execution import enrolment
 from ares.control.execution.renewals import Renewals
-from ares.control.execution.session import Session
-from ares.control.execution.transitions import Change
+from ares.control.execution.session import AgentSession
+from ares.control.execution.transitions import JobChange
 from ares.control.scheduler.monitor import Monitor, _Loss
 from ares.control.state.view import LeaseEntry, View
 from ares.core.lifecycle import suspicion
@@ -26,7 +26,7 @@ _loss, _look, _taken, _view_init, _monitor_init = (
 )  # fmt: skip
 
 
-async def _acknowledge_at_once(self: Renewals, session: Session) -> None:
+async def _acknowledge_at_once(self: Renewals, session: AgentSession) -> None:
     """The agent trusts an answer that the monitor knows nothing of."""
     while True:
         await session.renew_ready.wait()
@@ -44,9 +44,9 @@ async def _acknowledge_at_once(self: Renewals, session: Session) -> None:
         session.lease_revision = revision
 
 
-def _without_guard(self: Monitor, state: JobState, losses: list[_Loss]) -> Change:
+def _without_guard(self: Monitor, state: JobState, losses: list[_Loss]) -> JobChange:
     change = _taken(self, state, losses)
-    return Change(change.job, change.tenant, change.inputs)
+    return JobChange(change.job, change.tenant, change.inputs)
 
 
 def _started_only(self: Monitor, ages: dict[str, float]) -> tuple[dict[str, list[_Loss]], dict[str, JobState]]:
@@ -88,7 +88,7 @@ def on_wall_clock(init: Any) -> Any:
     return by_wall_clock
 
 
-async def _only_in_words(self: Renewals, session: Session, lasts_s: float) -> None:
+async def _only_in_words(self: Renewals, session: AgentSession, lasts_s: float) -> None:
     """The agent is told of a longer lease that is nowhere written."""
     session.send(Renewed(nonce=0, dead_after_s=lasts_s))
 

@@ -4,7 +4,7 @@
 from ares.control.execution.log_intake import LogKeeper
 from ares.control.execution.reports import Report
 from ares.control.execution.rights import Rights
-from ares.control.execution.session import Session
+from ares.control.execution.session import AgentSession
 from ares.model.link import LogAck, LogChunk
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
@@ -12,7 +12,7 @@ from ares.sim.mutants.patching import replace
 _keep = LogKeeper._keep
 
 
-def _all_kept(self: LogKeeper, session: Session, chunk: LogChunk) -> LogAck:
+def _all_kept(self: LogKeeper, session: AgentSession, chunk: LogChunk) -> LogAck:
     ack = _keep(self, session, chunk)
     session.unkept_logs.pop((chunk.ref, chunk.rank), None)
     return LogAck(ref=ack.ref, rank=ack.rank, offset=chunk.offset + len(chunk.data)) if ack.trouble else ack
@@ -22,7 +22,7 @@ def _say_nothing(self: LogKeeper, report: Report, attempt: int, sent: int, why: 
     return ""
 
 
-def _of_anybody(self: Rights, session: Session, chunk: LogChunk) -> bool:
+def _of_anybody(self: Rights, session: AgentSession, chunk: LogChunk) -> bool:
     return chunk.ref.job in self._view.entries
 
 

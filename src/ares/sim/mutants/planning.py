@@ -6,7 +6,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from ares.control.planner import proposer
-from ares.control.planner.messages import News, Told
+from ares.control.planner.messages import JobNews, News
 from ares.control.planner.mirror import Mirror
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Plan
@@ -17,7 +17,7 @@ from ares.sim.mutants.patching import replace, together
 _follow = Mirror._follow
 
 
-def _old(self: Mirror, told: Told, news: News) -> None:
+def _old(self: Mirror, told: JobNews, news: News) -> None:
     if told.state.phase not in BOUND:
         _follow(self, told, news)
 

@@ -5,7 +5,7 @@ from ares.core.capacity.promise import Promise
 from ares.core.forecast import predictor
 from ares.core.forecast.estimate import Estimate
 from ares.core.forecast.predictor import _as_stated, _Past
-from ares.core.schedule.actions.backfill import Behind
+from ares.core.schedule.actions.backfill import BackfillPass
 from ares.model.job import JobSpec
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
@@ -21,7 +21,7 @@ def _by_history(spec: JobSpec, said: Estimate | None, past: _Past | None) -> flo
     return _as_stated(spec, said) if past is None else past.upper
 
 
-def _from_its_new_start(self: Behind, start: float, told: Promise | None) -> float:
+def _from_its_new_start(self: BackfillPass, start: float, told: Promise | None) -> float:
     return start
 
 
@@ -35,7 +35,7 @@ MUTANTS = {
     "slipped-promise-not-drained": Mutant(
         "once a promise slips, its room is open to others until the new one",
         (ORDER,),
-        replace(Behind, "_held_from", _from_its_new_start),
+        replace(BackfillPass, "_held_from", _from_its_new_start),
         trace="runs-on",
     ),
     "stated-time-shortened": Mutant(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ares.check.replay.checker import Checker
 from ares.check.replay.trace import Trace, TraceJob, fleet
 from ares.model.job import JobSpec, Resources
-from ares.sim.traces.engine import Options, replay
+from ares.sim.traces.engine import ReplayOptions, replay
 from ares.sim.traces.policies import policy
 
 # What the checker finds: a decision that is not as it must be, and a start later than the first time that was named.
@@ -61,7 +61,7 @@ def judged(name: str) -> tuple[str, ...]:
     case = REPLAYS[name]
     by, trace = policy(case.policy), Trace(name, case.jobs, fleet(1, _CPUS))
     checker = Checker(trace, by.name, by.profile)
-    replay(trace, by, Options(log=checker))
+    replay(trace, by, ReplayOptions(log=checker))
     verdict = checker.verdict()
     late = verdict.kept < verdict.told
     return (*((ORDER,) if verdict.broken else ()), *((KEPT,) if late else ()))

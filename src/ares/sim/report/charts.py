@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ares.sim.report import scale, svg
-from ares.sim.report.figures import OverTime, Run, Spread
+from ares.sim.report.figures import Distribution, OverTime, Run
 from ares.sim.report.metrics import time_words
 from ares.sim.report.scale import Floats
 
@@ -43,7 +43,7 @@ def _over_time(runs: Sequence[Run], y: scale.Scale, name: str, values: Callable[
     return svg.drawing(svg.WIDTH, svg.HEIGHT, f"{name} over time", [svg.axes(frame, _SINCE, name), *lines])
 
 
-def cdf(runs: Sequence[Run], name: str, unit: scale.Unit, values: Callable[[Spread], Sequence[float]]) -> str:
+def cdf(runs: Sequence[Run], name: str, unit: scale.Unit, values: Callable[[Distribution], Sequence[float]]) -> str:
     """Share of jobs at or below a value; ratios of values are equal lengths."""
     columns = [np.asarray(values(run.spread), dtype=np.float64) for run in runs]
     high = max((float(one[-1]) for one in columns if len(one)), default=10.0)

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ares.check.replay.verdict import Verdict
+from ares.check.replay.verdict import ReplayVerdict
 from ares.model.base import Record
 from ares.sim.report import metrics
 from ares.sim.traces.outcome import Floats, Outcome
-from ares.sim.traces.starts import StartsJudged
+from ares.sim.traces.starts import StartsVerdict
 from ares.sim.traces.summary import Summary, bounded_slowdowns, summary
 
 SCHEMA = "ares.simulation/1"
@@ -31,7 +31,7 @@ class OverTime(Record, frozen=True):
     queued_max: tuple[int, ...]
 
 
-class Spread(Record, frozen=True):
+class Distribution(Record, frozen=True):
     """At most `values[i]` for the part `shares[i]` of the jobs that ended."""
 
     shares: tuple[float, ...]
@@ -53,7 +53,7 @@ class Run(Record, frozen=True):
     # Against the first policy, in percent; none where the first has 0.
     change_percent: dict[str, float | None]
     over_time: OverTime
-    spread: Spread
+    spread: Distribution
     cycles: int
     events: int
     node_failures: int
@@ -61,9 +61,9 @@ class Run(Record, frozen=True):
     digest: str
     warnings: tuple[str, ...]
     # What an independent checker says of every decision; null when it was not asked.
-    checked: Verdict | None
+    checked: ReplayVerdict | None
     # Whether jobs started when they were told they would; null when they were told nothing.
-    starts: StartsJudged | None
+    starts: StartsVerdict | None
 
 
 class Figures(Record, frozen=True):
@@ -75,16 +75,16 @@ class Figures(Record, frozen=True):
     runs: tuple[Run, ...]
 
 
-class Judged(NamedTuple):
+class ReplayJudgement(NamedTuple):
     """What was found out about a replay beside its outcome, if asked for."""
 
-    verdict: Verdict | None = None
-    starts: StartsJudged | None = None
+    verdict: ReplayVerdict | None = None
+    starts: StartsVerdict | None = None
 
 
-def figures(outcomes: Sequence[Outcome], judged: Sequence[Judged] = ()) -> Figures:
+def figures(outcomes: Sequence[Outcome], judged: Sequence[ReplayJudgement] = ()) -> Figures:
     """Of at least one outcome; the others are compared with the first."""
-    beside = judged or [Judged()] * len(outcomes)
+    beside = judged or [ReplayJudgement()] * len(outcomes)
     facts = outcomes[0].facts
     summaries = [summary(one) for one in outcomes]
     # One grid for all, so that lines can be laid over one another.
@@ -106,7 +106,7 @@ def plain(found: msgspec.Struct) -> Any:
     return msgspec.json.decode(msgspec.json.encode(found))
 
 
-def _run(outcome: Outcome, own: Summary, judged: Judged, first: Summary, begin: float, end: float) -> Run:
+def _run(outcome: Outcome, own: Summary, judged: ReplayJudgement, first: Summary, begin: float, end: float) -> Run:
     facts = outcome.facts
     changes = {
         _camel(one.field): metrics.change(one, metrics.value_of(own, one), metrics.value_of(first, one))
@@ -193,10 +193,10 @@ def _rounded(values: Floats, digits: int = 4) -> tuple[float, ...]:
 # ---- distributions
 
 
-def _spread(outcome: Outcome) -> Spread:
+def _spread(outcome: Outcome) -> Distribution:
     jobs = outcome.jobs
     ended = ~np.isnan(jobs.end) & ~np.isnan(jobs.first_start)
-    return Spread(
+    return Distribution(
         shares=SHARES if ended.any() else (),
         wait_s=_quantiles((jobs.first_start - jobs.submit)[ended]),
         jct_s=_quantiles((jobs.end - jobs.submit)[ended]),

@@ -9,7 +9,7 @@ Kind = Literal["seconds", "share", "ratio", "count", "kwh", "money"]
 Better = Literal["low", "high", ""]
 
 
-class Metric(NamedTuple):
+class ComparedMetric(NamedTuple):
     # The name of the field in Summary.
     field: str
     title: str
@@ -21,31 +21,37 @@ class Metric(NamedTuple):
 
 
 METRICS = (
-    Metric("mean_jct_s", "mean JCT", "seconds", "low", "from submission to the end"),
-    Metric("median_jct_s", "median JCT", "seconds", "low", "half of the jobs are done within this"),
-    Metric("p95_jct_s", "95 % JCT", "seconds", "low", "19 of 20 jobs are done within this"),
-    Metric("mean_wait_s", "mean wait", "seconds", "low", "from submission to the first start"),
-    Metric("median_wait_s", "median wait", "seconds", "low", "half of the jobs start within this"),
-    Metric("p95_wait_s", "95 % wait", "seconds", "low", "19 of 20 jobs start within this"),
-    Metric("bounded_slowdown", "bounded slowdown", "ratio", "low", "mean of max(1, JCT / max(run time, 10 s))"),
-    Metric("makespan_s", "makespan", "seconds", "low", "from the first submission to the last end"),
-    Metric("gpu_utilisation", "GPU utilisation", "share", "high", "GPU time used of the GPU time there was", False),
-    Metric("cpu_utilisation", "CPU utilisation", "share", "high", "CPU time used of the CPU time there was", False),
-    Metric("fragmentation", "fragmentation", "share", "low", "idle GPU that the typical job cannot use", False),
-    Metric("jain", "Jain index", "ratio", "high", "1: all tenants are served alike; 1/n: one of n alone is served"),
-    Metric("deadline_misses", "deadline misses", "count", "low", "jobs not done by their deadline", False),
-    Metric("energy_kwh", "energy", "kwh", "low", "of all jobs", False),
-    Metric("cost", "cost", "money", "low", "of all jobs, in the currency of the pools' prices", False),
-    Metric("preemptions", "preemptions", "count", "low", "jobs that had to give way", False),
-    Metric("failed", "failed", "count", "low", "jobs that ended in failure", False),
-    Metric("unfinished", "unfinished", "count", "low", "jobs that never started or never ended", False),
+    ComparedMetric("mean_jct_s", "mean JCT", "seconds", "low", "from submission to the end"),
+    ComparedMetric("median_jct_s", "median JCT", "seconds", "low", "half of the jobs are done within this"),
+    ComparedMetric("p95_jct_s", "95 % JCT", "seconds", "low", "19 of 20 jobs are done within this"),
+    ComparedMetric("mean_wait_s", "mean wait", "seconds", "low", "from submission to the first start"),
+    ComparedMetric("median_wait_s", "median wait", "seconds", "low", "half of the jobs start within this"),
+    ComparedMetric("p95_wait_s", "95 % wait", "seconds", "low", "19 of 20 jobs start within this"),
+    ComparedMetric("bounded_slowdown", "bounded slowdown", "ratio", "low", "mean of max(1, JCT / max(run time, 10 s))"),
+    ComparedMetric("makespan_s", "makespan", "seconds", "low", "from the first submission to the last end"),
+    ComparedMetric(
+        "gpu_utilisation", "GPU utilisation", "share", "high", "GPU time used of the GPU time there was", False
+    ),
+    ComparedMetric(
+        "cpu_utilisation", "CPU utilisation", "share", "high", "CPU time used of the CPU time there was", False
+    ),
+    ComparedMetric("fragmentation", "fragmentation", "share", "low", "idle GPU that the typical job cannot use", False),
+    ComparedMetric(
+        "jain", "Jain index", "ratio", "high", "1: all tenants are served alike; 1/n: one of n alone is served"
+    ),
+    ComparedMetric("deadline_misses", "deadline misses", "count", "low", "jobs not done by their deadline", False),
+    ComparedMetric("energy_kwh", "energy", "kwh", "low", "of all jobs", False),
+    ComparedMetric("cost", "cost", "money", "low", "of all jobs, in the currency of the pools' prices", False),
+    ComparedMetric("preemptions", "preemptions", "count", "low", "jobs that had to give way", False),
+    ComparedMetric("failed", "failed", "count", "low", "jobs that ended in failure", False),
+    ComparedMetric("unfinished", "unfinished", "count", "low", "jobs that never started or never ended", False),
 )
 # What nobody has measured is 0: no job runs on nothing, and an oracle has no machines.
 _UNKNOWN_AT_ZERO = frozenset({"kwh", "money"})
 _SIZES = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
-def shown(summaries: Sequence[Summary]) -> tuple[Metric, ...]:
+def shown(summaries: Sequence[Summary]) -> tuple[ComparedMetric, ...]:
     """Those that say something about these replays."""
     deadlines = any(one.deadlines for one in summaries)
     return tuple(
@@ -57,11 +63,11 @@ def shown(summaries: Sequence[Summary]) -> tuple[Metric, ...]:
     )
 
 
-def value_of(summary: Summary, metric: Metric) -> float:
+def value_of(summary: Summary, metric: ComparedMetric) -> float:
     return float(getattr(summary, metric.field))
 
 
-def best(metric: Metric, values: Sequence[float]) -> frozenset[int]:
+def best(metric: ComparedMetric, values: Sequence[float]) -> frozenset[int]:
     """Which values are the best, as far as people see; none when all look the same."""
     words = [words_of(metric, one) for one in values]
     known = [one for one in values if one or metric.kind not in _UNKNOWN_AT_ZERO]
@@ -71,14 +77,14 @@ def best(metric: Metric, values: Sequence[float]) -> frozenset[int]:
     return frozenset(index for index, one in enumerate(words) if one == top)
 
 
-def change(metric: Metric, value: float, first: float) -> float | None:
+def change(metric: ComparedMetric, value: float, first: float) -> float | None:
     """In percent of the first; None where that says nothing."""
     if first == 0.0 or (value == 0.0 and metric.kind in _UNKNOWN_AT_ZERO):
         return None
     return (value - first) / abs(first) * 100.0
 
 
-def words_of(metric: Metric, value: float) -> str:
+def words_of(metric: ComparedMetric, value: float) -> str:
     """For people: 3.42 h, 71.3 %, 92.58, 1,204; a dash for what is not known."""
     if metric.kind in _UNKNOWN_AT_ZERO and not value:
         return "-"

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from ares.check.replay.checker import Checker
 from ares.check.replay.trace import Trace
-from ares.sim.report.figures import Judged
+from ares.sim.report.figures import ReplayJudgement
 from ares.sim.study.parts import beginning
-from ares.sim.traces.engine import Options, replay
+from ares.sim.traces.engine import ReplayOptions, replay
 from ares.sim.traces.outcome import Outcome
-from ares.sim.traces.policies import Policy
-from ares.sim.traces.starts import Starts
+from ares.sim.traces.policies import ReplayPolicy
+from ares.sim.traces.starts import StartsWatch
 from ares.sim.traces.summary import Summary, summary
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ _LOOK_EVERY_S = 0.2
 _INTERRUPTED = 130
 
 
-class Lost(Exception):
+class WorkerLost(Exception):
     """A process that replayed is gone."""
 
     fix = "there may be too little memory for several at once: try --jobs 1"
@@ -40,8 +40,8 @@ class Task:
     """One replay: of a trace by its place in the runner's list, or of its beginning."""
 
     trace: int
-    policy: Policy
-    options: Options
+    policy: ReplayPolicy
+    options: ReplayOptions
     part: float = 1.0
     # Whether every decision is judged by somebody who knows nothing of the scheduler.
     check: bool = False
@@ -51,7 +51,7 @@ class Task:
 
 class Ran(NamedTuple):
     outcome: Outcome
-    judged: Judged
+    judged: ReplayJudgement
 
 
 def cores() -> int:
@@ -59,7 +59,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class Runner:
+class StudyRunner:
     """Other processes get the traces once, when they start. They are ended with the runner."""
 
     def __init__(self, traces: Sequence[Trace], workers: int = 1, tasks_max: int = 1024) -> None:
@@ -103,7 +103,7 @@ class Runner:
         try:
             self._watch(futures, tasks, progress)
         except BrokenProcessPool:
-            raise Lost(f"one of {self._workers} processes ended before its replay did") from None
+            raise WorkerLost(f"one of {self._workers} processes ended before its replay did") from None
         return [future.result() for future in futures]
 
     def _watch(self, futures: Sequence[Future[Any]], tasks: Sequence[Task], progress: Progress | None) -> None:
@@ -145,10 +145,12 @@ def _ran(at: int, task: Task) -> Ran:
 
     # An oracle makes no decisions that could be judged, and tells nobody anything.
     checker = _checker(trace, task) if task.check and not task.policy.oracle else None
-    starts = Starts() if task.starts and not task.policy.oracle else None
+    starts = StartsWatch() if task.starts and not task.policy.oracle else None
     found = replay(trace, task.policy, replace(task.options, progress=count, log=checker, watch=starts))
     count(len(trace.jobs), len(trace.jobs))
-    judged = Judged(None if checker is None else checker.verdict(), None if starts is None else starts.judged())
+    judged = ReplayJudgement(
+        None if checker is None else checker.verdict(), None if starts is None else starts.judged()
+    )
     return Ran(found, judged)
 
 

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from ares.check.replay.trace import Trace
 from ares.sim.report.figures import Figures, figures
 from ares.sim.study.parts import cut
-from ares.sim.study.runs import Progress, Runner, Task
+from ares.sim.study.runs import Progress, StudyRunner, Task
 from ares.sim.study.whatif import WhatIf, failures_of
-from ares.sim.traces.engine import Estimates, EventOrder, Options
+from ares.sim.traces.engine import Estimates, EventOrder, ReplayOptions
 from ares.sim.traces.formats import read
 from ares.sim.traces.formats.nodes import nodes_of
 from ares.sim.traces.outcome import Outcome
-from ares.sim.traces.policies import Policy
+from ares.sim.traces.policies import ReplayPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class StudyWorld:
     """What holds for every replay of a study."""
 
     seed: int = 0
@@ -49,9 +49,9 @@ class World:
     check: bool = False
     starts: bool = False
 
-    def options(self, trace: Trace) -> Options:
+    def options(self, trace: Trace) -> ReplayOptions:
         failures = () if self.failures is None else failures_of(self.failures, trace, self.seed, self.failure_means_s)
-        return Options(seed=self.seed, estimates=self.estimates, event_order=self.event_order, failures=failures)
+        return ReplayOptions(seed=self.seed, estimates=self.estimates, event_order=self.event_order, failures=failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class Done:
 
 def study(
     trace: Trace,
-    policies: Sequence[Policy],
-    world: World,
+    policies: Sequence[ReplayPolicy],
+    world: StudyWorld,
     what_if: WhatIf,
     *,
     baseline: bool = True,
@@ -93,16 +93,16 @@ def study(
 
 def run(asked: Study, workers: int, progress: Progress | None = None) -> Done:
     """On as many cores as there are replays, at most `workers`."""
-    with Runner(asked.traces, min(workers, len(asked.tasks)), len(asked.tasks)) as runner:
+    with StudyRunner(asked.traces, min(workers, len(asked.tasks)), len(asked.tasks)) as runner:
         ran = runner.replays(asked.tasks, progress)
     outcomes = tuple(one.outcome for one in ran)
     return Done(outcomes, figures(outcomes, [one.judged for one in ran]))
 
 
-def renamed(policies: Sequence[Policy]) -> list[Policy]:
+def renamed(policies: Sequence[ReplayPolicy]) -> list[ReplayPolicy]:
     """Two files of one name are told apart by a number."""
     seen: dict[str, int] = {}
-    found: list[Policy] = []
+    found: list[ReplayPolicy] = []
     for one in policies:
         seen[one.name] = seen.get(one.name, 0) + 1
         found.append(one if seen[one.name] == 1 else replace(one, name=f"{one.name} ({seen[one.name]})"))

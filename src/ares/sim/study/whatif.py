@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ares.check.replay.trace import BadTrace, Trace, scaled
 from ares.core.queue.factors import BY_RUN_TIME
 from ares.model.profile import Profile, Weight
-from ares.sim.traces.failures import Failure, drawn
-from ares.sim.traces.policies import Policy
+from ares.sim.traces.failures import NodeFailure, drawn
+from ares.sim.traces.policies import ReplayPolicy
 
 FAIR_SHARE = "fair-share"
 _REPAIR_S = 4 * 3600.0
@@ -46,13 +46,13 @@ class WhatIf:
     def trace(self, trace: Trace) -> Trace:
         return scaled(trace, gpus=self.gpus, load=self.load)
 
-    def policy(self, policy: Policy, trace: Trace) -> Policy:
+    def policy(self, policy: ReplayPolicy, trace: Trace) -> ReplayPolicy:
         """Named so that it can be told from the one it comes from."""
         profile = shared(policy) if self.fair_share else policy.profile
         return replace(policy, name=f"{policy.name}, {', '.join(self.words(trace))}", profile=profile)
 
 
-def shared(policy: Policy) -> Profile:
+def shared(policy: ReplayPolicy) -> Profile:
     """The profile with fair share before everything else that orders jobs; as it is if that already counts."""
     profile = policy.profile
     order = profile.order
@@ -67,7 +67,7 @@ def shared(policy: Policy) -> Profile:
     return replace(profile, order=replace(order, primary=by_share, secondary=order.primary))
 
 
-def failures_of(text: str, trace: Trace, seed: int, seconds: Sequence[float] | None) -> tuple[Failure, ...]:
+def failures_of(text: str, trace: Trace, seed: int, seconds: Sequence[float] | None) -> tuple[NodeFailure, ...]:
     """From a file (at,node,lasts_s), or drawn: `seconds` are the means between failures of a node and to repair."""
     if seconds is None:
         return _told(Path(text), {node.name for node in trace.nodes})
@@ -79,7 +79,7 @@ def failures_of(text: str, trace: Trace, seed: int, seconds: Sequence[float] | N
     return drawn(names, first, until, mtbf_s=seconds[0], mttr_s=repair_s, seed=seed)
 
 
-def _told(path: Path, nodes: Set[str]) -> tuple[Failure, ...]:
+def _told(path: Path, nodes: Set[str]) -> tuple[NodeFailure, ...]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         missing = [name for name in _COLUMNS if name not in (rows.fieldnames or ())]
@@ -89,7 +89,7 @@ def _told(path: Path, nodes: Set[str]) -> tuple[Failure, ...]:
         return tuple(_failure(path.name, rows.line_num, row, nodes) for row in rows)
 
 
-def _failure(file: str, line: int, row: dict[str, str | None], nodes: Set[str]) -> Failure:
+def _failure(file: str, line: int, row: dict[str, str | None], nodes: Set[str]) -> NodeFailure:
     try:
         at, lasts_s = float(row["at"] or "nan"), float(row["lasts_s"] or "nan")
     except ValueError as error:
@@ -100,7 +100,7 @@ def _failure(file: str, line: int, row: dict[str, str | None], nodes: Set[str]) 
         raise BadTrace(
             file, line, f"there is no node {row['node']!r}", f"there are {', '.join(sorted(nodes)[:3])}, ..."
         )
-    return Failure(at=at, node=row["node"], lasts_s=lasts_s)
+    return NodeFailure(at=at, node=row["node"], lasts_s=lasts_s)
 
 
 def _percent(factor: float) -> str:

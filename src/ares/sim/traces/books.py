@@ -6,19 +6,19 @@ from typing import Literal
 import numpy as np
 
 from ares.check.replay.trace import Trace
-from ares.core.capacity.node_table import Columns
+from ares.core.capacity.node_table import NodeTable
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo
 from ares.model.state import TERMINAL, JobState, Placement
 from ares.sim.traces.fragmentation import common_shapes, fragmentation
-from ares.sim.traces.outcome import Floats, Intervals, Jobs, Series
+from ares.sim.traces.outcome import Floats, Intervals, JobColumns, Series
 
 # Moments that are kept of the series: when twice as many are, every second one goes.
 _MOMENTS = 1024
 _NAN = float("nan")
 
 
-class Books:
+class ReplayBooks:
     def __init__(self, trace: Trace, nodes: Sequence[NodeInfo]) -> None:
         self._trace = trace
         count = len(trace.jobs)
@@ -81,7 +81,7 @@ class Books:
 
     # ---- over time
 
-    def moment(self, now: float, queued: int, table: Columns | None = None) -> None:
+    def moment(self, now: float, queued: int, table: NodeTable | None = None) -> None:
         """How things are now. Without a table of nodes nothing is fragmented."""
         self._seen += 1
         if self._seen % self._every:
@@ -120,7 +120,7 @@ class Books:
             fragmentation=np.array(stranded, np.float64),
         )
 
-    def jobs(self, states: Sequence[JobState | None]) -> Jobs:
+    def jobs(self, states: Sequence[JobState | None]) -> JobColumns:
         """A job without a state never got into the queue."""
         jobs = self._trace.jobs
         end, last = np.array(self.end, np.float64), np.array(self.last_start, np.float64)
@@ -129,7 +129,7 @@ class Books:
         phases = ["REFUSED" if state is None else state.phase for state in states]
         over = np.array([phase in TERMINAL for phase in phases], np.bool_)
         end = np.where(over, end, _NAN)
-        return Jobs(
+        return JobColumns(
             id=np.array([job.id for job in jobs], np.str_),
             name=np.array([job.spec.name for job in jobs], np.str_),
             tenant=np.array([job.tenant for job in jobs], np.str_),

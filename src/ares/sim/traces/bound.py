@@ -11,8 +11,8 @@ import time
 from ares.check.replay.trace import Trace, TraceJob, node
 from ares.model.job import JobSpec
 from ares.model.state import JobState, Placement
-from ares.sim.traces.books import Books, size
-from ares.sim.traces.outcome import Facts, Outcome
+from ares.sim.traces.books import ReplayBooks, size
+from ares.sim.traces.outcome import Outcome, ReplayFacts
 
 _POOL = "pool"
 
@@ -29,7 +29,7 @@ class _Pool:
         self._trace = trace
         self._cpu = sum(info.cpu_milli for info in trace.nodes)
         self._gpu = 1000 * sum(len(info.gpus) for info in trace.nodes)
-        self._books = Books(trace, (node(_POOL, self._cpu / 1000, self._gpu // 1000),))
+        self._books = ReplayBooks(trace, (node(_POOL, self._cpu / 1000, self._gpu // 1000),))
         self._sizes = [size(job.spec) for job in trace.jobs]
         self._left = [_fastest(job) for job in trace.jobs]
         self._begun = [0] * len(trace.jobs)
@@ -101,7 +101,7 @@ class _Pool:
         began = trace.jobs[0].submit if trace.jobs else 0.0
         ended = max((end for end in books.end if end == end), default=began)
         refused = f"{self._refused} jobs wider than the cluster: refused"
-        facts = Facts(
+        facts = ReplayFacts(
             policy=policy, trace=trace.name, seed=seed, nodes=(_POOL,), node_gpus=(self._gpu // 1000,),
             cpu_milli=self._cpu, gpu_milli=self._gpu, began=began, ended=ended, cycles=0, events=self._events,
             wall_s=wall_s, estimates="exact", warnings=(*trace.warnings, *([refused] if self._refused else [])),

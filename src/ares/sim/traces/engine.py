@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from ares.check.replay.decisions import Decision, Log, Promised, Started
+from ares.check.replay.decisions import AttemptStart, CycleDecisions, Log, Promised
 from ares.check.replay.trace import Trace, TraceJob
 from ares.core.capacity.promise import Promise
 from ares.core.schedule.cluster import Cluster
@@ -19,10 +19,10 @@ from ares.core.schedule.plan import Plan
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy, Profile
 from ares.sim.traces.bound import srtf
-from ares.sim.traces.failures import Failure
-from ares.sim.traces.outcome import Facts, Outcome
-from ares.sim.traces.policies import Policy
-from ares.sim.traces.world import DOWN, DUE, END, LEAVE, LOOK, RETRY, UP, Event, World
+from ares.sim.traces.failures import NodeFailure
+from ares.sim.traces.outcome import Outcome, ReplayFacts
+from ares.sim.traces.policies import ReplayPolicy
+from ares.sim.traces.world import DOWN, DUE, END, LEAVE, LOOK, RETRY, UP, Event, ReplayWorld
 
 Estimates = Literal["user", "exact", "predicted"]
 # instant: all that happens at one moment, then cycles until nothing more comes of it. reference: one event at a time,
@@ -32,7 +32,7 @@ Estimates = Literal["user", "exact", "predicted"]
 EventOrder = Literal["instant", "reference", "committed"]
 # Of how many submitted jobs how many are over.
 Progress = Callable[[int, int], None]
-Watch = Callable[[Cluster, Decision], None]
+Watch = Callable[[Cluster, CycleDecisions], None]
 
 _PROGRESS_EVERY = 512
 _ALL_AT_ONCE = frozenset({"claim", "allocate", "backfill"})
@@ -43,7 +43,7 @@ _CYCLES_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReplayOptions:
     """How to replay. `log` gets every decision as it is made, and nothing of them is kept here.
 
     `watch` gets them with the cluster as it is then, to look at and not to touch."""
@@ -51,13 +51,13 @@ class Options:
     seed: int = 0
     estimates: Estimates | None = None
     event_order: EventOrder = "instant"
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[NodeFailure, ...] = ()
     log: Log | None = None
     watch: Watch | None = None
     progress: Progress | None = None
 
 
-def replay(trace: Trace, policy: Policy, options: Options = Options()) -> Outcome:  # noqa: B008 - frozen
+def replay(trace: Trace, policy: ReplayPolicy, options: ReplayOptions = ReplayOptions()) -> Outcome:  # noqa: B008 - frozen
     """The same trace, policy and options give the same outcome. Estimates are the policy's unless options say more."""
     if policy.oracle:
         return srtf(trace, policy.name, options.seed)
@@ -73,7 +73,7 @@ class _Since(NamedTuple):
 
 
 class _Replay:
-    def __init__(self, trace: Trace, policy: Policy, options: Options) -> None:
+    def __init__(self, trace: Trace, policy: ReplayPolicy, options: ReplayOptions) -> None:
         self._trace = trace
         self._policy = policy
         self._options = options
@@ -83,7 +83,7 @@ class _Replay:
         if options.event_order == "committed":
             # After each start all who came meanwhile may be next.
             self._profile = replace(self._profile, max_placements_per_cycle=1)
-        self._world = World(trace, self._profile, specs, options.seed)
+        self._world = ReplayWorld(trace, self._profile, specs, options.seed)
         # What these give is all there is to give; of others a second cycle may come to more.
         self._again = not _ALL_AT_ONCE.issuperset(self._profile.actions)
         # Where one alone is promised a start, that is when somebody ends: then something happens anyway.
@@ -96,7 +96,7 @@ class _Replay:
         self._cycles = self._events = 0
         self._fail_at(options.failures)
 
-    def _fail_at(self, failures: Iterable[Failure]) -> None:
+    def _fail_at(self, failures: Iterable[NodeFailure]) -> None:
         rows = {node.name: at for at, node in enumerate(self._trace.nodes)}
         for one in failures:
             if one.node not in rows:
@@ -281,11 +281,11 @@ class _Replay:
         self._note(started, plan.promises, more=plan.more)
         return plan
 
-    def _note(self, started: Iterable[Started], promises: Iterable[Promise], *, more: bool = False) -> None:
+    def _note(self, started: Iterable[AttemptStart], promises: Iterable[Promise], *, more: bool = False) -> None:
         """Hands one decision to whoever keeps a log."""
         world, since, log, watch = self._world, self._since, self._options.log, self._options.watch
         if log is not None or watch is not None:
-            decision = Decision(
+            decision = CycleDecisions(
                 time=world.now,
                 submitted=tuple(since.submitted),
                 again=tuple(world.again),
@@ -313,7 +313,7 @@ class _Replay:
         ends = [end for end in books.end if end == end]
         began = jobs[0].submit if jobs else 0.0
         ended = max(ends, default=began)
-        facts = Facts(
+        facts = ReplayFacts(
             policy=self._policy.name,
             trace=trace.name,
             seed=self._options.seed,

@@ -6,7 +6,7 @@ import numpy as np
 
 from ares.core.ask import asks_of
 from ares.core.capacity.node_slice import Typical
-from ares.core.capacity.node_table import Columns, Ints
+from ares.core.capacity.node_table import Ints, NodeTable
 from ares.core.capacity.typical import Typicals
 from ares.model.job import JobSpec
 
@@ -29,7 +29,7 @@ def common_shapes(specs: Iterable[JobSpec]) -> tuple[Typical, ...]:
     return tuple(shape._replace(share=shape.share / total) for shape in found)
 
 
-def fragmentation(table: Columns, shapes: tuple[Typical, ...]) -> float:
+def fragmentation(table: NodeTable, shapes: tuple[Typical, ...]) -> float:
     """The share of idle GPU that is useless to a common job, by how common it is: all that is idle on a node that
     cannot take it, and pieces too small for it on one that can."""
     left: Ints = np.where(table.healthy[:, None], np.maximum(table.gpu_left, 0), 0)

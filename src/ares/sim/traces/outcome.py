@@ -17,7 +17,7 @@ Bools = NDArray[np.bool_]
 Words = NDArray[np.str_]
 
 
-class Facts(Record, frozen=True):
+class ReplayFacts(Record, frozen=True):
     """About the replay as a whole. Times are those of the trace, in seconds."""
 
     policy: str
@@ -44,7 +44,7 @@ class Facts(Record, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Jobs:
+class JobColumns:
     """One entry per job, in the order of the trace. NaN: that never happened, or the job has no such thing."""
 
     id: Words
@@ -69,7 +69,7 @@ class Jobs:
     attempts: Ints
     preemptions: Ints
     phase: Words
-    # Index into `Facts.nodes` of where its first attempt began; -1: nowhere.
+    # Index into `ReplayFacts.nodes` of where its first attempt began; -1: nowhere.
     first_node: Ints
 
 
@@ -77,7 +77,7 @@ class Jobs:
 class Intervals:
     """One entry per rank of every attempt, in the order in which they began: what ran where from when to when."""
 
-    # Indices into `Jobs` and `Facts.nodes`.
+    # Indices into `JobColumns` and `ReplayFacts.nodes`.
     job: Ints
     node: Ints
     begin: Floats
@@ -100,10 +100,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    jobs: Jobs
+    jobs: JobColumns
     intervals: Intervals
     series: Series
-    facts: Facts
+    facts: ReplayFacts
 
     def columns(self) -> Iterator[tuple[str, NDArray[Any]]]:
         for name, table in (("jobs", self.jobs), ("intervals", self.intervals), ("series", self.series)):

@@ -23,7 +23,7 @@ class UnknownPolicy(ValueError):
     """No policy and no file of that name; the message says which there are."""
 
 
-class Policy(Record, frozen=True):
+class ReplayPolicy(Record, frozen=True):
     """A profile under a name, and what it takes for the run times of jobs."""
 
     name: str
@@ -67,11 +67,11 @@ _NAMED: tuple[tuple[str, Profile, str], ...] = (
     ("default", Profile(max_placements_per_cycle=_PLACEMENTS), "what a new installation goes by"),
 )
 # What a profile leaves to itself is learnt, as an installation would.
-POLICIES: dict[str, Policy] = {
-    name: Policy(name=name, profile=profile, about=about, estimates="predicted" if name == "default" else "user")
+POLICIES: dict[str, ReplayPolicy] = {
+    name: ReplayPolicy(name=name, profile=profile, about=about, estimates="predicted" if name == "default" else "user")
     for name, profile, about in _NAMED
 }
-POLICIES["srtf"] = Policy(
+POLICIES["srtf"] = ReplayPolicy(
     name="srtf",
     profile=_profile(),
     estimates="exact",
@@ -80,14 +80,14 @@ POLICIES["srtf"] = Policy(
 )
 
 
-def policy(text: str) -> Policy:
+def policy(text: str) -> ReplayPolicy:
     """By name or from a file (JSON, YAML or TOML). "easy@exact" says what it takes for run times."""
     name, _, estimates = text.partition("@")
     found = POLICIES.get(name)
     if found is None:
         profile = _read(Path(name))
         source = "user" if profile.prediction.source == "stated" else "predicted"
-        found = Policy(name=Path(name).stem, profile=profile, estimates=source)
+        found = ReplayPolicy(name=Path(name).stem, profile=profile, estimates=source)
     if not estimates:
         return found
     if estimates not in ("user", "exact", "predicted"):

@@ -1,13 +1,13 @@
 """Whether jobs start when they are told they will: told and judged in replays as the service does it."""
 
-from ares.check.replay.decisions import Decision
+from ares.check.replay.decisions import CycleDecisions
 from ares.core.forecast.eta import LONGEST_S, Etas, Hits
 from ares.core.schedule.cluster import Cluster
 from ares.core.starts.wait import Supplies
 from ares.model.base import Record
 
 
-class StartsJudged(Record, frozen=True):
+class StartsVerdict(Record, frozen=True):
     """Of jobs that had to wait: how many were told when they would start, and how many did so within that interval.
 
     Intervals are meant to hold for four jobs of five."""
@@ -20,13 +20,13 @@ class StartsJudged(Record, frozen=True):
         return self.within / self.told if self.told else None
 
 
-class Starts:
+class StartsWatch:
     """A `Watch`: give it to a replay, then ask for the verdict."""
 
     def __init__(self) -> None:
         self._etas = Etas()
 
-    def __call__(self, cluster: Cluster, decision: Decision) -> None:
+    def __call__(self, cluster: Cluster, decision: CycleDecisions) -> None:
         now = decision.time
         for one in decision.started:
             self._etas.started(_id(one.job), now)
@@ -39,9 +39,9 @@ class Starts:
             if wait is not None and wait.seconds < LONGEST_S:
                 self._etas.give(name, wait, now)
 
-    def judged(self) -> StartsJudged:
+    def judged(self) -> StartsVerdict:
         first: Hits = self._etas.first
-        return StartsJudged(told=first.given, within=first.within)
+        return StartsVerdict(told=first.given, within=first.within)
 
 
 def _id(job: int) -> str:

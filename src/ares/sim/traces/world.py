@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from ares.check.replay.decisions import Ended, Started
+from ares.check.replay.decisions import AttemptEnd, AttemptStart
 from ares.check.replay.trace import Trace, TraceJob
 from ares.core.energy.model import rates_of
 from ares.core.lifecycle.fences import revoked_fence
@@ -19,22 +19,22 @@ from ares.core.lifecycle.inputs import (
     LeaseLost,
     Nominate,
     Preempt,
+    RanksResized,
+    RankStarted,
     Refused,
     Release,
-    Resize,
     RetryDue,
-    Start,
 )
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import DISRUPTIVE
 from ares.core.schedule.follower import follow, forget, planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.model.job import JobSpec
 from ares.model.profile import Profile
 from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement, Rate
-from ares.sim.traces.books import Books
+from ares.sim.traces.books import ReplayBooks
 from ares.sim.traces.machine import machine
 
 # What is to happen, and in which order at one instant.
@@ -50,7 +50,7 @@ _ROUNDING_S = 1e-3
 _UNHELD = "the room kept for it cannot be had any more; it waits for any"
 
 
-class World:
+class ReplayWorld:
     """`now` is set by the engine. What happens by itself later is put into `events`."""
 
     def __init__(self, trace: Trace, profile: Profile, specs: list[JobSpec], seed: int) -> None:
@@ -63,7 +63,7 @@ class World:
         self._possible: dict[int, bool] = {}
         self.specs = specs
         self.states: list[JobState | None] = [None] * len(trace.jobs)
-        self.books = Books(trace, trace.nodes)
+        self.books = ReplayBooks(trace, trace.nodes)
         self._chance = random.Random(seed)
         # What placements draw and cost, by what they are of where.
         self._rates: dict[tuple[object, ...], tuple[Rate, ...]] = {}
@@ -82,9 +82,9 @@ class World:
         self.down: dict[int, float] = {}
         self.cut = self.refused = self.failures = self.over = 0
         # Since the latest decision, for the log.
-        self.ended: list[Ended] = []
+        self.ended: list[AttemptEnd] = []
         self.again: list[int] = []
-        self.resized: list[Started] = []
+        self.resized: list[AttemptStart] = []
         self.corrected: list[tuple[int, float]] = []
 
     # ---- coming
@@ -123,9 +123,9 @@ class World:
         return self._has_room(self.cluster, one)
 
     def _has_room(self, cluster: Cluster, one: JobClass) -> bool:
-        round_ = Round(cluster, cluster.profile, self.now)
-        found = any(round_.place(ask) is not None for ask in one.key.asks)
-        round_.close()
+        trial = Trial(cluster, cluster.profile, self.now)
+        found = any(trial.place(ask) is not None for ask in one.key.asks)
+        trial.close()
         return found
 
     def _class_of(self, job_id: str) -> JobClass:
@@ -135,7 +135,7 @@ class World:
 
     # ---- what a cycle decided
 
-    def apply(self, plan: Plan) -> list[Started]:
+    def apply(self, plan: Plan) -> list[AttemptStart]:
         """As the scheduling service does, in the same order."""
         started = [self._start(one) for one in plan.placed]
         for job in plan.unheld:
@@ -148,7 +148,7 @@ class World:
             self._evict(eviction, [one for one in plan.resized if one.job in eviction.shrunk])
         return started
 
-    def _start(self, placed: Placed) -> Started:
+    def _start(self, placed: Placed) -> AttemptStart:
         job, now = int(placed.job), self.now
         spec, before, context = self.specs[job], self._state(job), Context(now=self.now, jitter=0.0)
         places = placed.placements
@@ -161,7 +161,7 @@ class World:
         )
         state = self._stepped(spec, before, bind, context)
         for place in places:
-            state = self._stepped(spec, state, Start(fence=state.fence, rank=place.rank, at=now), context)
+            state = self._stepped(spec, state, RankStarted(fence=state.fence, rank=place.rank, at=now), context)
         self.states[job] = state
         follow(self.cluster, before, state, spec, now)
         self.books.start(job, now, places)
@@ -174,7 +174,7 @@ class World:
             self._push(now + policy.min_runtime_s, LOOK, job, _attempt(state))
             if state.preempted_at is not None:
                 self._push(max(now, state.preempted_at + policy.cooldown_s), LOOK, job, _attempt(state))
-        return Started(job=job, estimated_end=ends_at, placements=places)
+        return AttemptStart(job=job, estimated_end=ends_at, placements=places)
 
     def _run(self, job: int, state: JobState) -> None:
         """It runs from now on, with the ranks it has: when it will end by itself, and when it was thought to."""
@@ -267,7 +267,7 @@ class World:
         self.states[job] = state
         follow(self.cluster, before, state, self.specs[job], self.now)
         self.books.leave(job, self.now)
-        self.ended.append(Ended(job=job, at=self.now))
+        self.ended.append(AttemptEnd(job=job, at=self.now))
         if state.phase in TERMINAL:
             self.books.end[job] = self.now
             self.over += 1
@@ -317,13 +317,15 @@ class World:
         job, context = int(one.job), Context(now=self.now, jitter=0.0)
         spec, before = self.specs[job], self._state(job)
         rates = self._rates_of(one.placements)
-        what = Resize(fence=before.fence, placements=one.placements, reason=one.reason, rates=rates)
+        what = RanksResized(fence=before.fence, placements=one.placements, reason=one.reason, rates=rates)
         state = self._stepped(spec, before, what, context)
         if state.leaving:
             state = self._stepped(spec, state, Release(fence=state.fence), context)
         for place in state.placements:
             if place.rank not in state.started_ranks:
-                state = self._stepped(spec, state, Start(fence=state.fence, rank=place.rank, at=self.now), context)
+                state = self._stepped(
+                    spec, state, RankStarted(fence=state.fence, rank=place.rank, at=self.now), context
+                )
         self._resized(job, before, state)
 
     def _resized(self, job: int, before: JobState, state: JobState) -> None:
@@ -336,7 +338,7 @@ class World:
         self._resumed[job] = True
         self._run(job, state)
         ends_at = self.cluster.holdings[state.id].ends_at
-        self.resized.append(Started(job=job, estimated_end=ends_at, placements=state.placements))
+        self.resized.append(AttemptStart(job=job, estimated_end=ends_at, placements=state.placements))
 
     # ---- nodes
 

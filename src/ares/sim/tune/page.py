@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from ares.sim.report import charts, metrics, svg
-from ares.sim.report.metrics import Metric
+from ares.sim.report.metrics import ComparedMetric
 from ares.sim.report.page import cell, page, section, table
 from ares.sim.report.report import comparison
 from ares.sim.report.scale import Unit
 from ares.sim.traces.summary import Summary
 from ares.sim.tune.front import Aim
-from ares.sim.tune.search import Trial
+from ares.sim.tune.search import TuneTrial
 from ares.sim.tune.tune import Tuned
 
 _METRICS = {one.field: one for one in metrics.METRICS}
@@ -59,7 +59,7 @@ def front_rows(tuned: Tuned) -> list[list[str]]:
     return rows
 
 
-def _said(trial: Trial) -> str:
+def _said(trial: TuneTrial) -> str:
     return " ".join(f"{key}={value}" for key, value in trial.settings.items())
 
 
@@ -165,9 +165,9 @@ def _kind(tuned: Tuned, at: int) -> int:
     return _FRONT if at in tuned.found.front else _BEATEN
 
 
-def _axis(metric: Metric) -> str:
+def _axis(metric: ComparedMetric) -> str:
     return f"{metric.title} ({'less' if metric.better == 'low' else 'more'} is better)"
 
 
-def _unit(metric: Metric) -> Unit:
+def _unit(metric: ComparedMetric) -> Unit:
     return _UNITS.get(metric.kind, "number")

@@ -21,7 +21,7 @@ Settings = dict[str, str]
 Evaluate = Callable[[Sequence[Settings], float], list[Summary]]
 
 
-class Trial(NamedTuple):
+class TuneTrial(NamedTuple):
     """A profile that was tried on all training jobs."""
 
     settings: Settings
@@ -29,22 +29,24 @@ class Trial(NamedTuple):
     point: Point
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The first trial is the base profile."""
 
-    trials: tuple[Trial, ...]
+    trials: tuple[TuneTrial, ...]
     # Which of them no other beats.
     front: tuple[int, ...]
     # How many profiles were looked at, those that were given up early among them.
     tried: int
 
 
-def search(space: Space, aims: Sequence[Aim], evaluate: Evaluate, base: Summary, trials: int, seed: int) -> Found:
+def search(
+    space: Space, aims: Sequence[Aim], evaluate: Evaluate, base: Summary, trials: int, seed: int
+) -> SearchResult:
     """The same seed gives the same trials. `trials` counts every profile that is looked at beside the base."""
     chance = np.random.default_rng(seed)
     drawn = _drawn(space, chance, max(round(trials * _DRAWN), 1))
     points = _promising(space, aims, evaluate, drawn)
-    found = [Trial({}, base, space.start)]
+    found = [TuneTrial({}, base, space.start)]
     found += _tried(space, points, found, evaluate)
     tried = len(drawn)
     while tried < trials:
@@ -55,7 +57,7 @@ def search(space: Space, aims: Sequence[Aim], evaluate: Evaluate, base: Summary,
         found += _tried(space, points, found, evaluate)
         tried += count
     table = costs(aims, [one.summary for one in found])
-    return Found(tuple(found), tuple(np.flatnonzero(~beaten(table)).tolist()), tried)
+    return SearchResult(tuple(found), tuple(np.flatnonzero(~beaten(table)).tolist()), tried)
 
 
 def _drawn(space: Space, chance: np.random.Generator, count: int) -> list[Point]:
@@ -71,7 +73,7 @@ def _promising(space: Space, aims: Sequence[Aim], evaluate: Evaluate, drawn: Seq
     return [drawn[at] for at in sorted(kept)]
 
 
-def _tried(space: Space, points: Sequence[Point], known: Sequence[Trial], evaluate: Evaluate) -> list[Trial]:
+def _tried(space: Space, points: Sequence[Point], known: Sequence[TuneTrial], evaluate: Evaluate) -> list[TuneTrial]:
     """Only what was not tried before: several points may stand for the same settings."""
     all_of_them = ((space.settings(point), point) for point in points)
     fresh = {_key(settings): (settings, point) for settings, point in all_of_them}
@@ -80,7 +82,7 @@ def _tried(space: Space, points: Sequence[Point], known: Sequence[Trial], evalua
     if not fresh:
         return []
     summaries = evaluate([settings for settings, _ in fresh.values()], 1.0)
-    return [Trial(settings, one, at) for (settings, at), one in zip(fresh.values(), summaries, strict=True)]
+    return [TuneTrial(settings, one, at) for (settings, at), one in zip(fresh.values(), summaries, strict=True)]
 
 
 def _children(chance: np.random.Generator, parents: Sequence[Point], count: int) -> list[Point]:

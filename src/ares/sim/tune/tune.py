@@ -11,14 +11,14 @@ from ares.check.replay.trace import Trace
 from ares.core.schedule.profiles import changed, wrong
 from ares.model.profile import Profile
 from ares.sim.report.figures import Figures, figures
-from ares.sim.study.runs import Progress, Runner, Task
-from ares.sim.study.study import World
-from ares.sim.traces.engine import Options
+from ares.sim.study.runs import Progress, StudyRunner, Task
+from ares.sim.study.study import StudyWorld
+from ares.sim.traces.engine import ReplayOptions
 from ares.sim.traces.outcome import Outcome
-from ares.sim.traces.policies import POLICIES, Policy, UnknownPolicy
+from ares.sim.traces.policies import POLICIES, ReplayPolicy, UnknownPolicy
 from ares.sim.traces.summary import Summary
 from ares.sim.tune.front import Aim, aims, best, costs
-from ares.sim.tune.search import Found, Settings, Trial, search
+from ares.sim.tune.search import SearchResult, Settings, TuneTrial, search
 from ares.sim.tune.space import space
 from ares.sim.tune.split import Split, split
 
@@ -50,7 +50,7 @@ class Tuned:
     seed: int
     aims: tuple[Aim, ...]
     split: Split
-    found: Found
+    found: SearchResult
     front: tuple[int, ...]
     chosen: int
     profile: Profile
@@ -74,7 +74,7 @@ class Tuned:
         return self.gain > _GAIN_MIN
 
 
-def base_policy(named: Policy) -> Policy:
+def base_policy(named: ReplayPolicy) -> ReplayPolicy:
     """Named policies place any number of jobs in one cycle, which is for replays only."""
     if named.oracle:
         raise UnknownPolicy(f"{named.name} is an oracle: it has no profile that could be tuned")
@@ -84,10 +84,12 @@ def base_policy(named: Policy) -> Policy:
     return replace(named, profile=replace(named.profile, max_placements_per_cycle=most))
 
 
-def tune(trace: Trace, base: Policy, world: World, goal: Goal, workers: int = 1, count: Count | None = None) -> Tuned:
+def tune(
+    trace: Trace, base: ReplayPolicy, world: StudyWorld, goal: Goal, workers: int = 1, count: Count | None = None
+) -> Tuned:
     """The same trace, base, seed and trials give the same profile, however many processes work on it."""
     cut = split(trace, goal.holdout)
-    with Runner((cut.train, cut.held), workers) as runner:
+    with StudyRunner((cut.train, cut.held), workers) as runner:
         bench = _Bench(runner, base, (world.options(cut.train), world.options(cut.held)), goal.trials, count)
         first = bench.trained([{}], 1.0)[0]
         goals = aims(goal.aims, first)
@@ -110,7 +112,12 @@ class _Bench:
     """Tries settings out, and counts."""
 
     def __init__(
-        self, runner: Runner, base: Policy, options: tuple[Options, Options], trials: int, count: Count | None
+        self,
+        runner: StudyRunner,
+        base: ReplayPolicy,
+        options: tuple[ReplayOptions, ReplayOptions],
+        trials: int,
+        count: Count | None,
     ) -> None:
         self._runner = runner
         self._base = base
@@ -150,11 +157,11 @@ class _Bench:
         return progress
 
 
-def choose(found: Found, goals: Sequence[Aim]) -> int:
+def choose(found: SearchResult, goals: Sequence[Aim]) -> int:
     """The best in the first aim of those hardly worse than the base in any other; the base if none is better."""
     base = [aim.cost(found.trials[0].summary) for aim in goals]
 
-    def bearable(trial: Trial) -> bool:
+    def bearable(trial: TuneTrial) -> bool:
         own = [aim.cost(trial.summary) for aim in goals]
         no_worse = all(mine <= its + abs(its) * TOLERANCE for mine, its in zip(own[1:], base[1:], strict=True))
         return no_worse and own[0] < base[0] - abs(base[0]) * _GAIN_MIN
@@ -163,13 +170,13 @@ def choose(found: Found, goals: Sequence[Aim]) -> int:
     return min(able, key=lambda at: goals[0].cost(found.trials[at].summary), default=0)
 
 
-def _shown(found: Found, goals: Sequence[Aim]) -> tuple[int, ...]:
+def _shown(found: SearchResult, goals: Sequence[Aim]) -> tuple[int, ...]:
     """The front, or those of it that stand apart."""
     table = costs(goals, [found.trials[at].summary for at in found.front])
     return tuple(sorted(found.front[at] for at in best(table, _FRONT_MAX)))
 
 
-def _with(base: Policy, settings: Settings) -> Policy:
+def _with(base: ReplayPolicy, settings: Settings) -> ReplayPolicy:
     profile = changed(base.profile, settings)
     why = wrong(profile)
     if why:

@@ -15,16 +15,16 @@ from ares.model.node import Containment
 from ares.ports.executor import CannotStart, Finished, Launch, Running, Sandbox
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop, context_of
-from ares.sim.world.record import Recorder
+from ares.sim.world.record import WorldRecorder
 
 _KILLED = 9
 _EFFECT_EVERY_S = 0.7
 
 
-class Machine:
+class SimulatedMachine:
     """One node's hardware and kernel. It outlives its agents."""
 
-    def __init__(self, loop: SimLoop, recorder: Recorder, clock: SimClock, chance: Chance, node: str) -> None:
+    def __init__(self, loop: SimLoop, recorder: WorldRecorder, clock: SimClock, chance: Chance, node: str) -> None:
         self.loop = loop
         self.recorder = recorder
         self.clock = clock
@@ -32,7 +32,7 @@ class Machine:
         self.node = node
         self.component = f"machine {node}"
         self.context = context_of(self.component)
-        self.processes: dict[int, Process] = {}
+        self.processes: dict[int, SimulatedProcess] = {}
         self._pids = 0
         # Faults: how long a start and a kill take at most, and a disk that takes nothing.
         self.start_s = 0.02
@@ -49,10 +49,10 @@ class Machine:
             process.ends(how)
 
 
-class Process:
+class SimulatedProcess:
     """`ports.executor.Running`: one rank of an attempt."""
 
-    def __init__(self, machine: Machine, launch: Launch, runs_s: float, code: int) -> None:
+    def __init__(self, machine: SimulatedMachine, launch: Launch, runs_s: float, code: int) -> None:
         self._machine = machine
         self._launch = launch
         self._code = code
@@ -176,7 +176,7 @@ class Process:
 class SimExecutor:
     """`ports.executor.Executor` of one agent process. Dies with it: what it started is killed by the kernel."""
 
-    def __init__(self, machine: Machine, plan: Callable[[Launch], tuple[float, int]]) -> None:
+    def __init__(self, machine: SimulatedMachine, plan: Callable[[Launch], tuple[float, int]]) -> None:
         self._machine = machine
         self._plan = plan
         self.dead = False
@@ -208,7 +208,7 @@ class SimExecutor:
         elif launch.deadline <= machine.clock.monotonic():
             answer.set_result(CannotStart("its right to run ended before it began", expired=True))
         else:
-            answer.set_result(Process(machine, launch, *self._plan(launch)))
+            answer.set_result(SimulatedProcess(machine, launch, *self._plan(launch)))
 
     async def close(self) -> None:
         self._machine.die("killed")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ares.agent.agent import Agent
 from ares.agent.link.identity import begin_boot
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.check.invariants.history import Back, Fault, Frozen, Lost, Woken
 from ares.model.node import Gpu, NodeInfo
 from ares.ports.executor import Launch
@@ -15,11 +15,11 @@ from ares.ports.link import LinkRefused
 from ares.ports.witness import Witness
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
-from ares.sim.world.machine import Machine, SimExecutor
+from ares.sim.world.machine import SimExecutor, SimulatedMachine
 from ares.sim.world.network import Listener, Network, SimLink
-from ares.sim.world.record import Recorder
+from ares.sim.world.record import WorldRecorder
 
-_SETTINGS = Settings(poll_every_s=2.0, disk_look_every_s=10.0)
+_SETTINGS = AgentSettings(poll_every_s=2.0, disk_look_every_s=10.0)
 _COMES_AGAIN_S = 0.5
 
 
@@ -30,11 +30,11 @@ def runs(launch: Launch) -> tuple[float, int]:
     return float(launch.env["RUNS_S"]), int(codes[min(attempt, len(codes)) - 1])
 
 
-class Node:
+class SimulatedNode:
     def __init__(
         self,
         loop: SimLoop,
-        recorder: Recorder,
+        recorder: WorldRecorder,
         network: Network,
         chance: Chance,
         name: str,
@@ -54,7 +54,7 @@ class Node:
         self._directory = directory
         self._replicas = replicas
         self.clock = SimClock(loop, chance, 1.0 + drift)
-        self.machine = Machine(loop, recorder, self.clock, chance, name)
+        self.machine = SimulatedMachine(loop, recorder, self.clock, chance, name)
         self._cpu_milli = cpu_milli
         self.gpus = gpus
         self._witness = witness

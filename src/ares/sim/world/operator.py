@@ -12,7 +12,7 @@ from ares.model.profile import BackfillPolicy, PreemptionPolicy, Profile, Share
 from ares.model.quota import Limit, Limits, Quota
 from ares.ports.store import StoreError
 from ares.sim.world.clocks import Chance
-from ares.sim.world.people import TIMEOUT_S, Calls, NoAnswer
+from ares.sim.world.people import TIMEOUT_S, NoAnswer, SimulatedCalls
 from ares.sim.world.plane import Plane
 
 NAME = "operator"
@@ -39,7 +39,7 @@ PROFILES: tuple[Profile | None, ...] = (
 
 class Operator:
     def __init__(
-        self, calls: Calls, planes: list[Plane], nodes: list[str], chance: Chance, quota: Quota | None = None
+        self, calls: SimulatedCalls, planes: list[Plane], nodes: list[str], chance: Chance, quota: Quota | None = None
     ) -> None:
         self._quota = quota
         self._calls = calls

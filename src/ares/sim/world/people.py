@@ -23,7 +23,7 @@ from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop, context_of
 from ares.sim.world.network import Network
 from ares.sim.world.plane import Plane
-from ares.sim.world.record import Recorder
+from ares.sim.world.record import WorldRecorder
 
 T = TypeVar("T")
 
@@ -41,14 +41,14 @@ class NoAnswer(Exception):
     """Nobody knows what became of the call."""
 
 
-class Silence:
+class LostAnswer:
     """The answer that did not come."""
 
 
-class Calls:
+class SimulatedCalls:
     """Carries calls to replicas, numbers and records them."""
 
-    def __init__(self, loop: SimLoop, network: Network, recorder: Recorder, chance: Chance) -> None:
+    def __init__(self, loop: SimLoop, network: Network, recorder: WorldRecorder, chance: Chance) -> None:
         self._loop = loop
         self._network = network
         self._recorder = recorder
@@ -115,11 +115,17 @@ def _fail(answer: "asyncio.Future[Any]", error: BaseException) -> None:
         answer.set_exception(error)
 
 
-class Person:
+class SimulatedPerson:
     """One client, with one call under way at a time."""
 
     def __init__(
-        self, name: str, tenant: str, calls: Calls, planes: list[Plane], chance: Chance, runs_s: tuple[float, ...]
+        self,
+        name: str,
+        tenant: str,
+        calls: SimulatedCalls,
+        planes: list[Plane],
+        chance: Chance,
+        runs_s: tuple[float, ...],
     ) -> None:
         self.name = name
         self._runs_s = runs_s
@@ -190,7 +196,7 @@ class Person:
 
     async def _submit(self, request: SubmitRequest) -> None:
         one = await self.send(request)
-        if isinstance(one, Silence):
+        if isinstance(one, LostAnswer):
             self._pending.append(request)
         elif isinstance(one, Submitted):
             self.jobs.append(one.job)
@@ -199,18 +205,18 @@ class Person:
                 other = msgspec.structs.replace(request.spec, name="another")
                 await self.send(msgspec.structs.replace(request, spec=other))
 
-    async def send(self, request: SubmitRequest) -> "Submitted | Rejected | Silence":
+    async def send(self, request: SubmitRequest) -> "Submitted | Rejected | LostAnswer":
         payload = hashlib.sha256(msgspec.json.encode(request.spec)).hexdigest()[:12]
         op = self._calls.asked(self.name, self._who.tenant, "submit", request=request.request_id or "", payload=payload)
         outcome = await self._call(lambda replica: replica.submit.submit(self._who, [request]))
-        one = outcome if isinstance(outcome, Silence) else outcome[0]
+        one = outcome if isinstance(outcome, LostAnswer) else outcome[0]
         if isinstance(one, Submitted):
             self._answer(op, "ok", job=one.job, replayed=one.replayed)
         elif isinstance(one, Rejected) and one.code != "store-unavailable":
             self._answer(op, "refused", code=one.code)
         else:
             self._answer(op, "unknown")
-            return Silence()
+            return LostAnswer()
         return one
 
     async def look(self, job: str) -> None:
@@ -234,7 +240,7 @@ class Person:
         op = self._calls.asked(self.name, self._who.tenant, "cancel", job=job)
         self._steered(op, job, await self._call(lambda replica: replica.jobs.cancel(self._who, job)))
 
-    async def retry(self, job: str, request: str = "") -> "JobState | Refused | Rejected | Silence | None":
+    async def retry(self, job: str, request: str = "") -> "JobState | Refused | Rejected | LostAnswer | None":
         op = self._calls.asked(self.name, self._who.tenant, "retry", job=job, request=request)
         outcome = await self._call(lambda replica: replica.jobs.retry(self._who, job, "", request))
         self._steered(op, job, outcome)
@@ -249,7 +255,7 @@ class Person:
         else:
             self._nothing(op, job, seen)
 
-    def _steered(self, op: int, job: str, outcome: JobState | Refused | Rejected | Silence | None) -> None:
+    def _steered(self, op: int, job: str, outcome: JobState | Refused | Rejected | LostAnswer | None) -> None:
         match outcome:
             case JobState():
                 self._answer(op, "ok", job=outcome.id, **_shown(outcome))
@@ -262,17 +268,17 @@ class Person:
             case _:
                 self._answer(op, "unknown", job=job)
 
-    def _nothing(self, op: int, job: str, outcome: "Silence | None") -> None:
+    def _nothing(self, op: int, job: str, outcome: "LostAnswer | None") -> None:
         if outcome is None:
             self._answer(op, "refused", job=job, code="not-found")
         else:
             self._answer(op, "unknown", job=job)
 
-    async def _call(self, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> "T | Silence":
+    async def _call(self, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> "T | LostAnswer":
         try:
             return await self._calls.call(self.name, self._chance.pick(self.planes), work)
         except (NoAnswer, StoreError):
-            return Silence()
+            return LostAnswer()
 
     def _answer(self, op: int, outcome: Any, **details: Any) -> None:
         self._calls.answered(Answered(t=self._calls.now(), op=op, outcome=outcome, **details))

@@ -8,7 +8,7 @@ from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.telemetry.null import NullTelemetry
 from ares.check.invariants.history import Fault, Frozen, Woken
 from ares.control.execution.sessions import Sessions
-from ares.control.replica import Ports, Replica, Terms
+from ares.control.replica import Ports, Replica, ReplicaTerms
 from ares.model.link import StoreLock
 from ares.ports.blobs import Blobs
 from ares.ports.store import StoreError
@@ -17,7 +17,7 @@ from ares.sim.world.logs import SimLogs
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
 from ares.sim.world.planner import Moods
-from ares.sim.world.record import Recorder
+from ares.sim.world.record import WorldRecorder
 from ares.sim.world.store import RecordedStore, StoreWire, Weather
 
 
@@ -27,7 +27,7 @@ class Plane(Listener):
     def __init__(
         self,
         loop: SimLoop,
-        recorder: Recorder,
+        recorder: WorldRecorder,
         network: Network,
         store: RecordedStore,
         weather: Weather,
@@ -76,7 +76,7 @@ class Plane(Listener):
             store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self.logs,
             blobs=self._blobs, planning=InlinePlanning(self.moods.make, self.clock, self.moods.lag_s),
         )  # fmt: skip
-        terms = Terms(
+        terms = ReplicaTerms(
             replica=self.name, epoch=self._store.epoch, store_id="world", jobs_max=1000, store_lock=self._lock
         )
         self.replica = Replica(ports, terms)

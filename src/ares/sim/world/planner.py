@@ -6,7 +6,7 @@ from math import inf
 
 import msgspec
 
-from ares.control.planner.messages import Answer
+from ares.control.planner.messages import PlannerAnswer
 from ares.control.planner.mirror import Mirror
 from ares.ports.clock import Clock
 from ares.ports.planning import Handler
@@ -49,7 +49,7 @@ class _Wayward:
 
     def answer(self, frame: bytes) -> bytes:
         answer = self._handler(frame)
-        plan = msgspec.msgpack.decode(answer, type=Answer).plan
+        plan = msgspec.msgpack.decode(answer, type=PlannerAnswer).plan
         if plan is None:
             return answer
         instead = self._moods.instead(self._earlier)

@@ -6,7 +6,7 @@ from ares.check.invariants.history import Event
 from ares.sim.world.loop import SimLoop
 
 
-class Recorder:
+class WorldRecorder:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self.events: list[Event] = []

@@ -25,7 +25,7 @@ _COLLECT_EVERY = 25
 _SHOWN_MAX = 20
 
 
-class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
+class JudgedSeed(msgspec.Struct, frozen=True, omit_defaults=True):
     """One seed's outcome. `failures` are exceptions that nobody caught: defects, whatever the predicates say."""
 
     seed: int
@@ -40,20 +40,20 @@ class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
         return not (self.violations or self.failures)
 
 
-class Summary(msgspec.Struct, frozen=True):
+class SeedSummary(msgspec.Struct, frozen=True):
     """Of a range of seeds."""
 
     seeds: int
     cpu_s: float
     counts: dict[str, int]
-    broken: tuple[Judged, ...]
+    broken: tuple[JudgedSeed, ...]
 
     @property
     def per_cpu_minute(self) -> float:
         return 60.0 * self.seeds / self.cpu_s if self.cpu_s else 0.0
 
 
-def replay(seed: int, mutant: str = "", case: str = "") -> tuple[Played, Judged]:
+def replay(seed: int, mutant: str = "", case: str = "") -> tuple[Played, JudgedSeed]:
     """The same every time, in whatever process, as long as PYTHONHASHSEED is 0. `case` names a directed case."""
     began = time.process_time()
     with switched_on(mutant):
@@ -62,7 +62,7 @@ def replay(seed: int, mutant: str = "", case: str = "") -> tuple[Played, Judged]
     violations = (*verdict.violations, *linearizability.check(played.events))
     digest = hashlib.sha256(encode(played.events)).hexdigest()
     spent = time.process_time() - began
-    return played, Judged(seed, digest, spent, violations, played.failures, dict(verdict.counts))
+    return played, JudgedSeed(seed, digest, spent, violations, played.failures, dict(verdict.counts))
 
 
 def work(first: int, count: int, step: int, mutant: str, case: str, out: Callable[[bytes], object]) -> None:
@@ -87,7 +87,7 @@ class Range:
     case: str = ""
 
 
-def run(seeds: Range) -> Generator[Judged, None, None]:
+def run(seeds: Range) -> Generator[JudgedSeed, None, None]:
     """Outcomes as they come. Ends every process it started, also when the caller stops listening."""
     workers = max(1, min(seeds.workers or os.cpu_count() or 1, seeds.count))
     shares = [(seeds.count - place + workers - 1) // workers for place in range(workers)]
@@ -109,8 +109,8 @@ def _start(seeds: Range, first: int, count: int, step: int) -> "subprocess.Popen
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
 
 
-def _listen(started: Sequence["subprocess.Popen[bytes]"], until_broken: bool) -> Iterator[Judged]:
-    decode = msgspec.json.Decoder(Judged).decode
+def _listen(started: Sequence["subprocess.Popen[bytes]"], until_broken: bool) -> Iterator[JudgedSeed]:
+    decode = msgspec.json.Decoder(JudgedSeed).decode
     left = {process.stdout.fileno(): process for process in started if process.stdout is not None}
     rest = dict.fromkeys(left, b"")
     while left:
@@ -128,15 +128,15 @@ def _listen(started: Sequence["subprocess.Popen[bytes]"], until_broken: bool) ->
                     return
 
 
-def summarize(outcomes: Sequence[Judged]) -> Summary:
+def summarize(outcomes: Sequence[JudgedSeed]) -> SeedSummary:
     counts: Counter[str] = Counter()
     for one in outcomes:
         counts.update(one.counts)
     broken = sorted((one for one in outcomes if not one.clean), key=lambda one: one.seed)
-    return Summary(len(outcomes), sum(one.cpu_s for one in outcomes), dict(counts), tuple(broken[:_SHOWN_MAX]))
+    return SeedSummary(len(outcomes), sum(one.cpu_s for one in outcomes), dict(counts), tuple(broken[:_SHOWN_MAX]))
 
 
-def figures(found: Summary) -> dict[str, Any]:
+def figures(found: SeedSummary) -> dict[str, Any]:
     """For programs."""
     return {
         "seeds": found.seeds,
@@ -147,5 +147,5 @@ def figures(found: Summary) -> dict[str, Any]:
     }
 
 
-def outcome(judged: Judged) -> dict[str, Any]:
+def outcome(judged: JudgedSeed) -> dict[str, Any]:
     return msgspec.to_builtins(judged)

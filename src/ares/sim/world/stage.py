@@ -15,18 +15,18 @@ from ares.model.job import JobSpec, Resources, RetryPolicy
 from ares.model.link import AgentFrame, ServerFrame, Start
 from ares.ports.store import Op, Put
 from ares.sim.world.network import Stream
-from ares.sim.world.node import Node
+from ares.sim.world.node import SimulatedNode
 from ares.sim.world.plane import Plane
 from ares.sim.world.store import Trouble
 from ares.sim.world.swarm import Mix, mix
-from ares.sim.world.world import TENANTS, Script, Vain, World
+from ares.sim.world.world import TENANTS, Script, SimulatedWorld, Vain
 
 STEP_S = 0.005
 _PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DirectedCase:
     what: str
     script: Script
     replicas: int = 2
@@ -42,7 +42,7 @@ class Case:
         )  # fmt: skip
 
 
-async def until(world: World, holds: Callable[[], bool]) -> None:
+async def until(world: SimulatedWorld, holds: Callable[[], bool]) -> None:
     """Looks again and again; a case that waits in vain is a broken case."""
     for _ in range(int(_PATIENCE_S / STEP_S)):
         if holds():
@@ -51,7 +51,7 @@ async def until(world: World, holds: Callable[[], bool]) -> None:
     raise Vain(f"what the case waits for did not happen until {world.loop.time():.1f} s")
 
 
-def at_once(world: World, point: Callable[[Event], bool], act: Callable[[], object]) -> list[Event]:
+def at_once(world: SimulatedWorld, point: Callable[[Event], bool], act: Callable[[], object]) -> list[Event]:
     """Acts at the very moment of the first such event, before anybody else can. The event is in the list then."""
     seen: list[Event] = []
 
@@ -65,7 +65,7 @@ def at_once(world: World, point: Callable[[Event], bool], act: Callable[[], obje
 
 
 async def submit(
-    world: World,
+    world: SimulatedWorld,
     runs_s: float,
     number: int = 1,
     *,
@@ -88,43 +88,45 @@ async def submit(
     return made.job
 
 
-def state_of(world: World, job: str) -> dict[str, Any]:
+def state_of(world: SimulatedWorld, job: str) -> dict[str, Any]:
     records = world.store.snapshot()
     kv = next((kv for tenant in TENANTS if (kv := records.get(keys.state(tenant, job))) is not None), None)
     return {} if kv is None else msgspec.json.decode(kv.value)
 
 
-def phase(world: World, job: str) -> str:
+def phase(world: SimulatedWorld, job: str) -> str:
     return state_of(world, job).get("phase", "")
 
 
-def node_of(world: World, job: str) -> Node:
+def node_of(world: SimulatedWorld, job: str) -> SimulatedNode:
     name = state_of(world, job)["placements"][0]["node"]
     return next(node for node in world.nodes if node.name == name)
 
 
-def stream_of(world: World, node: Node) -> Stream:
+def stream_of(world: SimulatedWorld, node: SimulatedNode) -> Stream:
     """Its newest."""
     return next(one for one in reversed(world.network.streams) if one.up.near == f"node {node.name}")
 
 
-def plane_of(world: World, name: str) -> Plane:
+def plane_of(world: SimulatedWorld, name: str) -> Plane:
     return next(plane for plane in world.planes if plane.name == name)
 
 
-def leader_of(world: World) -> Plane:
+def leader_of(world: SimulatedWorld) -> Plane:
     kv = world.store.snapshot()[keys.leader("local")]
     return plane_of(world, msgspec.json.decode(kv.value)["replica"])
 
 
-async def ready(world: World) -> None:
+async def ready(world: SimulatedWorld) -> None:
     """Everybody is up, every node can be placed on, and somebody leads."""
     await until(world, lambda: sum(key.startswith(keys.LEASES) for key in world.store.snapshot()) == len(world.nodes))
     await until(world, lambda: keys.leader("local") in world.store.snapshot())
     await asyncio.sleep(1.0)
 
 
-def cut_off(world: World, node: Node, planes: Sequence[str], *, cut: bool, back: bool = False) -> None:
+def cut_off(
+    world: SimulatedWorld, node: SimulatedNode, planes: Sequence[str], *, cut: bool, back: bool = False
+) -> None:
     """The way from a node to these replicas, and back."""
     for plane in planes:
         world.network.set_cut(f"node {node.name}", plane, cut)
@@ -163,31 +165,31 @@ def writes(kind: str, text: str = "") -> Callable[[Event], bool]:
     return point
 
 
-async def serve_past(world: World, node: Node, not_this: Plane) -> None:
+async def serve_past(world: SimulatedWorld, node: SimulatedNode, not_this: Plane) -> None:
     """The node's session is with another replica."""
     while stream_of(world, node).up.far == not_this.name:
         stream_of(world, node).breaks("elsewhere, please")
         await asyncio.sleep(3.0)
 
 
-async def submit_past(world: World, not_this: Plane) -> str:
+async def submit_past(world: SimulatedWorld, not_this: Plane) -> str:
     """Submits a short job through another replica."""
     ask_only(world, [plane for plane in world.planes if plane is not not_this])
     return await submit(world, 1.0)
 
 
-async def cordon(world: World, node: Node, not_by: Plane) -> None:
+async def cordon(world: SimulatedWorld, node: SimulatedNode, not_by: Plane) -> None:
     """From now on nothing new goes to the node, says another replica."""
     other = next(plane.replica for plane in world.planes if plane is not not_by and plane.replica is not None)
     await other.nodes.cordon(Principal(token_id="operator", tenant="alpha", role="admin"), node.name, True)
 
 
-def ask_only(world: World, planes: list[Plane]) -> None:
+def ask_only(world: SimulatedWorld, planes: list[Plane]) -> None:
     """From now on the person calls these replicas only."""
     world.people[0].planes = planes
 
 
-def hold_back(world: World, stream: Stream) -> Callable[[], None]:
+def hold_back(world: SimulatedWorld, stream: Stream) -> Callable[[], None]:
     """Nothing that the agent sends on this stream arrives until the function that is returned is called. That the
     stream has ended is heard a moment later."""
     pipe, held, send = stream.up, list[Any](), stream.up.send

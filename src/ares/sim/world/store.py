@@ -20,7 +20,6 @@ from ares.check.invariants.history import Commit, Restored, Write
 from ares.core.keys import EPOCH
 from ares.ports.store import (
     KV,
-    Change,
     Changes,
     Committed,
     Compacted,
@@ -28,13 +27,14 @@ from ares.ports.store import (
     Op,
     Page,
     Put,
+    StoreChange,
     StoreError,
     StoreUnavailable,
     Unknown,
 )
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop, context_of
-from ares.sim.world.record import Recorder
+from ares.sim.world.record import WorldRecorder
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Backup(Struct, frozen=True):
 class RecordedStore(MemoryStore):
     """Writes every commit into the history."""
 
-    def __init__(self, clock: SimClock, recorder: Recorder) -> None:
+    def __init__(self, clock: SimClock, recorder: WorldRecorder) -> None:
         super().__init__(clock)
         self._recorder = recorder
         # Whose request is being carried out.
@@ -61,7 +61,7 @@ class RecordedStore(MemoryStore):
         self.epoch = 1
         now(self.txn([], [Put(EPOCH, encode_epoch(self.epoch, bytes(16)))]))
 
-    def _record(self, changes: Sequence[Change]) -> None:
+    def _record(self, changes: Sequence[StoreChange]) -> None:
         super()._record(changes)
         if changes:
             writes = tuple(_write(change) for change in changes)
@@ -93,7 +93,7 @@ class RecordedStore(MemoryStore):
         now(self.txn([], [Put(EPOCH, encode_epoch(self.epoch, bytes(16)))]))
 
 
-def _write(change: Change) -> Write:
+def _write(change: StoreChange) -> Write:
     kv = change.kv
     return Write(kv.key, None) if change.deleted else Write(kv.key, kv.value.decode(), kv.version)
 

@@ -12,9 +12,9 @@ from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Network
-from ares.sim.world.node import Node
+from ares.sim.world.node import SimulatedNode
 from ares.sim.world.plane import Plane
-from ares.sim.world.record import Recorder
+from ares.sim.world.record import WorldRecorder
 from ares.sim.world.store import Backup, RecordedStore, Weather
 
 FAMILIES = (
@@ -85,13 +85,13 @@ def mix(seed: int) -> Mix:
     )
 
 
-class Nemesis:
+class SwarmNemesis:
     """Breaks and mends. What it holds broken is in `_mend`, so that healing forgets nothing."""
 
     def __init__(
         self,
         loop: SimLoop,
-        recorder: Recorder,
+        recorder: WorldRecorder,
         chance: Chance,
         mix: Mix,
         network: Network,
@@ -99,7 +99,7 @@ class Nemesis:
         weather: Weather,
         blobs: SimBlobs,
         planes: list[Plane],
-        nodes: list[Node],
+        nodes: list[SimulatedNode],
         people: list[str],
     ) -> None:
         self._loop = loop
@@ -219,7 +219,7 @@ class Nemesis:
 
         self._until_mended(self._chance.between(1.0, 8.0), mend)
 
-    def _a_node(self) -> Node | None:
+    def _a_node(self) -> SimulatedNode | None:
         """One that is up and runs."""
         fit = [node for node in self._nodes if node.up and not self._loop.halted(node.component)]
         return self._chance.pick(fit) if fit else None
@@ -348,6 +348,6 @@ class Nemesis:
         one.clock.jump_wall(seconds)
 
 
-_DEEDS: dict[str, Callable[[Nemesis], None]] = {
-    family: getattr(Nemesis, f"_{family.replace('-', '_')}") for family in FAMILIES
+_DEEDS: dict[str, Callable[[SwarmNemesis], None]] = {
+    family: getattr(SwarmNemesis, f"_{family.replace('-', '_')}") for family in FAMILIES
 }

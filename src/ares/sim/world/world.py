@@ -20,14 +20,14 @@ from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
-from ares.sim.world.node import Node
+from ares.sim.world.node import SimulatedNode
 from ares.sim.world.operator import QUOTAS, Operator
-from ares.sim.world.people import Calls, Person
+from ares.sim.world.people import SimulatedCalls, SimulatedPerson
 from ares.sim.world.plane import Beside, Plane
 from ares.sim.world.quiet import Quiet
-from ares.sim.world.record import Recorder
+from ares.sim.world.record import WorldRecorder
 from ares.sim.world.store import RecordedStore, Weather
-from ares.sim.world.swarm import Mix, Nemesis, mix
+from ares.sim.world.swarm import Mix, SwarmNemesis, mix
 
 LIVENESS_S = 400.0
 _LOOK_S = 1.0
@@ -52,12 +52,12 @@ class Vain(Exception):
     """A script waited for something that did not happen: a failure of the case, unless a seeded bug is switched on."""
 
 
-class World:
+class SimulatedWorld:
     def __init__(self, seed: int, directory: Path, shape: Mix | None = None) -> None:
         self.seed = seed
         self.mix = shape or mix(seed)
         self.loop = SimLoop()
-        self.recorder = Recorder(self.loop)
+        self.recorder = WorldRecorder(self.loop)
         self.recorder.add(
             Settings(t=0.0, seed=seed, kill_s=1.0, check_s=1.5, drift=abs(self.mix.drift), liveness_s=LIVENESS_S)
         )
@@ -68,16 +68,16 @@ class World:
         self.blobs = SimBlobs(self.loop, Chance(seed, "blobs"))
         self.planes = [self._plane(f"r{n + 1}", logs) for n in range(self.mix.replicas)]
         self.nodes = [self._node(f"n{n + 1}", directory) for n in range(self.mix.nodes)]
-        calls = Calls(self.loop, self.network, self.recorder, Chance(seed, "calls"))
+        calls = SimulatedCalls(self.loop, self.network, self.recorder, Chance(seed, "calls"))
         self.people = [
-            Person(f"p{n + 1}", TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"), self.mix.runs_s)
+            SimulatedPerson(f"p{n + 1}", TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"), self.mix.runs_s)
             for n in range(self.mix.people)
         ]
         self.operator = Operator(
             calls, self.planes, [node.name for node in self.nodes], Chance(seed, "operator"),
             Chance(seed, "quotas").pick(QUOTAS),
         )  # fmt: skip
-        self.nemesis = Nemesis(
+        self.nemesis = SwarmNemesis(
             self.loop, self.recorder, Chance(seed, "nemesis"), self.mix, self.network, self.store, self.weather,
             self.blobs, self.planes, self.nodes, [person.name for person in self.people],
         )  # fmt: skip
@@ -96,10 +96,10 @@ class World:
             _LOCK if self._beside else None,
         )  # fmt: skip
 
-    def _node(self, name: str, directory: Path) -> Node:
+    def _node(self, name: str, directory: Path) -> SimulatedNode:
         chance = Chance(self.seed, name)
         replicas: list[Listener] = [*self.planes]
-        return Node(
+        return SimulatedNode(
             self.loop, self.recorder, self.network, chance, name, directory / name, lambda: replicas,
             drift=self.mix.drift, cpu_milli=3000, gpus=2, witness=Beside(self.planes) if self._beside else None,
         )  # fmt: skip
@@ -148,7 +148,7 @@ class World:
         return False
 
 
-Script = Callable[[World], Coroutine[Any, Any, None]]
+Script = Callable[[SimulatedWorld], Coroutine[Any, Any, None]]
 
 
 def play(seed: int, shape: Mix | None = None, script: Script | None = None) -> Played:
@@ -159,7 +159,7 @@ def play(seed: int, shape: Mix | None = None, script: Script | None = None) -> P
 
 def _play(seed: int, shape: Mix | None, script: Script | None) -> Played:
     directory = Path(tempfile.mkdtemp(prefix="ares-sim-", dir=_fast_directory()))
-    world = World(seed, directory, shape)
+    world = SimulatedWorld(seed, directory, shape)
     try:
         asyncio.set_event_loop(None)
         world.loop.run_until_complete(world.play(script))

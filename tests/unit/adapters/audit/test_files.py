@@ -10,14 +10,14 @@ import pytest
 
 from ares.adapters.audit.files import FileAudit, FileHeads, read_heads
 from ares.adapters.audit.signing import key_file
-from ares.core.audit.chain import Walk, Writer
+from ares.core.audit.chain import ChainWriter, Walk
 from ares.model.audit import AuditDraft, AuditHead
 from ares.ports.audit import AuditUnavailable
 
 DAY_S = 86_400.0
 
 
-def lines(writer: Writer, count: int) -> list[bytes]:
+def lines(writer: ChainWriter, count: int) -> list[bytes]:
     return [writer.line(AuditDraft(operation="x", outcome="ALLOW"), 1e9) for _ in range(count)]
 
 
@@ -35,7 +35,7 @@ def whole(log: FileAudit, chain: str) -> int:
 async def test_nothing_of_a_write_that_failed_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int, full: bool
 ) -> None:
-    log, writer = FileAudit(tmp_path, "c"), Writer("c")
+    log, writer = FileAudit(tmp_path, "c"), ChainWriter("c")
     await log.open()
     await log.append(1, 1e9, lines(writer, 2))
     place = writer.place
@@ -64,7 +64,7 @@ async def test_nothing_of_a_write_that_failed_is_kept(
 
 
 async def test_a_torn_line_is_cut_off_by_the_next_process(tmp_path: Path) -> None:
-    log, writer = FileAudit(tmp_path, "c"), Writer("c")
+    log, writer = FileAudit(tmp_path, "c"), ChainWriter("c")
     await log.open()
     await log.append(1, 1e9, lines(writer, 3))
     await log.close()
@@ -90,7 +90,7 @@ async def test_a_chain_is_written_by_one_process_at_a_time(tmp_path: Path) -> No
 
 
 async def test_segments_end_with_the_day_and_with_their_size(tmp_path: Path) -> None:
-    log, writer = FileAudit(tmp_path, "c", segment_bytes=1000), Writer("c")
+    log, writer = FileAudit(tmp_path, "c", segment_bytes=1000), ChainWriter("c")
     await log.open()
     for at in (DAY_S * 10, DAY_S * 10 + 1, DAY_S * 11):
         await log.append(writer.seq + 1, at, lines(writer, 1))

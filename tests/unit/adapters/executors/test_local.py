@@ -526,7 +526,7 @@ def test_starts_are_read_once_and_anew_for_a_reused_pid(tmp_path: Path, monkeypa
     roll = leftovers.Roll(tmp_path / "processes.json")
 
     def recorded() -> dict[int, int]:
-        return dict(msgspec.json.decode(roll.path.read_bytes(), type=leftovers.Record).processes)
+        return dict(msgspec.json.decode(roll.path.read_bytes(), type=leftovers.LeftoverRecord).processes)
 
     roll.write([7], 7)
     roll.write([7, 8], 8)

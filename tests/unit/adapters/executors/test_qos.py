@@ -12,7 +12,7 @@ import pytest
 from ares.adapters.executors.cgroups import V1, V2, Cgroups, Layout
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
-from ares.adapters.executors.warden.limits import Limits
+from ares.adapters.executors.warden.limits import CgroupLimits
 from ares.ports.executor import CannotStart, Pin
 from tests import needs
 from tests.unit.adapters.executors.launching import TIMEOUT_S, launch
@@ -138,7 +138,7 @@ def test_a_limit_on_cpu_time_is_written_as_each_version_wants_it(
     for file in (name, layout.join):
         (slot / file).write_text("left over")
     paths = Cgroups(layout, {"cpu": tmp_path}).slot(0)
-    limits = Limits(paths)
+    limits = CgroupLimits(paths)
     assert (slot / name).read_text() == none
     assert (slot / layout.join).read_text() == "0"
     limits.step_aside(1500)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.adapters.policy.cel import CelRules
-from ares.core.policy.facts import UNTOLD, Job, facts, ways
+from ares.core.policy.facts import UNTOLD, PolicyJob, facts, ways
 from ares.core.policy.names import NAMES
 from ares.model.access import Principal
 from ares.model.job import Gang, JobSpec, Resources, Toleration
@@ -35,7 +35,7 @@ NUMBERS = {
     "tenant.gpus": 8.0, "tenant.gpus_quota": 64.0, "tenant.gpu_hours": 10.0, "tenant.gpu_hours_quota": 100.0,
     "tenant.spent": 50.0, "tenant.budget": 100.0,
 }  # fmt: skip
-FACTS = facts(Job(ANN, SPEC, NOW, tasks=10, cost=12.5, numbers=NUMBERS))
+FACTS = facts(PolicyJob(ANN, SPEC, NOW, tasks=10, cost=12.5, numbers=NUMBERS))
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_a_job_is_judged_with_each_of_its_alternatives(rules: CelRules) -> None:
     spec = JobSpec(command=("true",), alternatives=(Resources(gpus=1), Resources(gpus=16, gpu_model="H100")))
     rule = rules.compile("job.gpus > 8", "bool")
     assert not isinstance(rule, Mistake)
-    assert [rule.run(rules.values(facts(Job(ANN, way, NOW)))) for way in ways(spec)] == [False, False, True]
+    assert [rule.run(rules.values(facts(PolicyJob(ANN, way, NOW)))) for way in ways(spec)] == [False, False, True]
 
 
 def test_many_rules_asked_as_one_are_silent_only_when_each_is(rules: CelRules) -> None:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from ares.adapters.store.epoch import begin_epoch, decode, ensure_epoch
-from ares.adapters.store.memory import Fault, MemoryStore
+from ares.adapters.store.memory import MemoryStore, StoreFault
 from ares.core.keys import EPOCH
 from tests.clocks import ManualClock, SeededRng
 
@@ -15,7 +15,7 @@ async def test_one_step_whatever_the_store_can_say(faults: tuple[str | None, ...
     store, rng = MemoryStore(ManualClock()), SeededRng()
     assert await ensure_epoch(store, rng) == 1
     before = await store.get(EPOCH)
-    store.faults.next(*(None if kind is None else Fault(kind) for kind in faults))  # type: ignore[arg-type]
+    store.faults.next(*(None if kind is None else StoreFault(kind) for kind in faults))  # type: ignore[arg-type]
     assert await begin_epoch(store, rng) == 2
     after = await store.get(EPOCH)
     assert before is not None

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from itertools import count
 
 from ares.adapters.store.history import SEEN_COUNT_MAX, History
-from ares.ports.store import KV, Change, Changes, Compacted
+from ares.ports.store import KV, Changes, Compacted, StoreChange
 
 
 def _grow(history: History, revisions: range, size: int = 10) -> None:
     for revision in revisions:
-        history.append(revision, [Change(KV("/leases/n1", bytes(size), 1, revision, revision, 0))])
+        history.append(revision, [StoreChange(KV("/leases/n1", bytes(size), 1, revision, revision, 0))])
         history.wake()
 
 

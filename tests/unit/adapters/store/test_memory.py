@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ares.adapters.store.memory import Fault, MemoryStore
+from ares.adapters.store.memory import MemoryStore, StoreFault
 from ares.ports.store import Committed, Compare, Put, StoreUnavailable, Unknown
 from tests.contract.store.watching import changes_until, first_of
 from tests.unit.adapters.store.virtual import VirtualClock
@@ -21,7 +21,7 @@ def store(clock: VirtualClock) -> MemoryStore:
 
 
 async def test_faults_come_in_the_order_asked_for(store: MemoryStore) -> None:
-    store.faults.next(Fault("refused"), None, Fault("reply_lost"), Fault("request_lost"))
+    store.faults.next(StoreFault("refused"), None, StoreFault("reply_lost"), StoreFault("request_lost"))
     with pytest.raises(StoreUnavailable, match="nothing was changed"):
         await store.txn([], [Put("/a", b"1")])
     assert isinstance(await store.txn([], [Put("/a", b"2")]), Committed)
@@ -34,7 +34,7 @@ async def test_faults_come_in_the_order_asked_for(store: MemoryStore) -> None:
 
 
 async def test_a_delayed_transaction_sees_what_came_before_it(store: MemoryStore, clock: VirtualClock) -> None:
-    store.faults.next(Fault("delayed", 5.0))
+    store.faults.next(StoreFault("delayed", 5.0))
     slow = asyncio.create_task(store.txn([Compare("/a", "version", 0)], [Put("/a", b"slow")]))
     await clock.advance(1)
     assert not slow.done()
@@ -46,13 +46,13 @@ async def test_a_delayed_transaction_sees_what_came_before_it(store: MemoryStore
 
 
 async def test_a_late_transaction_commits_after_its_caller_gave_up(store: MemoryStore, clock: VirtualClock) -> None:
-    store.faults.next(Fault("late", 5.0))
+    store.faults.next(StoreFault("late", 5.0))
     assert isinstance(await store.txn([Compare("/a", "version", 0)], [Put("/a", b"late")]), Unknown)
     assert await store.get("/a") is None
     await clock.advance(6)
     assert await store.get("/a") is not None
     # A compare of the caller's own read fences it off.
-    store.faults.next(Fault("late", 5.0))
+    store.faults.next(StoreFault("late", 5.0))
     assert isinstance(await store.txn([Compare("/b", "version", 0)], [Put("/b", b"late")]), Unknown)
     await store.txn([Compare("/b", "version", 0)], [Put("/b", b"mine")])
     await clock.advance(6)

@@ -8,7 +8,7 @@ import pytest
 
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.limits import prefix_end
-from ares.adapters.store.memory import Fault, MemoryStore
+from ares.adapters.store.memory import MemoryStore, StoreFault
 from ares.adapters.store.open import open_store
 from ares.core.keys import EPOCH
 from ares.ports.store import Committed, Put, StoreUnavailable
@@ -73,7 +73,7 @@ async def test_the_epoch_is_made_once() -> None:
 @pytest.mark.parametrize("kind", ["reply_lost", "request_lost"])
 async def test_the_epoch_survives_an_unknown_outcome(kind: str) -> None:
     store = MemoryStore(VirtualClock())
-    store.faults.next(Fault(kind))  # pyright: ignore[reportArgumentType]
+    store.faults.next(StoreFault(kind))  # pyright: ignore[reportArgumentType]
     assert await ensure_epoch(store, Dice()) == 1
     found = await store.get(EPOCH)
     assert found is not None
@@ -82,7 +82,7 @@ async def test_the_epoch_survives_an_unknown_outcome(kind: str) -> None:
 
 async def test_an_epoch_that_cannot_be_written_is_not_made_up() -> None:
     store = MemoryStore(VirtualClock())
-    store.faults.next(*[Fault("request_lost")] * 5)
+    store.faults.next(*[StoreFault("request_lost")] * 5)
     with pytest.raises(StoreUnavailable, match="epoch"):
         await ensure_epoch(store, Dice())
 

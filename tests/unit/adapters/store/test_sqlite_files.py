@@ -73,7 +73,7 @@ async def test_what_a_killed_server_left_is_taken_up(tmp_path: Path) -> None:
     store = await opened(path)
     assert await store.get("/jobs/a") is not None
     await store.close()
-    assert mark.read(str(path)) == mark.Mark(False, 2)
+    assert mark.read(str(path)) == mark.StoreMark(False, 2)
     await (await opened(path)).close()
 
 

@@ -16,16 +16,16 @@ from tests.unit.adapters.store.virtual import VirtualClock
 async def test_a_commit_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_DEADLINE_S", 0.2)
     hangs, goes_on = threading.Event(), threading.Event()
-    commit = writer.Writer._commit
+    commit = writer.SqliteWriter._commit
 
-    def slow(self: writer.Writer, requests: list[writer.Request]) -> writer.Delivery:
+    def slow(self: writer.SqliteWriter, requests: list[writer.WriteRequest]) -> writer.CommitDelivery:
         hangs.set()
         goes_on.wait(30)
         return commit(self, requests)
 
     store = await SqliteStore.open(str(tmp_path / "store.db"), VirtualClock())
     assert isinstance(await store.txn([], [Put("/good", b"")]), Committed)
-    monkeypatch.setattr(writer.Writer, "_commit", slow)
+    monkeypatch.setattr(writer.SqliteWriter, "_commit", slow)
     under_way = asyncio.create_task(store.txn([], [Put("/hangs", b"")]))
     async with asyncio.timeout(30):
         await asyncio.to_thread(hangs.wait)

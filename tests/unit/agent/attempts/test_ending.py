@@ -14,9 +14,9 @@ from ares.agent.attempts.attempts import Attempts
 from ares.agent.attempts.workspace import Workspace
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import Leash
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.job import Gang, JobSpec
-from ares.model.link import AttemptRef, Exited, Fenced, Peer, Resize, Start, Started, Stop, WorldInfo
+from ares.model.link import AttemptRef, Exited, Fenced, GangPeer, Resize, Start, Started, Stop, WorldInfo
 from ares.model.node import NodeInfo
 from ares.model.state import Fence, Placement
 from ares.ports.executor import Finished, Launch
@@ -73,7 +73,7 @@ class Node:
             leash=leash,
             mailbox=mailbox,
             workspace=workspace,
-            settings=Settings(),
+            settings=AgentSettings(),
         )
         self.attempts.incarnation = 1
 
@@ -106,7 +106,7 @@ def stop(*ranks: int, grace_s: float = LONG_S, **more: Any) -> Stop:
 
 
 def world(generation: int, *ranks: int) -> WorldInfo:
-    peers = tuple(Peer(rank=rank, node="n1", address="127.0.0.1") for rank in ranks)
+    peers = tuple(GangPeer(rank=rank, node="n1", address="127.0.0.1") for rank in ranks)
     return WorldInfo(generation=generation, peers=peers, master_port=1)
 
 

@@ -11,9 +11,9 @@ from ares.agent.attempts.gang_place import file_of, variables
 from ares.agent.attempts.launch import launch_of
 from ares.agent.attempts.workspace import Folder
 from ares.agent.files.job_files import write_whole
-from ares.agent.settings import Settings
+from ares.agent.settings import AgentSettings
 from ares.model.job import Gang, JobSpec
-from ares.model.link import AttemptRef, Peer, Start, WorldInfo
+from ares.model.link import AttemptRef, GangPeer, Start, WorldInfo
 from ares.model.node import Gpu, NodeInfo, NumaNode
 from ares.model.state import Fence, Placement
 from ares.ports.executor import Pin
@@ -23,10 +23,10 @@ WORLD = WorldInfo(
     generation=3,
     master_port=29500,
     peers=(
-        Peer(rank=0, node="a", address="10.0.0.1"),
-        Peer(rank=2, node="b", address="10.0.0.2"),
-        Peer(rank=3, node="b", address="10.0.0.2"),
-        Peer(rank=5, node="a", address="10.0.0.1"),
+        GangPeer(rank=0, node="a", address="10.0.0.1"),
+        GangPeer(rank=2, node="b", address="10.0.0.2"),
+        GangPeer(rank=3, node="b", address="10.0.0.2"),
+        GangPeer(rank=5, node="a", address="10.0.0.1"),
     ),
 )
 NAMES = ("RANK", "WORLD_SIZE", "NODE_RANK", "ARES_LOCAL_RANK", "ARES_LOCAL_SIZE", "ARES_RANK_ID")
@@ -122,7 +122,7 @@ def test_a_rank_sees_its_own_devices_only(placement: dict[str, object], told: di
     ],
 )
 def test_each_class_holds_what_it_asked_for_differently(qos: str, asked_mib: int, limits: tuple[int, ...]) -> None:
-    launch = launch_of(start({"qos": qos}, memory_mib=asked_mib), Folder("/a"), INFO, Settings(), 1.0)
+    launch = launch_of(start({"qos": qos}, memory_mib=asked_mib), Folder("/a"), INFO, AgentSettings(), 1.0)
     assert (launch.memory_mib, launch.cpu_milli, launch.cpu_limit_milli, launch.oom_score_adj) == limits
 
 
@@ -136,7 +136,7 @@ def test_each_class_holds_what_it_asked_for_differently(qos: str, asked_mib: int
     ],
 )
 def test_a_placement_on_a_numa_node_is_pinned_to_it(numa: int | None, policy: str, pin: Pin | None) -> None:
-    assert launch_of(start({"numa": policy}, numa=numa), Folder("/a"), INFO, Settings(), 1.0).pin == pin
+    assert launch_of(start({"numa": policy}, numa=numa), Folder("/a"), INFO, AgentSettings(), 1.0).pin == pin
 
 
 def test_a_file_replaces_whatever_is_in_its_way(tmp_path: Path) -> None:

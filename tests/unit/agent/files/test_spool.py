@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.agent.files.spool import CHUNK_BYTES_MAX, WINDOW_BYTES, Pace, Tail
+from ares.agent.files.spool import CHUNK_BYTES_MAX, WINDOW_BYTES, OutputPace, Tail
 from tests.clocks import ManualClock
 
 CAP = 4 * WINDOW_BYTES
@@ -137,7 +137,7 @@ def test_a_failing_disk_ends_the_output_with_a_note_and_nothing_else(
 async def test_what_comes_too_fast_is_dropped_and_counted_where_it_is_missing(log: Path) -> None:
     """N46: two seconds' worth at once, then as much as time allows; a program that calms down is heard again."""
     clock = ManualClock()
-    tail = Tail(str(log), 100_000, Pace(clock, 100))
+    tail = Tail(str(log), 100_000, OutputPace(clock, 100))
     with open(log, "ab") as writer:  # noqa: ASYNC230 - a file of a few bytes
         for size, after_s in ((500, 0.0), (300, 1.0), (50, 1.0)):
             await clock.advance(after_s)

@@ -7,7 +7,7 @@ import pytest
 
 from ares.check.invariants import linearizability
 from ares.check.invariants.history import Answered, Asked, Commit, Event
-from ares.check.invariants.search import Operation, misplaced
+from ares.check.invariants.search import TimedOperation, misplaced
 from tests.unit.check.invariants.cases import CASES
 from tests.unit.check.invariants.forge import Forge, legal
 from tests.unit.check.invariants.register import history
@@ -129,10 +129,10 @@ def test_the_search_goes_back_where_the_first_order_was_wrong() -> None:
         verb, value = what
         return value if verb == "write" else now if now == value else None
 
-    writes = [Operation(0, 10, ("write", 1)), Operation(1, 9, ("write", 2))]
-    assert misplaced([*writes, Operation(11, 12, ("read", 1))], 0, step) is None
-    assert misplaced([*writes, Operation(11, 12, ("read", 2))], 0, step) is None
-    wrong = Operation(13, 14, ("read", 2))
-    assert misplaced([*writes, Operation(11, 12, ("read", 1)), wrong], 0, step) == wrong
-    assert misplaced([Operation(0, None, ("write", 5)), Operation(1, 2, ("read", 0))], 0, step) is None
-    assert misplaced([Operation(0, None, ("write", 5)), Operation(1, 2, ("read", 5))], 0, step) is None
+    writes = [TimedOperation(0, 10, ("write", 1)), TimedOperation(1, 9, ("write", 2))]
+    assert misplaced([*writes, TimedOperation(11, 12, ("read", 1))], 0, step) is None
+    assert misplaced([*writes, TimedOperation(11, 12, ("read", 2))], 0, step) is None
+    wrong = TimedOperation(13, 14, ("read", 2))
+    assert misplaced([*writes, TimedOperation(11, 12, ("read", 1)), wrong], 0, step) == wrong
+    assert misplaced([TimedOperation(0, None, ("write", 5)), TimedOperation(1, 2, ("read", 0))], 0, step) is None
+    assert misplaced([TimedOperation(0, None, ("write", 5)), TimedOperation(1, 2, ("read", 5))], 0, step) is None

@@ -7,15 +7,15 @@ from math import inf
 from msgspec.structs import replace
 
 from ares.check.replay.checker import Checker
-from ares.check.replay.decisions import Decision
+from ares.check.replay.decisions import CycleDecisions
 from ares.check.replay.trace import Trace, TraceJob, node
-from ares.check.replay.verdict import Verdict
+from ares.check.replay.verdict import ReplayVerdict
 from ares.model.job import Gang, JobSpec, Resources, TopologyWish
 from ares.model.node import NodeInfo
 from ares.model.profile import Profile
-from ares.sim.traces.engine import EventOrder, Options, replay
-from ares.sim.traces.failures import Failure
-from ares.sim.traces.policies import Policy
+from ares.sim.traces.engine import EventOrder, ReplayOptions, replay
+from ares.sim.traces.failures import NodeFailure
+from ares.sim.traces.policies import ReplayPolicy
 
 _NEAR = (None, None, *(TopologyWish(level=level, required=True) for level in ("rack", "node")), TopologyWish("rack"))
 
@@ -67,28 +67,28 @@ def some(
 
 def judged(
     trace: Trace,
-    policy: Policy,
+    policy: ReplayPolicy,
     *,
     by: Profile | None = None,
-    failures: tuple[Failure, ...] = (),
+    failures: tuple[NodeFailure, ...] = (),
     order: EventOrder = "instant",
-    change: Callable[[Decision], Decision] | None = None,
-) -> Verdict:
+    change: Callable[[CycleDecisions], CycleDecisions] | None = None,
+) -> ReplayVerdict:
     """`by` is what the checker is told instead of the policy's own profile; `change` forges the log."""
     checker = Checker(trace, policy.name, by or policy.profile)
 
-    def log(decision: Decision) -> None:
+    def log(decision: CycleDecisions) -> None:
         checker(decision if change is None else change(decision))
 
-    replay(trace, policy, Options(log=log, failures=failures, event_order=order))
+    replay(trace, policy, ReplayOptions(log=log, failures=failures, event_order=order))
     return checker.verdict()
 
 
-def once(forge: Callable[[Decision], Decision | None]) -> Callable[[Decision], Decision]:
+def once(forge: Callable[[CycleDecisions], CycleDecisions | None]) -> Callable[[CycleDecisions], CycleDecisions]:
     """Forges the first decision that it can."""
     done = inf
 
-    def change(decision: Decision) -> Decision:
+    def change(decision: CycleDecisions) -> CycleDecisions:
         nonlocal done
         forged = forge(decision) if done == inf else None
         if forged is None:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.check.replay.decisions import Decision
+from ares.check.replay.decisions import CycleDecisions
 from ares.check.replay.trace import Trace
-from ares.check.replay.verdict import Verdict
+from ares.check.replay.verdict import ReplayVerdict
 from ares.core.capacity.claims import Claims
 from ares.core.capacity.promise import Promise
-from ares.core.schedule.actions.backfill import Behind
+from ares.core.schedule.actions.backfill import BackfillPass
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
@@ -24,11 +24,11 @@ from tests.unit.check.replay.made import judged, once, some
 STRATEGIES = ("fcfs", "greedy", "easy", "easy-sjbf", "conservative", "aggressive")
 
 
-def fine(verdict: Verdict) -> None:
+def fine(verdict: ReplayVerdict) -> None:
     assert not verdict.broken, "\n".join(verdict.words())
 
 
-def said(verdicts: Iterable[Verdict], words: str) -> None:
+def said(verdicts: Iterable[ReplayVerdict], words: str) -> None:
     """One of them says so: those after it are not made."""
     found: list[str] = []
     for verdict in verdicts:
@@ -140,10 +140,10 @@ def test_one_overrun_that_costs_everybody_a_promise_is_found(monkeypatch: pytest
 
 
 def _held_from_its_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def held_from(_self: Behind, start: float, _told: Promise | None) -> float:
+    def held_from(_self: BackfillPass, start: float, _told: Promise | None) -> float:
         return start
 
-    monkeypatch.setattr(Behind, "_held_from", held_from)
+    monkeypatch.setattr(BackfillPass, "_held_from", held_from)
 
 
 def _forgotten_for_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_who_enters_the_room_of_a_slipped_promise_is_found(bug: Any, monkeypatch
         for seed, trace in made.items()
     }
 
-    def verdicts() -> list[Verdict]:
+    def verdicts() -> list[ReplayVerdict]:
         return [judged(trace, POLICIES["easy"], failures=failures[seed]) for seed, trace in made.items()]
 
     for verdict in verdicts():
@@ -185,7 +185,7 @@ def test_who_counts_nothing_as_taken_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_delay_beyond_what_is_allowed_is_found() -> None:
-    policy, changed = POLICIES["aggressive"], list[Verdict]()
+    policy, changed = POLICIES["aggressive"], list[ReplayVerdict]()
     for seed in range(6):
         patient = replace(policy.profile, backfill=replace(policy.profile.backfill, delay_max_s=3000.0))
         strict = replace(policy.profile, backfill=replace(policy.profile.backfill, delay_max_s=60.0))
@@ -218,22 +218,22 @@ def test_a_strategy_that_promises_nothing_is_found(monkeypatch: pytest.MonkeyPat
     def never(*_: Any) -> bool:
         return False
 
-    monkeypatch.setattr(Behind, "_promise", never)
+    monkeypatch.setattr(BackfillPass, "_promise", never)
     said((judged(some(seed, exact=True), POLICIES["easy"]) for seed in range(3)), "it was promised no time")
 
 
 # ---- forged logs
 
 
-def _twice(decision: Decision) -> Decision | None:
+def _twice(decision: CycleDecisions) -> CycleDecisions | None:
     return replace(decision, started=decision.started * 2) if decision.started else None
 
 
-def _early(decision: Decision) -> Decision | None:
+def _early(decision: CycleDecisions) -> CycleDecisions | None:
     return replace(decision, submitted=()) if decision.started and decision.submitted else None
 
 
-def _fewer_ranks(decision: Decision) -> Decision | None:
+def _fewer_ranks(decision: CycleDecisions) -> CycleDecisions | None:
     gang = next((one for one in decision.started if len(one.placements) > 1), None)
     if gang is None:
         return None
@@ -241,11 +241,11 @@ def _fewer_ranks(decision: Decision) -> Decision | None:
     return replace(decision, started=(*rest, replace(gang, placements=gang.placements[:1])))
 
 
-def _lost(decision: Decision) -> Decision | None:
+def _lost(decision: CycleDecisions) -> CycleDecisions | None:
     return replace(decision, started=decision.started[1:]) if decision.started else None
 
 
-def _elsewhere(decision: Decision) -> Decision | None:
+def _elsewhere(decision: CycleDecisions) -> CycleDecisions | None:
     if not decision.started:
         return None
     first = decision.started[0]
@@ -253,7 +253,7 @@ def _elsewhere(decision: Decision) -> Decision | None:
     return replace(decision, started=(replace(first, placements=places), *decision.started[1:]))
 
 
-def _less(decision: Decision) -> Decision | None:
+def _less(decision: CycleDecisions) -> CycleDecisions | None:
     if not decision.started:
         return None
     first = decision.started[0]
@@ -261,7 +261,7 @@ def _less(decision: Decision) -> Decision | None:
     return replace(decision, started=(replace(first, placements=places), *decision.started[1:]))
 
 
-def _too_soon(decision: Decision) -> Decision | None:
+def _too_soon(decision: CycleDecisions) -> CycleDecisions | None:
     if not decision.ended:
         return None
     return replace(decision, ended=(replace(decision.ended[0], at=decision.ended[0].at - 3.0), *decision.ended[1:]))
@@ -285,8 +285,8 @@ def test_a_forged_log_is_found(forge: Any) -> None:
 
 
 def test_a_log_that_breaks_off_is_found() -> None:
-    def silent(decision: Decision) -> Decision:
-        return decision if decision.time < 300.0 else Decision(time=decision.time)
+    def silent(decision: CycleDecisions) -> CycleDecisions:
+        return decision if decision.time < 300.0 else CycleDecisions(time=decision.time)
 
     said([judged(some(4), POLICIES["easy"], change=silent)], "still runs")
     said([judged(some(4), POLICIES["easy"], change=silent)], "never came")

@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from ares.check.replay.rules import rules_of
-from ares.check.replay.verdict import Verdict
+from ares.check.replay.verdict import ReplayVerdict
 from ares.core.capacity.promise import Promise
 from ares.core.queue import kept_turns
 from ares.core.queue.factors import FACTORS
-from ares.core.schedule.actions.backfill import Behind
+from ares.core.schedule.actions.backfill import BackfillPass
 from ares.model.profile import Weight
-from ares.sim.traces.policies import POLICIES, Policy, policy
+from ares.sim.traces.policies import POLICIES, ReplayPolicy, policy
 from tests.unit.check.replay.made import judged, some
 from tests.unit.sim.traces.heavy import crowded, heavy
 from tests.unit.sim.traces.made import job, trace
@@ -23,7 +23,7 @@ ENDLESS = ("greedy", "edf", "deadline", "sjf", "sjf-backfill", "f1", "f1-backfil
 
 
 @cache
-def _crowded(name: str) -> Verdict:
+def _crowded(name: str) -> ReplayVerdict:
     return judged(crowded(2), policy(name))
 
 
@@ -32,7 +32,7 @@ def test_every_policy_has_a_bound_or_says_that_it_has_none() -> None:
     assert found == set(ENDLESS)
 
 
-def _endless(one: Policy) -> bool:
+def _endless(one: ReplayPolicy) -> bool:
     return any("no bound on waiting" in why for why in rules_of(one.profile).not_judged)
 
 
@@ -64,19 +64,19 @@ def test_gpus_shares_and_gangs_are_within_theirs() -> None:
 def _the_nearest_room(patch: pytest.MonkeyPatch) -> None:
     """A promise that slipped goes wherever room is thought to come free first, and what was kept for it is lost."""
 
-    def nowhere(_self: Behind, _told: Promise, _runs_s: float) -> None:
+    def nowhere(_self: BackfillPass, _told: Promise, _runs_s: float) -> None:
         return None
 
-    patch.setattr(Behind, "_in_its_room", nowhere)
+    patch.setattr(BackfillPass, "_in_its_room", nowhere)
 
 
 def _from_its_new_start(patch: pytest.MonkeyPatch) -> None:
     """The room opens again to others when a promise slips."""
 
-    def held_from(_self: Behind, start: float, _told: Promise | None) -> float:
+    def held_from(_self: BackfillPass, start: float, _told: Promise | None) -> float:
         return start
 
-    patch.setattr(Behind, "_held_from", held_from)
+    patch.setattr(BackfillPass, "_held_from", held_from)
 
 
 @pytest.mark.parametrize("bug", [_the_nearest_room, _from_its_new_start], ids=lambda one: one.__name__)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.control.state.records import Refused
 from ares.core.access.tokens import Denied
 from ares.model.access import Principal, TokenRecord
@@ -74,7 +74,7 @@ async def test_a_join_token_admits_one_node_once_even_in_a_race() -> None:
     async with World(replicas=2) as world:
         text, _ = await world.one.tokens.create_join(ADMIN, node=None, ttl_s=900.0)
         assert await world.one.tokens.authenticate(text) == Denied(reason="unknown")
-        world.faults(Fault("delayed", 0.2), Fault("delayed", 0.1))
+        world.faults(StoreFault("delayed", 0.2), StoreFault("delayed", 0.1))
         calls = [
             asyncio.create_task(replica.sessions.join(JoinRequest(token=text, node=name)))
             for replica, name in zip(world.replicas, ("n1", "n2"), strict=True)

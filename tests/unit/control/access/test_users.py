@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.control.access.tenants import TenantChange
 from ares.control.access.users import UserChange, UserWish
 from ares.control.state.records import Refused
@@ -37,7 +37,7 @@ async def test_a_tenant_is_made_once_and_only_told_apart_by_its_whole_name() -> 
 
 @pytest.mark.parametrize("kind", ["reply_lost", "request_lost"])
 async def test_what_the_store_does_not_confirm_happens_once(kind: Literal["reply_lost", "request_lost"]) -> None:
-    fault = Fault(kind)
+    fault = StoreFault(kind)
     async with World() as world:
         users, tenants = world.one.users, world.one.tenants
         world.faults(fault)

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.control.execution.enrolment import SessionRefused
 from ares.core import keys
 from ares.model.job import RetryPolicy
@@ -113,7 +113,7 @@ async def test_a_superseded_incarnation_is_refused_and_a_wrong_name_too() -> Non
 async def test_a_renewal_is_answered_only_when_durable_and_a_lost_lease_ends_the_session() -> None:
     async with World(replicas=2) as world:
         agent = await world.agent(renewing=False)
-        world.faults(Fault("delayed", 0.5))
+        world.faults(StoreFault("delayed", 0.5))
         nonce = agent.renew()
         await world.advance(0.4)
         assert agent.renewed == []
@@ -186,7 +186,7 @@ async def test_a_cancel_that_overtakes_the_binding_on_the_agents_replica_still_r
     """The replica learns of its own cancel before its watch shows the binding it revoked."""
     async with World(replicas=2) as world:
         agent = await world.agent(replica=world.two)
-        world.faults(None, Fault("delayed", 1.0), Fault("delayed", 1.5))
+        world.faults(None, StoreFault("delayed", 1.0), StoreFault("delayed", 1.5))
         job = await world.submit()
         await world.settle()
         # The binding is on its way; the cancel is decided from a view without it, and written after it.

@@ -4,20 +4,20 @@ import asyncio
 
 import pytest
 
-from ares.adapters.store.memory import Fault
-from ares.control.execution.transitions import Change, GuardFailed, NoSuchJob, Outcome, Written
+from ares.adapters.store.memory import StoreFault
+from ares.control.execution.transitions import GuardFailed, JobChange, MissingJob, Outcome, Written
 from ares.core import keys
-from ares.core.lifecycle.inputs import Cancel, Exit, Input, LeaseLost, Refused, RetryNow, Start
+from ares.core.lifecycle.inputs import Cancel, Exit, Input, LeaseLost, RankStarted, Refused, RetryNow
 from ares.model.state import ExitInfo, Fence
 from ares.ports.store import Compare
 from tests.world import World
 
 
-def change(job: str, *inputs: Input, guards: tuple[Compare, ...] = ()) -> Change:
-    return Change(job, "alpha", inputs, guards)
+def change(job: str, *inputs: Input, guards: tuple[Compare, ...] = ()) -> JobChange:
+    return JobChange(job, "alpha", inputs, guards)
 
 
-async def apply(world: World, *changes: Change) -> list[Outcome]:
+async def apply(world: World, *changes: JobChange) -> list[Outcome]:
     """On the second replica, with time enough for retries."""
     call = asyncio.create_task(world.two.transitions.apply(changes))
     await world.advance(3)
@@ -28,7 +28,7 @@ async def test_two_writers_of_one_job_both_decide_and_one_writes() -> None:
     async with World(replicas=2) as world:
         _, job = await world.running()
         fence = world.state(job).fence
-        world.faults(Fault("delayed", 0.2), Fault("delayed", 0.1))
+        world.faults(StoreFault("delayed", 0.2), StoreFault("delayed", 0.1))
         calls = [
             asyncio.create_task(replica.transitions.apply([change(job, what)]))
             for replica, what in zip(
@@ -46,17 +46,17 @@ async def test_two_writers_of_one_job_both_decide_and_one_writes() -> None:
 @pytest.mark.parametrize(
     "faults",
     [
-        [Fault("reply_lost")],
-        [Fault("request_lost")],
-        [Fault("late", 0.02)],
+        [StoreFault("reply_lost")],
+        [StoreFault("request_lost")],
+        [StoreFault("late", 0.02)],
         # The first try lands while the second is on its way.
-        [Fault("late", 0.1), Fault("delayed", 0.3)],
-        [Fault("request_lost"), Fault("reply_lost"), Fault("request_lost")],
+        [StoreFault("late", 0.1), StoreFault("delayed", 0.3)],
+        [StoreFault("request_lost"), StoreFault("reply_lost"), StoreFault("request_lost")],
     ],
 )
 @pytest.mark.parametrize("size", [1, 3])
 async def test_a_change_whose_answer_was_lost_happens_once_and_is_reported_as_done(
-    faults: list[Fault], size: int
+    faults: list[StoreFault], size: int
 ) -> None:
     async with World(replicas=2) as world:
         jobs = await world.submit_many(size)
@@ -75,7 +75,7 @@ async def test_one_loser_in_a_pack_costs_the_others_nothing() -> None:
         await world.one.transitions.apply([change(jobs[2], Cancel(by="first"))])
         wanted = [*(change(job, Cancel(by="second")) for job in jobs), change("nosuchjob0000000", Cancel(by="x"))]
         outcomes = await apply(world, *wanted)
-        assert [type(o) for o in outcomes] == [Written, Written, Refused, Written, Written, NoSuchJob]
+        assert [type(o) for o in outcomes] == [Written, Written, Refused, Written, Written, MissingJob]
         world.two.wire.release_watch()
 
 
@@ -96,7 +96,7 @@ async def test_two_changes_of_one_job_in_one_call_take_effect_in_turn() -> None:
         await world.settle()
         fence = agent.starts[job].ref.fence
         outcomes = await apply(
-            world, change(job, Start(fence=fence)), change(job, Exit(fence=fence, exit=ExitInfo(code=0)))
+            world, change(job, RankStarted(fence=fence)), change(job, Exit(fence=fence, exit=ExitInfo(code=0)))
         )
         assert isinstance(outcomes[1], Written)
         assert world.state(job).phase == "SUCCEEDED"
@@ -110,7 +110,7 @@ async def test_fences_of_earlier_attempts_change_nothing() -> None:
         await world.until(lambda: world.state(job).phase == "STAGING")
         new = world.state(job)
         ok = ExitInfo(code=0)
-        stale: list[Input] = [Start(fence=old), Exit(fence=old, exit=ok), LeaseLost(fence=old, reason="x")]
+        stale: list[Input] = [RankStarted(fence=old), Exit(fence=old, exit=ok), LeaseLost(fence=old, reason="x")]
         stale.append(Exit(fence=Fence(epoch=new.fence.epoch + 1, counter=new.fence.counter), exit=ok))
         for what in stale:
             (outcome,) = await apply(world, change(job, what))

@@ -14,7 +14,7 @@ from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.governance.audit_heads import ENTRIES_MAX, SECONDS_MAX, AuditHeads
 from ares.control.state.view import View
-from ares.core.audit.chain import Seal, Writer, entry_of
+from ares.core.audit.chain import ChainWriter, Seal, entry_of
 from ares.core.audit.crowd import ANONYMOUS_EACH, KINDS_MAX, KNOWN_EACH, WINDOW_S, Crowd
 from ares.core.audit.heads import RECENT, superfluous
 from ares.model.audit import AuditDraft, AuditEntry, AuditHead, AuditStub
@@ -324,7 +324,7 @@ def _rewrite(chain: MemoryAudit, seal: Seal | None = None) -> None:
     kept = chain.kept[segment]
     second = entry_of(kept[1])
     assert second is not None
-    writer = Writer("r1", second.seq, second.hash, second.at, seal)
+    writer = ChainWriter("r1", second.seq, second.hash, second.at, seal)
     kept[2:] = [writer.line(AuditDraft(operation="getJob", outcome="ALLOW"), second.at, last=True) for _ in kept[2:]]
 
 

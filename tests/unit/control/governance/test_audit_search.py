@@ -10,7 +10,7 @@ from ares.adapters.audit.files import FileAudit
 from ares.control.governance import audit_search
 from ares.control.governance.audit_search import AuditPage, AuditSearch, month_of
 from ares.control.queries.cursors import Cursors
-from ares.core.audit.chain import Writer
+from ares.core.audit.chain import ChainWriter
 from ares.core.audit.match import AuditQuery
 from ares.core.audit.summary import RULES
 from ares.edge.rest.routes.routes import OPERATIONS
@@ -23,7 +23,7 @@ BEGAN = 20_000 * DAY_S
 
 
 async def fill(directory: Path, chain: str, entries: int, every_s: float) -> None:
-    writer = Writer(chain)
+    writer = ChainWriter(chain)
     log = FileAudit(directory, chain, segment_bytes=2000)
     await log.open()
     for number in range(entries):

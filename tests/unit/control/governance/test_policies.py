@@ -2,11 +2,11 @@
 
 import asyncio
 
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.control.governance.policies import VERSIONS_KEPT, PolicyRefused
 from ares.control.submit.policy_gate import Judging, Submission
 from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
-from ares.core.policy.facts import Job, facts
+from ares.core.policy.facts import PolicyJob, facts
 from ares.model.access import Principal
 from ares.model.policy import Policy, PolicyRecord
 from tests.world import ALICE, World, spec
@@ -22,7 +22,7 @@ async def outcome(world: World, **changes: object) -> Submitted | Rejected:
 
 async def test_of_two_writers_through_two_replicas_both_are_versions_and_none_is_lost() -> None:
     async with World(replicas=2) as world:
-        world.faults(Fault("delayed", 1.0))
+        world.faults(StoreFault("delayed", 1.0))
         slow = asyncio.create_task(world.one.policies.save(OWNER, BIG))
         await world.settle()
         fast = await world.two.policies.save(OWNER, Policy(name="big", when="true", action="reject", message="m"))
@@ -152,7 +152,7 @@ async def test_values_that_may_be_secret_are_not_shown() -> None:
 
 
 def test_facts_tell_no_values_of_the_environment() -> None:
-    told = facts(Job(ALICE, spec(env={"KEY": "canary"})))
+    told = facts(PolicyJob(ALICE, spec(env={"KEY": "canary"})))
     assert "canary" not in repr(told)
 
 
@@ -193,7 +193,7 @@ async def test_a_job_is_acknowledged_though_its_alert_cannot_be_written_yet() ->
         rule = Policy(name="any", when="true", action="alert", message="a job")
         await world.one.policies.save(OWNER, rule)
         # The job's own transaction goes through; the next one, the alert's, is not answered for a minute.
-        world.faults(None, Fault("delayed", 60.0))
+        world.faults(None, StoreFault("delayed", 60.0))
         assert isinstance(await outcome(world), Submitted)
         assert world.one.view.kept.alerts == {}
         await world.until(lambda: world.one.view.kept.alerts, within_s=120.0)

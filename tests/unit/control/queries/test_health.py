@@ -8,7 +8,7 @@ from ares.adapters.store.memory import MemoryStore
 from ares.control.queries.health import FREE_BYTES_MIN, Health
 from ares.control.state.leader import Leader
 from ares.control.state.view import View
-from ares.control.state.write_probe import Proof
+from ares.control.state.write_probe import WriteProbe
 from ares.core import keys
 from ares.ports.disk import DiskRoom
 from ares.ports.store import Committed, StoreError, StoreFull, StoreUnavailable, Unknown
@@ -42,16 +42,16 @@ def store(clock: ManualClock) -> Store:
 
 
 @pytest.fixture
-def proof(store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Proof:
+def proof(store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> WriteProbe:
     monkeypatch.setattr("ares.control.state.write_probe._WAIT_S", 0.01)
-    return Proof(store, clock, "one")
+    return WriteProbe(store, clock, "one")
 
 
 @pytest.mark.parametrize(
     ("says", "word"), [(StoreUnavailable("etcd is gone"), "etcd is gone"), (StoreFull("no room"), "full")]
 )
 async def test_a_store_that_refuses_is_told_at_once(
-    proof: Proof, store: Store, clock: ManualClock, says: StoreError, word: str
+    proof: WriteProbe, store: Store, clock: ManualClock, says: StoreError, word: str
 ) -> None:
     assert await proof.missing() == ""
     store.says = says
@@ -63,7 +63,7 @@ async def test_a_store_that_refuses_is_told_at_once(
 
 
 async def test_a_store_that_hangs_or_does_not_know_is_believed_for_a_while(
-    proof: Proof, store: Store, clock: ManualClock
+    proof: WriteProbe, store: Store, clock: ManualClock
 ) -> None:
     assert await proof.missing() == ""
     store.says = Unknown("cut off")
@@ -79,12 +79,12 @@ async def test_a_store_that_hangs_or_does_not_know_is_believed_for_a_while(
         await asyncio.sleep(0)
 
 
-async def test_no_answer_yet_is_no_proof(proof: Proof, store: Store) -> None:
+async def test_no_answer_yet_is_no_proof(proof: WriteProbe, store: Store) -> None:
     store.held = asyncio.Event()
     assert "yet" in await proof.missing()
 
 
-async def test_many_who_ask_cost_one_write(proof: Proof, store: Store, clock: ManualClock) -> None:
+async def test_many_who_ask_cost_one_write(proof: WriteProbe, store: Store, clock: ManualClock) -> None:
     await asyncio.gather(*(proof.missing() for _ in range(50)))
     await asyncio.gather(*(proof.missing() for _ in range(50)))
     assert store.writes == 1
@@ -107,7 +107,7 @@ async def test_many_who_ask_cost_one_write(proof: Proof, store: Store, clock: Ma
     ],
 )
 async def test_a_disk_without_room_is_told_with_numbers(
-    proof: Proof, store: Store, clock: ManualClock, room: DiskRoom, short: str
+    proof: WriteProbe, store: Store, clock: ManualClock, room: DiskRoom, short: str
 ) -> None:
     view = View(store, clock)
     leader = Leader(store, view, clock, cluster="c", replica="one", exclusive=True)

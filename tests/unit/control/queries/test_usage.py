@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.control.queries.pending_metrics import Tally
+from ares.control.queries.pending_metrics import PendingMetrics
 from ares.control.queries.usage import Spending
 from ares.core.lifecycle.usage_report import use_of
 from ares.model.access import Principal
@@ -21,7 +21,7 @@ async def test_a_price_that_changes_does_not_change_what_runs() -> None:
         assert bound_at is not None
         agent.started(agent.starts[job])
         await world.advance(60)
-        tally = Tally(world.one.planner, world.clock, world.one.telemetry)
+        tally = PendingMetrics(world.one.planner, world.clock, world.one.telemetry)
         await tally.look()
         assert b'ares_pool_power_watts{pool="default"} 20.0' in world.one.telemetry.render()
         await world.one.profiles.change(ADMIN, {"pools.default.cpu_hour": "7.2"})

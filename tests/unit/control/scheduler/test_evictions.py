@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from ares.control.execution.transitions import Change, Outcome, Transitions
+from ares.control.execution.transitions import JobChange, Outcome, Transitions
 from ares.control.queries.job_list import JobQuery
 from ares.core.lifecycle.inputs import Nominate
 from ares.model.job import Gang
@@ -54,7 +54,7 @@ class Interfered(Transitions):
         self.__dict__ = dict(replica.transitions.__dict__)
         self._kind, self._deed = kind, deed
 
-    async def apply(self, changes: Sequence[Change]) -> list[Outcome]:
+    async def apply(self, changes: Sequence[JobChange]) -> list[Outcome]:
         outcomes = await super().apply(changes)
         if any(isinstance(what, self._kind) for change in changes for what in change.inputs):
             await self._deed()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ares.control.execution.transitions import Written
-from ares.core.lifecycle.inputs import Refused, Resize
+from ares.core.lifecycle.inputs import RanksResized, Refused
 from ares.model.job import Gang, RetryPolicy
 from ares.model.state import JobState
 from tests.agents import ScriptedAgent
@@ -267,7 +267,7 @@ async def test_a_growing_gang_starts_only_what_is_new_under_the_same_fence() -> 
         three = await world.agent("n3")
         state = world.state(job)
         places = (*state.placements, *world.places("n3", "n1", first_rank=2))
-        await world.apply(job, Resize(fence=state.fence, placements=places, reason="n3 came"))
+        await world.apply(job, RanksResized(fence=state.fence, placements=places, reason="n3 came"))
         assert (sorted(one.ranks(job)), sorted(two.ranks(job)), sorted(three.ranks(job))) == ([0, 3], [1], [2])
         assert [len(agent.all_starts(job)) for agent in (one, two, three)] == [2, 1, 1]
         assert [len(agent.resizes) for agent in (one, two, three)] == [1, 1, 0]
@@ -282,15 +282,17 @@ async def test_a_rank_that_is_let_go_holds_its_place_until_it_is_gone_and_its_nu
     async with World(scheduling=False) as world:
         (one, two, three), job = await running(world, "n1", "n2", "n3", gang=ELASTIC, grace_s=4.0)
         state = world.state(job)
-        await world.apply(job, Resize(fence=state.fence, placements=state.placements[:2], reason="less"))
+        await world.apply(job, RanksResized(fence=state.fence, placements=state.placements[:2], reason="less"))
         assert [(stop.ranks, stop.grace_s) for stop in three.stops] == [((2,), 4.0)]
         assert (one.stops, two.stops, held(world, job)) == ([], [], [0, 1, 2])
         again = (*state.placements[:2], *world.places("n3", first_rank=2))
-        refused = await world.apply(job, Resize(fence=state.fence, placements=again, reason="more"))
+        refused = await world.apply(job, RanksResized(fence=state.fence, placements=again, reason="more"))
         assert isinstance(refused, Refused)
         # The new rank is placed beside the one that is still ending.
         anew = (*state.placements[:2], *world.places("n3", first_rank=3))
-        assert isinstance(await world.apply(job, Resize(fence=state.fence, placements=anew, reason="more")), Written)
+        assert isinstance(
+            await world.apply(job, RanksResized(fence=state.fence, placements=anew, reason="more")), Written
+        )
         assert held(world, job) == [0, 1, 2, 3]
         three.exited(three.ranks(job)[2], 143)
         await world.settle()
@@ -303,7 +305,7 @@ async def test_an_agent_that_comes_back_with_a_rank_that_was_let_go_is_told_agai
         ref = two.ranks(job)[1].ref
         await two.drop()
         state = world.state(job)
-        await world.apply(job, Resize(fence=state.fence, placements=state.placements[:2], reason="less"))
+        await world.apply(job, RanksResized(fence=state.fence, placements=state.placements[:2], reason="less"))
         await two.connect(world.one.sessions, alive=(ref,))
         assert two.welcome.keep == (ref,)
         assert two.stopped == [(job, (2,))]
@@ -320,7 +322,7 @@ async def test_an_agent_that_comes_back_without_a_rank_that_was_let_go_releases_
         (_, _, three), job = await running(world, "n1", "n2", "n3", gang=ELASTIC)
         await three.drop()
         state = world.state(job)
-        await world.apply(job, Resize(fence=state.fence, placements=state.placements[:2], reason="less"))
+        await world.apply(job, RanksResized(fence=state.fence, placements=state.placements[:2], reason="less"))
         assert held(world, job) == [0, 1, 2]
         await three.connect(world.one.sessions)
         assert held(world, job) == [0, 1]
@@ -336,7 +338,7 @@ async def test_an_agent_may_have_kept_a_rank_that_was_lost_beside_one_that_is_ne
         await three.connect(world.one.sessions)
         state = world.state(job)
         places = (*state.placements, *world.places("n3", first_rank=3))
-        await world.apply(job, Resize(fence=state.fence, placements=places, reason="n3 is back"))
+        await world.apply(job, RanksResized(fence=state.fence, placements=places, reason="n3 is back"))
         await three.connect(world.one.sessions, alive=(ref,))
         assert three.stopped == [(job, (2,))]
         assert sorted(three.ranks(job)) == [3]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.core import keys
 from ares.model.job import RetryPolicy
 from ares.model.state import JobState
@@ -54,7 +54,7 @@ async def test_a_renewal_that_lands_between_judgement_and_write_wins() -> None:
         await agent.silent()
         await world.advance(8.9)
         # The revocation is decided, but on its way for a moment; the renewal overtakes it.
-        world.faults(Fault("delayed", 0.3))
+        world.faults(StoreFault("delayed", 0.3))
         await world.advance(0.2)
         agent.renew()
         await world.advance(2)

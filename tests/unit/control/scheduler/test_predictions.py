@@ -6,11 +6,11 @@ from ares.control.scheduler.predictions import ModelRefused
 from ares.core import keys
 from ares.core.forecast.eta import EtasData
 from ares.core.forecast.features import FEATURES
-from ares.core.forecast.trees import HeldOut, Tree, TreeModel
+from ares.core.forecast.trees import DecisionTree, HeldOut, TreeModel
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World, spec
 
-LEAF = Tree(feature=(-1,), threshold=(0.0,), left=(0,), right=(0,), value=(5.0,), unknown_left=(0,))
+LEAF = DecisionTree(feature=(-1,), threshold=(0.0,), left=(0,), right=(0,), value=(5.0,), unknown_left=(0,))
 BETTER = HeldOut(jobs=9, model_mae_s=1.0, model_distance=0.1, history_mae_s=2.0, history_distance=0.2)
 MODEL = TreeModel(trees=(LEAF,), base=0.0, features=FEATURES, held_out=BETTER, source="a trace")
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.control.scheduler.profiles import VERSIONS_KEPT, ProfileRefused, seen_by
 from ares.core import keys
 from ares.model.profile import Profile, ProfileRecord, Share
@@ -19,7 +19,7 @@ async def test_of_two_writers_through_two_replicas_one_wins_and_the_other_is_tol
         ours = replace(Profile(), max_placements_per_cycle=7)
         theirs = replace(Profile(), max_placements_per_cycle=9)
         # The first is still on its way to the store when the second is there.
-        world.faults(Fault("delayed", 1.0))
+        world.faults(StoreFault("delayed", 1.0))
         slow = asyncio.create_task(world.one.profiles.put(ADMIN, ours, "ours"))
         await world.settle()
         won = await world.two.profiles.put(ADMIN, theirs, "theirs")
@@ -35,7 +35,7 @@ async def test_of_two_writers_through_two_replicas_one_wins_and_the_other_is_tol
 
 async def test_single_settings_through_two_replicas_both_count() -> None:
     async with World(replicas=2) as world:
-        world.faults(Fault("delayed", 1.0))
+        world.faults(StoreFault("delayed", 1.0))
         slow = asyncio.create_task(world.one.profiles.change(ADMIN, {"weight.cost": "0.3"}))
         await world.settle()
         await world.two.profiles.change(ADMIN, {"preemption.gap": "1"})

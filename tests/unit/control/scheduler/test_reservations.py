@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.json import decode
 
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.control.scheduler.reservation_windows import Windows
 from ares.control.scheduler.reservations import ReservationRefused, ReservationView, ReservationWish
 from ares.control.submit.submit import Rejected, SubmitRequest
@@ -54,7 +54,7 @@ def start(agent: ScriptedAgent, job: str) -> None:
 async def test_of_two_bookings_through_two_replicas_one_looks_again() -> None:
     async with World(replicas=2) as world:
         await world.agent("n1", gpus=3)
-        world.faults(Fault("delayed", 1.0))
+        world.faults(StoreFault("delayed", 1.0))
         slow = asyncio.create_task(world.one.reservations.reserve(ADMIN, wish(name="ours")))
         await world.settle()
         fast = await world.two.reservations.reserve(ADMIN, wish(name="theirs"))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ares.adapters.store.memory import Fault
-from ares.control.execution.transitions import Change, GuardFailed, Written
+from ares.adapters.store.memory import StoreFault
+from ares.control.execution.transitions import GuardFailed, JobChange, Written
 from ares.core import keys
 from ares.core.lifecycle.inputs import Bind
 from ares.model.job import RetryPolicy
@@ -69,7 +69,7 @@ async def test_bindings_of_a_deposed_leader_are_refused() -> None:
         assert old.leader.leading
         place = Placement(node="n1", incarnation=1, cpu_milli=1000, memory_mib=64)
         for guard, expected in ((old.guards[0], GuardFailed), (new.guards[-1], Written)):
-            binding = Change(job, "alpha", (Bind(placements=(place,)),), (guard,))
+            binding = JobChange(job, "alpha", (Bind(placements=(place,)),), (guard,))
             (outcome,) = await old.transitions.apply([binding])
             assert type(outcome) is expected
         assert len(world.audit.grants[job]) == 1
@@ -222,17 +222,17 @@ async def test_a_new_leader_whose_view_lags_gives_no_place_away_twice() -> None:
         assert world.audit.grants.keys() == {urgent}
 
 
-@pytest.mark.parametrize("fault", [Fault("reply_lost"), Fault("late", 0.01)])
-async def test_a_binding_whose_answer_was_lost_holds_its_place_at_once(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault("reply_lost"), StoreFault("late", 0.01)])
+async def test_a_binding_whose_answer_was_lost_holds_its_place_at_once(fault: StoreFault) -> None:
     """The watch lags, so nothing but its own reading tells the leader that the binding landed."""
     async with World() as world:
         await world.agent(cpu_milli=1000)
         job = await world.submit(cpu_milli=64_000)
         await world.settle()
         world.one.wire.hold_watch()
-        world.faults(fault, Fault("delayed", 0.02))
+        world.faults(fault, StoreFault("delayed", 0.02))
         place = Placement(node="n1", incarnation=1, cpu_milli=1000, memory_mib=64)
-        call = asyncio.create_task(world.one.transitions.apply([Change(job, "alpha", (Bind(placements=(place,)),))]))
+        call = asyncio.create_task(world.one.transitions.apply([JobChange(job, "alpha", (Bind(placements=(place,)),))]))
         await world.advance(0.1)
         assert isinstance(call.result()[0], Written)
         free = world.one.planner.cluster.free("n1")
@@ -245,7 +245,7 @@ async def test_a_binding_nobody_can_find_out_about_ends_the_reign() -> None:
     """It may still land: under the old leader's fence, which no longer counts."""
     async with World() as world:
         await world.agent(cpu_milli=1000)
-        world.faults(None, Fault("late", 3.0))
+        world.faults(None, StoreFault("late", 3.0))
         job = await world.submit()
         reading = world.one.wire.get
 
@@ -282,7 +282,7 @@ async def test_a_relist_does_not_forget_a_grant_made_while_it_was_read() -> None
         await world.advance(0.3)
         # The states are read; the grant that follows is known to this process alone, until the watch runs again.
         place = Placement(node="n1", incarnation=1, cpu_milli=1000, memory_mib=64)
-        await world.one.transitions.apply([Change(small, "alpha", (Bind(placements=(place,)),))])
+        await world.one.transitions.apply([JobChange(small, "alpha", (Bind(placements=(place,)),))])
         world.one.wire.hold_watch()
         read.set()
         await world.settle()

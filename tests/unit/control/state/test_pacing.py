@@ -5,8 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from ares.control.execution.transitions import Change as JobChange
-from ares.control.execution.transitions import Written
+from ares.control.execution.transitions import JobChange, Written
 from ares.control.planner.feed import AT_ONCE, Feed
 from ares.control.planner.messages import News
 from ares.control.state.pacing import PACE, TAKEN_IN, parts
@@ -15,7 +14,7 @@ from ares.core import keys
 from ares.core.lifecycle.inputs import Cancel
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo, NodeRecord
-from ares.ports.store import KV, Change, Changes, Put
+from ares.ports.store import KV, Changes, Put, StoreChange
 from tests.world import ALICE, World, spec
 
 JOBS = 300
@@ -85,7 +84,7 @@ async def test_many_changes_at_once_are_decided_a_few_at_a_time(turns: Turns) ->
 
 
 def test_a_batch_is_taken_in_by_parts_and_no_transaction_is_cut() -> None:
-    changes = tuple(Change(KV(f"k{number}", b"", 1, 1 + number // 25, 1)) for number in range(262))
+    changes = tuple(StoreChange(KV(f"k{number}", b"", 1, 1 + number // 25, 1)) for number in range(262))
     found = list(parts(Changes(20, changes)))
     assert [change for part in found for change in part.changes] == list(changes)
     assert [part.revision for part in found] == [3, 6, 9, 20]

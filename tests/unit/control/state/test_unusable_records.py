@@ -9,7 +9,7 @@ from ares.control.queries.nodes import NodeView
 from ares.core import keys
 from ares.model.link import Hello
 from ares.model.node import NodeInfo, NodeRecord
-from ares.ports.store import Change, Put
+from ares.ports.store import Put, StoreChange
 from tests.audit import Audit
 from tests.world import ADMIN, World
 
@@ -22,7 +22,7 @@ HUGE = msgspec.json.encode(
 class _Blind(Audit):
     """Judges nothing."""
 
-    def take(self, changes: Sequence[Change]) -> None:
+    def take(self, changes: Sequence[StoreChange]) -> None:
         return
 
 

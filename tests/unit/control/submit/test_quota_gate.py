@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.adapters.store.memory import Fault
-from ares.control.execution.transitions import Change
+from ares.adapters.store.memory import StoreFault
+from ares.control.execution.transitions import JobChange
 from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core import keys
 from ares.core.lifecycle.inputs import Cancel
@@ -104,15 +104,15 @@ async def test_what_ends_makes_room_and_nobody_is_ever_above_the_limit() -> None
     async with World(replicas=2, scheduling=False) as world:
         await give(world, quota(cpu=5))
         ceiling = Ceiling(world)
-        for round_ in range(4):
-            answers = await ask(world, 20, tag=f"{round_}-")
+        for trial in range(4):
+            answers = await ask(world, 20, tag=f"{trial}-")
             jobs = [one.job for one in answers if isinstance(one, Submitted)]
             assert len(jobs) == 5
             await world.settle()
-            ends = [[Change(job, "alpha", (Cancel(by="test"),))] for job in jobs]
+            ends = [[JobChange(job, "alpha", (Cancel(by="test"),))] for job in jobs]
             await asyncio.gather(
                 *(world.replicas[n % 2].transitions.apply(end) for n, end in enumerate(ends)),
-                ask(world, 3, tag=f"{round_}-meanwhile-"),
+                ask(world, 3, tag=f"{trial}-meanwhile-"),
             )
             await world.settle()
             for job, state in list(world.audit.states.items()):
@@ -191,7 +191,7 @@ async def test_one_request_sent_twice_at_once_makes_one_job() -> None:
 async def test_an_unknown_outcome_neither_doubles_nor_loses_nor_exceeds(kind: Any, request_id: str) -> None:
     async with World(replicas=2, scheduling=False) as world:
         await give(world, quota(cpu=4))
-        world.faults(Fault(kind, 0.05 if kind == "late" else 0.0))
+        world.faults(StoreFault(kind, 0.05 if kind == "late" else 0.0))
         wanted = [SubmitRequest(spec=spec(), request_id=(request_id and f"r{n}") or None) for n in range(6)]
         call = asyncio.create_task(world.one.submit.submit(ALICE, wanted))
         await world.advance(2)
@@ -205,7 +205,7 @@ async def test_an_unknown_outcome_neither_doubles_nor_loses_nor_exceeds(kind: An
 async def test_a_caller_that_leaves_does_not_hold_up_those_who_wait_behind_it() -> None:
     async with World(scheduling=False) as world:
         await give(world, quota(cpu=10))
-        world.faults(Fault("delayed", 5.0))
+        world.faults(StoreFault("delayed", 5.0))
         leaves = asyncio.create_task(world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(), request_id="a")]))
         await world.settle()
         stays = asyncio.create_task(world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(), request_id="b")]))
@@ -219,7 +219,7 @@ async def test_other_tenants_are_not_held_up_by_a_tenant_whose_transaction_takes
     async with World(scheduling=False) as world:
         await give(world, quota(cpu=10))
         await give(world, quota(cpu=10), "beta")
-        world.faults(Fault("delayed", 5.0))
+        world.faults(StoreFault("delayed", 5.0))
         slow = asyncio.create_task(world.one.submit.submit(ALICE, [SubmitRequest(spec=spec())]))
         await world.settle()
         assert admitted(await ask(world, 3, BOB)) == 3
@@ -298,7 +298,7 @@ async def test_of_transactions_that_follow_each_other_any_may_be_lost(kind: Any,
     async with World(replicas=2, scheduling=False) as world:
         await give(world, quota(cpu=150))
         ceiling = Ceiling(world)
-        world.faults(*[None] * nth, Fault(kind, 0.3 if kind in ("late", "delayed") else 0.0))
+        world.faults(*[None] * nth, StoreFault(kind, 0.3 if kind in ("late", "delayed") else 0.0))
         call = asyncio.create_task(world.one.submit.submit(ALICE, [SubmitRequest(spec=spec())] * 200))
         others = asyncio.create_task(ask(world, 10, tag="others")) if nth == 2 else None
         await world.advance(5)

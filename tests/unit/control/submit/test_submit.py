@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ares.adapters.store.memory import Fault
+from ares.adapters.store.memory import StoreFault
 from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core import keys
 from ares.model.state import JobState
@@ -35,7 +35,7 @@ async def test_the_same_request_is_the_same_job_on_every_replica_and_another_pay
 async def test_concurrent_submissions_of_one_request_on_two_replicas_make_one_job() -> None:
     async with World(replicas=2) as world:
         # Both transactions are under way at once; which one is carried out first is turned around.
-        world.faults(Fault("delayed", 0.2), Fault("delayed", 0.1))
+        world.faults(StoreFault("delayed", 0.2), StoreFault("delayed", 0.1))
         calls = [asyncio.create_task(replica.submit.submit(ALICE, [ask("r")])) for replica in world.replicas]
         await world.advance(1)
         (one,), (two,) = [call.result() for call in calls]
@@ -51,7 +51,7 @@ async def test_concurrent_submissions_of_one_request_on_two_replicas_make_one_jo
 @pytest.mark.parametrize("size", [1, 3])
 async def test_an_unknown_outcome_neither_doubles_nor_loses(kind: str, request_id: str | None, size: int) -> None:
     async with World() as world:
-        world.faults(Fault(kind, 0.05 if kind == "late" else 0.0))  # type: ignore[arg-type]
+        world.faults(StoreFault(kind, 0.05 if kind == "late" else 0.0))  # type: ignore[arg-type]
         wanted = [ask(request_id and f"{request_id}{n}") for n in range(size)]
         call = asyncio.create_task(world.one.submit.submit(ALICE, wanted))
         await world.advance(2)
@@ -64,7 +64,7 @@ async def test_an_unknown_outcome_neither_doubles_nor_loses(kind: str, request_i
 async def test_a_store_that_stays_away_gives_no_acknowledgement_and_a_repeat_finds_what_landed() -> None:
     async with World() as world:
         # The very first try lands long after the caller was told "unknown".
-        world.faults(Fault("late", 5.0), *["request_lost"] * 10)
+        world.faults(StoreFault("late", 5.0), *["request_lost"] * 10)
         call = asyncio.create_task(world.one.submit.submit(ALICE, [ask("r")]))
         await world.advance(3)
         (outcome,) = call.result()
@@ -83,7 +83,7 @@ async def test_a_store_that_stays_away_gives_no_acknowledgement_and_a_repeat_fin
 async def test_a_store_that_hangs_is_admitted_before_callers_stop_waiting(size: int) -> None:
     """Clients wait ten seconds and more, and each try takes three here."""
     async with World() as world:
-        world.faults(*[Fault("request_lost", 3.0)] * 20)
+        world.faults(*[StoreFault("request_lost", 3.0)] * 20)
         call = asyncio.create_task(world.one.submit.submit(ALICE, [ask(f"r{n}") for n in range(size)]))
         await world.advance(7)
         outcomes = call.result()
@@ -190,7 +190,7 @@ async def test_an_array_interrupted_after_its_header_is_finished_by_the_leader(l
 async def test_a_submitter_that_dies_between_header_and_tasks_leaves_nothing_half_done() -> None:
     async with World(replicas=2) as world:
         dying = world.two
-        world.faults(None, Fault("delayed", 1.0))
+        world.faults(None, StoreFault("delayed", 1.0))
         call = asyncio.create_task(dying.submit.submit(ALICE, [ask("r", array="0-9")]))
         await world.settle()
         dying.wire.up = False

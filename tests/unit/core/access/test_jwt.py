@@ -77,7 +77,7 @@ def test_claims(changes: dict[str, Any], now: float, said: str) -> None:
     outcome = jwt.check({**CLAIMS, **changes}, CORP, now)
     assert (why(outcome) if said else "") == said
     if not said:
-        assert outcome == jwt.Person(identity="https://login.example.com s1", expires_at=1000.0)
+        assert outcome == jwt.VouchedPerson(identity="https://login.example.com s1", expires_at=1000.0)
 
 
 @pytest.mark.parametrize(("one", "other"), [(one, other) for one in ROLES for other in ROLES])

@@ -7,7 +7,7 @@ import pytest
 from ares.core.admit.admission import decide, too_late
 from ares.core.admit.arrays import INDEX_MAX, indices
 from ares.core.admit.dedup import Conflict, New, Replayed, payload_sha256, resolve
-from ares.core.verdict import Admitted, Rejected
+from ares.core.verdict import Admission, Rejected
 from ares.model.job import (
     ARGV_BYTES_MAX,
     ENV_BYTES_MAX,
@@ -105,7 +105,7 @@ def test_rejected(options: dict[str, Any], code: str) -> None:
 def test_admitted_as_asked(options: dict[str, Any]) -> None:
     spec = JobSpec(**{"command": ("true",), **options})
     verdict = decide(spec)
-    assert isinstance(verdict, Admitted)
+    assert isinstance(verdict, Admission)
     assert (verdict.indices is None) == (spec.array is None)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ares.core.admit.admission import decide
 from ares.core.net.literals import literal
-from ares.core.verdict import Admitted, Rejected
+from ares.core.verdict import Admission, Rejected
 from ares.model.job import JobSpec
 
 GOOD = (
@@ -25,7 +25,7 @@ BAD = (
 
 @pytest.mark.parametrize("ref", GOOD)
 def test_taken(ref: str) -> None:
-    assert decide(JobSpec(command=("x",), input_refs=(ref,))) == Admitted()
+    assert decide(JobSpec(command=("x",), input_refs=(ref,))) == Admission()
 
 
 @pytest.mark.parametrize("ref", BAD)

@@ -11,8 +11,8 @@ import pytest
 from ares.core.ask import Ask
 from ares.core.capacity import claims as claiming
 from ares.core.capacity.claims import Claim, Claims
-from ares.core.capacity.node_timeline import Level, opening
-from ares.core.capacity.transaction import Taken, Transaction
+from ares.core.capacity.node_timeline import NodeTimeline, opening
+from ares.core.capacity.transaction import Allocation, Transaction
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
@@ -100,14 +100,14 @@ def test_every_row_opens_when_going_through_its_claims_says_so(seed: int, monkey
         if at % 5 == 4:
             claims.drop(f"c{chance.randrange(at)}")
         start = NOW + chance.randrange(-20, 300, 10)
-        taken = Taken(chance.randrange(3), chance.choice([500, 2000]), 1, (chance.randrange(4),), 500, (), None)
+        taken = Allocation(chance.randrange(3), chance.choice([500, 2000]), 1, (chance.randrange(4),), 500, (), None)
         claims.add(Claim(f"c{at}", start, chance.choice([start + 30.0, start + 100.0, inf]), (taken,)))
         gpus = chance.choice([0, 1, 2])
         ask = Ask(cpu_milli=chance.choice([500, 3000]), memory_mib=1, gpus=gpus, gpu_milli=chance.choice([500, 1000]))
         runs_s = chance.choice([5.0, 30.0, 120.0, inf])
         timeline = claims.timeline(ask)
         assert timeline is not None
-        one_by_one = [opening(Level(made.table, row, ask), claims.shifts(row), NOW, runs_s) for row in range(3)]
+        one_by_one = [opening(NodeTimeline(made.table, row, ask), claims.shifts(row), NOW, runs_s) for row in range(3)]
         assert timeline.opens(ask, runs_s).tolist() == one_by_one
 
 
@@ -117,7 +117,7 @@ def test_a_gpu_that_is_claimed_before_it_is_free_comes_free_all_the_same() -> No
     txn = Transaction(made.evaluations)
     claims = Claims(made, txn, NOW)
     # Its promise slipped: the room is held from before the one who has it ends.
-    claims.add(Claim("first", NOW + 50.0, NOW + 200.0, (Taken(0, 1000, 1, (0,), 1000, (), None),)))
+    claims.add(Claim("first", NOW + 50.0, NOW + 200.0, (Allocation(0, 1000, 1, (0,), 1000, (), None),)))
     found = earliest(made, txn, claims, Ask(cpu_milli=1000, memory_mib=1, gpus=1), NOW, 60.0)
     assert found is not None
     assert found.start == NOW + 200.0

@@ -15,14 +15,14 @@ from ares.core.lifecycle.inputs import (
     Input,
     LeaseLost,
     Preempt,
+    RanksResized,
+    RankStarted,
     Release,
-    Resize,
     RetryDue,
-    Start,
     Stepped,
 )
 from ares.core.lifecycle.ranks import held, next_rank
-from ares.core.lifecycle.usage_report import By, Usage, UsageReport, use_of
+from ares.core.lifecycle.usage_report import By, UsageReport, UsageSum, use_of
 from ares.model.job import Gang, JobSpec, RetryPolicy
 from ares.model.state import BOUND, ExitInfo, Fence, Job, JobState, Placement, Rate
 
@@ -37,7 +37,7 @@ SPEC = JobSpec(command=("true",), gang=Gang(ranks=4, min_ranks=1), retry=RetryPo
 
 def usage(states: list[JobState], by: By, since: float, now: float, limit: int) -> UsageReport:
     """One job at a time, as a report in strides adds them."""
-    found = Usage(by, since, now)
+    found = UsageSum(by, since, now)
     for state in states:
         found.add([state])
     return found.report(limit)
@@ -96,7 +96,7 @@ class Story:
         if what == "bind" and state.phase == "PENDING":
             self.do(Bind(placements=places, rates=rates(places)))
             for place in places:
-                self.do(Start(fence=self.state.fence, rank=place.rank))
+                self.do(RankStarted(fence=self.state.fence, rank=place.rank))
         elif what == "resize" and state.phase == "RUNNING":
             kept = tuple(place for place in state.placements if place.node in nodes and place.rank % 2 == 0)
             kept = kept or state.placements[:1]
@@ -106,9 +106,11 @@ class Story:
                 for n, node in enumerate(nodes[: 4 - len(kept)])
             )
             if (*kept, *more) != state.placements:
-                self.do(Resize(fence=state.fence, placements=(*kept, *more), reason="", rates=rates((*kept, *more))))
+                self.do(
+                    RanksResized(fence=state.fence, placements=(*kept, *more), reason="", rates=rates((*kept, *more)))
+                )
                 for place in more:
-                    self.do(Start(fence=self.state.fence, rank=place.rank))
+                    self.do(RankStarted(fence=self.state.fence, rank=place.rank))
         elif what == "lose" and state.phase == "RUNNING":
             self.do(LeaseLost(fence=state.fence, reason="silent", ranks=(state.placements[-1].rank,)))
         elif what == "preempt" and state.phase in BOUND:

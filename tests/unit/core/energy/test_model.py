@@ -2,9 +2,9 @@
 
 import pytest
 
-from ares.core.capacity.node_table import Columns
+from ares.core.capacity.node_table import NodeTable
 from ares.core.capacity.power import draw_of_pools
-from ares.core.energy.known import UNKNOWN, Card, known
+from ares.core.energy.known import UNKNOWN, KnownCard, known
 from ares.core.energy.model import MICRO, card_of, drawn, node_power, rate_of, rates_of
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import EnergyPolicy, Pool, Profile
@@ -65,13 +65,13 @@ def test_models_are_known_by_the_names_drivers_give_them(model: str, watts: floa
 def test_the_pool_has_the_last_word_then_the_profile() -> None:
     policy = EnergyPolicy(gpu_watts={"A100": 350.0, "A100 PCIe": 220.0})
     assert card_of("Some GPU") == UNKNOWN
-    assert card_of(A100) == Card(400.0, 55.0)
+    assert card_of(A100) == KnownCard(400.0, 55.0)
     # Idle follows where only the full load is said, and never exceeds it.
-    assert card_of(A100, policy=policy) == Card(350.0, 35.0)
-    assert card_of("NVIDIA A100 80GB PCIe", policy=policy) == Card(220.0, 22.0)
-    assert card_of(A100, Pool(gpu_watts=500.0), policy) == Card(500.0, 50.0)
-    assert card_of(A100, Pool(gpu_watts=500.0, gpu_idle_watts=80.0), policy) == Card(500.0, 80.0)
-    assert card_of(A100, Pool(gpu_idle_watts=9_000.0)) == Card(400.0, 400.0)
+    assert card_of(A100, policy=policy) == KnownCard(350.0, 35.0)
+    assert card_of("NVIDIA A100 80GB PCIe", policy=policy) == KnownCard(220.0, 22.0)
+    assert card_of(A100, Pool(gpu_watts=500.0), policy) == KnownCard(500.0, 50.0)
+    assert card_of(A100, Pool(gpu_watts=500.0, gpu_idle_watts=80.0), policy) == KnownCard(500.0, 80.0)
+    assert card_of(A100, Pool(gpu_idle_watts=9_000.0)) == KnownCard(400.0, 400.0)
 
 
 def test_a_share_draws_and_costs_its_part() -> None:
@@ -115,7 +115,7 @@ def test_a_node_draws_its_jobs_watts_and_the_idle_watts_of_the_rest() -> None:
     record, pool = node("n", A100, A100, A100), Pool()
     power = node_power(record.info)
     jobs = [place(0, cpu=4000), place(1, milli=250, cpu=1000)]
-    table = Columns()
+    table = NodeTable()
     table.put(0, record, pool)
     table.cpu_free[0] = 64_000 - 5000
     for gpu, left in enumerate((0, 750, 1000)):

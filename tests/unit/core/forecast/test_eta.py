@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from ares.core.ask import Ask
 from ares.core.forecast.eta import LONGEST_S, Etas, EtasData, Wait, eta
-from ares.core.forecast.supply import Held, Supply
+from ares.core.forecast.supply import HeldSupply, Supply
 from ares.core.queue.backlog import Backlog
 
-HELD = st.lists(st.builds(Held, st.integers(1, 50), st.floats(1.0, 1e5) | st.just(inf)), max_size=12)
+HELD = st.lists(st.builds(HeldSupply, st.integers(1, 50), st.floats(1.0, 1e5) | st.just(inf)), max_size=12)
 
 
-def free_at(free: float, held: list[Held], at: float) -> float:
+def free_at(free: float, held: list[HeldSupply], at: float) -> float:
     return free + sum(one.amount for one in held if one.left_s <= at)
 
 
 @given(st.integers(0, 50), HELD, st.integers(1, 300))
-def test_supply_opens_at_the_first_end_that_leaves_enough(free: int, held: list[Held], amount: int) -> None:
+def test_supply_opens_at_the_first_end_that_leaves_enough(free: int, held: list[HeldSupply], amount: int) -> None:
     said = Supply(free, held).opens_s(amount)
     moments = sorted({0.0, *(one.left_s for one in held if one.left_s < inf)})
     truth = next((at for at in moments if free_at(free, held, at) >= amount), inf)
@@ -30,7 +30,7 @@ def test_supply_opens_at_the_first_end_that_leaves_enough(free: int, held: list[
 
 
 @given(st.integers(0, 50), HELD, st.floats(1.0, 1e7))
-def test_work_is_done_when_as_much_was_free(free: int, held: list[Held], work: float) -> None:
+def test_work_is_done_when_as_much_was_free(free: int, held: list[HeldSupply], work: float) -> None:
     said = Supply(free, held).drained_s(work)
     if said == inf:
         assert free_at(free, held, 1e9) == 0

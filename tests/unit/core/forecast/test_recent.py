@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.forecast.recent import DECAY, KEPT, Recent
+from ares.core.forecast.recent import DECAY, KEPT, RecentValues
 
 VALUES = st.lists(st.floats(1.0, 1e6), min_size=1, max_size=3 * KEPT)
 SHARES = st.floats(0.01, 0.99)
 
 
-def taught(values: list[float]) -> Recent:
-    recent = Recent()
+def taught(values: list[float]) -> RecentValues:
+    recent = RecentValues()
     for value in values:
         recent.add(value)
     return recent
@@ -41,7 +41,7 @@ def test_quantiles_are_in_order(values: list[float], one: float, other: float) -
 def test_size_is_bounded_and_data_brings_it_back(values: list[float]) -> None:
     recent = taught(values)
     assert len(recent) == min(len(values), KEPT)
-    again = Recent(recent.values)
+    again = RecentValues(recent.values)
     assert [again.quantile(q) for q in (0.1, 0.5, 0.9)] == [recent.quantile(q) for q in (0.1, 0.5, 0.9)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ares.core.forecast.spread import COVERAGE, Ends, Spread
+from ares.core.forecast.spread import COVERAGE, IntervalEnds, Spread
 
 CASES = 6000
 
@@ -32,7 +32,7 @@ def bimodal(chance: random.Random, _: int) -> float:
 def test_four_of_five_hold(world: Callable[[random.Random, int], float], delay: int) -> None:
     """Also when a case is judged long after its interval was given."""
     chance, spread = random.Random(7), Spread()
-    open_: list[tuple[float, Ends]] = []
+    open_: list[tuple[float, IntervalEnds]] = []
     held = 0
     for case in range(CASES):
         open_.append((600.0 * world(chance, case), spread.ends))

@@ -9,10 +9,10 @@ from ares.core.admit.sla import dated, unknown
 from ares.core.forecast.by_model import fastest, runs_by_model, runs_on
 from ares.core.forecast.estimate import stated
 from ares.core.lifecycle.deadline import outcome
-from ares.core.queue.factors import Facts, latest_start
+from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.factors.deadline import deadline
-from ares.core.queue.shares import Held, Shares
-from ares.core.queue.usage import Usage
+from ares.core.queue.shares import Amounts, Shares
+from ares.core.queue.usage import DecayedUsage
 from ares.core.schedule.profiles import BadSetting, changed, wrong
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy, Profile, Sla
@@ -20,7 +20,7 @@ from ares.model.state import JobState, Phase
 
 HOUR = 3600.0
 SLAS = {"gold": Sla(end_within_s=HOUR), "both": Sla(start_within_s=60.0, end_within_s=HOUR)}
-SHARES = Shares(Held(0, 0, 0), {}, Usage(1.0), 0.0)
+SHARES = Shares(Amounts(0, 0, 0), {}, DecayedUsage(1.0), 0.0)
 
 
 def _spec(**said: Any) -> JobSpec:
@@ -148,7 +148,7 @@ def test_the_latest_start(said: dict[str, Any], runs_s: float, start: float | No
 def test_slack_counts_from_the_horizon_and_no_more_once_it_is_gone() -> None:
     order = OrderPolicy(horizon_s=100.0)
     values = [
-        deadline(Facts(2, 0.0, start, "t/d/n"), SHARES, order, 1000.0)
+        deadline(JobFacts(2, 0.0, start, "t/d/n"), SHARES, order, 1000.0)
         for start in (None, 1200.0, 1100.0, 1050.0, 1000.0, 5.0)
     ]
     assert values == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]

@@ -18,12 +18,12 @@ from ares.core.lifecycle.inputs import (
     LeaseLost,
     Nominate,
     Preempt,
+    RanksResized,
+    RankStarted,
     Refused,
     Release,
-    Resize,
     RetryDue,
     RetryNow,
-    Start,
     Stepped,
 )
 from ares.core.lifecycle.ranks import used
@@ -56,7 +56,7 @@ def _refused(state: JobState, what: Input) -> Refused:
 FENCE = Fence(counter=3)
 INPUTS: list[Input] = [
     Bind(placements=(PLACE,)),
-    Start(fence=FENCE),
+    RankStarted(fence=FENCE),
     Exit(fence=FENCE, exit=ExitInfo(code=0)),
     LeaseLost(fence=FENCE, reason="silent"),
     Cancel(by="ann"),
@@ -66,7 +66,7 @@ INPUTS: list[Input] = [
     AssemblyOver(fence=FENCE, reason="late"),
     Preempt(fence=FENCE, by="j9", reason="needed"),
     Nominate(hold=(PLACE,), evicting=("j8",), reason="makes room"),
-    Resize(fence=FENCE, placements=(PLACE,), reason="more"),
+    RanksResized(fence=FENCE, placements=(PLACE,), reason="more"),
 ]
 PHASES: list[Phase] = [
     "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN",
@@ -101,10 +101,10 @@ def test_the_diagram_shows_every_edge_of_the_table() -> None:
             assert any(line.startswith(f"    {phase} --> {target}: ") and name in line for line in lines)
 
 
-@pytest.mark.parametrize("what", [Start, Exit, LeaseLost])
+@pytest.mark.parametrize("what", [RankStarted, Exit, LeaseLost])
 @pytest.mark.parametrize("fence", [Fence(counter=2), Fence(counter=4), Fence(epoch=2, counter=3)])
 def test_another_fence_changes_nothing_and_both_are_named(what: Any, fence: Fence) -> None:
-    more = {Start: {}, Exit: {"exit": ExitInfo(code=0)}, LeaseLost: {"reason": "silent"}}[what]
+    more = {RankStarted: {}, Exit: {"exit": ExitInfo(code=0)}, LeaseLost: {"reason": "silent"}}[what]
     refused = _refused(_state("STAGING"), what(fence=fence, **more))
     assert refused.code == "stale-fence"
     assert f"fence {fence}" in refused.message
@@ -116,7 +116,7 @@ def test_a_job_of_one_rank_is_bound_to_exactly_one_placement(placements: tuple[P
     assert _refused(_state("PENDING"), Bind(placements=placements)).code == "not-allowed"
 
 
-@pytest.mark.parametrize("what", [Start(fence=FENCE), Release(fence=FENCE), Release(fence=FENCE, ranks=(0,))])
+@pytest.mark.parametrize("what", [RankStarted(fence=FENCE), Release(fence=FENCE), Release(fence=FENCE, ranks=(0,))])
 def test_a_running_job_of_one_rank_neither_starts_again_nor_lets_go(what: Input) -> None:
     refused = _refused(_state("RUNNING"), what)
     assert (refused.code, "RUNNING" in refused.message) == ("not-allowed", True)
@@ -154,7 +154,7 @@ def test_a_binding_clears_what_the_last_attempt_left() -> None:
 
 @pytest.mark.parametrize(("at", "shown"), [(60.0, 60.0), (10.0, 50.0), (900.0, 100.0), (0.0, 100.0)])
 def test_a_start_is_shown_between_the_binding_and_now(at: float, shown: float) -> None:
-    assert _step(_state("STAGING"), Start(fence=FENCE, at=at)).state.started_at == shown
+    assert _step(_state("STAGING"), RankStarted(fence=FENCE, at=at)).state.started_at == shown
 
 
 def test_an_epoch_never_goes_back() -> None:

@@ -69,7 +69,7 @@ class Player:
             # "0:n1 3:n4": the ranks to go on with, and where they are.
             pairs = [word.split(":") for word in rest]
             places = tuple(place(int(rank), node, options) for rank, node in pairs)
-            return inputs.Resize(fence=fence, placements=places, reason="the cluster has changed")
+            return inputs.RanksResized(fence=fence, placements=places, reason="the cluster has changed")
         if name == "exit":
             code = int(options["code"]) if "code" in options else None
             failure: Any = options.get("failure", "exit" if code else None)
@@ -77,7 +77,9 @@ class Player:
             rank = int(options.get("rank", "0"))
             return inputs.Exit(fence=fence, exit=ended, rank=rank, value=options.get("value"))
         made: dict[str, inputs.Input] = {
-            "start": inputs.Start(fence=fence, rank=int(options.get("rank", "0")), at=float(options.get("at", "0"))),
+            "start": inputs.RankStarted(
+                fence=fence, rank=int(options.get("rank", "0")), at=float(options.get("at", "0"))
+            ),
             "lease-lost": inputs.LeaseLost(fence=fence, reason=" ".join(rest), ranks=ranks),
             "assembly-over": inputs.AssemblyOver(fence=fence, reason=" ".join(rest)),
             "preempt": inputs.Preempt(

@@ -1,10 +1,10 @@
 """A tenant that has had its share waits; one that is alone does not."""
 
-from ares.core.limits.shares import Shares
+from ares.core.limits.shares import TimeShares
 
 
-def shares() -> Shares:
-    made = Shares(0.25, 0.1)
+def shares() -> TimeShares:
+    made = TimeShares(0.25, 0.1)
     made.came("calm", 0.0)
     made.came("noisy", 0.0)
     return made
@@ -34,7 +34,7 @@ def test_one_that_is_alone_waits_for_nobody() -> None:
 
 
 def test_tenants_that_are_even_are_forgotten() -> None:
-    made = Shares(0.25, 0.1)
+    made = TimeShares(0.25, 0.1)
     for number in range(5000):
         made.took(f"t{number}", 0.001, float(number))
     assert len(made) < 2000

@@ -5,10 +5,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.limits.turns import Turns
+from ares.core.limits.turns import FairTurns
 
 
-def drain(turns: Turns[str], first: str) -> list[str]:
+def drain(turns: FairTurns[str], first: str) -> list[str]:
     """Who is served, in order, as each that is served gives its place to the next."""
     served: list[str] = []
     leaving = first
@@ -19,7 +19,7 @@ def drain(turns: Turns[str], first: str) -> list[str]:
 
 
 def test_at_once_up_to_the_limit() -> None:
-    turns = Turns[str](2, 10, 10)
+    turns = FairTurns[str](2, 10, 10)
     assert [turns.enter("a", 0.0) for _ in range(3)] == [True, True, False]
     assert turns.leave("a", 0.0) == []
     assert turns.enter("a", 0.0)
@@ -27,7 +27,7 @@ def test_at_once_up_to_the_limit() -> None:
 
 def test_a_flood_is_passed_by_every_other_tenant() -> None:
     """N37: the order of service, not its time, shows it."""
-    turns = Turns[str](1, 10_000, 10_000)
+    turns = FairTurns[str](1, 10_000, 10_000)
     turns.enter("flood", 0.0)
     for number in range(1000):
         turns.wait("flood", f"flood-{number}")
@@ -41,7 +41,7 @@ def test_a_flood_is_passed_by_every_other_tenant() -> None:
 
 def test_who_is_not_alone_has_a_share() -> None:
     """N37: places stay free for the others, whatever one tenant asks for."""
-    turns = Turns[str](16, 10_000, 10_000)
+    turns = FairTurns[str](16, 10_000, 10_000)
     assert all(turns.enter("flood", 0.0) for _ in range(16))
     for number in range(100):
         turns.wait("flood", str(number))
@@ -55,7 +55,7 @@ def test_who_is_not_alone_has_a_share() -> None:
 
 
 def test_who_is_alone_again_has_all_of_it() -> None:
-    turns = Turns[str](16, 10_000, 10_000)
+    turns = FairTurns[str](16, 10_000, 10_000)
     turns.enter("calm", 0.0)
     turns.leave("calm", 0.0)
     assert [turns.enter("flood", 0.1) for _ in range(5)] == [True] * 4 + [False]
@@ -67,7 +67,7 @@ def test_who_is_alone_again_has_all_of_it() -> None:
 
 
 def test_bounds() -> None:
-    turns = Turns[str](1, 5, 3)
+    turns = FairTurns[str](1, 5, 3)
     turns.enter("flood", 0.0)
     for number in range(3):
         assert turns.full("flood") is None
@@ -80,7 +80,7 @@ def test_bounds() -> None:
 
 
 def test_one_that_gave_up_is_passed_over() -> None:
-    turns = Turns[str](1, 5, 3)
+    turns = FairTurns[str](1, 5, 3)
     turns.enter("z", 0.0)
     turns.wait("a", "a-0")
     turns.wait("b", "b-0")
@@ -101,7 +101,7 @@ def test_one_that_gave_up_is_passed_over() -> None:
 def test_no_turn_is_lost(places: int, steps: list[tuple[str, str, float]]) -> None:
     """Never more than there are places, everyone in the order of their own tenant, and nobody waits while there is a
     place that they may have."""
-    turns, now, number = Turns[str](places, 10**6, 10**6), 0.0, 0
+    turns, now, number = FairTurns[str](places, 10**6, 10**6), 0.0, 0
     inside: list[str] = []
     waiting: dict[str, list[str]] = {tenant: [] for tenant in "abc"}
     for what, tenant, pause in steps:

@@ -2,25 +2,25 @@
 
 from collections.abc import Mapping
 
-from ares.core.queue.drf import Held
+from ares.core.queue.drf import Amounts
 from ares.core.queue.shares import Shares
-from ares.core.queue.usage import Usage
+from ares.core.queue.usage import DecayedUsage
 from ares.model.profile import OrderPolicy, Share
 
 ORDER = OrderPolicy()
 
 
-def shares(capacity: Held, tree: Mapping[str, Share] | None = None) -> Shares:
-    return Shares(capacity, tree or {}, Usage(ORDER.half_life_s), now=0.0)
+def shares(capacity: Amounts, tree: Mapping[str, Share] | None = None) -> Shares:
+    return Shares(capacity, tree or {}, DecayedUsage(ORDER.half_life_s), now=0.0)
 
 
-def times(held: Held, count: int) -> Held:
-    return Held(*(count * amount for amount in held))
+def times(held: Amounts, count: int) -> Amounts:
+    return Amounts(*(count * amount for amount in held))
 
 
 def fill(
-    capacity: Held,
-    tasks: Mapping[str, Held],
+    capacity: Amounts,
+    tasks: Mapping[str, Amounts],
     tree: Mapping[str, Share] | None = None,
     wanted: Mapping[str, int] | None = None,
 ) -> list[str]:

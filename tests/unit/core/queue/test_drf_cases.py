@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ares.core.queue.drf import Held
+from ares.core.queue.drf import Amounts
 from ares.model.profile import Share
 from tests import needs
 from tests.unit.core.queue.filling import fill, shares, times
@@ -25,11 +25,11 @@ def cases() -> dict[str, Any]:
     return {case["name"]: case for case in json.loads(CASES.read_text())}
 
 
-def _held(amounts: dict[str, int], unit: int) -> Held:
-    return Held(unit * amounts.get("cpu", 0), unit * amounts.get("mem_gb", 0), unit * amounts.get("gpu", 0))
+def _held(amounts: dict[str, int], unit: int) -> Amounts:
+    return Amounts(unit * amounts.get("cpu", 0), unit * amounts.get("mem_gb", 0), unit * amounts.get("gpu", 0))
 
 
-def _accounts(case: dict[str, Any], level: str, unit: int) -> dict[str, Held]:
+def _accounts(case: dict[str, Any], level: str, unit: int) -> dict[str, Amounts]:
     return {LEVELS[level].format(name): _held(task, unit) for name, task in case["users"].items()}
 
 

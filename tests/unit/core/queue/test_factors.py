@@ -4,15 +4,15 @@ from math import fsum
 
 import pytest
 
-from ares.core.queue.drf import Held
-from ares.core.queue.factors import FACTORS, STATIC, Facts, explain, latest_start, rank
+from ares.core.queue.drf import Amounts
+from ares.core.queue.factors import FACTORS, STATIC, JobFacts, explain, latest_start, rank
 from ares.core.queue.shares import Shares
-from ares.core.queue.usage import Usage
+from ares.core.queue.usage import DecayedUsage
 from ares.model.job import PRIORITIES, JobSpec, Priority
 from ares.model.profile import OrderPolicy, Weight
 from tests.unit.core.queue.filling import ORDER, shares, times
 
-GPU = Held(1000, 1024, 1000)
+GPU = Amounts(1000, 1024, 1000)
 CLUSTER = times(GPU, 100)
 HOUR = 3600.0
 NOW = 1_000 * HOUR
@@ -20,15 +20,15 @@ NOW = 1_000 * HOUR
 
 def _job(
     priority: Priority = "NORMAL", waited: float = 0.0, late: float | None = None, account: str = "a/x/u"
-) -> Facts:
-    return Facts(PRIORITIES.index(priority), NOW - waited, None if late is None else NOW + late, account)
+) -> JobFacts:
+    return JobFacts(PRIORITIES.index(priority), NOW - waited, None if late is None else NOW + late, account)
 
 
-def _value(name: str, job: Facts, tally: Shares | None = None) -> float:
+def _value(name: str, job: JobFacts, tally: Shares | None = None) -> float:
     return FACTORS[name](job, tally or shares(CLUSTER), ORDER, NOW)
 
 
-def _first(job: Facts, tally: Shares | None = None, order: OrderPolicy = ORDER) -> float:
+def _first(job: JobFacts, tally: Shares | None = None, order: OrderPolicy = ORDER) -> float:
     return rank(job, tally or shares(CLUSTER), order, NOW)[0]
 
 
@@ -80,11 +80,11 @@ def test_size_is_a_part_of_half_the_cluster(gpus: int, value: float) -> None:
 
 
 def test_size_goes_by_the_greatest_part_of_any_resource() -> None:
-    assert _value("size", _job()._replace(asked=Held(1000, 25 * 1024, 3000))) == pytest.approx(0.5)
+    assert _value("size", _job()._replace(asked=Amounts(1000, 25 * 1024, 3000))) == pytest.approx(0.5)
 
 
 def test_fair_share_is_the_same_throughout_a_cycle() -> None:
-    usage = Usage(ORDER.half_life_s)
+    usage = DecayedUsage(ORDER.half_life_s)
     tally = Shares(CLUSTER, {}, usage, NOW)
     assert _value("fair-share", _job(), tally) == 1.0
     usage.charge("a/x/u", HOUR, 0.0, at=NOW)

@@ -4,37 +4,37 @@ from pathlib import Path
 
 import pytest
 
-from ares.core.queue.drf import Held
-from ares.core.queue.factors import Facts, explain, rank
+from ares.core.queue.drf import Amounts
+from ares.core.queue.factors import JobFacts, explain, rank
 from ares.core.queue.shares import Shares
-from ares.core.queue.usage import Usage
+from ares.core.queue.usage import DecayedUsage
 from ares.core.schedule.preempt.eligible import eligible
-from ares.core.schedule.preempt.holders import Asker, Holder
+from ares.core.schedule.preempt.holders import Asker, EvictionCandidate
 from ares.model.profile import OrderPolicy, PreemptionPolicy, Share
 
 PAGE = (Path(__file__).parents[4] / "docs" / "concepts" / "fairness.md").read_text()
 GIB, HOUR = 1024, 3600.0
 NOW = 100 * HOUR
 ORDER = OrderPolicy()
-CLUSTER = Held(64_000, 512 * GIB, 16_000)
+CLUSTER = Amounts(64_000, 512 * GIB, 16_000)
 TREE = {"vision": Share(weight=2.0), "speech": Share(weight=1.0)}
 ANA, BEN = "vision/detect/ana", "speech/asr/ben"
-HOLDS = {ANA: Held(12_000, 96 * GIB, 6000), BEN: Held(32_000, 64 * GIB, 4000)}
+HOLDS = {ANA: Amounts(12_000, 96 * GIB, 6000), BEN: Amounts(32_000, 64 * GIB, 4000)}
 USED = {ANA: 300, BEN: 100}
 SOFT = {"vision": {"gpu": 10_000, "cpu": 40_000}, "speech": {"gpu": 6000, "cpu": 24_000}}
 WAITED_H = {ANA: 3, BEN: 4}
 
 
 @pytest.fixture
-def usage() -> Usage:
-    usage = Usage(ORDER.half_life_s)
+def usage() -> DecayedUsage:
+    usage = DecayedUsage(ORDER.half_life_s)
     for account, hours in USED.items():
         usage.charge(account, hours * HOUR, 0.0, at=NOW)
     return usage
 
 
 @pytest.fixture
-def shares(usage: Usage) -> Shares:
+def shares(usage: DecayedUsage) -> Shares:
     shares = Shares(CLUSTER, TREE, usage, NOW)
     for account, held in HOLDS.items():
         shares.take(account, held)
@@ -56,7 +56,7 @@ def test_dominant_share(shares: Shares, account: str) -> None:
 
 @pytest.mark.parametrize("account", [ANA, BEN])
 def test_rank(shares: Shares, account: str) -> None:
-    facts = Facts(2, NOW - WAITED_H[account] * HOUR, None, account)
+    facts = JobFacts(2, NOW - WAITED_H[account] * HOUR, None, account)
     terms = [f"{one.product:.2f}" for one in explain(facts, shares, ORDER, NOW) if one.sum == "primary"]
     assert _row(account, *terms, f"{rank(facts, shares, ORDER, NOW)[0]:.2f}") in PAGE
 
@@ -71,7 +71,7 @@ def test_soft_limits() -> None:
         )
     standing = {tenant: HOLDS[account].cpu_milli - SOFT[tenant]["cpu"] for tenant, account, _ in rows}
     assert standing["speech"] == 8000
-    of_ben = Holder("b", 2, BEN, 0, 8000, 100.0, 100.0, 0, None, True, ())
+    of_ben = EvictionCandidate("b", 2, BEN, 0, 8000, 100.0, 100.0, 0, None, True, ())
     for cpus, why in ((28, None), (29, "asker-would-borrow")):
         asker = Asker("a", 2, ANA, standing, 1000 * cpus)
         assert eligible(of_ben, asker, PreemptionPolicy(), "reclaim") == why
@@ -80,7 +80,7 @@ def test_soft_limits() -> None:
 
 
 @pytest.mark.parametrize("account", [ANA, BEN])
-def test_fair_share(usage: Usage, account: str) -> None:
+def test_fair_share(usage: DecayedUsage, account: str) -> None:
     used, weight = USED[account] / sum(USED.values()), TREE[account.split("/", maxsplit=1)[0]].weight / 3
     tenant = 2 ** -(used / weight)
     fair = usage.normalised(account, NOW, TREE)
@@ -88,7 +88,7 @@ def test_fair_share(usage: Usage, account: str) -> None:
     assert _row(account, f"{used:.4f}", f"{weight:.4f}", f"{tenant:.4f}", f"{fair:.4f}") in PAGE
 
 
-def test_a_week_later(usage: Usage) -> None:
+def test_a_week_later(usage: DecayedUsage) -> None:
     later = NOW + 7 * 24 * HOUR
     assert f"Ana's 300 count {usage.of(ANA, later):.0f} and Ben's 100 count {usage.of(BEN, later):.0f};" in PAGE
 

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from ares.core.queue.drf import Held
-from ares.core.queue.limits import Limit
+from ares.core.queue.drf import Amounts
+from ares.core.queue.limits import BrokenLimit
 from ares.model.profile import Share, ShareResource
 from tests.unit.core.queue.filling import fill, shares, times
 
-GPU = Held(1000, 1024, 1000)
+GPU = Amounts(1000, 1024, 1000)
 # Of 100 GPUs.
 CLUSTER = times(GPU, 100)
 
@@ -42,9 +42,9 @@ def test_tenant_comes_before_team_and_team_before_user() -> None:
 
 
 def test_smallest_holding_counts_and_a_whole_cluster_does_not_spill() -> None:
-    huge = Held(4_000_000_000, 1 << 40, 80_000_000)
+    huge = Amounts(4_000_000_000, 1 << 40, 80_000_000)
     tally = shares(huge, {"heavy": Share(weight=1e6)})
-    tally.take("heavy/x/u", Held(1, 1, 0))
+    tally.take("heavy/x/u", Amounts(1, 1, 0))
     assert tally.dominant("heavy/x/u") > tally.dominant("heavy/x/v") > tally.dominant("heavy/y/v") > 0.0
     tally.take("light/x/u", huge)
     # The team and the user hold the cluster too, which must not make the tenant look larger by a step.
@@ -63,8 +63,8 @@ def test_only_the_relation_of_weights_matters(scale: float) -> None:
 
 
 def test_resource_the_cluster_does_not_have_counts_nothing() -> None:
-    tally = shares(Held(1000, 1000, 0))
-    tally.take("a/x/u", Held(100, 0, 5000))
+    tally = shares(Amounts(1000, 1000, 0))
+    tally.take("a/x/u", Amounts(100, 0, 5000))
     assert tally.dominant("a/x/u") == pytest.approx(0.1, abs=2e-6)
 
 
@@ -77,24 +77,24 @@ def test_hard_limit_holds_at_every_level(path: str, resource: ShareResource, ind
     tally.take("a/x/u", times(GPU, 3))
     assert tally.over_hard("a/x/u", GPU) is None
     found = tally.over_hard("a/x/u", times(GPU, 2))
-    assert found == Limit(path, resource, 2 * GPU[index], 3 * GPU[index], limit, GPU[index])
+    assert found == BrokenLimit(path, resource, 2 * GPU[index], 3 * GPU[index], limit, GPU[index])
     # Another resource can still be had, and so can the same one elsewhere.
-    assert tally.over_hard("a/x/u", Held(*(0 if each == index else 9000 for each in range(3)))) is None
+    assert tally.over_hard("a/x/u", Amounts(*(0 if each == index else 9000 for each in range(3)))) is None
     assert tally.over_hard("b/x/u", times(GPU, 9)) is None
 
 
 def test_hard_limit_of_the_tenant_is_named_before_that_of_the_team() -> None:
     tally = shares(CLUSTER, {"a/x": Share(hard={"gpu": 1000}), "a": Share(hard={"gpu": 2000, "memory": 10})})
-    tally.take("a/y/u", Held(0, 0, 2000))
-    assert tally.over_hard("a/x/u", Held(0, 0, 3000)) == Limit("a", "gpu", 3000, 2000, 2000, 0)
-    assert tally.over_hard("a/x/u", Held(0, 11, 3000)) == Limit("a", "memory", 11, 0, 10, 10)
+    tally.take("a/y/u", Amounts(0, 0, 2000))
+    assert tally.over_hard("a/x/u", Amounts(0, 0, 3000)) == BrokenLimit("a", "gpu", 3000, 2000, 2000, 0)
+    assert tally.over_hard("a/x/u", Amounts(0, 11, 3000)) == BrokenLimit("a", "memory", 11, 0, 10, 10)
 
 
 def test_limit_lowered_below_what_is_held_leaves_nothing_free() -> None:
     tally = shares(CLUSTER, {"a": Share(hard={"gpu": 1000})})
     tally.take("a/x/u", times(GPU, 3))
-    assert tally.over_hard("a/x/u", GPU) == Limit("a", "gpu", 1000, 3000, 1000, 0)
-    assert tally.over_hard("a/x/u", Held(1000, 1024, 0)) is None
+    assert tally.over_hard("a/x/u", GPU) == BrokenLimit("a", "gpu", 1000, 3000, 1000, 0)
+    assert tally.over_hard("a/x/u", Amounts(1000, 1024, 0)) is None
 
 
 def test_what_is_held_counts_for_tenant_team_and_user() -> None:

@@ -5,19 +5,19 @@ from math import log
 
 import pytest
 
-from ares.core.queue.drf import Held
-from ares.core.queue.usage import Usage
+from ares.core.queue.drf import Amounts
+from ares.core.queue.usage import DecayedUsage
 from ares.model.profile import Share
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-ONE_GPU = Held(0, 0, 1000)
+ONE_GPU = Amounts(0, 0, 1000)
 # Nothing declared: all weigh the same.
 TREE: dict[str, Share] = {}
 
 
 def test_half_after_a_half_life_at_every_level() -> None:
-    usage = Usage(7 * DAY)
+    usage = DecayedUsage(7 * DAY)
     usage.charge("a/x/u", 8 * HOUR, 16 * 4 * HOUR, at=100.0)
     for path in ("", "a", "a/x", "a/x/u"):
         assert usage.of(path, 100.0) == pytest.approx(12.0)
@@ -27,8 +27,8 @@ def test_half_after_a_half_life_at_every_level() -> None:
 
 
 def test_running_attempt_accrues_and_fades_at_once() -> None:
-    usage = Usage(DAY)
-    usage.begin("job", "a/x/u", Held(16_000, 4096, 1000), at=0.0)
+    usage = DecayedUsage(DAY)
+    usage.begin("job", "a/x/u", Amounts(16_000, 4096, 1000), at=0.0)
     # One GPU and sixteen CPUs are two GPUs; over short times that is rate times time.
     assert usage.of("a", 36.0) == pytest.approx(0.02, rel=1e-3)
     # For ever it approaches rate times half-life over ln 2.
@@ -39,7 +39,7 @@ def test_running_attempt_accrues_and_fades_at_once() -> None:
 
 
 def test_ending_twice_and_beginning_twice_count_once() -> None:
-    once, twice = Usage(DAY), Usage(DAY)
+    once, twice = DecayedUsage(DAY), DecayedUsage(DAY)
     for usage, repeats in ((once, 1), (twice, 3)):
         for number in range(repeats):
             usage.begin("job", "a/x/u", ONE_GPU, at=0.0 if number == 0 else 500.0)
@@ -50,12 +50,12 @@ def test_ending_twice_and_beginning_twice_count_once() -> None:
 
 
 def test_grown_gang_counts_by_what_it_held_when() -> None:
-    grown, parts = Usage(DAY), Usage(DAY)
+    grown, parts = DecayedUsage(DAY), DecayedUsage(DAY)
     grown.begin("gang", "a/x/u", ONE_GPU, at=0.0)
-    grown.begin("gang", "a/x/u", Held(0, 0, 4000), at=HOUR)
+    grown.begin("gang", "a/x/u", Amounts(0, 0, 4000), at=HOUR)
     grown.end("gang", 2 * HOUR)
     for job, gpus, since, until in (("first", 1000, 0.0, HOUR), ("second", 4000, HOUR, 2 * HOUR)):
-        parts.begin(job, "a/x/u", Held(0, 0, gpus), at=since)
+        parts.begin(job, "a/x/u", Amounts(0, 0, gpus), at=since)
         parts.end(job, until)
     assert grown.of("a", 3 * HOUR) == pytest.approx(parts.of("a", 3 * HOUR))
     assert grown.of("a", 3 * HOUR) == pytest.approx(5.0, rel=0.1)
@@ -63,7 +63,7 @@ def test_grown_gang_counts_by_what_it_held_when() -> None:
 
 def test_order_of_news_does_not_matter() -> None:
     def known(order: tuple[int, ...]) -> float:
-        usage = Usage(HOUR)
+        usage = DecayedUsage(HOUR)
         for number in order:
             if number == 0:
                 usage.charge("a/x/u", HOUR, 0.0, at=10_000.0)
@@ -82,16 +82,16 @@ def test_order_of_news_does_not_matter() -> None:
 
 
 def test_end_before_the_beginning_charges_nothing() -> None:
-    usage = Usage(DAY)
+    usage = DecayedUsage(DAY)
     usage.begin("job", "a/x/u", ONE_GPU, at=1000.0)
     usage.end("job", 10.0)
     assert usage.of("a/x/u", 5000.0) == 0.0
 
 
 def test_many_jobs_leave_no_rate_behind() -> None:
-    usage = Usage(DAY)
+    usage = DecayedUsage(DAY)
     for number in range(1000):
-        usage.begin(str(number), "a/x/u", Held(333, 1, 77), at=float(number))
+        usage.begin(str(number), "a/x/u", Amounts(333, 1, 77), at=float(number))
     for number in range(1000):
         usage.end(str(number), 2000.0 + number)
     left = usage.of("a", 3000.0)
@@ -99,7 +99,7 @@ def test_many_jobs_leave_no_rate_behind() -> None:
 
 
 def test_nothing_used_is_one_and_the_exact_share_is_a_half() -> None:
-    usage = Usage(DAY)
+    usage = DecayedUsage(DAY)
     tree = {"a": Share(weight=3.0), "b": Share(weight=1.0)}
     assert usage.normalised("a/x/u", 0.0, tree) == 1.0
     usage.charge("a/x/u", 3 * HOUR, 0.0, at=0.0)
@@ -113,7 +113,7 @@ def test_nothing_used_is_one_and_the_exact_share_is_a_half() -> None:
 
 
 def test_fair_share_looks_at_the_tenant_first_then_inside() -> None:
-    usage = Usage(DAY)
+    usage = DecayedUsage(DAY)
     usage.charge("greedy/x/u", 90 * HOUR, 0.0, at=0.0)
     usage.charge("modest/x/u", 8 * HOUR, 0.0, at=0.0)
     usage.charge("modest/y/u", 2 * HOUR, 0.0, at=0.0)
@@ -127,7 +127,7 @@ def test_fair_share_looks_at_the_tenant_first_then_inside() -> None:
 
 
 def test_users_long_gone_do_not_dilute_the_shares_of_the_others() -> None:
-    usage = Usage(DAY)
+    usage = DecayedUsage(DAY)
     for number in range(200):
         usage.charge(f"a/x/gone{number}", HOUR, 0.0, at=0.0)
     now = 40 * DAY
@@ -141,7 +141,7 @@ def test_users_long_gone_do_not_dilute_the_shares_of_the_others() -> None:
 
 
 def test_another_profile_counts_at_once() -> None:
-    usage = Usage(DAY)
+    usage = DecayedUsage(DAY)
     usage.charge("a/x/u", HOUR, 0.0, at=0.0)
     usage.charge("b/x/u", HOUR, 0.0, at=0.0)
     before = usage.normalised("a/x/u", 0.0, TREE)

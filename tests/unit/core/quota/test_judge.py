@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from ares.core.quota.counts import TENANT, Level, levels_of
+from ares.core.quota.counts import TENANT, QuotaLevel, levels_of
 from ares.core.quota.judge import No, Yes, above_ceiling, bound, judge
 from ares.core.quota.months import month_end, month_of
 from ares.model.quota import Limit, Limits, Quota
@@ -44,7 +44,11 @@ def test_up_to_where_jobs_are_taken(measure: str, hard: float, threshold: float,
 
 def test_all_levels_must_have_room_and_all_are_shown() -> None:
     limits = replace(quota(gpus=Limit(hard=8)), users={"ada": Limits(amounts={"gpus": Limit(hard=2)})})
-    used = {TENANT: {"gpus": 4000}, Level("user", "ada"): {"gpus": 1000}, Level("team", "vision"): {"gpus": 4000}}
+    used = {
+        TENANT: {"gpus": 4000},
+        QuotaLevel("user", "ada"): {"gpus": 1000},
+        QuotaLevel("team", "vision"): {"gpus": 4000},
+    }
     assert isinstance(judge(limits, LEVELS, used.__getitem__, {"gpus": 1000}), Yes)
     no = judge(limits, LEVELS, used.__getitem__, {"gpus": 2000})
     assert isinstance(no, No)

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_slice import Facts, Matching, Rows
-from ares.core.capacity.node_table import Columns
+from ares.core.capacity.node_slice import ClusterFacts, Matching, NodeSlice
+from ares.core.capacity.node_table import NodeTable
 from ares.core.capacity.rule import Miss
 from ares.core.reasons import Reason
 from ares.core.schedule.filters import FILTERS
@@ -63,8 +63,8 @@ def node(
     return Node(record, **used)
 
 
-def table(*nodes: Node) -> Columns:
-    made = Columns()
+def table(*nodes: Node) -> NodeTable:
+    made = NodeTable()
     for row, one in enumerate(nodes):
         info = one.record.info
         made.put(row, one.record, one.pool)
@@ -82,8 +82,8 @@ def table(*nodes: Node) -> Columns:
     return made
 
 
-def facts(*nodes: Node) -> Facts:
-    return Facts(
+def facts(*nodes: Node) -> ClusterFacts:
+    return ClusterFacts(
         gpu_hour_max=max(one.pool.gpu_hour for one in nodes),
         cpu_hour_max=max(one.pool.cpu_hour for one in nodes),
         gpu_watts_max=float(table(*nodes).gpu_watts.max()),
@@ -100,8 +100,8 @@ def matching(*carriers: tuple[str, dict[str, str], tuple[int, ...]]) -> Matching
     return made
 
 
-def rows(nodes: list[Node], ask: Ask, *, jobs: Matching | None = None, emptied: bool = False) -> Rows:
-    return Rows(table(*nodes), ask, slice(0, len(nodes)), facts(*nodes), jobs or Matching(), emptied)
+def rows(nodes: list[Node], ask: Ask, *, jobs: Matching | None = None, emptied: bool = False) -> NodeSlice:
+    return NodeSlice(table(*nodes), ask, slice(0, len(nodes)), facts(*nodes), jobs or Matching(), emptied)
 
 
 def passing(name: str, nodes: list[Node], ask: Ask, **more: Any) -> list[str] | None:
@@ -112,7 +112,7 @@ def passing(name: str, nodes: list[Node], ask: Ask, **more: Any) -> list[str] | 
 
 def refusal(name: str, nodes: list[Node], ask: Ask, *, jobs: Matching | None = None, ever: bool = False) -> Reason:
     """What the filter says when it was asked of all nodes and none passed."""
-    seen = Rows(table(*nodes), ask, slice(None), Facts(), jobs or Matching(), ever)
+    seen = NodeSlice(table(*nodes), ask, slice(None), ClusterFacts(), jobs or Matching(), ever)
     passes = FILTERS[name].passes(seen)
     assert passes is None or not (passes & seen.exists).any(), f"{name} refuses nothing"
     return FILTERS[name].explain(Miss(seen, np.flatnonzero(seen.exists), ever))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ares.core.schedule.budget import Budget
+from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.follower import follow
@@ -61,7 +61,7 @@ def spec(cpu_milli: int, runs_s: float) -> JobSpec:
     )  # fmt: skip
 
 
-def plan_once(cluster: Cluster, turns: Turns, budget: Budget) -> Plan:
+def plan_once(cluster: Cluster, turns: Turns, budget: CycleBudget) -> Plan:
     turns.left = TURNS
     plan = cycle(cluster, cluster.profile, NOW, budget=budget)
     cluster.promise(plan.promises, more=plan.more or not budget.whole)
@@ -71,7 +71,7 @@ def plan_once(cluster: Cluster, turns: Turns, budget: Budget) -> Plan:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_who_had_no_turn_comes_first_in_the_next_cycle(strategy: BackfillStrategy) -> None:
     cluster, turns = full_cluster(strategy), Turns()
-    budget = Budget(turns.over)
+    budget = CycleBudget(turns.over)
     plans = [plan_once(cluster, turns, budget)]
     assert 0 < plans[0].unreached < JOBS
     assert plans[0].more
@@ -86,7 +86,7 @@ def test_who_had_no_turn_comes_first_in_the_next_cycle(strategy: BackfillStrateg
 def test_with_time_enough_it_is_the_plan_without_a_budget(strategy: BackfillStrategy) -> None:
     bounded, unbounded = full_cluster(strategy), full_cluster(strategy)
     for _ in range(2):
-        plan = cycle(bounded, bounded.profile, NOW, budget=Budget(lambda: False))
+        plan = cycle(bounded, bounded.profile, NOW, budget=CycleBudget(lambda: False))
         assert plan == cycle(unbounded, unbounded.profile, NOW)
         assert plan.unreached == 0
         bounded.promise(plan.promises)
@@ -95,7 +95,7 @@ def test_with_time_enough_it_is_the_plan_without_a_budget(strategy: BackfillStra
 
 def test_what_was_promised_is_kept_by_cycles_that_do_not_come_to_it() -> None:
     cluster, turns = full_cluster("conservative"), Turns()
-    budget = Budget(turns.over)
+    budget = CycleBudget(turns.over)
     first = {one.job: one.start for one in plan_once(cluster, turns, budget).promises}
     assert len(first) >= TURNS - 1
     for _ in range(3):
@@ -105,7 +105,7 @@ def test_what_was_promised_is_kept_by_cycles_that_do_not_come_to_it() -> None:
 
 def test_once_everybody_had_a_turn_there_is_nothing_more_to_do() -> None:
     cluster, turns = full_cluster("conservative"), Turns()
-    budget = Budget(turns.over)
+    budget = CycleBudget(turns.over)
     plans = [plan_once(cluster, turns, budget)]
     while plans[-1].more and len(plans) < 20:
         plans.append(plan_once(cluster, turns, budget))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ares.core.explain.faster import paced_jobs, waits_for_faster
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.pace import Gpus, Runner, Slot, pace
+from ares.core.schedule.pace import Gpus, PacedRunner, PacedSlot, pace
 from ares.model.profile import Profile
 from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Placement
@@ -21,10 +21,10 @@ from tests.unit.core.world import NOW, cluster, node, nodes_of, placed, plan, ru
 
 def _slots(
     free_at: list[float], *jobs: tuple[str, list[float], float], weights: tuple[float, ...] = ()
-) -> dict[str, Slot]:
+) -> dict[str, PacedSlot]:
     """Each job with its run time on each GPU, and its deadline."""
     made = [
-        Runner(job, kind, weights[kind] if weights else 1.0, due, due - min(runs))
+        PacedRunner(job, kind, weights[kind] if weights else 1.0, due, due - min(runs))
         for kind, (job, runs, due) in enumerate(jobs)
     ]
     table = np.array([runs for _, runs, _ in jobs]).reshape(len(jobs), len(free_at))
@@ -74,7 +74,7 @@ def test_a_job_that_counts_more_goes_before_a_shorter_one() -> None:
 @pytest.mark.parametrize(("free_at", "runs"), [([], []), ([0.0], [inf]), ([inf], [1.0])])
 def test_who_can_have_no_gpu_has_no_slot(free_at: list[float], runs: list[float]) -> None:
     made = Gpus(np.array(free_at), np.arange(len(free_at)), np.array([runs]).reshape(1, len(free_at)))
-    assert pace([Runner("j", 0, 1.0, inf, inf)], made, 0.0) == {}
+    assert pace([PacedRunner("j", 0, 1.0, inf, inf)], made, 0.0) == {}
 
 
 @st.composite

@@ -6,10 +6,10 @@ import pytest
 
 from ares.core.ask import Ask
 from ares.core.capacity.claims import Claim, Claims
-from ares.core.capacity.transaction import Taken, Transaction
+from ares.core.capacity.transaction import Allocation, Transaction
 from ares.core.schedule import slot
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.slot import Opening, earliest
+from ares.core.schedule.slot import Slot, earliest
 from tests.unit.core.world import cluster, node, placed, run, spec
 
 NOW = 10_000.0
@@ -27,7 +27,7 @@ def busy(chance: random.Random, nodes: int) -> Cluster:
     return made
 
 
-def found(made: Cluster, ask: Ask, claim: Claim | None, few: int, monkeypatch: pytest.MonkeyPatch) -> Opening | None:
+def found(made: Cluster, ask: Ask, claim: Claim | None, few: int, monkeypatch: pytest.MonkeyPatch) -> Slot | None:
     monkeypatch.setattr(slot, "_FEW", few)
     txn = Transaction(made.evaluations)
     claims = Claims(made, txn, NOW)
@@ -55,7 +55,9 @@ def test_by_columns_it_is_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -
     )
     ask = ask._replace(min_ranks=chance.randint(2, ask.ranks))
     row = made.rows["n0"]
-    claim = chance.choice([None, Claim("x", NOW + 450.0, NOW + 1000.0, (Taken(row, 1000, 1, (3,), 1000, (), None),))])
+    claim = chance.choice(
+        [None, Claim("x", NOW + 450.0, NOW + 1000.0, (Allocation(row, 1000, 1, (3,), 1000, (), None),))]
+    )
     one_by_one = found(made, ask, claim, 1000, monkeypatch)
     by_columns = found(made, ask, claim, 0, monkeypatch)
     assert (by_columns and by_columns.start) == (one_by_one and one_by_one.start)

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from ares.core.ask import Ask, Near
-from ares.core.capacity.node_slice import Matching, Rows
-from ares.core.capacity.node_table import Columns
+from ares.core.capacity.node_slice import Matching, NodeSlice
+from ares.core.capacity.node_table import NodeTable
 from ares.model.job import NodeTerm
 from ares.model.node import Taint
 from ares.model.profile import Pool
@@ -23,10 +23,10 @@ class World(NamedTuple):
     nodes: list[Node]
     running: list[tuple[str, dict[str, str], tuple[int, ...]]]
     ask: Ask
-    table: Columns
+    table: NodeTable
 
-    def rows(self, at: Any = slice(None), *, emptied: bool = False) -> Rows:
-        return Rows(self.table, self.ask, at, facts(*self.nodes), self.matching, emptied)
+    def rows(self, at: Any = slice(None), *, emptied: bool = False) -> NodeSlice:
+        return NodeSlice(self.table, self.ask, at, facts(*self.nodes), self.matching, emptied)
 
     @property
     def matching(self) -> Matching:

@@ -11,7 +11,7 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import decide_again
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Eviction
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.core.starts.alternatives import offers, would_evict
 from ares.core.starts.estimate import start_estimate
 from ares.model.job import Gang, JobSpec, Preemption
@@ -23,7 +23,7 @@ BOTH = [node("h", gpus=2, model="NVIDIA H100"), node("a", gpus=4, model="NVIDIA 
 
 def estimate(made: Cluster, wanted: JobSpec, ahead: int = 0) -> Any:
     key = class_key(state("j"), wanted)
-    return start_estimate(Round(made, made.profile, NOW), key, key.asks[0], ahead)
+    return start_estimate(Trial(made, made.profile, NOW), key, key.asks[0], ahead)
 
 
 # ---- reasons

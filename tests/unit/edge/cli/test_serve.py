@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ares.app.commands.up import SAMPLE_REQUEST_ID
-from ares.app.up import Started, UpError
+from ares.app.up import SupervisorStart, UpError
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem
 
 Ares = Callable[..., Any]
@@ -153,7 +153,7 @@ def test_up_tells_why_its_supervisor_ended(tmp_path: Path, log: str, what: str, 
     path.write_text(f"error: of an earlier start\nfix: old\n{log}")
     ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
     ended.wait(30)
-    started = Started(ended, path, len("error: of an earlier start\nfix: old\n"))
+    started = SupervisorStart(ended, path, len("error: of an earlier start\nfix: old\n"))
     with pytest.raises(UpError) as caught:
         started.require_alive()
     assert str(caught.value).startswith(what)

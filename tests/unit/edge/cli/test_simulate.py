@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ares.check.replay.checker import Checker
-from ares.check.replay.verdict import Verdict
+from ares.check.replay.verdict import ReplayVerdict
 from ares.model.profile import Profile
 from ares.sim.report.metrics import METRICS, words_of
 from ares.sim.report.table import JOB_COLUMNS
@@ -244,7 +244,7 @@ def test_every_decision_is_checked(ares: Ares, trace: str, tmp_path: Path) -> No
 
 def test_a_violation_is_told_and_fails(ares: Ares, trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Strict(Checker):
-        def verdict(self) -> Verdict:
+        def verdict(self) -> ReplayVerdict:
             return msgspec.structs.replace(super().verdict(), violations=("at 5 s: job \x1b[1m7 was lost",))
 
     monkeypatch.setattr("ares.sim.study.runs.Checker", Strict)

@@ -11,13 +11,13 @@ from ares.edge.client.calls.answers import JobDetail
 from ares.model.event import EventKind, LedgerEvent
 from ares.model.job import JobSpec, RetryPolicy
 from ares.model.state import ExitInfo, Fence, JobState, Phase, Placement, Result
-from ares.sim.chaos.canary import Mark, Marks, read_marks
-from ares.sim.chaos.judge import RULES, Case, Seen, judge
-from ares.sim.chaos.plan import FAULTS, Options, schedule
+from ares.sim.chaos.canary import CanaryMark, Marks, read_marks
+from ares.sim.chaos.judge import RULES, ChaosCase, SeenJob, judge
+from ares.sim.chaos.plan import FAULTS, ChaosOptions, schedule
 from ares.sim.chaos.verdict import summary, times, verdict
 
 JOB, OTHER = "0123456780000001", "0123456780000002"
-OPTIONS = Options(seed=1, lease_s=9.0, bound_s=10.0)
+OPTIONS = ChaosOptions(seed=1, lease_s=9.0, bound_s=10.0)
 SPEC = JobSpec(command=("true",), retry=RetryPolicy(limit=3))
 
 
@@ -37,7 +37,7 @@ def entries(job: str, *steps: tuple[EventKind, Phase, float, str]) -> tuple[Ledg
     return tuple(made)
 
 
-def recovered() -> Seen:
+def recovered() -> SeenJob:
     """Its first machine fell silent at 20, which was decided at 29; the second attempt succeeded."""
     ledger = entries(
         JOB,
@@ -53,10 +53,10 @@ def recovered() -> Seen:
         retries={"node-lost": 1},
     )  # fmt: skip
     result = Result(job=JOB, fence=fence, attempt=2, exit=done, committed_at=40.0, value="1.3")
-    return Seen(JobDetail(spec=SPEC, state=state, result=result), ledger)
+    return SeenJob(JobDetail(spec=SPEC, state=state, result=result), ledger)
 
 
-def cancelled() -> Seen:
+def cancelled() -> SeenJob:
     ledger = entries(OTHER, ("submitted", "PENDING", 10.0, "1.0"), ("cancelled", "CANCELLED", 12.0, "1.1"))
     state = JobState(
         id=OTHER,
@@ -68,7 +68,7 @@ def cancelled() -> Seen:
         request_id="r2",
         ended_at=12.0,
     )
-    return Seen(JobDetail(spec=SPEC, state=state), ledger)
+    return SeenJob(JobDetail(spec=SPEC, state=state), ledger)
 
 
 def calls() -> list[Event]:
@@ -91,26 +91,26 @@ def calls() -> list[Event]:
     ]
 
 
-def case() -> Case:
+def case() -> ChaosCase:
     """A run in which every promise was put to the test and kept."""
     events = [*calls(), Lost(t=20.0, node="n1"), Back(t=35.0, node="n1"), Healed(t=60.0)]
-    marks = Marks((Mark(JOB, "1.1", (12.0, 27.0)), Mark(JOB, "1.3", (31.5, 39.9))), ())
+    marks = Marks((CanaryMark(JOB, "1.1", (12.0, 27.0)), CanaryMark(JOB, "1.3", (31.5, 39.9))), ())
     jobs = {JOB: recovered(), OTHER: cancelled()}
-    return Case(
+    return ChaosCase(
         options=OPTIONS, jobs=jobs, marks=marks, events=sorted(events, key=lambda event: event.t), wall_offset=0.0
     )
 
 
-def change(job: str, **fields: Any) -> Callable[[Case], None]:
-    def spoil(case: Case) -> None:
+def change(job: str, **fields: Any) -> Callable[[ChaosCase], None]:
+    def spoil(case: ChaosCase) -> None:
         seen = case.jobs[job]
         case.jobs[job] = replace(seen, detail=replace(seen.detail, state=replace(seen.detail.state, **fields)))
 
     return spoil
 
 
-def result(**fields: Any) -> Callable[[Case], None]:
-    def spoil(case: Case) -> None:
+def result(**fields: Any) -> Callable[[ChaosCase], None]:
+    def spoil(case: ChaosCase) -> None:
         seen = case.jobs[JOB]
         assert seen.detail.result is not None
         case.jobs[JOB] = replace(seen, detail=replace(seen.detail, result=replace(seen.detail.result, **fields)))
@@ -118,8 +118,8 @@ def result(**fields: Any) -> Callable[[Case], None]:
     return spoil
 
 
-def answer(op: int, **fields: Any) -> Callable[[Case], None]:
-    def spoil(case: Case) -> None:
+def answer(op: int, **fields: Any) -> Callable[[ChaosCase], None]:
+    def spoil(case: ChaosCase) -> None:
         case.events = [
             replace(event, **fields) if isinstance(event, Answered) and event.op == op else event
             for event in case.events
@@ -128,41 +128,41 @@ def answer(op: int, **fields: Any) -> Callable[[Case], None]:
     return spoil
 
 
-def marks(*attempts: Mark, twice: tuple[str, ...] = ()) -> Callable[[Case], None]:
-    def spoil(case: Case) -> None:
+def marks(*attempts: CanaryMark, twice: tuple[str, ...] = ()) -> Callable[[ChaosCase], None]:
+    def spoil(case: ChaosCase) -> None:
         case.marks = Marks((*case.marks.attempts, *attempts), twice)
 
     return spoil
 
 
-def entry(seq: int, job: str = JOB, **fields: Any) -> Callable[[Case], None]:
-    def spoil(case: Case) -> None:
+def entry(seq: int, job: str = JOB, **fields: Any) -> Callable[[ChaosCase], None]:
+    def spoil(case: ChaosCase) -> None:
         ledger = tuple(replace(one, **fields) if one.seq == seq else one for one in case.jobs[job].ledger)
         case.jobs[job] = replace(case.jobs[job], ledger=ledger)
 
     return spoil
 
 
-def beats(fence: str, *times_: float) -> Callable[[Case], None]:
-    def spoil(case: Case) -> None:
+def beats(fence: str, *times_: float) -> Callable[[ChaosCase], None]:
+    def spoil(case: ChaosCase) -> None:
         kept = tuple(one._replace(beats=times_) if one.fence == fence else one for one in case.marks.attempts)
         case.marks = Marks(kept, ())
 
     return spoil
 
 
-def late(case: Case) -> None:
+def late(case: ChaosCase) -> None:
     for seq in (4, 5):
         entry(seq, at=34.0)(case)
 
 
-def granted_again(case: Case) -> None:
+def granted_again(case: ChaosCase) -> None:
     seen = case.jobs[OTHER]
     more = entries(OTHER, ("bound", "STAGING", 13.0, "1.2"))[0]
     case.jobs[OTHER] = replace(seen, ledger=(*seen.ledger, replace(more, seq=3)))
 
 
-def ghost(case: Case) -> None:
+def ghost(case: ChaosCase) -> None:
     """A second job of the same request that nobody was told of."""
     seen = cancelled()
     case.jobs["0123456780000003"] = replace(
@@ -172,15 +172,15 @@ def ghost(case: Case) -> None:
     )
 
 
-def unmarked(case: Case) -> None:
+def unmarked(case: ChaosCase) -> None:
     case.marks = Marks(case.marks.attempts[:1], ())
 
 
-def forget(case: Case) -> None:
+def forget(case: ChaosCase) -> None:
     del case.jobs[OTHER]
 
 
-BROKEN: dict[str, tuple[str, Callable[[Case], None]]] = {
+BROKEN: dict[str, tuple[str, Callable[[ChaosCase], None]]] = {
     "another job for the same request": ("E1", answer(2, job=OTHER)),
     "another payload is accepted": ("E1", answer(3, outcome="ok", code="", job=JOB)),
     "the same payload is a conflict": ("E1", answer(2, outcome="refused", code="request-conflict")),
@@ -204,7 +204,7 @@ BROKEN: dict[str, tuple[str, Callable[[Case], None]]] = {
     "a cancelled job that is granted": ("E13", granted_again),
     "a job that goes back": ("E16", answer(40, phase="RUNNING", seq=2, seen={})),
     "started twice": ("E18", marks(twice=(f"{JOB}.1.3",))),
-    "run without a grant": ("E18", marks(Mark(JOB, "1.7", (50.0,)))),
+    "run without a grant": ("E18", marks(CanaryMark(JOB, "1.7", (50.0,)))),
     "succeeded without a run": ("E18", unmarked),
 }
 
@@ -265,15 +265,15 @@ def test_a_mark_that_a_kill_cut_short_is_read(tmp_path: Any) -> None:
     (tmp_path / f"{JOB}.1.1").write_text("12.50\n13.0")
     (tmp_path / f"{JOB}.1.3").write_text("")
     (tmp_path / f"{OTHER}.1.1").write_text("14.25\n1")
-    assert read_marks(tmp_path).attempts == (Mark(JOB, "1.1", (12.5, 13.0)), Mark(OTHER, "1.1", (14.25,)))
+    assert read_marks(tmp_path).attempts == (CanaryMark(JOB, "1.1", (12.5, 13.0)), CanaryMark(OTHER, "1.1", (14.25,)))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_plan_is_by_seed_and_somebody_stays_well(seed: int) -> None:
-    options = Options(seed=seed, duration_s=300.0, agents=3)
+    options = ChaosOptions(seed=seed, duration_s=300.0, agents=3)
     steps = schedule(options)
     assert steps == schedule(options)
-    assert steps != schedule(Options(seed=seed + 1, duration_s=300.0, agents=3))
+    assert steps != schedule(ChaosOptions(seed=seed + 1, duration_s=300.0, agents=3))
     breaking = [step for step in steps if FAULTS[step.kind].breaks]
     for step in breaking:
         broken = {one.agent for one in breaking if one.at_s <= step.at_s < one.until_s}

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from ares.sim.chaos import proxy as faults
-from ares.sim.chaos.proxy import BEHAVIOURS, Proxy, Way
+from ares.sim.chaos.proxy import BEHAVIOURS, Proxy, ProxyWay
 
 PATIENCE_S = 20.0
 # Long enough for bytes to have come if they could.
@@ -116,7 +116,7 @@ def test_resets_reach_both_ends(proxy: Proxy) -> None:
         proxy.reset()
         with pytest.raises(ConnectionResetError):
             one.recv(1)
-    proxy.carry(rx=Way(reset_within=1000))
+    proxy.carry(rx=ProxyWay(reset_within=1000))
     with connect(proxy) as one:
         one.sendall(bytes(1000))
         with pytest.raises(ConnectionResetError):
@@ -137,7 +137,7 @@ def test_closed_and_silent_doors(proxy: Proxy) -> None:
 
 def test_loss_stalls_what_is_sent_and_in_the_end_resets(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "_RESEND_S", 0.005)
-    proxy.carry(tx=Way(loss=1.0))
+    proxy.carry(tx=ProxyWay(loss=1.0))
     with connect(proxy) as one:
         one.sendall(b"lost")
         with pytest.raises(ConnectionResetError):
@@ -146,7 +146,7 @@ def test_loss_stalls_what_is_sent_and_in_the_end_resets(proxy: Proxy, monkeypatc
 
 
 def test_a_slow_direction_trickles(proxy: Proxy) -> None:
-    proxy.carry(tx=Way(rate=100))
+    proxy.carry(tx=ProxyWay(rate=100))
     with connect(proxy) as one:
         one.sendall(bytes(1000))
         receive(one, 1)

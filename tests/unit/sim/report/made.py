@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ares.sim.traces.outcome import Facts, Intervals, Jobs, Outcome, Series
+from ares.sim.traces.outcome import Intervals, JobColumns, Outcome, ReplayFacts, Series
 
 
 def outcome(
@@ -26,7 +26,7 @@ def outcome(
     whose = chance.integers(0, len(tenants), jobs)
     ones, none = np.ones(jobs), np.full(jobs, np.nan)
     order = np.argsort(start, kind="stable")
-    table = Jobs(
+    table = JobColumns(
         id=np.array([f"j{n}" for n in range(jobs)]), name=np.array([names[n % len(names)] for n in range(jobs)]),
         tenant=np.array([tenants[n] for n in whose]), submit=submit, first_start=start, last_start=start, end=end,
         run=run, cpus=ones * 4, gpus=ones, ranks=np.ones(jobs, dtype=np.int64), deadline=none,
@@ -42,7 +42,7 @@ def outcome(
     queued = np.searchsorted(submit, times, side="right") - np.searchsorted(np.sort(start), times, side="right")
     zero = np.zeros(len(times), dtype=np.int64)
     series = Series(time=times, cpu_milli=zero, gpu_milli=zero, queued=queued, fragmentation=np.full(len(times), 0.1))
-    facts = Facts(
+    facts = ReplayFacts(
         policy=policy, trace="made.swf", seed=seed, nodes=tuple(nodes), node_gpus=(8,) * len(nodes),
         cpu_milli=64_000 * len(nodes), gpu_milli=8000 * len(nodes), began=float(submit[0]), ended=float(end.max()),
         cycles=2 * jobs, events=2 * jobs, wall_s=0.5,

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ares.check.replay.trace import Trace
-from ares.sim.study.runs import Lost, Runner, Task
+from ares.sim.study.runs import StudyRunner, Task, WorkerLost
 from ares.sim.study.study import Source
-from ares.sim.traces.engine import Options
-from ares.sim.traces.failures import Failure
+from ares.sim.traces.engine import ReplayOptions
+from ares.sim.traces.failures import NodeFailure
 from ares.sim.traces.policies import POLICIES
 from tests.unit.sim.written import NODES, table
 
@@ -27,22 +27,22 @@ class Deadly(str):
 
 
 def test_an_error_of_a_replay_is_heard(trace: Trace) -> None:
-    wrong = Options(failures=(Failure(at=1.0, node="elsewhere", lasts_s=1.0),))
-    with Runner([trace], workers=2) as runner, pytest.raises(ValueError, match="'elsewhere'"):
+    wrong = ReplayOptions(failures=(NodeFailure(at=1.0, node="elsewhere", lasts_s=1.0),))
+    with StudyRunner([trace], workers=2) as runner, pytest.raises(ValueError, match="'elsewhere'"):
         runner.summaries([Task(0, POLICIES["easy"], wrong)])
 
 
 def test_a_process_that_dies_is_missed(trace: Trace) -> None:
-    deadly = Options(failures=(Failure(at=1.0, node=Deadly("n"), lasts_s=1.0),))
-    with Runner([trace], workers=2) as runner, pytest.raises(Lost, match="one of 2 processes ended"):
+    deadly = ReplayOptions(failures=(NodeFailure(at=1.0, node=Deadly("n"), lasts_s=1.0),))
+    with StudyRunner([trace], workers=2) as runner, pytest.raises(WorkerLost, match="one of 2 processes ended"):
         runner.summaries([Task(0, POLICIES["easy"], deadly)])
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_progress_ends_with_all_jobs(trace: Trace, workers: int) -> None:
     seen: list[tuple[int, int, int]] = []
-    tasks = [Task(0, POLICIES["easy"], Options()), Task(0, POLICIES["fcfs"], Options(), 0.5)]
-    with Runner([trace], workers) as runner:
+    tasks = [Task(0, POLICIES["easy"], ReplayOptions()), Task(0, POLICIES["fcfs"], ReplayOptions(), 0.5)]
+    with StudyRunner([trace], workers) as runner:
         runner.summaries(tasks, lambda at, done, total: seen.append((at, done, total)))
     assert (0, 10, 10) in seen
     assert (1, 5, 5) in seen

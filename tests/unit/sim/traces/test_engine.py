@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from ares.check.replay.decisions import Decision
+from ares.check.replay.decisions import CycleDecisions
 from ares.check.replay.trace import Trace, TraceJob, scaled
 from ares.core.capacity.promise import Promise
 from ares.core.schedule.cluster import Cluster
@@ -19,13 +19,13 @@ from ares.core.schedule.plan import Plan
 from ares.model.job import Preemption
 from ares.model.profile import OrderPolicy, Profile, Weight
 from ares.sim.traces import engine
-from ares.sim.traces.engine import Estimates, Options, replay
-from ares.sim.traces.failures import Failure, drawn
-from ares.sim.traces.policies import POLICIES, Policy, policy
+from ares.sim.traces.engine import Estimates, ReplayOptions, replay
+from ares.sim.traces.failures import NodeFailure, drawn
+from ares.sim.traces.policies import POLICIES, ReplayPolicy, policy
 from ares.sim.traces.summary import summary
 from tests.unit.sim.traces.made import SAVES, ends, job, over_used, starts, trace
 
-BY_PRIORITY = Policy(
+BY_PRIORITY = ReplayPolicy(
     name="by-priority",
     profile=Profile(
         order=OrderPolicy(primary=(Weight(name="priority", weight=1.0),)), actions=("claim", "allocate", "preempt")
@@ -119,19 +119,19 @@ def test_exact_run_times_let_pass_whom_estimates_hold_back() -> None:
         job(0, 10, 3, expected_runtime_s=10), job(1, 5, 4, expected_runtime_s=5), job(2, 2, 1, expected_runtime_s=99),
     ]  # fmt: skip
     assert starts(replay(trace(*known), policy("easy")))[2] == 15
-    assert starts(replay(trace(*known), policy("easy"), Options(estimates="exact")))[2] == 2
+    assert starts(replay(trace(*known), policy("easy"), ReplayOptions(estimates="exact")))[2] == 2
 
 
 @pytest.mark.parametrize("estimates", ["user", "predicted"])
 @pytest.mark.parametrize("name", ["easy-sjbf", "conservative", "sjf"])
 def test_nothing_is_decided_by_run_times_that_nobody_can_know(name: str, estimates: Estimates) -> None:
     known = some(3, 60)
-    first = replay(known, policy(name), Options(estimates=estimates))
+    first = replay(known, policy(name), ReplayOptions(estimates=estimates))
     for at in (20, 40):
         ended = float(first.jobs.end[at])
         jobs = list(known.jobs)
         jobs[at] = replace(jobs[at], run_s=jobs[at].run_s + 1000.0)
-        other = replay(Trace("made", tuple(jobs), known.nodes), policy(name), Options(estimates=estimates))
+        other = replay(Trace("made", tuple(jobs), known.nodes), policy(name), ReplayOptions(estimates=estimates))
         before = first.jobs.first_start < ended
         assert (other.jobs.first_start[before] == first.jobs.first_start[before]).all()
 
@@ -143,7 +143,7 @@ def test_nothing_is_decided_by_run_times_that_nobody_can_know(name: str, estimat
 def test_every_policy_runs_all_jobs_and_over_uses_nothing(name: str) -> None:
     known = some(1)
     failures = drawn([node.name for node in known.nodes], 0.0, 4000.0, mtbf_s=900.0, mttr_s=60.0, seed=1)
-    found = replay(known, policy(name), Options(failures=failures))
+    found = replay(known, policy(name), ReplayOptions(failures=failures))
     assert over_used(found) == []
     assert summary(found).unfinished == 0
     assert found.facts.node_failures > 5
@@ -158,7 +158,7 @@ def test_the_same_seed_gives_the_same_outcome(order: engine.EventOrder) -> None:
     known = some(2, 60)
     failures = drawn([node.name for node in known.nodes], 0.0, 3000.0, mtbf_s=500.0, mttr_s=90.0, seed=4)
     one, same, other = (
-        replay(known, policy("easy@predicted"), Options(seed=seed, event_order=order, failures=failures))
+        replay(known, policy("easy@predicted"), ReplayOptions(seed=seed, event_order=order, failures=failures))
         for seed in (7, 7, 8)
     )
     assert one.digest() == same.digest()
@@ -190,9 +190,9 @@ def test_a_second_cycle_at_the_same_instant_comes_to_nothing(name: str, monkeypa
 
 
 def test_the_log_of_decisions_tells_what_the_outcome_says() -> None:
-    known, log = some(6), list[Decision]()
-    failures = (Failure(at=300.0, node="n0", lasts_s=50.0),)
-    found = replay(known, policy("conservative"), Options(log=log.append, failures=failures))
+    known, log = some(6), list[CycleDecisions]()
+    failures = (NodeFailure(at=300.0, node="n0", lasts_s=50.0),)
+    found = replay(known, policy("conservative"), ReplayOptions(log=log.append, failures=failures))
     begun = [(at.time, one.job) for at in log for one in at.started]
     ran = found.intervals
     assert sorted(set(begun)) == sorted(set(zip(ran.begin.tolist(), ran.job.tolist(), strict=True)))
@@ -209,7 +209,7 @@ def test_the_log_of_decisions_tells_what_the_outcome_says() -> None:
 
 def test_work_on_a_node_that_fails_is_done_again() -> None:
     known = trace(job(0, 100, 4), job(0, 100, 4), nodes=2)
-    found = replay(known, policy("fcfs"), Options(failures=(Failure(at=60.0, node="n0", lasts_s=500.0),)))
+    found = replay(known, policy("fcfs"), ReplayOptions(failures=(NodeFailure(at=60.0, node="n0", lasts_s=500.0),)))
     lost = found.jobs.attempts == 2
     assert lost.tolist() == [True, False]
     # It begins anew on the other node when that is free.
@@ -220,23 +220,25 @@ def test_work_on_a_node_that_fails_is_done_again() -> None:
 
 def test_a_gang_is_lost_as_a_whole_and_lets_go_of_all_nodes() -> None:
     known = trace(job(0, 100, 4, ranks=2), job(1, 10, 4), nodes=2)
-    found = replay(known, policy("fcfs"), Options(failures=(Failure(at=50.0, node="n1", lasts_s=20.0),)))
+    found = replay(known, policy("fcfs"), ReplayOptions(failures=(NodeFailure(at=50.0, node="n1", lasts_s=20.0),)))
     assert found.jobs.attempts.tolist() == [2, 1]
     assert starts(found)[1] == 50
     assert ends(found)[0] == pytest.approx(170, abs=1)
 
 
 def test_a_node_that_never_comes_back_leaves_its_jobs_waiting() -> None:
-    found = replay(trace(job(0, 100)), policy("fcfs"), Options(failures=(Failure(at=1.0, node="n0", lasts_s=1e9),)))
+    found = replay(
+        trace(job(0, 100)), policy("fcfs"), ReplayOptions(failures=(NodeFailure(at=1.0, node="n0", lasts_s=1e9),))
+    )
     # It came back after all, long after.
     assert ends(found)[0] > 1e9
     with pytest.raises(ValueError, match="names node 'n7', which is not in the trace made"):
-        replay(trace(job(0, 1)), policy("fcfs"), Options(failures=(Failure(at=1.0, node="n7", lasts_s=1.0),)))
+        replay(trace(job(0, 1)), policy("fcfs"), ReplayOptions(failures=(NodeFailure(at=1.0, node="n7", lasts_s=1.0),)))
 
 
 def test_of_two_failures_at_once_the_longer_one_counts() -> None:
-    failures = (Failure(at=10.0, node="n0", lasts_s=100.0), Failure(at=20.0, node="n0", lasts_s=5.0))
-    found = replay(trace(job(30, 10)), policy("fcfs"), Options(failures=failures))
+    failures = (NodeFailure(at=10.0, node="n0", lasts_s=100.0), NodeFailure(at=20.0, node="n0", lasts_s=5.0))
+    found = replay(trace(job(30, 10)), policy("fcfs"), ReplayOptions(failures=failures))
     assert starts(found) == [110]
 
 
@@ -275,7 +277,9 @@ def test_who_may_not_be_preempted_yet_is_when_it_may() -> None:
 
 
 def test_an_elastic_gang_runs_longer_with_fewer_ranks() -> None:
-    growing = Policy(name="grows", profile=replace(POLICIES["fcfs"].profile, actions=("claim", "allocate", "grow")))
+    growing = ReplayPolicy(
+        name="grows", profile=replace(POLICIES["fcfs"].profile, actions=("claim", "allocate", "grow"))
+    )
     known = trace(job(0, 50, 2), job(0, 100, 1, ranks=4, min_ranks=1), nodes=1, cpus=4)
     found = replay(known, growing)
     # Two of four ranks for 50 s do a quarter of the work; all four do the rest in 75 s.
@@ -319,8 +323,8 @@ def test_a_decision_is_made_whenever_somebody_was_promised_to_start(seed: int) -
         runs = chance.choice([10.0, 20.0, 40.0, 70.0])
         stated = runs * chance.choice([1.0, 0.5, 0.5, 2.0])
         jobs.append(job(at, runs, chance.randint(1, 4), expected_runtime_s=stated))
-    log: list[Decision] = []
-    replay(trace(*jobs, nodes=2), POLICIES["conservative"], Options(log=log.append, estimates="user"))
+    log: list[CycleDecisions] = []
+    replay(trace(*jobs, nodes=2), POLICIES["conservative"], ReplayOptions(log=log.append, estimates="user"))
     for one, following in pairwise(log):
         due = min((promised.start for promised in one.promises if promised.start > one.time), default=inf)
         assert following.time <= due

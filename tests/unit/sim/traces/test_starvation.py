@@ -8,11 +8,11 @@ from msgspec.structs import replace as put
 from ares.check.replay.checker import Checker
 from ares.core.capacity.promise import Promise
 from ares.core.forecast import predictor
-from ares.core.schedule.actions.backfill import Behind
+from ares.core.schedule.actions.backfill import BackfillPass
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy
-from ares.sim.traces.engine import Options, replay
-from ares.sim.traces.failures import Failure
+from ares.sim.traces.engine import ReplayOptions, replay
+from ares.sim.traces.failures import NodeFailure
 from ares.sim.traces.policies import policy
 from tests.unit.sim.traces.heavy import heavy, wait_of_wide
 from tests.unit.sim.traces.made import job, trace
@@ -51,8 +51,8 @@ def test_a_promise_that_is_away_for_a_while_is_remembered(name: str) -> None:
         job(1, 100, 4, ranks=2, expected_runtime_s=100.0),
         job(171, 20, 4, expected_runtime_s=20.0),
     ]
-    away = (Failure(150.0, "n1", 20.0),)
-    found = replay(trace(*jobs, nodes=2), policy(name), Options(failures=away)).jobs
+    away = (NodeFailure(150.0, "n1", 20.0),)
+    found = replay(trace(*jobs, nodes=2), policy(name), ReplayOptions(failures=away)).jobs
     assert found.first_start.tolist() == pytest.approx([0.0, 180.0, 280.0])
 
 
@@ -70,7 +70,7 @@ def test_a_profile_may_go_without_the_drain_as_the_published_rules_do() -> None:
         filling = put(by.profile.backfill, drain=drain)
         by = put(by, profile=put(by.profile, backfill=filling, prediction=_IN_STEPS))
         checker = Checker(trace(*jobs), by.name, by.profile)
-        found = replay(trace(*jobs), by, Options(log=checker)).jobs
+        found = replay(trace(*jobs), by, ReplayOptions(log=checker)).jobs
         assert found.first_start.tolist() == pytest.approx(expected)
         # The checker asks for a drain where the profile says so, and for nothing else.
         assert not checker.verdict().broken, "\n".join(checker.verdict().words())
@@ -80,7 +80,7 @@ def test_a_profile_may_go_without_the_drain_as_the_published_rules_do() -> None:
 def test_what_was_told_first_is_counted() -> None:
     by, made = policy("easy@predicted"), heavy(0, 100)
     checker = Checker(made, by.name, by.profile)
-    replay(made, by, Options(log=checker))
+    replay(made, by, ReplayOptions(log=checker))
     assert checker.verdict().told >= checker.verdict().kept > 0
 
 
@@ -94,7 +94,7 @@ def test_a_stated_run_time_that_is_planned_by_shorter_runs_of_others_is_seen(mon
 
     def told_and_kept() -> tuple[int, int]:
         checker = Checker(made, by.name, by.profile)
-        replay(made, by, Options(log=checker))
+        replay(made, by, ReplayOptions(log=checker))
         return checker.verdict().told, checker.verdict().kept
 
     assert told_and_kept() == (1, 1)
@@ -109,9 +109,9 @@ def test_a_stated_run_time_that_is_planned_by_shorter_runs_of_others_is_seen(mon
 def test_room_that_opens_again_when_a_promise_slips_starves_the_wide_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """A seeded bug: the room is held from the new start, and others come in again and again."""
 
-    def from_its_new_start(_self: Behind, start: float, _kept: Promise | None) -> float:
+    def from_its_new_start(_self: BackfillPass, start: float, _kept: Promise | None) -> float:
         return start
 
     exact = wait_of_wide(replay(heavy(0), policy("default@exact")))
-    monkeypatch.setattr(Behind, "_held_from", from_its_new_start)
+    monkeypatch.setattr(BackfillPass, "_held_from", from_its_new_start)
     assert wait_of_wide(replay(heavy(0), policy("default"))) > 1.5 * exact + 60.0

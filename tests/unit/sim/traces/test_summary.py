@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from ares.model.profile import Pool
-from ares.sim.traces.engine import Options, replay
-from ares.sim.traces.failures import Failure
-from ares.sim.traces.policies import POLICIES, Policy, UnknownPolicy, policy
+from ares.sim.traces.engine import ReplayOptions, replay
+from ares.sim.traces.failures import NodeFailure
+from ares.sim.traces.policies import POLICIES, ReplayPolicy, UnknownPolicy, policy
 from ares.sim.traces.summary import jain, summary
 from tests.unit.sim.traces.made import job, trace
 
@@ -43,8 +43,8 @@ def test_short_jobs_count_as_ten_seconds() -> None:
 
 
 def test_a_lost_attempt_counts_as_waiting_for_the_slowdown_and_as_use() -> None:
-    failures = (Failure(at=30.0, node="n0", lasts_s=1.0),)
-    found = replay(trace(job(0, 60, 4)), policy("fcfs"), Options(failures=failures))
+    failures = (NodeFailure(at=30.0, node="n0", lasts_s=1.0),)
+    found = replay(trace(job(0, 60, 4)), policy("fcfs"), ReplayOptions(failures=failures))
     figures = summary(found)
     (end,) = found.jobs.end
     assert end >= 91
@@ -56,7 +56,7 @@ def test_a_lost_attempt_counts_as_waiting_for_the_slowdown_and_as_use() -> None:
 def test_energy_and_cost_follow_the_pool() -> None:
     plain = POLICIES["fcfs"]
     pools = {"default": Pool(gpu_hour=2.0, gpu_watts=400.0, cpu_watts=0.0)}
-    dear = Policy(name="dear", profile=replace(plain.profile, pools=pools))
+    dear = ReplayPolicy(name="dear", profile=replace(plain.profile, pools=pools))
     figures = summary(replay(trace(job(0, 1800, gpus=2), gpus=2), dear))
     assert figures.cost == pytest.approx(2.0)
     assert figures.energy_kwh == pytest.approx(0.4)

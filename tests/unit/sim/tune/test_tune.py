@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace as put
 
 from ares.check.replay.trace import Trace
-from ares.sim.study.runs import Runner, Task
-from ares.sim.study.study import Source, World
-from ares.sim.traces.engine import Options
+from ares.sim.study.runs import StudyRunner, Task
+from ares.sim.study.study import Source, StudyWorld
+from ares.sim.traces.engine import ReplayOptions
 from ares.sim.traces.policies import POLICIES, policy
 from ares.sim.tune.figures import figures
 from ares.sim.tune.front import AIMS, aims, beaten, costs
@@ -28,16 +28,16 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 @pytest.fixture(scope="module")
 def tuned(trace: Trace) -> Tuned:
-    return tune(trace, base_policy(policy("fcfs")), World(seed=3), GOAL)
+    return tune(trace, base_policy(policy("fcfs")), StudyWorld(seed=3), GOAL)
 
 
 def test_the_same_seed_gives_the_same_profile_on_any_number_of_cores(trace: Trace, tuned: Tuned) -> None:
-    again = tune(trace, base_policy(policy("fcfs")), World(seed=3), GOAL, workers=2)
+    again = tune(trace, base_policy(policy("fcfs")), StudyWorld(seed=3), GOAL, workers=2)
     assert again.profile == tuned.profile
     assert [one.settings for one in again.found.trials] == [one.settings for one in tuned.found.trials]
     assert [one.summary for one in again.found.trials] == [one.summary for one in tuned.found.trials]
     assert again.held == tuned.held
-    other = tune(trace, base_policy(policy("fcfs")), World(seed=4), GOAL)
+    other = tune(trace, base_policy(policy("fcfs")), StudyWorld(seed=4), GOAL)
     assert [one.settings for one in other.found.trials] != [one.settings for one in tuned.found.trials]
 
 
@@ -51,7 +51,7 @@ def test_held_out_jobs_are_not_seen_in_training(trace: Trace, tuned: Tuned) -> N
     """Other jobs after the cut: the search goes the same way to the same profile."""
     cut = tuned.split.at
     strange = tuple(put(job, run_s=job.run_s * 50 + 7) if job.submit >= cut else job for job in trace.jobs)
-    again = tune(replace(trace, jobs=strange), base_policy(policy("fcfs")), World(seed=3), GOAL)
+    again = tune(replace(trace, jobs=strange), base_policy(policy("fcfs")), StudyWorld(seed=3), GOAL)
     assert [one.summary for one in again.found.trials] == [one.summary for one in tuned.found.trials]
     assert again.profile == tuned.profile
     assert again.held != tuned.held
@@ -61,8 +61,8 @@ def test_held_out_jobs_are_not_seen_in_training(trace: Trace, tuned: Tuned) -> N
 
 
 def test_figures_on_held_out_jobs_are_those_of_a_replay_of_them(tuned: Tuned) -> None:
-    with Runner([tuned.split.held]) as runner:
-        found = runner.summaries([Task(0, put(POLICIES["fcfs"], profile=tuned.profile), Options(seed=3))])[0]
+    with StudyRunner([tuned.split.held]) as runner:
+        found = runner.summaries([Task(0, put(POLICIES["fcfs"], profile=tuned.profile), ReplayOptions(seed=3))])[0]
     assert put(found, policy="") == put(tuned.held[tuned.chosen], policy="")
     assert [run.policy for run in tuned.figures.runs] == ["fcfs", "tuned"]
 

@@ -15,7 +15,7 @@ _PERIOD_MILLI_US: Final = 100
 _QUOTA_MIN_US: Final = 1000
 
 
-class Limits:
+class CgroupLimits:
     """The slot's own cgroup, given as file paths by the agent. Written only when a value changes."""
 
     def __init__(self, paths: Mapping[str, Sequence[str]]) -> None:

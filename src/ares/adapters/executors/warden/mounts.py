@@ -39,7 +39,7 @@ _STAYS_WRITABLE: Final = (*PLACES, "/dev/pts", "/dev/mqueue", "/proc")
 _MASK_EVERY_S: Final = 1.0
 
 
-class Terms(NamedTuple):
+class MountTerms(NamedTuple):
     """What the agent's configuration says about boxes."""
 
     # Files and directories of Ares' own, that no job sees; others that only boxes do not show.
@@ -61,7 +61,7 @@ class Lent(NamedTuple):
     front: int
 
 
-class Room:
+class MountRoom:
     """What one slot shows to the attempts of its tenant."""
 
     def __init__(
@@ -111,7 +111,7 @@ def protect_kernel() -> None:
                 kernel.attach(tree, path)
 
 
-def cover(terms: Terms, parents: Sequence[str], uid: int) -> Room:
+def cover(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
     """Hides what is Ares' own, and of `parents` all but what is lent. A user `uid` does not get past closed directories
     on the way to what attempts may have, so that those are replaced by empty ones; -1: they are the agent's own."""
     with _made(), contextlib.ExitStack() as stack:
@@ -123,10 +123,10 @@ def cover(terms: Terms, parents: Sequence[str], uid: int) -> Room:
         _show(shown, empty)
         for path in empty:
             kernel.read_only(path)
-        return Room(fronts, [path for path in own if not os.path.isdir(path)])
+        return MountRoom(fronts, [path for path in own if not os.path.isdir(path)])
 
 
-def enclose(terms: Terms, parents: Sequence[str], uid: int) -> Room:
+def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
     """As `cover`, and what is left can be read and not written."""
     with _made(), contextlib.ExitStack() as stack:
         writable, shown = _copies(stack, terms.writable), _copies(stack, terms.shown)
@@ -158,10 +158,10 @@ def enclose(terms: Terms, parents: Sequence[str], uid: int) -> Room:
         fronts = _fronts(lent)
         for path in again:
             kernel.read_only(path)
-        return Room(fronts, [path for path in hidden if not os.path.isdir(path)], scratch.begun())
+        return MountRoom(fronts, [path for path in hidden if not os.path.isdir(path)], scratch.begun())
 
 
-def device_groups(terms: Terms) -> list[int]:
+def device_groups(terms: MountTerms) -> list[int]:
     """Groups that may use the accelerators: who has no other rights is one of them."""
     owners = set[int]()
     for path in _device_paths(terms.devices):

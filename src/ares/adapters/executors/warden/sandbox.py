@@ -24,9 +24,9 @@ class Cage(NamedTuple):
     uid: int
 
 
-def settle(cage: Cage, terms: mounts.Terms) -> mounts.Room:
+def settle(cage: Cage, terms: mounts.MountTerms) -> mounts.MountRoom:
     """Raises ValueError that names the step the kernel refused."""
-    rooms = [mounts.Room()]
+    rooms = [mounts.MountRoom()]
     for what, step in _steps(cage, terms, rooms):
         try:
             step()
@@ -35,7 +35,7 @@ def settle(cage: Cage, terms: mounts.Terms) -> mounts.Room:
     return rooms[-1]
 
 
-def _steps(cage: Cage, terms: mounts.Terms, rooms: list[mounts.Room]) -> list[tuple[str, Callable[[], None]]]:
+def _steps(cage: Cage, terms: mounts.MountTerms, rooms: list[mounts.MountRoom]) -> list[tuple[str, Callable[[], None]]]:
     other = cage.uid >= 0
     groups = mounts.device_groups(terms) if other else []
     steps: list[tuple[str, Callable[[], None]]] = []
@@ -70,7 +70,7 @@ def offline() -> None:
 # ---- what this machine allows
 
 
-def tried(terms: mounts.Terms, folder: str, uid: int, namespaced: bool) -> list[str]:
+def tried(terms: mounts.MountTerms, folder: str, uid: int, namespaced: bool) -> list[str]:
     """The parts that work here, each tried in this process, which is of no use after that."""
     steps: list[tuple[tuple[str, ...], Callable[[], None]]] = []
     if namespaced:
@@ -97,7 +97,7 @@ def tried(terms: mounts.Terms, folder: str, uid: int, namespaced: bool) -> list[
     return found
 
 
-def _lent(room: mounts.Room, folders: Sequence[str]) -> None:
+def _lent(room: mounts.MountRoom, folders: Sequence[str]) -> None:
     room.lend(folders)
     room.take_back()
 

@@ -15,7 +15,7 @@ from typing import Final
 from ares.adapters.executors.warden import kernel, mounts, privileges, sandbox
 from ares.adapters.executors.warden.bounds import Bounds
 from ares.adapters.executors.warden.launch import spawn
-from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, Limits
+from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, CgroupLimits
 from ares.adapters.executors.warden.placement import Inherited, Pin
 from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, receive
 
@@ -27,16 +27,21 @@ QUICK_S: Final = 0.005
 # more than without.
 ASIDE_AFTER_S: Final = 1.0
 
-_NO_TERMS: Final = mounts.Terms()
+_NO_TERMS: Final = mounts.MountTerms()
 # Memory, CPU weight, CPU limit or 0, largest file, processes, open files.
 Numbers = tuple[int, int, int, int, int, int]
 
 
-class Slot:
+class WardenSlot:
     """Runs one attempt at a time, all of one tenant, and leaves nothing of them behind for the next."""
 
     def __init__(
-        self, agent: socket.socket, warden: int, namespaced: bool, limits: Limits, terms: mounts.Terms = _NO_TERMS
+        self,
+        agent: socket.socket,
+        warden: int,
+        namespaced: bool,
+        limits: CgroupLimits,
+        terms: mounts.MountTerms = _NO_TERMS,
     ) -> None:
         """`warden` is a pipe that ends with the warden."""
         self._terms = terms
@@ -55,7 +60,7 @@ class Slot:
         self._owner = (os.getuid(), os.getgid())
         self._bounds = Bounds()
         self._cage: sandbox.Cage | None = None
-        self._room = mounts.Room()
+        self._room = mounts.MountRoom()
         self._main = 0
         self._status = 0
         self._cpu_s = 0.0

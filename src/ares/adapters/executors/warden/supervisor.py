@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from ares.adapters.executors.warden import kernel, mounts, privileges, sandbox
-from ares.adapters.executors.warden.limits import Limits
-from ares.adapters.executors.warden.slot import Slot
+from ares.adapters.executors.warden.limits import CgroupLimits
+from ares.adapters.executors.warden.slot import WardenSlot
 from ares.adapters.executors.warden.wire import receive
 
 _SLOT_BUFFER_BYTES = 1 << 20
@@ -36,7 +36,7 @@ class Orders(NamedTuple):
 
     # Whether every attempt is to have no more rights than it needs, also one that does not ask for that.
     harden: bool
-    terms: mounts.Terms
+    terms: mounts.MountTerms
     # A directory of the agent's, and a user to try to become; -1: jobs run as the agent's own.
     folder: str
     uid: int
@@ -106,7 +106,7 @@ class Warden:
             sys_fd = os.open(_SYS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             paths = {kind: [_behind(sys_fd, path) for path in some] for kind, some in paths.items()}
             prepare_slot(self._namespaced, self._orders.harden)
-            slot = Slot(agent, self._life, self._namespaced, Limits(paths), self._orders.terms)
+            slot = WardenSlot(agent, self._life, self._namespaced, CgroupLimits(paths), self._orders.terms)
             try:
                 slot.serve()
             finally:
@@ -251,7 +251,7 @@ def main() -> None:
     if not namespaced:
         kernel.adopt_orphans()
     harden, terms, folder, uid = marshal.loads(receive(agent))
-    warden = Warden(agent, namespaced, sys.argv[3:], Orders(harden, mounts.Terms(*terms), folder, uid))
+    warden = Warden(agent, namespaced, sys.argv[3:], Orders(harden, mounts.MountTerms(*terms), folder, uid))
     try:
         agent.send(" ".join(["pid-namespace" if namespaced else "none", *warden.parts()]).encode())
         warden.serve()

@@ -101,7 +101,7 @@ class Member:
                 self.trusted = True
 
 
-class Cluster:
+class EtcdCluster:
     def __init__(
         self,
         endpoints: Sequence[str],

@@ -25,7 +25,7 @@ _LOOK_AHEAD = 512
 Send = Callable[[rpc_pb2.TxnRequest], Awaitable[rpc_pb2.TxnResponse | Unknown]]
 
 
-class Waiting(Struct, eq=False):
+class WaitingTransaction(Struct, eq=False):
     """One caller's transaction and what it touches; `touched` includes `written`."""
 
     request: rpc_pb2.TxnRequest
@@ -38,25 +38,25 @@ class Waiting(Struct, eq=False):
     alone: bool = False
 
 
-class Claims(Struct, eq=False):
+class TouchedKeys(Struct, eq=False):
     """What some transactions touch, together."""
 
     touched: Counter[str] = field(default_factory=Counter[str])
     written: Counter[str] = field(default_factory=Counter[str])
     prefixes: list[str] = field(default_factory=list[str])
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: WaitingTransaction) -> None:
         self.touched.update(waiting.touched)
         self.written.update(waiting.written)
         self.prefixes.extend(waiting.prefixes)
 
-    def remove(self, waiting: Waiting) -> None:
+    def remove(self, waiting: WaitingTransaction) -> None:
         _subtract(self.touched, waiting.touched)
         _subtract(self.written, waiting.written)
         for prefix in waiting.prefixes:
             self.prefixes.remove(prefix)
 
-    def clash(self, waiting: Waiting) -> bool:
+    def clash(self, waiting: WaitingTransaction) -> bool:
         if not self.written.keys().isdisjoint(waiting.touched) or not self.touched.keys().isdisjoint(waiting.written):
             return True
         return (
@@ -71,8 +71,8 @@ class Coalescer:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Waiting] = deque()
-        self._held = Claims()
+        self._queue: deque[WaitingTransaction] = deque()
+        self._held = TouchedKeys()
         self._requests: set[asyncio.Task[None]] = set()
         self._scheduled = False
 
@@ -80,7 +80,7 @@ class Coalescer:
         self, compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]
     ) -> asyncio.Future[Committed | Unknown]:
         request = txn_request(compares, then, otherwise)
-        waiting = Waiting(request, request.ByteSize(), set(), set(), [], self._loop.create_future())
+        waiting = WaitingTransaction(request, request.ByteSize(), set(), set(), [], self._loop.create_future())
         waiting.touched.update(compare.key for compare in compares)
         _claim(waiting, then)
         _claim(waiting, otherwise)
@@ -110,12 +110,12 @@ class Coalescer:
         self._requests.discard(task)
         self._pump()
 
-    def _next_batch(self) -> list[Waiting]:
+    def _next_batch(self) -> list[WaitingTransaction]:
         """What can go now. Who must wait keeps later ones that touch the same keys behind it."""
-        batch: list[Waiting] = []
+        batch: list[WaitingTransaction] = []
         size = 0
-        passed: list[Waiting] = []
-        passed_claims = Claims()
+        passed: list[WaitingTransaction] = []
+        passed_claims = TouchedKeys()
         for _ in range(min(len(self._queue), _LOOK_AHEAD)):
             waiting = self._queue.popleft()
             fits = not batch or (size + waiting.size <= _BYTES_PER_REQUEST and not waiting.alone)
@@ -131,7 +131,7 @@ class Coalescer:
         self._queue.extendleft(reversed(passed))
         return batch
 
-    async def _carry(self, batch: list[Waiting]) -> None:
+    async def _carry(self, batch: list[WaitingTransaction]) -> None:
         try:
             outcome = await self._send(batch[0].request if len(batch) == 1 else merged([w.request for w in batch]))
             _answer(batch, outcome)
@@ -148,7 +148,7 @@ class Coalescer:
                 self._held.remove(waiting)
 
 
-def _answer(batch: Sequence[Waiting], outcome: rpc_pb2.TxnResponse | Unknown) -> None:
+def _answer(batch: Sequence[WaitingTransaction], outcome: rpc_pb2.TxnResponse | Unknown) -> None:
     for index, waiting in enumerate(batch):
         if waiting.future.done():
             continue
@@ -159,13 +159,13 @@ def _answer(batch: Sequence[Waiting], outcome: rpc_pb2.TxnResponse | Unknown) ->
             waiting.future.set_result(committed(mine, outcome.header.revision))
 
 
-def _refuse(batch: Sequence[Waiting], refused: StoreError) -> None:
+def _refuse(batch: Sequence[WaitingTransaction], refused: StoreError) -> None:
     for waiting in batch:
         if not waiting.future.done():
             waiting.future.set_exception(type(refused)(*refused.args))
 
 
-def _claim(waiting: Waiting, ops: Sequence[Op]) -> None:
+def _claim(waiting: WaitingTransaction, ops: Sequence[Op]) -> None:
     for op in ops:
         if isinstance(op, Delete) and op.prefix:
             waiting.prefixes.append(op.key)

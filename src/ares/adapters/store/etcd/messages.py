@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ares.adapters.store.etcd.pb import kv_pb2, rpc_pb2
 from ares.adapters.store.limits import prefix_end
-from ares.ports.store import KV, Change, Committed, Compare, Delete, Get, Op, Put
+from ares.ports.store import KV, Committed, Compare, Delete, Get, Op, Put, StoreChange
 
 _TARGETS = {
     "mod_revision": rpc_pb2.Compare.MOD,
@@ -49,10 +49,10 @@ def kv(found: kv_pb2.KeyValue) -> KV:
     return KV(found.key.decode(), found.value, found.create_revision, found.mod_revision, found.version, found.lease)
 
 
-def change(event: kv_pb2.Event) -> Change:
+def change(event: kv_pb2.Event) -> StoreChange:
     if event.type == kv_pb2.Event.DELETE:
-        return Change(KV(event.kv.key.decode(), b"", 0, event.kv.mod_revision, 0), deleted=True)
-    return Change(kv(event.kv))
+        return StoreChange(KV(event.kv.key.decode(), b"", 0, event.kv.mod_revision, 0), deleted=True)
+    return StoreChange(kv(event.kv))
 
 
 def _compare(compare: Compare) -> rpc_pb2.Compare:

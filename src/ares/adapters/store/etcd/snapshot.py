@@ -8,7 +8,7 @@ from typing import Self
 import grpc
 
 from ares.adapters.store.etcd import messages
-from ares.adapters.store.etcd.cluster import METADATA, Cluster
+from ares.adapters.store.etcd.cluster import METADATA, EtcdCluster
 from ares.adapters.store.etcd.pb import rpc_pb2
 from ares.ports.clock import Clock
 from ares.ports.store import KV, StoreError
@@ -22,7 +22,7 @@ _KEYS_PER_PAGE = 500
 class EtcdSnapshot:
     """Made by `take`. Calls block."""
 
-    def __init__(self, runner: asyncio.Runner, cluster: Cluster) -> None:
+    def __init__(self, runner: asyncio.Runner, cluster: EtcdCluster) -> None:
         self._runner = runner
         self._cluster = cluster
         self._revision = 0
@@ -32,8 +32,8 @@ class EtcdSnapshot:
         """Raises StoreError when nobody answers, or a server that is not to be trusted does."""
         runner = asyncio.Runner()
 
-        async def connect() -> Cluster:
-            return Cluster(endpoints, clock, connect_s=_CONNECT_S, credentials=credentials)
+        async def connect() -> EtcdCluster:
+            return EtcdCluster(endpoints, clock, connect_s=_CONNECT_S, credentials=credentials)
 
         snapshot = cls(runner, runner.run(connect()))
         try:

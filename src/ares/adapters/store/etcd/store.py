@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 
 from ares.adapters.store.etcd import messages
-from ares.adapters.store.etcd.cluster import METADATA, Cluster, Member, describe, refusal
+from ares.adapters.store.etcd.cluster import METADATA, EtcdCluster, Member, describe, refusal
 from ares.adapters.store.etcd.coalesce import Coalescer
 from ares.adapters.store.etcd.pb import rpc_pb2
 from ares.adapters.store.etcd.watch import watch
@@ -48,7 +48,7 @@ class EtcdStore:
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self.endpoints = tuple(endpoints)
-        self._cluster = Cluster(endpoints, clock, connect_s=_CONNECT_S, credentials=credentials)
+        self._cluster = EtcdCluster(endpoints, clock, connect_s=_CONNECT_S, credentials=credentials)
         self._clock = clock
         self._txn_s = txn_s
         self._coalescer = Coalescer(self._send)

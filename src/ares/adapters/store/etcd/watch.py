@@ -7,11 +7,11 @@ from contextlib import aclosing, suppress
 import grpc
 import grpc.aio
 
-from ares.adapters.store.etcd.cluster import METADATA, Cluster, Member
+from ares.adapters.store.etcd.cluster import METADATA, EtcdCluster, Member
 from ares.adapters.store.etcd.messages import bounds, change
 from ares.adapters.store.etcd.pb import rpc_pb2
 from ares.ports.clock import Clock
-from ares.ports.store import Change, Changes, Compacted, StoreUnavailable
+from ares.ports.store import Changes, Compacted, StoreChange, StoreUnavailable
 
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MOST_S = 2.0
@@ -23,7 +23,9 @@ class _Broken(Exception):
     """The stream ended: resume on another."""
 
 
-async def watch(cluster: Cluster, clock: Clock, prefix: str, from_revision: int) -> AsyncIterator[Changes | Compacted]:
+async def watch(
+    cluster: EtcdCluster, clock: Clock, prefix: str, from_revision: int
+) -> AsyncIterator[Changes | Compacted]:
     wanted = max(1, from_revision)
     backoff = _BACKOFF_FIRST_S
     while True:
@@ -41,11 +43,11 @@ async def watch(cluster: Cluster, clock: Clock, prefix: str, from_revision: int)
         backoff = min(backoff * 2, _BACKOFF_MOST_S)
 
 
-async def _stream(cluster: Cluster, prefix: str, wanted: int) -> AsyncGenerator[Changes | Compacted, None]:
+async def _stream(cluster: EtcdCluster, prefix: str, wanted: int) -> AsyncGenerator[Changes | Compacted, None]:
     member = await cluster.ready()
     call = member.watch(metadata=METADATA)
     first, end = bounds(prefix)
-    gathered: list[Change] = []
+    gathered: list[StoreChange] = []
     try:
         await call.write(
             rpc_pb2.WatchRequest(

@@ -6,7 +6,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class StoreFault:
     """`delay_s` passes before the transaction is carried out, and for `late` after the answer."""
 
     kind: Literal["refused", "delayed", "request_lost", "reply_lost", "late"]
@@ -17,13 +17,13 @@ class Faults:
     """The faults of the next transactions, in order. A simulation overrides `take`."""
 
     def __init__(self) -> None:
-        self._next: deque[Fault | None] = deque()
+        self._next: deque[StoreFault | None] = deque()
         # A lease ends after this part of its time: below 1 early, above 1 late.
         self.lease_stretch = 1.0
 
-    def next(self, *faults: Fault | None) -> None:
+    def next(self, *faults: StoreFault | None) -> None:
         """None stands for a transaction without a fault."""
         self._next.extend(faults)
 
-    def take(self) -> Fault | None:
+    def take(self) -> StoreFault | None:
         return self._next.popleft() if self._next else None

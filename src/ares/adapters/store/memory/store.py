@@ -12,13 +12,13 @@ from ares.adapters.store.memory.faults import Faults
 from ares.ports.clock import Clock
 from ares.ports.store import (
     KV,
-    Change,
     Changes,
     Committed,
     Compacted,
     Compare,
     Op,
     Page,
+    StoreChange,
     StoreUnavailable,
     Unknown,
 )
@@ -166,7 +166,7 @@ class MemoryStore:
         for lease in leases:
             self._record(remove_keys(self._keys, self._keys.of_lease(lease), self._revision + 1))
 
-    def _record(self, changes: Sequence[Change]) -> None:
+    def _record(self, changes: Sequence[StoreChange]) -> None:
         if changes:
             self._revision += 1
             self._history.append(self._revision, changes)

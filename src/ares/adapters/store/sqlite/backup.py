@@ -73,7 +73,7 @@ def restore(src: str, path: str) -> Copy:
         _begin_epoch(temporary, path, _fold(path), restores)
         copy = _describe(temporary, path, _keep(path, f"{path}.before-restore-{restores + 1}"))
         os.replace(temporary, path)
-        mark.write(path, mark.Mark(False, copy.revision), durable=True)
+        mark.write(path, mark.StoreMark(False, copy.revision), durable=True)
         sync_directory(path)
     except (apsw.Error, OSError) as error:
         raise StoreError(f"restore of {src} to {path} failed: {error}; {path} is as it was") from error

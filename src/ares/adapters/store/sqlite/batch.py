@@ -13,7 +13,7 @@ from ares.adapters.store.evaluate import Txn
 from ares.adapters.store.limits import prefix_end
 from ares.adapters.store.sqlite.seal import require_meta, require_row, seal_of, share
 from ares.adapters.store.sqlite.sql import Connection
-from ares.ports.store import KV, Change, Get
+from ares.ports.store import KV, Get, StoreChange
 
 # Stands for a value that was not read, by identity.
 _NOT_READ = bytes(bytearray(b"not read"))
@@ -139,4 +139,4 @@ class Batch:
         return sorted(untouched + touched)
 
 
-Recorded = tuple[int, list[Change]]
+Recorded = tuple[int, list[StoreChange]]

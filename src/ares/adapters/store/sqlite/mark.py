@@ -19,22 +19,22 @@ _FIX = (
 )
 
 
-class Mark(NamedTuple):
+class StoreMark(NamedTuple):
     """`in_use`: a server has the store or ended without closing it, so its log is there."""
 
     in_use: bool
     revision: int
 
 
-def read(path: str) -> Mark | None:
+def read(path: str) -> StoreMark | None:
     """None: nothing is known, as of a store that is new or of an earlier version."""
     with suppress(OSError, ValueError):
         word, revision = Path(f"{path}.mark").read_text("ascii").split()
-        return Mark(word == "open", int(revision))
+        return StoreMark(word == "open", int(revision))
     return None
 
 
-def write(path: str, mark: Mark, *, durable: bool) -> bool:
+def write(path: str, mark: StoreMark, *, durable: bool) -> bool:
     """Whether it could be written. What it says of the revision may be late, never early."""
     try:
         _put(path, mark, durable=durable)
@@ -43,7 +43,7 @@ def write(path: str, mark: Mark, *, durable: bool) -> bool:
     return True
 
 
-def write_first(path: str, mark: Mark) -> None:
+def write_first(path: str, mark: StoreMark) -> None:
     """The mark of a store that is being opened. A full disk leaves the one that was there.
 
     After a failed sync nothing on that disk can be believed, and syncing again would only say that all is well.
@@ -60,7 +60,7 @@ class _NotSynced(OSError):
     """The kernel took the bytes and could not keep them."""
 
 
-def _put(path: str, mark: Mark, *, durable: bool) -> None:
+def _put(path: str, mark: StoreMark, *, durable: bool) -> None:
     text = f"{'open' if mark.in_use else 'closed'} {mark.revision}".ljust(_BYTES - 1) + "\n"
     handle = os.open(f"{path}.mark", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -78,7 +78,7 @@ def _sync(handle: int) -> None:
         raise _NotSynced(*error.args) from error
 
 
-def require_files(path: str, mark: Mark | None) -> None:
+def require_files(path: str, mark: StoreMark | None) -> None:
     """Before anything is opened: SQLite makes what is missing."""
     if mark is None:
         return
@@ -91,7 +91,7 @@ def require_files(path: str, mark: Mark | None) -> None:
         )
 
 
-def require_revision(path: str, mark: Mark | None, revision: int) -> None:
+def require_revision(path: str, mark: StoreMark | None, revision: int) -> None:
     if mark is not None and revision < mark.revision:
         raise Damaged(
             f"{path} has revision {revision} and had {mark.revision}: it or its log was cut, or replaced by an older "

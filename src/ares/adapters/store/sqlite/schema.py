@@ -86,7 +86,7 @@ def open_writer(path: str) -> Connection:
         # Checkpoints are called by the writer, so that their errors are seen.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         # The log is there from the first look on, and so before the mark that demands it.
-        mark.write_first(path, mark.Mark(True, read_revision(connection)))
+        mark.write_first(path, mark.StoreMark(True, read_revision(connection)))
         sync_directory(path)
     except BaseException:
         close_untouched(connection)

@@ -9,7 +9,7 @@ import apsw
 Value = str | bytes | int | float | None
 
 
-class Rows(Protocol):
+class SqlRows(Protocol):
     @property
     def get(self) -> Any:
         """The only column of the only row, None when there is no row."""
@@ -34,7 +34,7 @@ class Connection(Protocol):
     @property
     def in_transaction(self) -> bool: ...
 
-    def execute(self, statements: str, bindings: Sequence[Value] | None = None) -> Rows: ...
+    def execute(self, statements: str, bindings: Sequence[Value] | None = None) -> SqlRows: ...
 
     def last_insert_rowid(self) -> int: ...
 

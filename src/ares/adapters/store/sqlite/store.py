@@ -19,7 +19,7 @@ from ares.adapters.store.sqlite.lock import OwnerLock
 from ares.adapters.store.sqlite.schema import open_reader, open_writer, read_revision
 from ares.adapters.store.sqlite.seal import Damaged, read_digest, require_row
 from ares.adapters.store.sqlite.sql import Connection
-from ares.adapters.store.sqlite.writer import Delivery, Grant, Request, Revoke, Writer
+from ares.adapters.store.sqlite.writer import CommitDelivery, Grant, Revoke, SqliteWriter, WriteRequest
 from ares.ports.clock import Clock
 from ares.ports.store import (
     KV,
@@ -64,7 +64,7 @@ class SqliteStore:
         # Their owners may have renewed just before the last process ended.
         for lease, ttl_s in writer.execute("SELECT id, ttl_s FROM lease"):
             self._leases.add(lease, ttl_s)
-        self._writer = Writer(
+        self._writer = SqliteWriter(
             writer, self._revision, digest, self._leases.__contains__, self._loop, self._deliver, self._folded
         )
         self._writer.start()
@@ -175,10 +175,10 @@ class SqliteStore:
     def _write(self, work: Txn | Grant | Revoke, size: int = 0) -> "asyncio.Future[Committed | Unknown | int]":
         self._enter()
         future: asyncio.Future[Committed | Unknown | int] = self._loop.create_future()
-        self._writer.put(Request(work, future, size))
+        self._writer.put(WriteRequest(work, future, size))
         return future
 
-    def _deliver(self, delivery: Delivery) -> None:
+    def _deliver(self, delivery: CommitDelivery) -> None:
         """Everything of one group commit reaches its callers and the watches in one step of the loop."""
         if delivery.recorded:
             self._revision = delivery.revision
@@ -209,19 +209,19 @@ class SqliteStore:
             under_way, waiting = self._writer.current, self._writer.drain()
             unclear: list[Unknown | StoreError] = [Unknown(why)] * len(under_way)
             refused: list[Unknown | StoreError] = [StoreUnavailable(why)] * len(waiting)
-            self._deliver(Delivery([*under_way, *waiting], [*unclear, *refused], broken=why))
+            self._deliver(CommitDelivery([*under_way, *waiting], [*unclear, *refused], broken=why))
             return
         if lost := self._lock.lost():
             self._break(f"{lost} was removed or replaced while this server used it; look for who did it, then restart")
             # What is in a log that has lost its name is brought into the file before it is gone for good.
             self._writer.stop()
             return
-        mark.write(self.path, mark.Mark(True, self._revision), durable=False)
+        mark.write(self.path, mark.StoreMark(True, self._revision), durable=False)
         self._watchdog = self._loop.call_later(_DEADLINE_S / 4, self._look_after_writer)
 
     def _folded(self, revision: int) -> bool:
         """Everything is in the file: its log may go."""
-        return mark.write(self.path, mark.Mark(False, revision), durable=True)
+        return mark.write(self.path, mark.StoreMark(False, revision), durable=True)
 
     def _expire(self, leases: Sequence[int]) -> None:
         if self._broken is None and not self._closed:

@@ -15,7 +15,7 @@ from ares.adapters.store.sqlite.batch import Batch, Recorded
 from ares.adapters.store.sqlite.schema import BUSY_MS, close_untouched
 from ares.adapters.store.sqlite.seal import Damaged, lease_share, write_digest
 from ares.adapters.store.sqlite.sql import Connection
-from ares.ports.store import Change, Committed, StoreError, StoreFull, StoreUnavailable, Unknown
+from ares.ports.store import Committed, StoreChange, StoreError, StoreFull, StoreUnavailable, Unknown
 
 # More in one commit would only make the first caller wait longer.
 _TXNS_PER_COMMIT = 2_000
@@ -37,16 +37,16 @@ class Revoke(Struct, frozen=True):
 Answer = Committed | Unknown | int | StoreError
 
 
-class Request(Struct, eq=False):
+class WriteRequest(Struct, eq=False):
     work: Txn | Grant | Revoke
     future: "Future[Committed | Unknown | int]"
     size: int = 0
 
 
-class Delivery(Struct, eq=False):
+class CommitDelivery(Struct, eq=False):
     """What one group commit has for the event loop."""
 
-    requests: Sequence[Request]
+    requests: Sequence[WriteRequest]
     answers: list[Answer]
     recorded: list[Recorded] = field(default_factory=list[Recorded])
     revision: int = 0
@@ -55,7 +55,7 @@ class Delivery(Struct, eq=False):
     broken: str = ""
 
 
-class Writer:
+class SqliteWriter:
     def __init__(
         self,
         connection: Connection,
@@ -63,7 +63,7 @@ class Writer:
         digest: int,
         has_lease: Callable[[int], bool],
         loop: AbstractEventLoop,
-        deliver: Callable[[Delivery], None],
+        deliver: Callable[[CommitDelivery], None],
         folded: Callable[[int], bool],
     ) -> None:
         self._folded = folded
@@ -73,12 +73,12 @@ class Writer:
         self._has_lease = has_lease
         self._loop = loop
         self._deliver = deliver
-        self._queue: SimpleQueue[Request | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriteRequest | None] = SimpleQueue()
         self._wal_pages = 0
         self._checkpoint_at = _CHECKPOINT_PAGES
         self._broken = ""
         # The batch under way and when it began, for the store's watchdog.
-        self.current: Sequence[Request] = ()
+        self.current: Sequence[WriteRequest] = ()
         self.busy_since: float | None = None
         connection.set_wal_hook(self._saw_wal)
         self._thread = threading.Thread(target=self._run, name="ares-store-writer", daemon=True)
@@ -86,12 +86,12 @@ class Writer:
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, request: Request) -> None:
+    def put(self, request: WriteRequest) -> None:
         self._queue.put(request)
 
-    def drain(self) -> list[Request]:
+    def drain(self) -> list[WriteRequest]:
         """Takes back what has not been begun."""
-        taken: list[Request] = []
+        taken: list[WriteRequest] = []
         with suppress(Empty):
             while True:
                 request = self._queue.get_nowait()
@@ -134,9 +134,9 @@ class Writer:
             return False
         return log == done and self._folded(self._revision)
 
-    def _take(self) -> tuple[list[Request], bool]:
+    def _take(self) -> tuple[list[WriteRequest], bool]:
         """Waits for one request, then takes all there are; False when the last one was taken."""
-        taken: list[Request] = []
+        taken: list[WriteRequest] = []
         size = 0
         request = self._queue.get()
         with suppress(Empty):
@@ -148,7 +148,7 @@ class Writer:
                 request = self._queue.get_nowait()
         return taken, request is not None
 
-    def _commit(self, requests: list[Request]) -> Delivery:
+    def _commit(self, requests: list[WriteRequest]) -> CommitDelivery:
         """One BEGIN, each transaction with its own compares and revision, one COMMIT: one fsync."""
         if self._broken:
             return self._refuse(requests, self._broken)
@@ -169,16 +169,16 @@ class Writer:
             # Never tried again: after a failed fsync the kernel may have dropped the pages for good.
             self._broken = f"the store's disk failed ({error}); check the disk and restart this process"
             answer: Answer = Unknown(self._broken) if committing else StoreUnavailable(self._broken)
-            return Delivery(requests, [answer] * len(requests), broken=self._broken)
+            return CommitDelivery(requests, [answer] * len(requests), broken=self._broken)
         except Exception as error:  # Whatever it is, callers must not wait for ever.
             return self._undo(requests, f"the store could not evaluate a batch of transactions: {error!r}")
         self._revision, self._digest = delivery.revision, delivery.digest
         return delivery
 
-    def _evaluate(self, requests: list[Request]) -> Delivery:
+    def _evaluate(self, requests: list[WriteRequest]) -> CommitDelivery:
         batch = Batch(self._connection, self._has_lease)
         batch.load(request.work for request in requests if isinstance(request.work, Txn))
-        delivery = Delivery(requests, [], digest=self._digest)
+        delivery = CommitDelivery(requests, [], digest=self._digest)
         revision = self._revision
         for request in requests:
             try:
@@ -197,8 +197,8 @@ class Writer:
         return delivery
 
     def _one(
-        self, batch: Batch, work: Txn | Grant | Revoke, delivery: Delivery, revision: int
-    ) -> tuple[Answer, list[Change]]:
+        self, batch: Batch, work: Txn | Grant | Revoke, delivery: CommitDelivery, revision: int
+    ) -> tuple[Answer, list[StoreChange]]:
         if isinstance(work, Txn):
             return evaluate(batch, work, revision)
         if isinstance(work, Grant):
@@ -211,14 +211,18 @@ class Writer:
             delivery.digest -= lease_share(work.lease, ended)
         return work.lease, remove_keys(batch, batch.of_lease(work.lease), revision + 1)
 
-    def _undo(self, requests: list[Request], why: str, kind: type[StoreUnavailable] = StoreUnavailable) -> Delivery:
+    def _undo(
+        self, requests: list[WriteRequest], why: str, kind: type[StoreUnavailable] = StoreUnavailable
+    ) -> CommitDelivery:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         return self._refuse(requests, why, kind)
 
-    def _refuse(self, requests: list[Request], why: str, kind: type[StoreUnavailable] = StoreUnavailable) -> Delivery:
+    def _refuse(
+        self, requests: list[WriteRequest], why: str, kind: type[StoreUnavailable] = StoreUnavailable
+    ) -> CommitDelivery:
         refused: Answer = kind(why)
-        return Delivery(requests, [refused] * len(requests), revision=self._revision, broken=self._broken)
+        return CommitDelivery(requests, [refused] * len(requests), revision=self._revision, broken=self._broken)
 
     def _saw_wal(self, _connection: Connection, _schema: str, pages: int) -> int:
         self._wal_pages = pages
@@ -242,7 +246,7 @@ class Writer:
             self._checkpoint_at = pages + _CHECKPOINT_PAGES
         except apsw.Error as error:
             self._broken = f"the store's disk failed in a checkpoint ({error}); check the disk and restart this process"
-            delivery = Delivery((), [], revision=self._revision, broken=self._broken)
+            delivery = CommitDelivery((), [], revision=self._revision, broken=self._broken)
             self._loop.call_soon_threadsafe(self._deliver, delivery)
         finally:
             self._connection.set_busy_timeout(BUSY_MS)

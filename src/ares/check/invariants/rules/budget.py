@@ -1,6 +1,6 @@
 """E7: no attempt without a cause, and causes within their limits."""
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Event, Fault, ProcessEnded, ProcessStarted
 from ares.check.invariants.records import Fence, RetryBudget, Spec, State, fence_of
 from ares.check.invariants.rule import Rule
@@ -27,7 +27,7 @@ class Budget(Rule):
     hears = (ProcessStarted, ProcessEnded, Fault)
     notes = ("/retry/",)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         # Jobs of which something may have started, and for unsafe ones under which fence.
         self._started: set[str] = set()
@@ -38,7 +38,7 @@ class Budget(Rule):
         self._sent_off: set[tuple[str, Fence]] = set()
         self._causes: dict[str, int] = {}
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         after = step.after
         if after is None or not step.wrote:
             return
@@ -68,7 +68,7 @@ class Budget(Rule):
         if "started" in kinds or "rank-started" in kinds:
             self._started.add(step.job)
 
-    def _granted(self, step: Step, before: State, after: State, spec: Spec | None, bound: int) -> None:
+    def _granted(self, step: CommittedStep, before: State, after: State, spec: Spec | None, bound: int) -> None:
         self.tested += 1
         if after.attempt - before.attempt != bound:
             self.blame(step.job, f"attempt {after.attempt} after {before.attempt}, by {bound} grants")
@@ -89,7 +89,7 @@ class Budget(Rule):
             if used > limit:
                 self.blame(job, f"{used} retries of class {failure}, its limit is {limit}")
 
-    def _preempted(self, step: Step) -> None:
+    def _preempted(self, step: CommittedStep) -> None:
         job = step.job
         for entry in step.entries:
             if entry.kind != "preempted":

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Answered, Asked, Event, Restored
-from ares.check.invariants.linearizability import RULE, Calls
+from ares.check.invariants.linearizability import RULE, JobCalls
 from ares.check.invariants.records import Array, Request
 from ares.check.invariants.rule import Rule
 from ares.check.invariants.scene import Scene
@@ -18,9 +18,9 @@ class OneOrder(Rule):
     hears = (Asked, Answered, Restored)
     notes = ("/requests/", "/arrays/")
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
-        self._calls = Calls()
+        self._calls = JobCalls()
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Asked | Answered):
@@ -29,7 +29,7 @@ class OneOrder(Rule):
         elif isinstance(event, Restored):
             self._calls.restore(event.revision)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         if step.wrote:
             self._calls.move(self.books.revision, step.job, step.after)
 

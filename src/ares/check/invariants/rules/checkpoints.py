@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Event, ProcessStarted
 from ares.check.invariants.records import BOUND, Checkpoint, Fence, fence_of
 from ares.check.invariants.rule import Rule
@@ -28,13 +28,13 @@ class Checkpoints(Rule):
     hears = (ProcessStarted,)
     notes = ("/checkpoints/",)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._newest: dict[str, _Saved] = {}
         # What an attempt has to resume from.
         self._before: dict[tuple[str, Fence], _Saved] = {}
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         saved = self._newest.get(step.job)
         if saved is not None:
             for entry in step.entries:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import (
     Answered,
     Asked,
@@ -36,7 +36,7 @@ class Liveness(Rule):
     hears = (Asked, Answered, Ended)
     notes = ("/arrays/",)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._submits: set[int] = set()
         self._told: set[str] = set()
@@ -48,7 +48,7 @@ class Liveness(Rule):
         if after is None:
             self._forgotten.add(name)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         if step.after is None and step.wrote:
             self._forgotten.add(step.job)
 
@@ -116,7 +116,7 @@ class Recovery(Rule):
     hears = (Lost, Back, Fault, Frozen, Woken, Healed, Restored, Ended)
     notes = ("/leader/", "/leases/")
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         # Since when.
         self._lost: dict[str, float] = {}
@@ -129,7 +129,7 @@ class Recovery(Rule):
             for due in [one for one in self._due if one.node == after.node]:
                 self._due[due] = max(self._due[due], self.books.t)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         if not self._lost:
             return
         for place in step.added:
@@ -188,7 +188,7 @@ class Cancelled(Rule):
     title = "an acknowledged cancel is kept"
     hears = (Asked, Answered)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._asked: dict[int, str] = {}
         self._kept: set[str] = set()
@@ -215,7 +215,7 @@ class Cancelled(Rule):
             if state.phase != "CANCELLED":
                 self.blame(job, f"its cancel was acknowledged, and it is {state.phase}")
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         if step.job in self._kept:
             for entry in step.entries:
                 if entry.kind in ("bound", "succeeded"):

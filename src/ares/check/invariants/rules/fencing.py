@@ -1,6 +1,6 @@
 """E2 to E4: what is final, that fences grow, and that only the attempt with the fence writes about its job."""
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Event, ProcessStarted
 from ares.check.invariants.records import BOUND, ENDED, NO_FENCE, Entry, Fence, State, fence_of
 from ares.check.invariants.rule import Rule
@@ -23,7 +23,7 @@ class Terminal(Rule):
     id = "E2"
     title = "what has ended stays as it ended"
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         before, after = step.before, step.after
         ends = [entry.kind for entry in step.entries if entry.kind in _END_KINDS]
         if len(ends) > 1:
@@ -42,7 +42,7 @@ class Terminal(Rule):
             if not ends:
                 self.blame(step.job, f"became {after.phase} without an entry that says so")
 
-    def _after_end(self, step: Step, before: State, after: State) -> None:
+    def _after_end(self, step: CommittedStep, before: State, after: State) -> None:
         if after.phase != before.phase:
             self.blame(step.job, f"{before.phase} became {after.phase}")
         elif not before.lingering:
@@ -63,11 +63,11 @@ class Monotone(Rule):
     id = "E3"
     title = "fences only grow"
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._highest: dict[str, Fence] = {}
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         before, after = step.before, step.after
         if after is None or not step.wrote:
             return
@@ -108,11 +108,11 @@ class Guarded(Rule):
     title = "only the attempt with the fence writes"
     hears = (ProcessStarted,)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._granted: set[tuple[str, Fence]] = set()
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         if not step.entries:
             return
         before = step.before
@@ -138,7 +138,7 @@ class Guarded(Rule):
         if after is not None and after.phase in BOUND and after.fence != live:
             self.blame(step.job, f"is {after.phase} with fence {after.fence}, its ledger says {live}")
 
-    def _guarded(self, step: Step, entry: Entry, live: Fence | None) -> None:
+    def _guarded(self, step: CommittedStep, entry: Entry, live: Fence | None) -> None:
         fence = fence_of(entry.fence)
         if fence != live:
             valid = "no attempt is valid" if live is None else f"the valid fence is {live}"
@@ -162,7 +162,7 @@ class Guarded(Rule):
             how = self.scene.endings.get(rank, "still runs")
             self.blame(job, f"{kind} was accepted, and the process of {rank} {how}")
 
-    def _is_gang(self, step: Step) -> bool:
+    def _is_gang(self, step: CommittedStep) -> bool:
         spec = None if step.after is None else self.books.spec_of(step.after)
         return spec is not None and spec.gang is not None
 

@@ -1,6 +1,6 @@
 """E17: a gang starts and ends as one."""
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Ended, Event
 from ares.check.invariants.records import Fence, Gang, State
 from ares.check.invariants.rule import Rule
@@ -15,11 +15,11 @@ class WholeGang(Rule):
     title = "a gang is all or none"
     hears = (Ended,)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._numbers: dict[str, tuple[Fence, set[int]]] = {}
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         before, after = step.before, step.after
         if after is None or not step.wrote:
             return
@@ -35,7 +35,7 @@ class WholeGang(Rule):
             if missing:
                 self.blame(step.job, f"runs, and its ranks {sorted(missing)} have not started")
 
-    def _numbered(self, step: Step, after: State) -> None:
+    def _numbered(self, step: CommittedStep, after: State) -> None:
         fence, numbers = self._numbers.get(step.job, (None, set[int]()))
         if fence != after.fence:
             numbers = set[int]()

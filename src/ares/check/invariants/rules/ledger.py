@@ -1,6 +1,6 @@
 """E14 and E15: who may grant, and that the ledger tells everything once."""
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Answered, Asked, Event, Violation
 from ares.check.invariants.records import BOUND, Leader, Place, State
 from ares.check.invariants.rule import Rule
@@ -20,7 +20,7 @@ class Ownership(Rule):
 
     notes = ("/leader/",)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         # As of the commit before the present one.
         self._leaders: dict[str, str] = {}
@@ -33,7 +33,7 @@ class Ownership(Rule):
             if before is not None:
                 self.blame("", f"{after.replica} leads, and the leadership of {before.replica} had not ended")
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         for entry in step.entries:
             if entry.kind in ("bound", "preempting") or (entry.kind == "resized" and entry.by == "scheduler"):
                 self._decided(step.job, entry.kind)
@@ -62,13 +62,13 @@ class Ledger(Rule):
     hears = (Asked, Answered)
     notes = ("/events/",)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._asked: dict[int, Asked] = {}
         self._cancelled: set[str] = set()
         self._retried: set[str] = set()
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         before, after = step.before, step.after
         if after is None:
             if step.entries:
@@ -96,7 +96,7 @@ class Ledger(Rule):
             elif entry.kind == "retry-requested":
                 self._retried.add(step.job)
 
-    def _who_lives(self, step: Step, state: State) -> None:
+    def _who_lives(self, step: CommittedStep, state: State) -> None:
         held: dict[int, Place] = {}
         if state.phase in BOUND or state.lingering:
             held = {

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Effect, Ended, Event, ProcessEnded, ProcessStarted
 from ares.check.invariants.records import BOUND, State, fence_of
 from ares.check.invariants.rule import Rule
@@ -29,11 +29,11 @@ class Zombie(Rule):
     title = "an attempt without a fence ends in time"
     hears = (Effect, ProcessEnded, Ended)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._taken: dict[Rank, _Taken] = {}
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         before, after = step.before, step.after
         if before is None or after is None or before.phase not in BOUND:
             return
@@ -45,7 +45,7 @@ class Zombie(Rule):
         for rank in lost:
             self._taken.setdefault(Rank(step.job, fence, rank), _Taken(self.books.t, 0.0, "resized"))
 
-    def _take(self, step: Step, state: State, rank: Rank) -> None:
+    def _take(self, step: CommittedStep, state: State, rank: Rank) -> None:
         kinds = [entry.kind for entry in step.entries]
         # Whatever the commit says is gone was lost or has ended; the rest must be told.
         told = rank.rank in self.books.alive[step.job]
@@ -99,7 +99,7 @@ class Overlap(Rule):
     title = "no two attempts of a job at once"
     hears = (ProcessStarted, Effect, ProcessEnded, Ended)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         # Stopped when a newer attempt began.
         self._asleep: set[Rank] = set()
@@ -160,7 +160,7 @@ class StartOnce(Rule):
     title = "a rank of an attempt is started once"
     hears = (ProcessStarted, Effect)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._seen: dict[Rank, str] = {}
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from ares.check.invariants.books import Step
+from ares.check.invariants.books import CommittedStep
 from ares.check.invariants.records import ENDED, Array, Machine, Place, Profile, State
 from ares.check.invariants.rule import Rule
 
@@ -31,7 +31,7 @@ class Quota(Rule):
         if before is None and after is not None:
             self._within_quota(name, after.tenant)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         after = step.after
         if after is None or not step.wrote:
             return

@@ -1,6 +1,6 @@
 """E16: nobody sees a job go back in time."""
 
-from ares.check.invariants.books import Books
+from ares.check.invariants.books import LedgerBooks
 from ares.check.invariants.history import Answered, Asked, Event
 from ares.check.invariants.records import ENDED
 from ares.check.invariants.rule import Rule
@@ -15,7 +15,7 @@ class MonotoneReads(Rule):
     title = "a client never sees a job go back"
     hears = (Asked, Answered)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._asked: dict[int, Asked] = {}
         self._seen: dict[tuple[str, str], tuple[int, str]] = {}

@@ -1,6 +1,6 @@
 """E1: one job for one request."""
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Answered, Asked, Event
 from ares.check.invariants.records import Request
 from ares.check.invariants.rule import Rule
@@ -22,7 +22,7 @@ class Dedup(Rule):
     hears = (Asked, Answered)
     notes = ("/requests/",)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._asked: dict[int, Asked] = {}
         # What each request was accepted with, and every payload it was ever sent with.
@@ -33,7 +33,7 @@ class Dedup(Rule):
         self._retries: dict[tuple[str, str], str] = {}
         self._retry_asks: dict[str, set[str]] = {}
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         state = step.after
         if step.before is None and state is not None and state.request_id is not None:
             self.tested += 1

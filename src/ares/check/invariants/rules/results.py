@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Answered, Asked, Event, digest_of
 from ares.check.invariants.records import BOUND, ENDED, Result
 from ares.check.invariants.rule import Rule
@@ -24,11 +24,11 @@ class OneResult(Rule):
     hears = (Asked, Answered)
     notes = ("/results/",)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._asked: dict[int, Asked] = {}
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         before, after, result = step.before, step.after, step.result
         if result is not None:
             self.tested += 1

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any
 
-from ares.check.invariants.books import Books, Step
+from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.records import ProfileVersion, State
 from ares.check.invariants.rule import Rule
 from ares.check.invariants.scene import Scene
@@ -26,12 +26,12 @@ class OwnShare(Rule):
     title = "what is a tenant's own does not yield to a borrower"
     notes = ("/profiles/",)
 
-    def __init__(self, books: Books, scene: Scene) -> None:
+    def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
         self._moments: deque[_Moment] = deque()
         self._said_at = 0.0
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CommittedStep) -> None:
         soft = self._soft()
         if not soft:
             self._moments.clear()

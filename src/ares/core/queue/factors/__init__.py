@@ -7,7 +7,7 @@ from ares.core.queue.factors.age import age
 from ares.core.queue.factors.deadline import deadline, latest_start
 from ares.core.queue.factors.drf import drf
 from ares.core.queue.factors.f1 import f1
-from ares.core.queue.factors.factor import Factor, Facts
+from ares.core.queue.factors.factor import Factor, JobFacts
 from ares.core.queue.factors.fair_share import fair_share
 from ares.core.queue.factors.fifo import fifo
 from ares.core.queue.factors.priority import priority
@@ -50,7 +50,7 @@ class FactorShown(Record, frozen=True):
     sum: Literal["primary", "secondary"]
 
 
-def rank(facts: Facts, shares: Shares, order: OrderPolicy, now: float) -> tuple[float, float]:
+def rank(facts: JobFacts, shares: Shares, order: OrderPolicy, now: float) -> tuple[float, float]:
     """The primary sum, and the secondary one for jobs whose primary sums are equal. Larger comes sooner."""
 
     def total(weights: tuple[Weight, ...]) -> float:
@@ -59,7 +59,7 @@ def rank(facts: Facts, shares: Shares, order: OrderPolicy, now: float) -> tuple[
     return total(order.primary), total(order.secondary)
 
 
-def explain(facts: Facts, shares: Shares, order: OrderPolicy, now: float) -> tuple[FactorShown, ...]:
+def explain(facts: JobFacts, shares: Shares, order: OrderPolicy, now: float) -> tuple[FactorShown, ...]:
     """Every term of the rank, in the order of the policy."""
 
     def shown(weights: tuple[Weight, ...], which: Literal["primary", "secondary"]) -> list[FactorShown]:

@@ -1,9 +1,9 @@
 """How long the job has waited, without end: the distance between two jobs never changes, so none is passed for ever."""
 
-from ares.core.queue.factors.factor import Facts
+from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
 
-def age(facts: Facts, _shares: Shares, order: OrderPolicy, now: float) -> float:
+def age(facts: JobFacts, _shares: Shares, order: OrderPolicy, now: float) -> float:
     return max(0.0, now - facts.submitted_at) / order.ageing_s

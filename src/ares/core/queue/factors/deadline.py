@@ -3,7 +3,7 @@
 from math import inf
 
 from ares.core.forecast.by_model import fastest, runs_by_model
-from ares.core.queue.factors.factor import Facts
+from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
@@ -26,7 +26,7 @@ def _least_s(spec: JobSpec, runs_s: float) -> float:
     return runs_s if runs_s < inf else spec.time_limit_s or 0.0
 
 
-def deadline(facts: Facts, _shares: Shares, order: OrderPolicy, now: float) -> float:
+def deadline(facts: JobFacts, _shares: Shares, order: OrderPolicy, now: float) -> float:
     if facts.latest_start is None:
         return 0.0
     return min(1.0, max(0.0, 1.0 - (facts.latest_start - now) / order.horizon_s))

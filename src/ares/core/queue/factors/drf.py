@@ -1,9 +1,9 @@
 """How little the job's account holds at present."""
 
-from ares.core.queue.factors.factor import Facts
+from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
 
-def drf(facts: Facts, shares: Shares, _order: OrderPolicy, _now: float) -> float:
+def drf(facts: JobFacts, shares: Shares, _order: OrderPolicy, _now: float) -> float:
     return 1.0 - min(1.0, shares.dominant(facts.account))

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
-from ares.core.queue.drf import Held
+from ares.core.queue.drf import Amounts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
 
-class Facts(NamedTuple):
+class JobFacts(NamedTuple):
     """What a factor may look at, of one waiting job."""
 
     # 0 is CRITICAL, 4 is BEST_EFFORT.
@@ -24,8 +24,8 @@ class Facts(NamedTuple):
     # How many GPUs it asks for in all, or CPUs where it asks for none.
     width: float = 1.0
     # What it asks for in all.
-    asked: Held = Held(0, 0, 0)
+    asked: Amounts = Amounts(0, 0, 0)
 
 
 # The last argument is the time. About 0 to 1, larger is sooner; what is taken must never raise it.
-Factor = Callable[[Facts, Shares, OrderPolicy, float], float]
+Factor = Callable[[JobFacts, Shares, OrderPolicy, float], float]

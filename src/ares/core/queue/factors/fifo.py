@@ -1,9 +1,9 @@
 """Nothing: all jobs are equal, and between equals the earlier submission comes first."""
 
-from ares.core.queue.factors.factor import Facts
+from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
 
-def fifo(_facts: Facts, _shares: Shares, _order: OrderPolicy, _now: float) -> float:
+def fifo(_facts: JobFacts, _shares: Shares, _order: OrderPolicy, _now: float) -> float:
     return 0.0

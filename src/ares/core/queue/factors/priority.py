@@ -1,6 +1,6 @@
 """The job's priority: one for each level above BEST_EFFORT."""
 
-from ares.core.queue.factors.factor import Facts
+from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.job import PRIORITIES
 from ares.model.profile import OrderPolicy
@@ -8,5 +8,5 @@ from ares.model.profile import OrderPolicy
 _LOWEST = len(PRIORITIES) - 1
 
 
-def priority(facts: Facts, _shares: Shares, _order: OrderPolicy, _now: float) -> float:
+def priority(facts: JobFacts, _shares: Shares, _order: OrderPolicy, _now: float) -> float:
     return float(_LOWEST - facts.level)

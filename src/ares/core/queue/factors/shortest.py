@@ -1,9 +1,9 @@
 """How short the job is: 1 for one that takes no time at all, 0 for one of which nobody can say."""
 
-from ares.core.queue.factors.factor import Facts
+from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
 
-def shortest(facts: Facts, _shares: Shares, _order: OrderPolicy, _now: float) -> float:
+def shortest(facts: JobFacts, _shares: Shares, _order: OrderPolicy, _now: float) -> float:
     return 1.0 / (1.0 + facts.runs_s)

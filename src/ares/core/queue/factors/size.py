@@ -4,12 +4,12 @@ By the resource it asks most of. The small find gaps, the wide have to be first;
 is no room for another one like it, so wider counts no more than that.
 """
 
-from ares.core.queue.factors.factor import Facts
+from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
 _WIDEST = 0.5
 
 
-def size(facts: Facts, shares: Shares, _order: OrderPolicy, _now: float) -> float:
+def size(facts: JobFacts, shares: Shares, _order: OrderPolicy, _now: float) -> float:
     return min(1.0, shares.part(facts.asked) / _WIDEST)

@@ -8,9 +8,9 @@ from ares.core.schedule.actions.claim import claim
 from ares.core.schedule.actions.evict import preempt, reclaim
 from ares.core.schedule.actions.pace import paces
 from ares.core.schedule.actions.resize import grow, shrink
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 
-Action = Callable[[Round], None]
+Action = Callable[[Trial], None]
 
 ACTIONS: dict[str, Action] = {
     "allocate": allocate,

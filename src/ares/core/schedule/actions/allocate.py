@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from math import inf
 
 from ares.core.ask import Ask
-from ares.core.capacity.transaction import Taken
+from ares.core.capacity.transaction import Allocation
 from ares.core.queue.order import job_of
-from ares.core.queue.static_queue import Settled
+from ares.core.queue.static_queue import StaticQueue
 from ares.core.queue.waiting import ClassKey, JobClass
-from ares.core.schedule.actions.backfill import Behind, strategy_of
+from ares.core.schedule.actions.backfill import BackfillPass, strategy_of
 from ares.core.schedule.place import place_many
 from ares.core.schedule.plan import LeftOut
-from ares.core.schedule.ranked_queue import Turn, Turns
-from ares.core.schedule.trial import Found, Round
+from ares.core.schedule.ranked_queue import RankedClass, RankedQueue
+from ares.core.schedule.trial import Assignment, Trial
 
 # Jobs of one class that are placed ahead at once.
 _BATCH_MAX = 1024
@@ -26,47 +26,47 @@ class _Run:
 
     ask: Ask
     # Found and taken ahead; given back when somebody else comes in between.
-    ahead: deque[Taken] = field(default_factory=deque[Taken])
+    ahead: deque[Allocation] = field(default_factory=deque[Allocation])
     streak: int = 1
 
 
-def allocate(round_: Round) -> None:
-    settled = round_.cluster.waiting.settled
+def allocate(trial: Trial) -> None:
+    settled = trial.cluster.waiting.settled
     if settled is None:
-        _ByClass(round_).run()
+        _ByClass(trial).run()
     else:
-        _ByJob(round_, settled).run()
+        _ByJob(trial, settled).run()
 
 
 class _Allocation:
     """What both ways through the queue have in common."""
 
-    def __init__(self, round_: Round) -> None:
-        self._round = round_
+    def __init__(self, trial: Trial) -> None:
+        self._round = trial
         self._run: _Run | None = None
-        self._behind = Behind(round_)
+        self._behind = BackfillPass(trial)
 
-    def _next(self, key: ClassKey) -> Found | None:
+    def _next(self, key: ClassKey) -> Assignment | None:
         return self._next_of_run(key) if _simple(key) else self._alone(key)
 
-    def _alone(self, key: ClassKey) -> Found | None:
+    def _alone(self, key: ClassKey) -> Assignment | None:
         self._end_run()
         return self._round.find(key)
 
-    def _next_of_run(self, key: ClassKey) -> Found | None:
-        round_, ask = self._round, key.asks[0]
+    def _next_of_run(self, key: ClassKey) -> Assignment | None:
+        trial, ask = self._round, key.asks[0]
         if self._run is None or self._run.ask != ask:
             found = self._alone(key)
             self._run = _Run(ask)
             return found
-        if round_.profile.shares and round_.gate(key, ask) is not None:
+        if trial.profile.shares and trial.gate(key, ask) is not None:
             return None
         run = self._run
         if not run.ahead:
             run.streak = min(2 * run.streak, _BATCH_MAX)
-            left = round_.profile.max_placements_per_cycle - len(round_.placed)
-            run.ahead.extend(place_many(round_.evaluations, round_.txn, ask, min(run.streak, left)))
-        return Found((run.ahead.popleft(),), 0) if run.ahead else None
+            left = trial.profile.max_placements_per_cycle - len(trial.placed)
+            run.ahead.extend(place_many(trial.evaluations, trial.txn, ask, min(run.streak, left)))
+        return Assignment((run.ahead.popleft(),), 0) if run.ahead else None
 
     def _end_run(self) -> None:
         if self._run is not None:
@@ -95,31 +95,31 @@ class _Allocation:
 class _ByClass(_Allocation):
     """The order moves as jobs wait and hold: classes take turns."""
 
-    def __init__(self, round_: Round) -> None:
-        super().__init__(round_)
-        self._turns = Turns(round_)
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(trial)
+        self._turns = RankedQueue(trial)
 
     def run(self) -> None:
-        round_, turns = self._round, self._turns
+        trial, turns = self._round, self._turns
         if self._behind.from_the_start:
             self._hand_over(turns.rest(self._behind.closed))
             return
-        while len(turns) and not round_.full:
+        while len(turns) and not trial.full:
             turn = turns.first()
-            if not round_.reach(turn.job):
+            if not trial.reach(turn.job):
                 break
             if not self._step(turn) or (len(turns) == 1 and not self._rush(turn)):
                 if self._waits(turn.job, turn.job_class):
-                    round_.behind = (self._behind, turns.rest(self._behind.closed))
+                    trial.behind = (self._behind, turns.rest(self._behind.closed))
                     return
                 turns.end()
                 self._leave(turn)
             else:
                 turns.go_on(turn)
         self._end_run()
-        round_.more = round_.more or (round_.full and bool(len(turns)))
+        trial.more = trial.more or (trial.full and bool(len(turns)))
 
-    def _step(self, turn: Turn) -> bool:
+    def _step(self, turn: RankedClass) -> bool:
         """Places the next job of the class, if it can be."""
         one = turn.job_class
         found = self._next(self._round.key_of(turn.job, one.key))
@@ -129,25 +129,25 @@ class _ByClass(_Allocation):
         turn.done += 1
         return True
 
-    def _rush(self, turn: Turn) -> bool:
+    def _rush(self, turn: RankedClass) -> bool:
         """Nobody else can come in between: all that are left of a class, together. Whether they found a place."""
-        one, round_ = turn.job_class, self._round
-        if not _simple(one.key) or one.key.asks[0].runs or round_.profile.shares or self._turns.passed_over:
+        one, trial = turn.job_class, self._round
+        if not _simple(one.key) or one.key.asks[0].runs or trial.profile.shares or self._turns.passed_over:
             return True
-        while not round_.full and turn.done < len(one.line):
-            wanted = min(round_.profile.max_placements_per_cycle - len(round_.placed), len(one.line) - turn.done)
+        while not trial.full and turn.done < len(one.line):
+            wanted = min(trial.profile.max_placements_per_cycle - len(trial.placed), len(one.line) - turn.done)
             self._end_run()
-            taken = place_many(round_.evaluations, round_.txn, one.key.asks[0], wanted)
+            taken = place_many(trial.evaluations, trial.txn, one.key.asks[0], wanted)
             for extra in reversed(taken[wanted:]):
-                round_.txn.give(extra)
+                trial.txn.give(extra)
             jobs = [job_of(one.line.nth(turn.done + at)) for at in range(min(wanted, len(taken)))]
-            round_.note_run(jobs, one.key, one.id, taken[:wanted])
+            trial.note_run(jobs, one.key, one.id, taken[:wanted])
             turn.done += len(jobs)
             if not jobs:
                 return False
         return True
 
-    def _leave(self, turn: Turn) -> None:
+    def _leave(self, turn: RankedClass) -> None:
         one, reserved = turn.job_class, self._round.cluster.reserved
         line = (job_of(one.line.nth(at)) for at in range(turn.done, len(one.line)))
         # Room is being made for some of them: the next one need not wait until those have it.
@@ -158,13 +158,13 @@ class _ByClass(_Allocation):
 class _ByJob(_Allocation):
     """The order never moves: one line of all jobs."""
 
-    def __init__(self, round_: Round, settled: Settled) -> None:
-        super().__init__(round_)
+    def __init__(self, trial: Trial, settled: StaticQueue) -> None:
+        super().__init__(trial)
         self._line = settled.line
-        self._placed = round_.dealt_with
+        self._placed = trial.dealt_with
 
     def run(self) -> None:
-        round_ = self._round
+        trial = self._round
         if self._behind.from_the_start:
             self._hand_over(self._rest(0))
             return
@@ -173,24 +173,24 @@ class _ByJob(_Allocation):
             job, number = place[3], place[4]
             if number in through or job in self._placed:
                 continue
-            if round_.full:
-                round_.more = True
+            if trial.full:
+                trial.more = True
                 break
-            if not round_.reach(job):
+            if not trial.reach(job):
                 break
-            one = round_.cluster.waiting.class_of(job)
+            one = trial.cluster.waiting.class_of(job)
             assert one is not None, f"{job} waits"
             # In most cycles the first in line still has no room: a quick look saves the long one.
-            key = round_.key_of(job, one.key)
-            found = self._next(key) if round_.placed or self._behind.may_fit(one, inf) else None
+            key = trial.key_of(job, one.key)
+            found = self._next(key) if trial.placed or self._behind.may_fit(one, inf) else None
             if found is not None:
-                round_.note_placed(job, one.key, one.id, found)
+                trial.note_placed(job, one.key, one.id, found)
             elif self._waits(job, one):
-                round_.behind = (self._behind, self._rest(at))
+                trial.behind = (self._behind, self._rest(at))
                 return
             else:
                 through.add(number)
-                round_.left[number] = LeftOut(class_id=number, jobs=len(one.line), first_job=job)
+                trial.left[number] = LeftOut(class_id=number, jobs=len(one.line), first_job=job)
         self._end_run()
 
     def _rest(self, at: int) -> Iterator[tuple[str, JobClass]]:

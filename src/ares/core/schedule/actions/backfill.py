@@ -15,8 +15,8 @@ from ares.core.capacity.promise import Promise
 from ares.core.capacity.transaction import taken_by
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.plan import LeftOut
-from ares.core.schedule.slot import Opening, earliest, full
-from ares.core.schedule.trial import Found, Round
+from ares.core.schedule.slot import Slot, earliest, full
+from ares.core.schedule.trial import Assignment, Trial
 from ares.model.profile import BackfillStrategy, Profile
 
 # Nothing is as long as that: it compares with no number, not even with the endless.
@@ -31,24 +31,24 @@ def strategy_of(profile: Profile) -> Strategy:
     return profile.backfill.strategy if "backfill" in profile.actions else "strict"
 
 
-def backfill(round_: Round) -> None:
-    if round_.behind is not None:
-        behind, rest = round_.behind
+def backfill(trial: Trial) -> None:
+    if trial.behind is not None:
+        behind, rest = trial.behind
         behind.run(rest)
 
 
-class Behind:
+class BackfillPass:
     """Goes through the jobs that allocate left, from the first that waits for room."""
 
-    def __init__(self, round_: Round) -> None:
-        self._round = round_
-        self._cluster = round_.cluster
-        self._waiting = round_.cluster.waiting
-        self._policy = round_.profile.backfill
-        self._strategy = strategy_of(round_.profile)
-        self._kept = round_.cluster.promises
+    def __init__(self, trial: Trial) -> None:
+        self._round = trial
+        self._cluster = trial.cluster
+        self._waiting = trial.cluster.waiting
+        self._policy = trial.profile.backfill
+        self._strategy = strategy_of(trial.profile)
+        self._kept = trial.cluster.promises
         # What was promised holds as long as nothing got better.
-        self._slack = round_.cluster.future.slack != round_.cluster.promised_at
+        self._slack = trial.cluster.future.slack != trial.cluster.promised_at
         # Jobs whose promise cannot be kept: somebody outlived his estimate, or a node is gone.
         self._lost: set[str] = set()
         self._counted = 0
@@ -60,7 +60,7 @@ class Behind:
         self.closed: set[int] = set()
         # The most of CPU, memory and GPU that any row has, by what is hidden; until something is placed.
         self._most: dict[tuple[float, str], tuple[int, int, int]] = {}
-        if self._strategy == "conservative" or round_.resumes:
+        if self._strategy == "conservative" or trial.resumes:
             self._claim_kept()
 
     @property
@@ -82,17 +82,17 @@ class Behind:
     # ---- those behind
 
     def run(self, rest: Iterable[Candidate]) -> None:
-        round_ = self._round
+        trial = self._round
         self._begin_placed()
         for job, one in self._resumed(self._in_order(rest)):
-            if len(round_.placed) >= round_.profile.max_placements_per_cycle:
-                round_.more = True
+            if len(trial.placed) >= trial.profile.max_placements_per_cycle:
+                trial.more = True
                 break
-            if not round_.reach(job):
+            if not trial.reach(job):
                 break
             if self._hopeless(job, one):
                 continue
-            if job in round_.promises:
+            if job in trial.promises:
                 self._leave(job, one)
             elif self._strategy == "conservative" and self._stands(job):
                 self._keep(job)
@@ -102,11 +102,11 @@ class Behind:
                 if self._strategy == "strict" and not self._has_its_own(one) and self._could_ever(one):
                     break
         # Whoever this cycle did not come to keeps what was promised.
-        keeps = self._strategy == "conservative" or (round_.budget is not None and round_.budget.spent)
+        keeps = self._strategy == "conservative" or (trial.budget is not None and trial.budget.spent)
         for job, kept in self._kept.items():
-            if keeps and job in round_.claims.of:
-                round_.promises.setdefault(job, kept)
-        round_.claims.lift()
+            if keeps and job in trial.claims.of:
+                trial.promises.setdefault(job, kept)
+        trial.claims.lift()
 
     def _found_none(self, job: str, one: JobClass) -> None:
         if not self._could_ever(one) and job not in self._kept:
@@ -120,14 +120,14 @@ class Behind:
     def _resumed(self, rest: Iterator[Candidate]) -> Iterator[Candidate]:
         """Those that the last cycle did not come to, then the others. Nobody loses by it: what was promised to the
         others is held, and who is promised a start by his rank comes first as ever."""
-        round_, budget = self._round, self._round.budget
+        trial, budget = self._round, self._round.budget
         if budget is None or not budget.before:
             yield from rest
             return
         by_rank = self._strategy in ("easy", "aggressive", "deadline")
         later: list[Candidate] = []
         for candidate in rest:
-            first = by_rank and len(round_.promises) < self._policy.reservations
+            first = by_rank and len(trial.promises) < self._policy.reservations
             if first or candidate[0] not in budget.before:
                 yield candidate
             else:
@@ -201,7 +201,7 @@ class Behind:
         self._place(job, one, found, runs_s)
         return True
 
-    def _place(self, job: str, one: JobClass, found: Found, runs_s: float) -> None:
+    def _place(self, job: str, one: JobClass, found: Assignment, runs_s: float) -> None:
         self._round.note_placed(job, one.key, one.id, found)
         own = self._cluster.booked(one.key.asks[0].reservation, self._round.now)
         ends_at = self._round.now + runs_s
@@ -266,15 +266,15 @@ class Behind:
         if job in self._cluster.reserved:
             # Room is kept for it already: others are on their way out.
             return False
-        round_, runs_s = self._round, self._waiting.runs_of(job)
+        trial, runs_s = self._round, self._waiting.runs_of(job)
         kept = self._kept.get(job)
         if kept is not None and self._still(kept) and (claim := claim_of(self._cluster, kept)) is not None:
-            round_.claims.add(claim)
-            round_.promises[job] = kept
+            trial.claims.add(claim)
+            trial.promises[job] = kept
             self._most.clear()
             return True
         found = self._opening(one, runs_s)
-        if self._strategy == "conservative" and kept is not None and kept.start > round_.now:
+        if self._strategy == "conservative" and kept is not None and kept.start > trial.now:
             if job not in self._lost and (found is None or kept.start <= found.start):
                 self._keep(job)
                 return True
@@ -287,14 +287,14 @@ class Behind:
         if told is not None and found.start > held_from:
             found = self._in_its_room(told, runs_s) or found
         start = found.start
-        round_.claims.add(Claim(job, held_from, max(start, held_from) + runs_s, found.taken))
-        round_.promises[job] = Promise(
+        trial.claims.add(Claim(job, held_from, max(start, held_from) + runs_s, found.taken))
+        trial.promises[job] = Promise(
             job=job,
             start=start,
             until=None if runs_s == inf else start + runs_s,
-            placements=round_.placements(found.taken),
+            placements=trial.placements(found.taken),
             first_start=start if told is None else told.first_start,
-            made_at=round_.now,
+            made_at=trial.now,
             held_from=None if held_from == start else held_from,
         )
         self._most.clear()
@@ -310,7 +310,7 @@ class Behind:
             return start
         return min(start, told.start if told.held_from is None else told.held_from)
 
-    def _in_its_room(self, told: Promise, runs_s: float) -> Opening | None:
+    def _in_its_room(self, told: Promise, runs_s: float) -> Slot | None:
         """When the room it was promised is free. A promise that slipped stays there: room is kept as it comes free, and
         a job that went where others are thought to end sooner, and then elsewhere again, might never have all of it."""
         claims, now = self._round.claims, self._round.now
@@ -320,24 +320,24 @@ class Behind:
         ends = (shift.at for row in {one.row for one in claim.taken} for shift in claims.shifts(row) if shift.sign > 0)
         times = [now, *sorted({at for at in ends if now < at < inf})]
         at = bisect_left(times, True, key=lambda at: claims.has_room(claim._replace(start=at, until=at + runs_s)))
-        return Opening(times[at], claim.taken) if at < len(times) else None
+        return Slot(times[at], claim.taken) if at < len(times) else None
 
     def _still(self, kept: Promise) -> bool:
         """Whether nothing that matters has changed since the first in line was promised a start."""
-        round_, cluster = self._round, self._cluster
-        if round_.placed or round_.claims or kept.start <= round_.now or self._strategy == "aggressive":
+        trial, cluster = self._round, self._cluster
+        if trial.placed or trial.claims or kept.start <= trial.now or self._strategy == "aggressive":
             return False
         return cluster.promised_when == cluster.future.changes
 
-    def _opening(self, one: JobClass, runs_s: float) -> Opening | None:
+    def _opening(self, one: JobClass, runs_s: float) -> Slot | None:
         """Of its alternatives the one that opens first."""
-        round_ = self._round
-        best: Opening | None = None
-        if not (self._cluster.future.ending or round_.claims.ending):
+        trial = self._round
+        best: Slot | None = None
+        if not (self._cluster.future.ending or trial.claims.ending):
             # It has no place now, and nobody is known to end.
             return None
         for ask in self._ungated(one):
-            found = earliest(self._cluster, round_.txn, round_.claims, ask, round_.now, runs_s)
+            found = earliest(self._cluster, trial.txn, trial.claims, ask, trial.now, runs_s)
             if found is not None and (best is None or found.start < best.start):
                 best = found
         return best
@@ -382,18 +382,18 @@ class Behind:
 
     def _begin_placed(self) -> None:
         """What was placed before gives its room back some time, too."""
-        round_ = self._round
-        for one in round_.placed[self._counted :]:
-            ends_at = round_.now + self._waiting.runs_of(one.job)
+        trial = self._round
+        for one in trial.placed[self._counted :]:
+            ends_at = trial.now + self._waiting.runs_of(one.job)
             for place in one.placements:
-                round_.claims.begin(taken_by(self._cluster.table, self._cluster.rows[place.node], place), ends_at)
-        self._counted = len(round_.placed)
+                trial.claims.begin(taken_by(self._cluster.table, self._cluster.rows[place.node], place), ends_at)
+        self._counted = len(trial.placed)
 
     def _leave(self, job: str, one: JobClass) -> None:
         """Whoever would fit is held back; the others lack room."""
-        round_ = self._round
-        if not round_.tells or one.id in round_.left or one.id in round_.held_back:
+        trial = self._round
+        if not trial.tells or one.id in trial.left or one.id in trial.held_back:
             return
         left = LeftOut(class_id=one.id, jobs=len(one.line), first_job=job)
-        lacks = job in round_.promises or not self.may_fit(one, 0.0)
-        (round_.left if lacks else round_.held_back)[one.id] = left
+        lacks = job in trial.promises or not self.may_fit(one, 0.0)
+        (trial.left if lacks else trial.held_back)[one.id] = left

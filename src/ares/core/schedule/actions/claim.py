@@ -2,47 +2,47 @@
 
 from ares.core.ask import Ask
 from ares.core.capacity.capacity import Reserved
-from ares.core.capacity.transaction import Taken, taken_by
+from ares.core.capacity.transaction import Allocation, taken_by
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Considered, consider
-from ares.core.schedule.trial import Found, Round
+from ares.core.schedule.trial import Assignment, Trial
 
 
-def claim(round_: Round) -> None:
+def claim(trial: Trial) -> None:
     """What is kept counts as taken already, so nothing changes on the columns."""
-    cluster = round_.cluster
+    cluster = trial.cluster
     for job, kept in sorted(cluster.reserved.items()):
         job_class = cluster.waiting.class_of(job)
-        if job_class is None or round_.full:
+        if job_class is None or trial.full:
             continue
-        if _free(round_, job_class, kept):
+        if _free(trial, job_class, kept):
             rows = [(cluster.rows[place.node], place) for place in kept.placements]
             taken = [taken_by(cluster.table, row, place) for row, place in rows]
-            considered = _considered(round_, job_class.key.asks[kept.alternative], taken)
-            round_.note_placed(job, job_class.key, job_class.id, Found(taken, kept.alternative, considered))
+            considered = _considered(trial, job_class.key.asks[kept.alternative], taken)
+            trial.note_placed(job, job_class.key, job_class.id, Assignment(taken, kept.alternative, considered))
         elif not _awaited(cluster, kept):
-            round_.unheld.append(job)
+            trial.unheld.append(job)
 
 
-def _considered(round_: Round, ask: Ask, taken: list[Taken]) -> Considered | None:
+def _considered(trial: Trial, ask: Ask, taken: list[Allocation]) -> Considered | None:
     """The choice as it would be now, with the kept room open to it."""
-    if len(round_.considered) >= round_.keep:
+    if len(trial.considered) >= trial.keep:
         return None
-    checkpoint = round_.txn.checkpoint()
+    checkpoint = trial.txn.checkpoint()
     for one in taken:
-        round_.txn.give(one)
-    found = consider(round_.evaluations, ask)
-    round_.txn.rollback(checkpoint)
+        trial.txn.give(one)
+    found = consider(trial.evaluations, ask)
+    trial.txn.rollback(checkpoint)
     return found
 
 
-def _free(round_: Round, job_class: JobClass, kept: Reserved) -> bool:
+def _free(trial: Trial, job_class: JobClass, kept: Reserved) -> bool:
     """Whether nobody else is left on it, and no limit was reached meanwhile."""
     key, ranks = job_class.key, len(kept.placements)
     ask = key.asks[kept.alternative]
-    alone = all(round_.cluster.is_alone(place, ask.qos) for place in kept.placements)
-    return alone and round_.gate(key, ask, ranks) is None
+    alone = all(trial.cluster.is_alone(place, ask.qos) for place in kept.placements)
+    return alone and trial.gate(key, ask, ranks) is None
 
 
 def _awaited(cluster: Cluster, kept: Reserved) -> bool:

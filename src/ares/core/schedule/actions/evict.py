@@ -8,40 +8,40 @@ import numpy as np
 from ares.core.ask import Ask
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_table import Ints
-from ares.core.capacity.transaction import Taken, taken_by
+from ares.core.capacity.transaction import Allocation, taken_by
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.gang import widest_allowed
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.preempt.eligible import Rule
-from ares.core.schedule.preempt.holders import Asker, Freed, Holder, Request, Rooms
+from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, Freed, RoomColumns, RoomRequest
 from ares.core.schedule.preempt.record import eviction_reason, eviction_record
 from ares.core.schedule.preempt.screen import Census, census, screen
 from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, choose
 from ares.core.schedule.share_excess import standing
-from ares.core.schedule.trial import Found, Round
+from ares.core.schedule.trial import Assignment, Trial
 
 # One cycle looks for victims for this many jobs at most: the next one goes on.
 _TRIES_MAX = 16
 _DOMAINS_MAX = 8
 
 
-def evict(rule: Rule, round_: Round) -> None:
+def evict(rule: Rule, trial: Trial) -> None:
     """For the first job of each class left out, in the order they were left out."""
     counted: Census | None = None
-    going = {job for eviction in round_.evictions for job in eviction.victims}
+    going = {job for eviction in trial.evictions for job in eviction.victims}
     tries = 0
-    for left in list(round_.left.values()):
-        job_class = round_.cluster.waiting.class_of(left.first_job)
-        served = left.first_job in round_.cluster.reserved or left.first_job in round_.making_room
-        if job_class is None or served or not _worth_a_try(rule, round_, job_class):
+    for left in list(trial.left.values()):
+        job_class = trial.cluster.waiting.class_of(left.first_job)
+        served = left.first_job in trial.cluster.reserved or left.first_job in trial.making_room
+        if job_class is None or served or not _worth_a_try(rule, trial, job_class):
             continue
-        if round_.cluster.booked(job_class.key.asks[0].reservation, round_.now) is not None:
+        if trial.cluster.booked(job_class.key.asks[0].reservation, trial.now) is not None:
             continue
-        counted = counted or census(holders(round_, going))
-        found = find_victims(rule, round_, left.first_job, job_class, counted)
+        counted = counted or census(holders(trial, going))
+        found = find_victims(rule, trial, left.first_job, job_class, counted)
         if isinstance(found, Eviction):
-            round_.note_eviction(found)
+            trial.note_eviction(found)
             going.update(found.victims)
             counted = None
         tries += 1
@@ -49,33 +49,33 @@ def evict(rule: Rule, round_: Round) -> None:
             return
 
 
-def _worth_a_try(rule: Rule, round_: Round, job_class: JobClass) -> bool:
+def _worth_a_try(rule: Rule, trial: Trial, job_class: JobClass) -> bool:
     """Whether anybody is there who could be evicted for it at all."""
-    levels = round_.cluster.preemptible
+    levels = trial.cluster.preemptible
     if rule == "priority":
-        yields_from = job_class.key.level + round_.profile.preemption.gap
+        yields_from = job_class.key.level + trial.profile.preemption.gap
         return any(count for level, count in levels.items() if level >= yields_from)
-    return any(levels.values()) and any(share.soft for share in round_.profile.shares.values())
+    return any(levels.values()) and any(share.soft for share in trial.profile.shares.values())
 
 
-def prospects(round_: Round, job: str, job_class: JobClass) -> Eviction | str:
+def prospects(trial: Trial, job: str, job_class: JobClass) -> Eviction | str:
     """Whom the job would displace, or why nobody. The round is left with the room made."""
-    if round_.cluster.booked(job_class.key.asks[0].reservation, round_.now) is not None:
+    if trial.cluster.booked(job_class.key.asks[0].reservation, trial.now) is not None:
         return "it waits for room in its reservation"
-    if round_.cluster.bookings:
-        round_.claims.keep_booked()
-    gates = [round_.gate(job_class.key, ask) for ask in job_class.key.asks]
+    if trial.cluster.bookings:
+        trial.claims.keep_booked()
+    gates = [trial.gate(job_class.key, ask) for ask in job_class.key.asks]
     if gates[0] is not None and None not in gates:
         return f"a {'licence' if gates[0].code.endswith('LICENCE') else 'limit'} is not lifted by preemption"
     why = "nobody runs that matters so much less"
     counted: Census | None = None
     for rule in ("reclaim", "priority"):
-        if rule not in [_RULE_OF.get(action) for action in round_.profile.actions]:
+        if rule not in [_RULE_OF.get(action) for action in trial.profile.actions]:
             continue
-        if not _worth_a_try(rule, round_, job_class):
+        if not _worth_a_try(rule, trial, job_class):
             continue
-        counted = counted or census(holders(round_, set()))
-        found = find_victims(rule, round_, job, job_class, counted)
+        counted = counted or census(holders(trial, set()))
+        found = find_victims(rule, trial, job, job_class, counted)
         if isinstance(found, Eviction):
             return found
         why = found or why
@@ -88,19 +88,19 @@ preempt = partial(evict, "priority")
 _RULE_OF: dict[str, Rule] = {"reclaim": "reclaim", "preempt": "priority"}
 
 
-def holders(round_: Round, going: set[str]) -> Iterator[Holder]:
+def holders(trial: Trial, going: set[str]) -> Iterator[EvictionCandidate]:
     """Running jobs as the choice of victims wants them; those on their way out are nobody's victims."""
-    rows = round_.cluster.rows
+    rows = trial.cluster.rows
     # Some of their ranks were given back already.
-    shrunk = {one.job for one in round_.resized}
-    for one in round_.cluster.holdings.values():
-        if one.leaving or one.job in going or one.job in shrunk or on_booked(round_.cluster, one, round_.now):
+    shrunk = {one.job for one in trial.resized}
+    for one in trial.cluster.holdings.values():
+        if one.leaving or one.job in going or one.job in shrunk or on_booked(trial.cluster, one, trial.now):
             continue
         at = tuple((rows[place.node], _freed(one, n)) for n, place in enumerate(one.placements) if place.node in rows)
-        ran_s = max(0.0, round_.now - one.since)
-        ago = None if one.preempted_at is None else max(0.0, round_.now - one.preempted_at)
+        ran_s = max(0.0, trial.now - one.since)
+        ago = None if one.preempted_at is None else max(0.0, trial.now - one.preempted_at)
         held = one.held
-        yield Holder(
+        yield EvictionCandidate(
             one.job, one.level, one.account, held.gpu_milli, held.cpu_milli, ran_s, ran_s,
             one.preemptions, ago, one.preemptible, at,
         )  # fmt: skip
@@ -127,49 +127,49 @@ def _freed(one: Holding, number: int) -> Freed:
     return Freed(place.cpu_milli, place.memory_mib, tuple((gpu, place.gpu_milli) for gpu in place.gpus), devices)
 
 
-def find_victims(rule: Rule, round_: Round, job: str, job_class: JobClass, counted: Census) -> Eviction | str:
+def find_victims(rule: Rule, trial: Trial, job: str, job_class: JobClass, counted: Census) -> Eviction | str:
     """The cheapest victims whose leaving makes room, which is then taken; or why there are none."""
     key = job_class.key
     why = ""
     for number, ask in enumerate(key.asks):
-        if ask.near or round_.gate(key, ask) is not None:
+        if ask.near or trial.gate(key, ask) is not None:
             continue
         request = request_of(ask)
-        stands = standing(round_, ask)
+        stands = standing(trial, ask)
         asker = Asker(job, key.level, key.account, stands, request.milli)
-        screened = screen(counted, asker, round_.profile.preemption, rule)
-        bound = bound_of(request, asker, round_.profile.preemption, rule)
-        found = [choose(request, rooms_of(round_, ask, rows), screened, bound) for rows in _places(round_, ask)]
+        screened = screen(counted, asker, trial.profile.preemption, rule)
+        bound = bound_of(request, asker, trial.profile.preemption, rule)
+        found = [choose(request, rooms_of(trial, ask, rows), screened, bound) for rows in _places(trial, ask)]
         why = why or next((one.reason for one in found if isinstance(one, NoVictims)), "")
         victims = [one for one in found if not isinstance(one, NoVictims) and one.jobs]
         for one in sorted(victims, key=lambda one: (one.lost_gpu_s, len(one.jobs), one.jobs)):
-            taken = make_room(round_, ask, one.jobs, round_.most_ranks(key.account, ask))
+            taken = make_room(trial, ask, one.jobs, trial.most_ranks(key.account, ask))
             if taken is not None:
-                return _eviction(rule, round_, job, job_class, Found(taken, number), one)
+                return _eviction(rule, trial, job, job_class, Assignment(taken, number), one)
     return why
 
 
-def request_of(ask: Ask) -> Request:
-    return Request(ask.min_ranks, ask.cpu_milli, ask.memory_mib, ask.gpus, ask.gpu_milli, ask.devices)
+def request_of(ask: Ask) -> RoomRequest:
+    return RoomRequest(ask.min_ranks, ask.cpu_milli, ask.memory_mib, ask.gpus, ask.gpu_milli, ask.devices)
 
 
-def _places(round_: Round, ask: Ask) -> list[Ints]:
+def _places(trial: Trial, ask: Ask) -> list[Ints]:
     """Rows that only lack room, all together or, where the gang must be close together, domain by domain."""
-    rows = round_.rows_held_back(ask)
+    rows = trial.rows_held_back(ask)
     level = "node" if ask.level == "nvlink" and ask.level_required else widest_allowed(ask)
     if level == "cluster" or ask.ranks == 1:
         return [rows]
     if level == "node":
         return [rows[at : at + 1] for at in range(min(len(rows), 64))]
-    numbers = getattr(round_.cluster.table, level)[rows]
+    numbers = getattr(trial.cluster.table, level)[rows]
     known, counts = np.unique(numbers[numbers > 0], return_counts=True)
     largest = known[np.lexsort((known, -counts))][:_DOMAINS_MAX]
     return [rows[numbers == one] for one in largest]
 
 
-def rooms_of(round_: Round, ask: Ask, rows: Ints) -> Rooms:
-    seen = round_.evaluations.rows(ask, rows)
-    return Rooms(
+def rooms_of(trial: Trial, ask: Ask, rows: Ints) -> RoomColumns:
+    seen = trial.evaluations.rows(ask, rows)
+    return RoomColumns(
         slots=rows,
         cpu_milli=seen.cpu_free,
         memory_mib=seen.memory_free,
@@ -180,31 +180,31 @@ def rooms_of(round_: Round, ask: Ask, rows: Ints) -> Rooms:
     )
 
 
-def make_room(round_: Round, ask: Ask, victims: tuple[str, ...], most: int) -> list[Taken] | None:
+def make_room(trial: Trial, ask: Ask, victims: tuple[str, ...], most: int) -> list[Allocation] | None:
     """With the victims gone, the job's place, taken; None and nothing changed when it does not come together."""
-    checkpoint, cluster = round_.txn.checkpoint(), round_.cluster
+    checkpoint, cluster = trial.txn.checkpoint(), trial.cluster
     for job in victims:
         for place in cluster.holdings[job].placements:
             row = cluster.rows.get(place.node)
             if row is not None:
-                round_.txn.give(taken_by(cluster.table, row, place))
-    taken = round_.place(ask, most)
+                trial.txn.give(taken_by(cluster.table, row, place))
+    taken = trial.place(ask, most)
     if taken is None:
-        round_.txn.rollback(checkpoint)
+        trial.txn.rollback(checkpoint)
         return None
     return list(taken)
 
 
 def _eviction(
     rule: Rule,
-    round_: Round,
+    trial: Trial,
     job: str,
     job_class: JobClass,
-    found: Found,
+    found: Assignment,
     victims: Victims,
 ) -> Eviction:
-    hold = round_.placements(found.taken)
-    gone = [round_.cluster.holdings[one] for one in victims.jobs]
+    hold = trial.placements(found.taken)
+    gone = [trial.cluster.holdings[one] for one in victims.jobs]
     return Eviction(
         job=job,
         rule=rule,
@@ -213,5 +213,5 @@ def _eviction(
         alternative=found.alternative,
         lost_gpu_s=victims.lost_gpu_s,
         reason=eviction_reason(rule, gone, hold, victims.lost_gpu_s),
-        record=eviction_record(rule, round_, job, job_class.key, gone, victims),
+        record=eviction_record(rule, trial, job, job_class.key, gone, victims),
     )

@@ -19,10 +19,10 @@ from ares.core.queue.factors import rank
 from ares.core.queue.order import Place, job_of
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.pace import Gpus, Paced, Runner, Slot, pace
+from ares.core.schedule.pace import Gpus, PacedJob, PacedRunner, PacedSlot, pace
 from ares.core.schedule.plan import LeftOut
 from ares.core.schedule.slot import earliest
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 
 # Jobs that are planned together, the first by rank; those behind take what is left, as jobs without run times do.
 _JOBS_MAX = 512
@@ -41,61 +41,61 @@ class _Lines(NamedTuple):
     before: Floats
 
 
-def paces(round_: Round) -> None:
-    round_.paced = paced(round_)
+def paces(trial: Trial) -> None:
+    trial.paced = paced(trial)
     waiting: dict[int, list[str]] = {}
-    for job, one in round_.paced.items():
+    for job, one in trial.paced.items():
         # Whoever could have nothing now lacks room like any other; room may be made for it.
-        if one.start > round_.now and one.instead is None:
-            waiting.setdefault(_class_of(round_, job), []).append(job)
+        if one.start > trial.now and one.instead is None:
+            waiting.setdefault(_class_of(trial, job), []).append(job)
     for number, jobs in waiting.items():
-        round_.left[number] = LeftOut(class_id=number, jobs=len(jobs), first_job=min(jobs, key=_place(round_)))
+        trial.left[number] = LeftOut(class_id=number, jobs=len(jobs), first_job=min(jobs, key=_place(trial)))
 
 
-def paced(round_: Round) -> dict[str, Paced]:
+def paced(trial: Trial) -> dict[str, PacedJob]:
     """Of every job that is planned this way: where and when."""
-    telling = [one for one in round_.cluster.waiting.active.values() if _tells(round_, one.key)]
-    found = {job: verdict for one in telling if not _of_one_gpu(one.key) for job, verdict in _wide(round_, one)}
-    return found | _in_line(round_, [one for one in telling if _of_one_gpu(one.key)])
+    telling = [one for one in trial.cluster.waiting.active.values() if _tells(trial, one.key)]
+    found = {job: verdict for one in telling if not _of_one_gpu(one.key) for job, verdict in _wide(trial, one)}
+    return found | _in_line(trial, [one for one in telling if _of_one_gpu(one.key)])
 
 
-def _wide(round_: Round, one: JobClass) -> Iterator[tuple[str, Paced]]:
+def _wide(trial: Trial, one: JobClass) -> Iterator[tuple[str, PacedJob]]:
     """Jobs of several GPUs wait for a better model if by the estimates they end sooner there, one class at a time."""
-    now, best, free = round_.now, None, None
-    for choice in choices(round_.cluster.table, one.key.asks[0]):
-        opening = earliest(round_.cluster, round_.txn, round_.claims, choice.ask, now, choice.runs_s)
+    now, best, free = trial.now, None, None
+    for choice in choices(trial.cluster.table, one.key.asks[0]):
+        opening = earliest(trial.cluster, trial.txn, trial.claims, choice.ask, now, choice.runs_s)
         if opening is not None:
             end = opening.start + choice.runs_s
             if best is None or end < best.end:
-                best = Paced(choice.model, opening.start, end, late=False, instead=None)
+                best = PacedJob(choice.model, opening.start, end, late=False, instead=None)
             if opening.start <= now and (free is None or end < now + free[1]):
                 free = (choice.slowest, choice.runs_s)
     # Where it can have nothing now it takes what comes; whoever is free by then is another question.
     if best is not None and free is not None:
         for place in one.line.heads(_JOBS_MAX):
-            if job_of(place) not in round_.cluster.reserved:
+            if job_of(place) not in trial.cluster.reserved:
                 yield job_of(place), best._replace(instead=None if best.start <= now else free)
 
 
-def _in_line(round_: Round, classes: list[JobClass]) -> dict[str, Paced]:
+def _in_line(trial: Trial, classes: list[JobClass]) -> dict[str, PacedJob]:
     """Jobs of one GPU each, all planned together."""
     if not classes:
         return {}
-    lines = _lines(round_, {one.id for one in classes})
-    gpus = _sorted_out(round_, [one.key.asks[0] for one in classes], lines)
-    runners = _runners(round_, classes)
-    slots = pace(runners, gpus, round_.now)
-    idle = _idle(slots, lines, gpus, round_.now)
+    lines = _lines(trial, {one.id for one in classes})
+    gpus = _sorted_out(trial, [one.key.asks[0] for one in classes], lines)
+    runners = _runners(trial, classes)
+    slots = pace(runners, gpus, trial.now)
+    idle = _idle(slots, lines, gpus, trial.now)
     found = {one.job: _paced(slots[one.job], gpus.runs_s[one.kind], idle, lines) for one in runners if one.job in slots}
-    short = ((one, _before(one, found.get(one.job), lines, gpus, round_.now)) for one in runners)
+    short = ((one, _before(one, found.get(one.job), lines, gpus, trial.now)) for one in runners)
     return found | {one.job: slips_in for one, slips_in in short if slips_in is not None}
 
 
-def _tells(round_: Round, key: ClassKey) -> bool:
+def _tells(trial: Trial, key: ClassKey) -> bool:
     """Whether its jobs tell GPU models apart, and nothing but GPUs stands in their way."""
     ask = key.asks[0]
     plain = len(key.asks) == 1 and not ask.near and not ask.reservation
-    return bool(ask.runs) and plain and round_.gate(key, ask) is None
+    return bool(ask.runs) and plain and trial.gate(key, ask) is None
 
 
 def _of_one_gpu(key: ClassKey) -> bool:
@@ -103,23 +103,23 @@ def _of_one_gpu(key: ClassKey) -> bool:
     return ask.ranks == 1 and ask.gpus == 1 and ask.gpu_milli == WHOLE
 
 
-def _place(round_: Round) -> Callable[[str], Place]:
+def _place(trial: Trial) -> Callable[[str], Place]:
     def of(job: str) -> Place:
-        place = round_.cluster.waiting.place_of(job)
+        place = trial.cluster.waiting.place_of(job)
         assert place is not None, f"{job} waits"
         return place
 
     return of
 
 
-def _class_of(round_: Round, job: str) -> int:
-    found = round_.cluster.waiting.class_of(job)
+def _class_of(trial: Trial, job: str) -> int:
+    found = trial.cluster.waiting.class_of(job)
     assert found is not None, f"{job} waits"
     return found.id
 
 
-def _lines(round_: Round, mine: set[int]) -> _Lines:
-    cluster, now = round_.cluster, round_.now
+def _lines(trial: Trial, mine: set[int]) -> _Lines:
+    cluster, now = trial.cluster, trial.now
     table = cluster.table
     ends = {key: max(at, now + 1.0) for key, at in _ends(cluster).items()}
     spoken_for = _spoken_for(cluster, mine, now)
@@ -165,10 +165,10 @@ def _spoken_for(cluster: Cluster, mine: set[int], now: float) -> dict[tuple[int,
     return found
 
 
-def _sorted_out(round_: Round, asks: list[Ask], lines: _Lines) -> Gpus:
+def _sorted_out(trial: Trial, asks: list[Ask], lines: _Lines) -> Gpus:
     """GPUs of one model that the same asks could have are of one sort."""
     plain = {ask._replace(runs=()): 0 for ask in asks}
-    usable = np.array([_usable(round_, one, lines) for one in plain]).reshape(len(plain), len(lines.models))
+    usable = np.array([_usable(trial, one, lines) for one in plain]).reshape(len(plain), len(lines.models))
     keys = [(model, usable[:, gpu].tobytes()) for gpu, model in enumerate(lines.models)]
     sorts = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     first = [keys.index(key) for key in sorts]
@@ -181,23 +181,23 @@ def _sorted_out(round_: Round, asks: list[Ask], lines: _Lines) -> Gpus:
     return Gpus(lines.free_at, np.array([sorts[key] for key in keys], np.int64), table)
 
 
-def _usable(round_: Round, ask: Ask, lines: _Lines) -> Bools:
+def _usable(trial: Trial, ask: Ask, lines: _Lines) -> Bools:
     """GPUs that it may have; not where a free GPU alone is not enough for it."""
-    evaluations, table = round_.evaluations, round_.cluster.table
+    evaluations, table = trial.evaluations, trial.cluster.table
     passes = evaluations.of(ask).stage == len(evaluations.rules.filters)
     answers = table.answers(ask.gpu_model, ask.gpu_memory_mib)[lines.rows, lines.gpus]
-    return evaluations.possible(ask)[lines.rows] & answers & (passes[lines.rows] | (lines.free_at > round_.now))
+    return evaluations.possible(ask)[lines.rows] & answers & (passes[lines.rows] | (lines.free_at > trial.now))
 
 
-def _runners(round_: Round, classes: list[JobClass]) -> list[Runner]:
+def _runners(trial: Trial, classes: list[JobClass]) -> list[PacedRunner]:
     """One priority level counts double; what else ranks are made of counts as much as it is worth in levels."""
-    cluster, order = round_.cluster, round_.profile.order
+    cluster, order = trial.cluster, trial.profile.order
     ranked: list[tuple[float, Place, int, JobClass]] = []
     for kind, one in enumerate(classes):
         for place in one.line.heads(_JOBS_MAX):
             if job_of(place) not in cluster.reserved:
                 facts = cluster.waiting.facts_of(job_of(place))
-                ranked.append((-rank(facts, round_.shares, order, round_.now)[0], place, kind, one))
+                ranked.append((-rank(facts, trial.shares, order, trial.now)[0], place, kind, one))
     first = heapq.nsmallest(_JOBS_MAX, ranked, key=lambda one: one[:2])
     level = sum(one.weight for one in order.primary if one.name == "priority")
     best = first[0][0] if first else 0.0
@@ -207,22 +207,22 @@ def _runners(round_: Round, classes: list[JobClass]) -> list[Runner]:
     ]
 
 
-def _runner(place: Place, kind: int, key: ClassKey, weight: float) -> Runner:
+def _runner(place: Place, kind: int, key: ClassKey, weight: float) -> PacedRunner:
     if not key.dated:
-        return Runner(job_of(place), kind, weight, inf, inf)
-    return Runner(job_of(place), kind, weight, place[0] + fastest(key.asks[0].runs), place[0])
+        return PacedRunner(job_of(place), kind, weight, inf, inf)
+    return PacedRunner(job_of(place), kind, weight, place[0] + fastest(key.asks[0].runs), place[0])
 
 
-def _idle(slots: dict[str, Slot], lines: _Lines, gpus: Gpus, now: float) -> dict[int, str]:
+def _idle(slots: dict[str, PacedSlot], lines: _Lines, gpus: Gpus, now: float) -> dict[int, str]:
     """Sorts of GPUs of which one is free that nobody of these is to use now, each with its model."""
     used = {slot.gpu for slot in slots.values() if slot.start <= now}
     free = (gpu for gpu in np.flatnonzero(lines.free_at <= now).tolist() if gpu not in used)
     return {gpus.sort.item(gpu): lines.models[gpu] for gpu in free}
 
 
-def _paced(slot: Slot, runs: Floats, idle: dict[int, str], lines: _Lines) -> Paced:
+def _paced(slot: PacedSlot, runs: Floats, idle: dict[int, str], lines: _Lines) -> PacedJob:
     best = min(((runs.item(sort), model) for sort, model in idle.items()), default=(inf, ""))
-    return Paced(
+    return PacedJob(
         model=lines.models[slot.gpu],
         start=slot.start,
         end=slot.end,
@@ -231,7 +231,7 @@ def _paced(slot: Slot, runs: Floats, idle: dict[int, str], lines: _Lines) -> Pac
     )
 
 
-def _before(one: Runner, found: Paced | None, lines: _Lines, gpus: Gpus, now: float) -> Paced | None:
+def _before(one: PacedRunner, found: PacedJob | None, lines: _Lines, gpus: Gpus, now: float) -> PacedJob | None:
     """A start now, on a GPU that somebody else has later, for whoever is to wait and would have ended by then."""
     ends = now + gpus.runs_s[one.kind][gpus.sort]
     ends = np.where(ends <= lines.before, ends, inf)
@@ -239,4 +239,4 @@ def _before(one: Runner, found: Paced | None, lines: _Lines, gpus: Gpus, now: fl
     if not len(ends) or ends[at] == inf or (found is not None and (found.start <= now or found.end <= ends[at])):
         return None
     end = ends.item(at)
-    return Paced(model=lines.models[at], start=now, end=end, late=end > one.deadline, instead=None, slips_in=True)
+    return PacedJob(model=lines.models[at], start=now, end=end, late=end > one.deadline, instead=None, slips_in=True)

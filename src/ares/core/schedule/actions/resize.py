@@ -9,36 +9,36 @@ import numpy as np
 
 from ares.core.ask import Ask
 from ares.core.capacity.holding import Holding, held_by
-from ares.core.capacity.transaction import Taken, fit, placement, taken_by
+from ares.core.capacity.transaction import Allocation, fit, placement, taken_by
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.actions.evict import request_of, rooms_of
 from ares.core.schedule.gang import below_caps, domains_of, place_ranks, places_of, widest_allowed
 from ares.core.schedule.plan import Eviction, Resized
-from ares.core.schedule.preempt.holders import Asker, Freed, Holder
+from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, Freed
 from ares.core.schedule.preempt.record import eviction_record
 from ares.core.schedule.preempt.screen import census, screen
 from ares.core.schedule.preempt.search import UNBOUND
 from ares.core.schedule.preempt.victims import NoVictims, choose
 from ares.core.schedule.share_excess import standing
-from ares.core.schedule.trial import Round, asked
+from ares.core.schedule.trial import Trial, asked
 from ares.model.state import Placement
 
 _TRIES_MAX = 16
 
 
-def shrink(round_: Round) -> None:
+def shrink(trial: Trial) -> None:
     """For jobs left out: ranks beyond the least a gang needs go, from gangs that matter no more than the job."""
-    spare = [one for one in _elastic(round_) if _spare(one)]
-    for left in list(round_.left.values())[:_TRIES_MAX] if spare else ():
-        job_class = round_.cluster.waiting.class_of(left.first_job)
-        waits = left.first_job in round_.cluster.reserved or left.first_job in round_.making_room
-        if job_class is not None and not waits and _shrink_for(round_, left.first_job, job_class, spare):
-            resized = {one.job for one in round_.resized}
+    spare = [one for one in _elastic(trial) if _spare(one)]
+    for left in list(trial.left.values())[:_TRIES_MAX] if spare else ():
+        job_class = trial.cluster.waiting.class_of(left.first_job)
+        waits = left.first_job in trial.cluster.reserved or left.first_job in trial.making_room
+        if job_class is not None and not waits and _shrink_for(trial, left.first_job, job_class, spare):
+            resized = {one.job for one in trial.resized}
             spare = [one for one in spare if one.job not in resized]
 
 
-def _elastic(round_: Round) -> list[Holding]:
-    return [round_.cluster.holdings[job] for job in sorted(round_.cluster.elastic)]
+def _elastic(trial: Trial) -> list[Holding]:
+    return [trial.cluster.holdings[job] for job in sorted(trial.cluster.elastic)]
 
 
 def _spare(one: Holding) -> int:
@@ -46,45 +46,45 @@ def _spare(one: Holding) -> int:
     return 0 if one.elastic is None or one.leaving else len(one.ranks) - one.elastic.min_ranks
 
 
-def _shrink_for(round_: Round, job: str, job_class: JobClass, spare: list[Holding]) -> bool:
+def _shrink_for(trial: Trial, job: str, job_class: JobClass, spare: list[Holding]) -> bool:
     key = job_class.key
-    if round_.cluster.booked(key.asks[0].reservation, round_.now) is not None:
+    if trial.cluster.booked(key.asks[0].reservation, trial.now) is not None:
         return False
     ranks = {f"{one.job}#{place.rank}": (one, place) for one in spare if one.level >= key.level for place in _last(one)}
     if not ranks:
         return False
-    rows = round_.cluster.rows
+    rows = trial.cluster.rows
     # A rank on a node that is gone frees nothing.
     ranks = {name: (one, place) for name, (one, place) in ranks.items() if place.node in rows}
     holders = [_holder(name, one, place, rows[place.node]) for name, (one, place) in ranks.items()]
     for number, ask in enumerate(key.asks):
-        if ask.near or round_.gate(key, ask) is not None:
+        if ask.near or trial.gate(key, ask) is not None:
             continue
         request = request_of(ask)
-        asker = Asker(job, key.level, key.account, standing(round_, ask), request.milli)
-        screened = screen(census(holders), asker, round_.profile.preemption, "shrink")
-        places = round_.rows_held_back(ask)
-        found = choose(request, rooms_of(round_, ask, places), screened, UNBOUND)
+        asker = Asker(job, key.level, key.account, standing(trial, ask), request.milli)
+        screened = screen(census(holders), asker, trial.profile.preemption, "shrink")
+        places = trial.rows_held_back(ask)
+        found = choose(request, rooms_of(trial, ask, places), screened, UNBOUND)
         if isinstance(found, NoVictims) or not found.jobs:
             continue
-        checkpoint = round_.txn.checkpoint()
+        checkpoint = trial.txn.checkpoint()
         for name in found.jobs:
             place = ranks[name][1]
-            round_.txn.give(taken_by(round_.cluster.table, rows[place.node], place))
-        taken = round_.place(ask, round_.most_ranks(key.account, ask))
+            trial.txn.give(taken_by(trial.cluster.table, rows[place.node], place))
+        taken = trial.place(ask, trial.most_ranks(key.account, ask))
         if taken is None:
-            round_.txn.rollback(checkpoint)
+            trial.txn.rollback(checkpoint)
             continue
         gangs = _without(found.jobs, ranks)
-        hold = round_.placements(taken)
+        hold = trial.placements(taken)
         reason = f"waits for {len(found.jobs)} ranks of elastic gangs to leave; nothing is lost"
-        round_.resized += [
+        trial.resized += [
             Resized(job=one.job, placements=one.ranks, reason="shrinks for a waiting job") for one in gangs
         ]
-        round_.note_eviction(
+        trial.note_eviction(
             Eviction(
                 job=job, rule="shrink", victims=(), hold=hold, alternative=number, lost_gpu_s=0.0, reason=reason,
-                record=eviction_record("shrink", round_, job, key, (), found), shrunk=tuple(one.job for one in gangs),
+                record=eviction_record("shrink", trial, job, key, (), found), shrunk=tuple(one.job for one in gangs),
             )
         )  # fmt: skip
         return True
@@ -95,11 +95,13 @@ def _last(one: Holding) -> tuple[Placement, ...]:
     return one.ranks[len(one.ranks) - _spare(one) :]
 
 
-def _holder(name: str, one: Holding, place: Placement, row: int) -> Holder:
+def _holder(name: str, one: Holding, place: Placement, row: int) -> EvictionCandidate:
     devices = tuple((kind, len(names)) for kind, names in sorted(place.devices.items()))
     freed = Freed(place.cpu_milli, place.memory_mib, tuple((gpu, place.gpu_milli) for gpu in place.gpus), devices)
     gpus = len(place.gpus) * place.gpu_milli
-    return Holder(name, one.level, one.account, gpus, place.cpu_milli, 0.0, 0.0, 0, None, True, ((row, freed),))
+    return EvictionCandidate(
+        name, one.level, one.account, gpus, place.cpu_milli, 0.0, 0.0, 0, None, True, ((row, freed),)
+    )
 
 
 def _without(names: tuple[str, ...], ranks: dict[str, tuple[Holding, Placement]]) -> list[Holding]:
@@ -115,78 +117,78 @@ def _without(names: tuple[str, ...], ranks: dict[str, tuple[Holding, Placement]]
     ]
 
 
-def grow(round_: Round) -> None:
+def grow(trial: Trial) -> None:
     """Only when nobody waits for room: what is idle then is of no use to anybody else."""
-    if round_.more or round_.cluster.reserved or not round_.cluster.elastic or _waits_for_room(round_):
+    if trial.more or trial.cluster.reserved or not trial.cluster.elastic or _waits_for_room(trial):
         return
     wishing = [
         one
-        for one in _elastic(round_)
+        for one in _elastic(trial)
         if one.elastic is not None and not one.leaving and len(one.ranks) < one.elastic.ranks
     ]
     for one in sorted(wishing, key=lambda one: (one.level, one.job)):
-        if round_.claims and one.elastic is not None:
-            round_.claims.hide(inf, one.elastic.reservation)
-        taken = _more_ranks(round_, one)
+        if trial.claims and one.elastic is not None:
+            trial.claims.hide(inf, one.elastic.reservation)
+        taken = _more_ranks(trial, one)
         if taken:
-            table = round_.cluster.table
+            table = trial.cluster.table
             added = tuple(placement(table, each, one.next_rank + n) for n, each in enumerate(taken))
-            round_.spend(one.account, held_by(added))
+            trial.spend(one.account, held_by(added))
             count = f"{len(added)} rank{'' if len(added) == 1 else 's'}"
             reason = f"grows by {count}: nobody else needs the room"
-            round_.resized.append(Resized(job=one.job, placements=(*one.ranks, *added), reason=reason))
+            trial.resized.append(Resized(job=one.job, placements=(*one.ranks, *added), reason=reason))
 
 
-def _waits_for_room(round_: Round) -> bool:
+def _waits_for_room(trial: Trial) -> bool:
     """Whether a job was left out that some node could take if others left it; those that can never run do not count."""
-    for left in round_.left.values():
-        job_class = round_.cluster.waiting.class_of(left.first_job)
-        if job_class is not None and any(len(round_.rows_held_back(ask)) for ask in job_class.key.asks):
+    for left in trial.left.values():
+        job_class = trial.cluster.waiting.class_of(left.first_job)
+        if job_class is not None and any(len(trial.rows_held_back(ask)) for ask in job_class.key.asks):
             return True
     return False
 
 
-def _more_ranks(round_: Round, one: Holding) -> list[Taken]:
+def _more_ranks(trial: Trial, one: Holding) -> list[Allocation]:
     """As many of the ranks it lacks as there is room for, where its own limits allow them."""
     assert one.elastic is not None, "chosen for it"
-    wanted = _wanted(round_, one, one.elastic)
-    here = Counter(row for place in one.ranks if (row := round_.cluster.rows.get(place.node)) is not None)
+    wanted = _wanted(trial, one, one.elastic)
+    here = Counter(row for place in one.ranks if (row := trial.cluster.rows.get(place.node)) is not None)
     if not wanted or not here:
         return []
     if one.elastic.level == "nvlink" and one.elastic.level_required:
-        return _in_its_domain(round_, one, one.elastic, wanted)
+        return _in_its_domain(trial, one, one.elastic, wanted)
     ask = one.elastic._replace(ranks=max(2, wanted), min_ranks=1, level_required=False)
-    found = copy(round_.evaluations.of(ask))
+    found = copy(trial.evaluations.of(ask))
     assert found.room is not None, "a gang's evaluation counts ranks"
     found.room = found.room.copy()
     for row, count in here.items() if ask.per_node else ():
         found.room[row] = max(0, min(int(found.room[row]), ask.per_node - count))
     level = widest_allowed(one.elastic)
     if level != "cluster":
-        domain = places_of(round_.cluster.table, level, np.arange(len(found.room)))
+        domain = places_of(trial.cluster.table, level, np.arange(len(found.room)))
         found.room[domain != domain[next(iter(here))]] = 0
-    return place_ranks(round_.evaluations, round_.txn, found, wanted) or []
+    return place_ranks(trial.evaluations, trial.txn, found, wanted) or []
 
 
-def _wanted(round_: Round, one: Holding, ask: Ask) -> int:
+def _wanted(trial: Trial, one: Holding, ask: Ask) -> int:
     """The ranks it lacks, or as many of them as its hard limits allow."""
     wanted = ask.ranks - len(one.ranks)
-    while wanted and round_.profile.shares and round_.shares.over_hard(one.account, asked(ask, wanted)) is not None:
+    while wanted and trial.profile.shares and trial.shares.over_hard(one.account, asked(ask, wanted)) is not None:
         wanted -= 1
     return wanted
 
 
-def _in_its_domain(round_: Round, one: Holding, ask: Ask, wanted: int) -> list[Taken]:
+def _in_its_domain(trial: Trial, one: Holding, ask: Ask, wanted: int) -> list[Allocation]:
     """More ranks with GPUs that NVLink joins to those it has."""
-    table, row = round_.cluster.table, round_.cluster.rows[one.ranks[0].node]
+    table, row = trial.cluster.table, trial.cluster.rows[one.ranks[0].node]
     mine = sum(1 << gpu for gpu in {gpu for place in one.ranks for gpu in place.gpus})
     inside = next((domain for domain in domains_of(table, row) if domain & mine), 0)
-    found = round_.evaluations.of(ask)
+    found = trial.evaluations.of(ask)
     assert found.room is not None, "a gang's evaluation counts ranks"
-    room = below_caps(round_.evaluations, ask, "node", np.array([row]), found.room[[row]])
+    room = below_caps(trial.evaluations, ask, "node", np.array([row]), found.room[[row]])
     most = min(wanted, int(room[0]), (ask.per_node or ask.ranks) - len(one.ranks))
-    taken: list[Taken] = []
+    taken: list[Allocation] = []
     while len(taken) < most and (more := fit(table, ask, row, inside)) is not None:
-        round_.txn.take(more)
+        trial.txn.take(more)
         taken.append(more)
     return taken

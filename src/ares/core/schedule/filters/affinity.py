@@ -3,7 +3,7 @@
 import numpy as np
 
 from ares.core.capacity.affinity import meets
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
@@ -15,12 +15,12 @@ _WORDS: dict[TermOp, str] = {
 }  # fmt: skip
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     required = _required(rows)
     return np.logical_and.reduce([meets(rows, term) for term in required]) if required else None
 
 
-def _required(rows: Rows) -> list[NodeTerm]:
+def _required(rows: NodeSlice) -> list[NodeTerm]:
     return [term for term in rows.ask.terms if term.required]
 
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     wanted = rows.ask.devices
     return np.logical_and.reduce([rows.devices(kind) >= count for kind, count in wanted]) if wanted else None
 

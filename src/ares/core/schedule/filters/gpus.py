@@ -3,7 +3,7 @@
 import numpy as np
 
 from ares.core.capacity.gpu_sets import most_in_domain, one_domain
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools, Ints
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
@@ -13,7 +13,7 @@ from ares.core.topology.subset import largest_in_domain
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     ask = rows.ask
     if not ask.gpus:
         return None

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
@@ -12,7 +12,7 @@ from ares.core.schedule.filters.words import gpus
 _NAMED_MAX = 4
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     return rows.gpus >= rows.ask.gpus if rows.ask.gpus else None
 
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
 from ares.model.isolation import LEVELS
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     ask = rows.ask
     if not (ask.isolation or ask.offline):
         return None

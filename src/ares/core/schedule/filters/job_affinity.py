@@ -4,20 +4,20 @@ import numpy as np
 
 from ares.core.ask import Near
 from ares.core.capacity.affinity import keeps
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted, none_of, pairs
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     # Which jobs run where will change: it is no reason why a job could never start.
     required = [] if rows.emptied else _required(rows)
     return np.logical_and.reduce([keeps(rows, near) for near in required]) if required else None
 
 
-def _required(rows: Rows) -> list[Near]:
+def _required(rows: NodeSlice) -> list[Near]:
     return [near for near in rows.ask.near if near.required]
 
 

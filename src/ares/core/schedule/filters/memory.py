@@ -1,13 +1,13 @@
 """Nodes with enough memory left."""
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import mib, too_little
 
 
-def passes(rows: Rows) -> Bools:
+def passes(rows: NodeSlice) -> Bools:
     return rows.memory_free >= rows.ask.memory_mib
 
 

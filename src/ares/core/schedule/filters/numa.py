@@ -3,27 +3,27 @@
 import numpy as np
 
 from ares.core.capacity.gpu_sets import mask_of, most_in_domain, one_domain
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools, Floats, Ints
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted, cpus, mib
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     if rows.ask.numa != "required":
         return None
     return np.logical_and.reduce([have >= asked for have, asked in _wants(rows)]).any(axis=1)
 
 
-def _wants(rows: Rows) -> list[tuple[Ints, int]]:
+def _wants(rows: NodeSlice) -> list[tuple[Ints, int]]:
     """What each NUMA node has and what is asked of one."""
     ask = rows.ask
     wants = [(rows.numa_cpu_free, ask.cpu_milli), (rows.numa_memory_free, ask.memory_mib)]
     return [*wants, (_gpus(rows), ask.gpus)] if ask.gpus else wants
 
 
-def _gpus(rows: Rows) -> Ints:
+def _gpus(rows: NodeSlice) -> Ints:
     """GPUs that hang off each NUMA node: if NVLink must join them, those that it joins."""
     if not one_domain(rows.ask):
         return rows.numa_gpus_free

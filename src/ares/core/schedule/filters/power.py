@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.power import UNLIMITED, needed
 from ares.core.capacity.rule import Filter, Miss, of_nodes
@@ -10,7 +10,7 @@ from ares.core.energy.model import MICRO
 from ares.core.reasons import Reason
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     power = rows.table.power
     if power is None or power.paused:
         return None

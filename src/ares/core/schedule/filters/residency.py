@@ -3,14 +3,14 @@
 import numpy as np
 
 from ares.core.capacity.affinity import among
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import none_of
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     allowed = [rows.table.domains.known(region) for region in rows.ask.residency]
     return among(rows.region, allowed) if allowed else None
 

@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
 from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import none_of, pairs
 
 
-def passes(rows: Rows) -> Bools | None:
+def passes(rows: NodeSlice) -> Bools | None:
     return np.logical_and.reduce(_carried(rows)) if rows.ask.selector else None
 
 
-def _carried(rows: Rows) -> list[Bools]:
+def _carried(rows: NodeSlice) -> list[Bools]:
     return [rows.label_is(key, value) for key, value in rows.ask.selector]
 
 

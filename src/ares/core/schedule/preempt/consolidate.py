@@ -13,22 +13,22 @@ import numpy as np
 from ares.core.schedule.preempt.cost import lost_gpu_ms
 from ares.core.schedule.preempt.field import Field, lay_out, least_cost
 from ares.core.schedule.preempt.fit import Site, ranks_everywhere
-from ares.core.schedule.preempt.holders import Bools, Freed, Holder, Request, Rooms
+from ares.core.schedule.preempt.holders import Bools, EvictionCandidate, Freed, RoomColumns, RoomRequest
 from ares.core.schedule.preempt.screen import Screened, without
-from ares.core.schedule.preempt.search import UNBOUND, Budget, Candidate, Stand, cheapest
+from ares.core.schedule.preempt.search import UNBOUND, Candidate, SearchBudget, Stand, cheapest
 
 # Nodes that are tried for each further place, the cheapest first.
 NODES_MAX = 64
 _NODE_STEPS = 5_000
 
 # The mask of a node's GPUs that a job may use; None when the job may not be there at all.
-Answers = Callable[[Holder, int], int | None]
+Answers = Callable[[EvictionCandidate, int], int | None]
 
 
 class MakeRoom(NamedTuple):
     """All ranks of the request fit."""
 
-    request: Request
+    request: RoomRequest
 
 
 class Vacate(NamedTuple):
@@ -70,7 +70,7 @@ class Moves(NamedTuple):
 class _Ground:
     """The rooms while jobs are moved about: what is free, and how to take back a move that did not work out."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: RoomColumns) -> None:
         devices = {kind: free.copy() for kind, free in rooms.devices.items()}
         self.rooms = replace(
             rooms, cpu_milli=rooms.cpu_milli.copy(), memory_mib=rooms.memory_mib.copy(), gpus=rooms.gpus.copy(),
@@ -96,7 +96,9 @@ class _Ground:
             self._apply(slot, freed, sign)
             self._done.append((slot, freed, sign))
 
-    def target(self, holder: Holder, freed: Freed, closed: Bools, answers: Answers) -> tuple[int, Freed] | None:
+    def target(
+        self, holder: EvictionCandidate, freed: Freed, closed: Bools, answers: Answers
+    ) -> tuple[int, Freed] | None:
         """The node that is left with the least where this rank fits, and what it takes there."""
         rooms, milli = self.rooms, max((milli for _, milli in freed.gpus), default=0)
         fits = ~closed & (rooms.cpu_milli >= freed.cpu_milli) & (rooms.memory_mib >= freed.memory_mib)
@@ -128,7 +130,7 @@ class _Ground:
             rooms.devices.setdefault(kind, np.zeros(len(rooms), np.int64))[row] += sign * count
 
 
-def consolidate(rooms: Rooms, screened: Screened, goal: Goal, answers: Answers) -> Moves:
+def consolidate(rooms: RoomColumns, screened: Screened, goal: Goal, answers: Answers) -> Moves:
     """Which jobs to move where. `screened` is by the rule "consolidate", or "drain" to vacate nodes."""
     match goal:
         case MakeRoom(request):
@@ -139,7 +141,9 @@ def consolidate(rooms: Rooms, screened: Screened, goal: Goal, answers: Answers) 
             return _free_nodes(rooms, screened, nodes, answers)
 
 
-def _move(ground: _Ground, holder: Holder, away: Iterable[int], closed: Bools, answers: Answers) -> Move | None:
+def _move(
+    ground: _Ground, holder: EvictionCandidate, away: Iterable[int], closed: Bools, answers: Answers
+) -> Move | None:
     """Moves the holder's ranks off these nodes, or nothing at all."""
     mark, leaving = ground.mark(), set(away)
     # All ranks that move are gone before the first one starts anew; they do not move onto each other's old places.
@@ -158,7 +162,7 @@ def _move(ground: _Ground, holder: Holder, away: Iterable[int], closed: Bools, a
 
 
 def _move_all(
-    ground: _Ground, holders: Sequence[Holder], away: Iterable[int], closed: Bools, answers: Answers
+    ground: _Ground, holders: Sequence[EvictionCandidate], away: Iterable[int], closed: Bools, answers: Answers
 ) -> tuple[list[Move], list[str]]:
     """Moves them, the largest first; and those that found no place."""
     moves: list[Move] = []
@@ -180,7 +184,7 @@ def _plan(
     return Moves(tuple(moves), tuple(homeless), lost / 1000, before, after, reason)
 
 
-def _make_room(rooms: Rooms, screened: Screened, request: Request, answers: Answers) -> Moves:
+def _make_room(rooms: RoomColumns, screened: Screened, request: RoomRequest, answers: Answers) -> Moves:
     ground, rest = _Ground(rooms), screened
     before = places = int(ranks_everywhere(request, rooms).sum())
     moves: list[Move] = []
@@ -199,7 +203,7 @@ def _make_room(rooms: Rooms, screened: Screened, request: Request, answers: Answ
     return _plan(screened, moves, (), before, places)
 
 
-def _one_place(ground: _Ground, screened: Screened, request: Request, answers: Answers) -> list[Move] | None:
+def _one_place(ground: _Ground, screened: Screened, request: RoomRequest, answers: Answers) -> list[Move] | None:
     """Moves for one more rank of the request, done on the ground: the cheapest of the nodes that are tried."""
     field = lay_out(request, ground.rooms, screened)
     rows = field.helpful
@@ -246,7 +250,7 @@ def _relocate(
     while True:
         ground.back_to(mark)
         site: Site = field.site(row)
-        key = cheapest(Stand({row: site}), here, site.ranks + 1, UNBOUND, Budget(_NODE_STEPS))
+        key = cheapest(Stand({row: site}), here, site.ranks + 1, UNBOUND, SearchBudget(_NODE_STEPS))
         if key is None:
             return None
         holders = [field.screened.holders[holder] for holder in key[2]]
@@ -257,7 +261,7 @@ def _relocate(
         here = [one for one in here if field.screened.holders[one.holder].job not in homeless]
 
 
-def _vacate(rooms: Rooms, screened: Screened, slots: tuple[int, ...], answers: Answers) -> Moves:
+def _vacate(rooms: RoomColumns, screened: Screened, slots: tuple[int, ...], answers: Answers) -> Moves:
     ground, leaving = _Ground(rooms), set(slots)
     holders = [holder for holder in screened.holders if any(slot in leaving for slot, _ in holder.at)]
     occupied = screened.kept | {slot for holder in holders for slot, _ in holder.at}
@@ -268,9 +272,9 @@ def _vacate(rooms: Rooms, screened: Screened, slots: tuple[int, ...], answers: A
     return _plan(screened, moves, homeless, before, after, reason)
 
 
-def _free_nodes(rooms: Rooms, screened: Screened, nodes: int, answers: Answers) -> Moves:
+def _free_nodes(rooms: RoomColumns, screened: Screened, nodes: int, answers: Answers) -> Moves:
     ground = _Ground(rooms)
-    by_slot: dict[int, list[Holder]] = {}
+    by_slot: dict[int, list[EvictionCandidate]] = {}
     for holder in screened.holders:
         for slot in {slot for slot, _ in holder.at}:
             by_slot.setdefault(slot, []).append(holder)

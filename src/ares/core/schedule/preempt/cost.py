@@ -1,6 +1,6 @@
 """What is lost with an evicted job: the work since its last checkpoint, in GPU-seconds."""
 
-from ares.core.schedule.preempt.holders import Holder
+from ares.core.schedule.preempt.holders import EvictionCandidate
 
 # So many CPUs are worth one GPU, for jobs that hold no accelerator.
 CPUS_PER_GPU = 32
@@ -10,7 +10,7 @@ DEVICE_MILLI: tuple[tuple[str, int], ...] = (
 )  # fmt: skip
 
 
-def lost_gpu_ms(holder: Holder) -> int:
+def lost_gpu_ms(holder: EvictionCandidate) -> int:
     """An integer, so that sums do not depend on their order."""
     milli = holder.gpus_milli
     for _, freed in holder.at:
@@ -19,5 +19,5 @@ def lost_gpu_ms(holder: Holder) -> int:
     return round((milli or holder.cpu_milli / CPUS_PER_GPU) * holder.since_checkpoint_s)
 
 
-def lost_gpu_s(holder: Holder) -> float:
+def lost_gpu_s(holder: EvictionCandidate) -> float:
     return lost_gpu_ms(holder) / 1000

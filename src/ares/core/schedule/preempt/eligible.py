@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from ares.core.schedule.preempt.holders import Asker, Holder
+from ares.core.schedule.preempt.holders import Asker, EvictionCandidate
 from ares.model.job import PRIORITIES
 from ares.model.profile import PreemptionPolicy
 
@@ -17,7 +17,7 @@ Exclusion = Literal[
 
 _LOWEST = len(PRIORITIES) - 1
 
-_Test = Callable[[Holder, Asker, PreemptionPolicy], bool]
+_Test = Callable[[EvictionCandidate, Asker, PreemptionPolicy], bool]
 
 
 def _own(account: str, other: str) -> Iterator[str]:
@@ -36,18 +36,18 @@ def answerable(account: str, other: str, asker: Asker) -> str | None:
     return next((path for path in _own(account, other) if path in asker.standing), None)
 
 
-def _borrows(holder: Holder, asker: Asker) -> bool:
+def _borrows(holder: EvictionCandidate, asker: Asker) -> bool:
     path = answerable(holder.account, asker.account, asker)
     return path is not None and asker.standing[path] > 0
 
 
-def _stays_within(holder: Holder, asker: Asker) -> bool:
+def _stays_within(holder: EvictionCandidate, asker: Asker) -> bool:
     """With all it asks for: whoever would borrow itself has nothing to take back."""
     path = answerable(asker.account, holder.account, asker)
     return path is not None and asker.standing[path] + asker.asked <= 0
 
 
-def _own_share(holder: Holder, asker: Asker) -> bool:
+def _own_share(holder: EvictionCandidate, asker: Asker) -> bool:
     """The holder's account is within what it declared, and the asker's would be beyond its own. Without this rule the
     holder's account would reclaim in the next cycle what was preempted in this one, and so on."""
     mine = answerable(holder.account, asker.account, asker)
@@ -89,7 +89,7 @@ _TESTS_OF: dict[Rule, tuple[tuple[Exclusion, _Test], ...]] = {
 _FREE = 62
 
 
-def leniency(holder: Holder, asker: Asker, policy: PreemptionPolicy, rule: Rule) -> int:
+def leniency(holder: EvictionCandidate, asker: Asker, policy: PreemptionPolicy, rule: Rule) -> int:
     """How often the size of a victim is halved before it counts in the disruption bound: not at all just `gap` levels
     below the asker, once for each further level. BEST_EFFORT is nothing to CRITICAL, which never waits behind it."""
     if rule != "priority":
@@ -99,7 +99,7 @@ def leniency(holder: Holder, asker: Asker, policy: PreemptionPolicy, rule: Rule)
     return max(0, holder.level - asker.level - policy.gap)
 
 
-def eligible(holder: Holder, asker: Asker, policy: PreemptionPolicy, rule: Rule) -> Exclusion | None:
+def eligible(holder: EvictionCandidate, asker: Asker, policy: PreemptionPolicy, rule: Rule) -> Exclusion | None:
     """Why the holder may not be evicted; None when it may."""
     for word, excludes in _TESTS_OF[rule]:
         if excludes(holder, asker, policy):

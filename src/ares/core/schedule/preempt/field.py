@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ares.core.schedule.preempt.fit import Site, ranks_everywhere
-from ares.core.schedule.preempt.holders import Freed, Ints, Request, Rooms
+from ares.core.schedule.preempt.holders import Freed, Ints, RoomColumns, RoomRequest
 from ares.core.schedule.preempt.screen import Screened
 from ares.core.schedule.preempt.search import Candidate
 
@@ -19,8 +19,8 @@ Floats = npt.NDArray[np.float64]
 class Field:
     """The request laid over the rooms: how many ranks fit on each row now, and with everybody gone who may go."""
 
-    request: Request
-    rooms: Rooms
+    request: RoomRequest
+    rooms: RoomColumns
     screened: Screened
     now: Ints
     most: Ints
@@ -66,7 +66,7 @@ class Field:
         return self.screened.parts.freed[begin + int(np.searchsorted(held, holder))]
 
 
-def lay_out(request: Request, rooms: Rooms, screened: Screened) -> Field:
+def lay_out(request: RoomRequest, rooms: RoomColumns, screened: Screened) -> Field:
     parts = screened.parts
     begins = np.searchsorted(parts.slot, rooms.slots, "left")
     ends = np.searchsorted(parts.slot, rooms.slots, "right")
@@ -78,7 +78,7 @@ def lay_out(request: Request, rooms: Rooms, screened: Screened) -> Field:
     )  # fmt: skip
 
 
-def _emptied(request: Request, rooms: Rooms, screened: Screened, begins: Ints, ends: Ints) -> Rooms:
+def _emptied(request: RoomRequest, rooms: RoomColumns, screened: Screened, begins: Ints, ends: Ints) -> RoomColumns:
     parts, count = screened.parts, len(rooms)
 
     def freed(column: Ints) -> Ints:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ares.core.schedule.preempt.holders import Freed, Ints, Request, Rooms
+from ares.core.schedule.preempt.holders import Freed, Ints, RoomColumns, RoomRequest
 
 
-def ranks_everywhere(request: Request, rooms: Rooms) -> Ints:
+def ranks_everywhere(request: RoomRequest, rooms: RoomColumns) -> Ints:
     """For each node. A rank needs `gpus` different GPUs, so a GPU serves at most as many ranks as are on the node."""
     ranks = np.minimum(rooms.ranks_max, request.ranks)
     for free, asked in ((rooms.cpu_milli, request.cpu_milli), (rooms.memory_mib, request.memory_mib)):
@@ -31,7 +31,7 @@ class Site:
 
     __slots__ = ("_answers", "_ranks_max", "_request", "cpu_milli", "devices", "gpus", "memory_mib", "ranks")
 
-    def __init__(self, request: Request, rooms: Rooms, row: int) -> None:
+    def __init__(self, request: RoomRequest, rooms: RoomColumns, row: int) -> None:
         self._request = request
         self._ranks_max = min(rooms.ranks_max.item(row), request.ranks)
         self._answers: list[bool] = rooms.answers[row].tolist()

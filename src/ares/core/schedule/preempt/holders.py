@@ -23,7 +23,7 @@ class Freed(NamedTuple):
     devices: Devices = ()
 
 
-class Holder(NamedTuple):
+class EvictionCandidate(NamedTuple):
     """One running job that could be evicted. Jobs already on their way out are not holders."""
 
     job: str
@@ -55,7 +55,7 @@ class Asker(NamedTuple):
     asked: int = 0
 
 
-class Request(NamedTuple):
+class RoomRequest(NamedTuple):
     """How much room is wanted: so many ranks, each of this size. A gang's ranks may share a node."""
 
     ranks: int
@@ -72,7 +72,7 @@ class Request(NamedTuple):
         return self.ranks * (self.gpus * self.gpu_milli or self.cpu_milli)
 
 
-class Room(NamedTuple):
+class NodeRoom(NamedTuple):
     """What is free on one node, as the request sees it."""
 
     slot: int
@@ -87,7 +87,7 @@ class Room(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class RoomColumns:
     """Many rooms as columns. A scheduler with columns of its own makes this directly."""
 
     # Ascending: the answer is then the same whatever order nodes come in.
@@ -104,7 +104,7 @@ class Rooms:
         return len(self.slots)
 
 
-def columns(rooms: Iterable[Room]) -> Rooms:
+def columns(rooms: Iterable[NodeRoom]) -> RoomColumns:
     rows = sorted(rooms)
     count, width = len(rows), max((len(room.gpus) for room in rows), default=0)
     gpus, answers = np.zeros((count, width), np.int64), np.zeros((count, width), np.bool_)
@@ -114,7 +114,7 @@ def columns(rooms: Iterable[Room]) -> Rooms:
         answers[row, : len(room.gpus)] = [room.answering >> index & 1 for index in range(len(room.gpus))]
         for kind, free in room.devices:
             devices[kind][row] = free
-    return Rooms(
+    return RoomColumns(
         slots=np.array([room.slot for room in rows], np.int64),
         cpu_milli=np.array([room.cpu_milli for room in rows], np.int64),
         memory_mib=np.array([room.memory_mib for room in rows], np.int64),

@@ -11,7 +11,7 @@ from ares.model.job import PRIORITIES
 from ares.model.state import Placement
 
 if TYPE_CHECKING:
-    from ares.core.schedule.trial import Round
+    from ares.core.schedule.trial import Trial
 
 _WHY: dict[str, str] = {
     "shrink": "given up by elastic gangs",
@@ -34,7 +34,7 @@ def eviction_reason(rule: str, gone: Sequence[Holding], hold: tuple[Placement, .
 
 def eviction_record(
     rule: str,
-    round_: "Round",
+    trial: "Trial",
     job: str,
     key: ClassKey,
     gone: Sequence[Holding],
@@ -49,7 +49,7 @@ def eviction_record(
             "tenant": key.account.split("/")[0],
             "priority": PRIORITIES[key.level],
             "gpus": asked.gpus_milli * asked.min_ranks / 1000,
-            "share": round_.shares.dominant(key.account),
+            "share": trial.shares.dominant(key.account),
         },
         "victims": [
             {
@@ -57,9 +57,9 @@ def eviction_record(
                 "tenant": one.tenant,
                 "priority": PRIORITIES[one.level],
                 "gpus": one.held.gpu_milli / 1000,
-                "ranS": round_s(round_.now - one.since),
-                "lostGpuS": round_s(_lost(one, round_.now)),
-                "share": round_.shares.dominant(one.account),
+                "ranS": round_s(trial.now - one.since),
+                "lostGpuS": round_s(_lost(one, trial.now)),
+                "share": trial.shares.dominant(one.account),
             }
             for one in gone
         ],

@@ -9,7 +9,7 @@ import numpy as np
 
 from ares.core.schedule.preempt.cost import lost_gpu_ms
 from ares.core.schedule.preempt.eligible import Exclusion, Rule, answerable, eligible, leniency
-from ares.core.schedule.preempt.holders import Asker, Bools, Freed, Holder, Ints
+from ares.core.schedule.preempt.holders import Asker, Bools, EvictionCandidate, Freed, Ints
 from ares.model.profile import PreemptionPolicy
 
 
@@ -32,7 +32,7 @@ class Parts:
 class Census:
     """All holders by job id. Made once for all who ask at one time."""
 
-    holders: tuple[Holder, ...]
+    holders: tuple[EvictionCandidate, ...]
     lost_gpu_ms: Ints
     parts: Parts
 
@@ -41,7 +41,7 @@ class Census:
 class Screened:
     """Holders that may go, by job id, and what stays."""
 
-    holders: tuple[Holder, ...]
+    holders: tuple[EvictionCandidate, ...]
     lost_gpu_ms: Ints
     # By holder: the account whose borrowing it is; empty where that does not matter.
     lenders: tuple[str, ...]
@@ -53,7 +53,7 @@ class Screened:
     kept: frozenset[int]
 
 
-def census(holders: Iterable[Holder]) -> Census:
+def census(holders: Iterable[EvictionCandidate]) -> Census:
     ordered = sorted(holders, key=attrgetter("job"))
     return Census(tuple(ordered), np.fromiter(map(lost_gpu_ms, ordered), np.int64, len(ordered)), _parts(ordered))
 
@@ -124,7 +124,7 @@ def together(one: Freed, other: Freed) -> Freed:
     )
 
 
-def _parts(holders: list[Holder]) -> Parts:
+def _parts(holders: list[EvictionCandidate]) -> Parts:
     rows: list[tuple[int, int, Freed]] = []
     for index, holder in enumerate(holders):
         if len(holder.at) == 1:

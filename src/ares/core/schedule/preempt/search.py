@@ -54,7 +54,7 @@ class Bound(NamedTuple):
 UNBOUND = Bound(1 << 62)
 
 
-class Budget:
+class SearchBudget:
     """Steps that a search may take. The same input takes the same steps on every machine."""
 
     __slots__ = ("spent", "steps")
@@ -118,7 +118,12 @@ def needed_only(stand: Stand, evicted: Iterable[Candidate], want: int) -> list[C
 
 
 def cheapest(
-    stand: Stand, candidates: Sequence[Candidate], want: int, bound: Bound, budget: Budget, best: Key | None = None
+    stand: Stand,
+    candidates: Sequence[Candidate],
+    want: int,
+    bound: Bound,
+    budget: SearchBudget,
+    best: Key | None = None,
 ) -> Key | None:
     """The best set that makes `want` ranks fit within the bound, if it is better than `best`; else `best`.
 
@@ -151,7 +156,7 @@ def spared(
 
 
 def _exact(
-    stand: Stand, candidates: Sequence[Candidate], want: int, bound: Bound, budget: Budget, best: Key | None
+    stand: Stand, candidates: Sequence[Candidate], want: int, bound: Bound, budget: SearchBudget, best: Key | None
 ) -> Key | None:
     """Branch and bound, the dearest decided first.
 

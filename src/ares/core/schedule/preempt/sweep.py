@@ -12,9 +12,9 @@ from ares.core.schedule.preempt.holders import Ints
 from ares.core.schedule.preempt.search import (
     EXACT_MAX,
     Bound,
-    Budget,
     Candidate,
     Key,
+    SearchBudget,
     Stand,
     cheapest,
     key_of,
@@ -38,7 +38,7 @@ class _Option(NamedTuple):
 
 
 class _Sweep:
-    def __init__(self, field: Field, need: int, bound: Bound, rows: Ints, budget: Budget, *, even: bool) -> None:
+    def __init__(self, field: Field, need: int, bound: Bound, rows: Ints, budget: SearchBudget, *, even: bool) -> None:
         self._field = field
         self._left = bound
         self._even = even
@@ -69,7 +69,7 @@ class _Sweep:
         for more in sorted({min(1 << power, limit) for power in range(limit.bit_length() + 1)} if limit > 0 else ()):
             stand, want = Stand({row: site}), site.ranks + more
             left = self._left._replace(milli=self._left.milli * more // self.need) if self._even else self._left
-            budget = Budget(0 if self._budget.over else _NODE_STEPS)
+            budget = SearchBudget(0 if self._budget.over else _NODE_STEPS)
             key = cheapest(stand, here, want, left, budget)
             if key is None and budget.over:
                 key = spared(stand, here, want, left)
@@ -91,7 +91,7 @@ class _Sweep:
                 self._version[row] = self.version(row) + 1
 
 
-def sweep(field: Field, need: int, bound: Bound, budget: Budget, *, even: bool) -> Key | None:
+def sweep(field: Field, need: int, bound: Bound, budget: SearchBudget, *, even: bool) -> Key | None:
     """A good set within the bound that makes `need` more ranks fit, without needless members; None if none is found.
 
     With `even` each rank gets an equal part of the bound, so that the first ones do not use it up.
@@ -128,7 +128,7 @@ def _promising(field: Field, need: int) -> Ints:
     return rows[order[: max(ROWS_MIN, ROWS_PER_RANK * need, enough)]]
 
 
-def _polished(field: Field, need: int, bound: Bound, state: _Sweep, budget: Budget) -> Key | None:
+def _polished(field: Field, need: int, bound: Bound, state: _Sweep, budget: SearchBudget) -> Key | None:
     """Without those who need not go; and with few left, exactly among them and the others that were looked at."""
 
     def stand_for(holders: list[int]) -> tuple[Stand, list[Candidate], int]:

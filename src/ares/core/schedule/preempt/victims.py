@@ -14,9 +14,9 @@ import numpy as np
 
 from ares.core.schedule.preempt.eligible import Exclusion, Rule
 from ares.core.schedule.preempt.field import Field, lay_out, least_cost
-from ares.core.schedule.preempt.holders import Asker, Request, Rooms
+from ares.core.schedule.preempt.holders import Asker, RoomColumns, RoomRequest
 from ares.core.schedule.preempt.screen import Screened
-from ares.core.schedule.preempt.search import EXACT_MAX, UNBOUND, Bound, Budget, Key, Stand, cheapest
+from ares.core.schedule.preempt.search import EXACT_MAX, UNBOUND, Bound, Key, SearchBudget, Stand, cheapest
 from ares.core.schedule.preempt.sweep import sweep
 from ares.model.profile import PreemptionPolicy
 
@@ -51,7 +51,7 @@ class NoVictims(NamedTuple):
     considered: int
 
 
-def bound_of(request: Request, asker: Asker, policy: PreemptionPolicy, rule: Rule) -> Bound:
+def bound_of(request: RoomRequest, asker: Asker, policy: PreemptionPolicy, rule: Rule) -> Bound:
     """How much may be evicted for the request. An operator's drain knows no bound."""
     if rule == "drain":
         return UNBOUND
@@ -59,22 +59,22 @@ def bound_of(request: Request, asker: Asker, policy: PreemptionPolicy, rule: Rul
     return Bound(milli, dict(asker.standing) if rule == "reclaim" else {})
 
 
-def choose(request: Request, rooms: Rooms, screened: Screened, bound: Bound) -> Victims | NoVictims:
+def choose(request: RoomRequest, rooms: RoomColumns, screened: Screened, bound: Bound) -> Victims | NoVictims:
     """Whom to evict so that all ranks of the request fit."""
     field = lay_out(request, rooms, screened)
     need = request.ranks - int(field.now.sum())
     if need <= 0:
-        return _victims(field, (), Budget(0), exact=True)
+        return _victims(field, (), SearchBudget(0), exact=True)
     if need > int((field.most - field.now).sum()):
         return _not_enough(field)
-    budget = Budget(STEPS_MAX)
+    budget = SearchBudget(STEPS_MAX)
     found, exact = _solve(field, need, bound, budget)
     if found is None:
         return _smallest(field, need, bound, budget)
     return _victims(field, found[2], budget, exact=exact and not budget.over)
 
 
-def _solve(field: Field, need: int, bound: Bound, budget: Budget) -> tuple[Key | None, bool]:
+def _solve(field: Field, need: int, bound: Bound, budget: SearchBudget) -> tuple[Key | None, bool]:
     rows = field.helpful
     few = int((field.ends - field.begins)[rows].sum()) <= _PARTS_MAX
     holders = sorted({holder for row in rows.tolist() for holder in field.holders_on(row)}) if few else []
@@ -88,13 +88,13 @@ def _solve(field: Field, need: int, bound: Bound, budget: Budget) -> tuple[Key |
         return _one_more(field, bound, budget)
     found = sweep(field, need, bound, budget, even=False)
     if found is None:
-        again = Budget(STEPS_MAX)
+        again = SearchBudget(STEPS_MAX)
         found = sweep(field, need, bound, again, even=True)
         budget.spend(again.spent)
     return found, False
 
 
-def _one_more(field: Field, bound: Bound, budget: Budget) -> tuple[Key | None, bool]:
+def _one_more(field: Field, bound: Bound, budget: SearchBudget) -> tuple[Key | None, bool]:
     """One rank is missing, so the holders of one node are enough: nodes in order of the least they could cost."""
     rows = field.helpful
     if bound.milli < UNBOUND.milli:
@@ -118,7 +118,7 @@ def _one_more(field: Field, bound: Bound, budget: Budget) -> tuple[Key | None, b
     return best, exact
 
 
-def _victims(field: Field, gone: tuple[int, ...], budget: Budget, *, exact: bool) -> Victims:
+def _victims(field: Field, gone: tuple[int, ...], budget: SearchBudget, *, exact: bool) -> Victims:
     slots = field.row_of_slot(np.arange(len(field.rooms)))
     candidates = [field.candidate(holder, slots) for holder in gone]
     stand = Stand({row: field.site(row) for one in candidates for row, _ in one.frees})
@@ -150,9 +150,9 @@ def _victims(field: Field, gone: tuple[int, ...], budget: Budget, *, exact: bool
     )
 
 
-def _smallest(field: Field, need: int, bound: Bound, budget: Budget) -> Victims | NoVictims:
+def _smallest(field: Field, need: int, bound: Bound, budget: SearchBudget) -> Victims | NoVictims:
     """The smallest eviction that would do shows which bound is in the way, or that the cheap way was only too large."""
-    spent, budget = budget.spent, Budget(STEPS_MAX)
+    spent, budget = budget.spent, SearchBudget(STEPS_MAX)
     smallest, _ = _solve(field.sized(), need, Bound(UNBOUND.milli, bound.borrowed), budget)
     budget.spent += spent
     if smallest is not None and smallest[0] <= bound.milli:

@@ -3,13 +3,13 @@
 import numpy as np
 
 from ares.core.capacity.affinity import among, keeps, meets
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import NODE_LABEL, Bools, Floats
 
 _AVOIDED = 100.0
 
 
-def score(rows: Rows) -> Floats | None:
+def score(rows: NodeSlice) -> Floats | None:
     """The share of preferred terms that are met, by weight; a taint that discourages takes off as much as all of them.
 
     An array of nothing but zeros and None are the same in a sum, so None may depend on the rows here.
@@ -26,7 +26,7 @@ def score(rows: Rows) -> Floats | None:
     return scores if avoided is None else scores - _AVOIDED * avoided
 
 
-def _avoided(rows: Rows) -> Bools | None:
+def _avoided(rows: NodeSlice) -> Bools | None:
     """Nodes that failed the job before: worse than any other that can take it."""
     if not rows.ask.avoid:
         return None
@@ -34,6 +34,6 @@ def _avoided(rows: Rows) -> Bools | None:
     return among(rows.table.labels.of(NODE_LABEL)[rows.at], [known(name) for name in rows.ask.avoid])
 
 
-def _preferred(rows: Rows) -> list[tuple[int, Bools]]:
+def _preferred(rows: NodeSlice) -> list[tuple[int, Bools]]:
     terms = [(term.weight, meets(rows, term)) for term in rows.ask.terms if not term.required]
     return terms + [(near.weight, keeps(rows, near)) for near in rows.ask.near if not near.required]

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Floats
 
 
-def score(rows: Rows) -> Floats:
+def score(rows: NodeSlice) -> Floats:
     """1 when the same share of everything would be left, 0 at the widest gap."""
     cpu, memory, gpus = rows.shares_left
     # What a node does not have cannot be stranded.

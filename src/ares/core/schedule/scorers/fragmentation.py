@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows, Typical
+from ares.core.capacity.node_slice import NodeSlice, Typical
 from ares.core.capacity.node_table import WHOLE, Floats, Ints
 
 # What counts how much, found on the public trace of `bench/fgd`: idle GPU that common jobs could not use because the
@@ -10,7 +10,7 @@ from ares.core.capacity.node_table import WHOLE, Floats, Ints
 _STRANDED, _PIECES, _SETS = 5.0, 1.0, 2.5
 
 
-def score(rows: Rows) -> Floats | None:
+def score(rows: NodeSlice) -> Floats | None:
     """Above a half where placing one rank leaves less idle GPU that common jobs cannot use, below where it leaves more.
 
     None while no job with GPUs is common.
@@ -33,7 +33,7 @@ def score(rows: Rows) -> Floats | None:
     return 0.5 + 0.5 * saved / (1.0 + np.abs(saved))
 
 
-def _on_devices(rows: Rows, pieces: Floats, kind: Ints | int) -> tuple[Floats | float, Ints | int]:
+def _on_devices(rows: NodeSlice, pieces: Floats, kind: Ints | int) -> tuple[Floats | float, Ints | int]:
     """How much less is in too small pieces after the ask has its GPUs, and how many whole ones it takes."""
     ask = rows.ask
     if ask.gpus == 0:
@@ -74,7 +74,7 @@ class _Common:
         self._beyond: Floats = np.empty((0, len(self._steps) + 1, wide + 1))
         self._add(0)
 
-    def kind(self, rows: Rows) -> Ints | int:
+    def kind(self, rows: NodeSlice) -> Ints | int:
         if not self._wishes:
             return 0
         bits: Ints = np.zeros(len(rows), np.int64)

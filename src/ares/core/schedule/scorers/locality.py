@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools, Floats, Ints
 
 # What data in the same place is worth, if the node itself does not have it: the nearest place counts.
 _WORTH = (("region", 0.2), ("zone", 0.4), ("rack", 0.6))
 
 
-def score(rows: Rows) -> Floats | None:
+def score(rows: NodeSlice) -> Floats | None:
     """The share of the inputs' bytes at hand, in 0..1. Looks at what other nodes are, never at what runs there."""
     inputs = rows.ask.inputs
     if not inputs:
@@ -25,7 +25,7 @@ def score(rows: Rows) -> Floats | None:
     return at_hand / sum(size_mib for _, size_mib in inputs)
 
 
-def _nearness(rows: Rows, name: str) -> Floats:
+def _nearness(rows: NodeSlice, name: str) -> Floats:
     everywhere: Bools = rows.table.datasets.of(name)
     holders = np.flatnonzero(everywhere)
     nearness = np.zeros(len(rows))

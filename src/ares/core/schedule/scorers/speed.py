@@ -4,26 +4,26 @@ from functools import lru_cache
 
 import numpy as np
 
-from ares.core.capacity.node_slice import Rows
+from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Floats
 from ares.core.forecast.by_model import Runs, runs_on
 from ares.model.node import NodeRecord
 
 
-def score(rows: Rows) -> Floats | None:
+def score(rows: NodeSlice) -> Floats | None:
     """1 where it runs shortest, 1/2 where it takes twice as long. None when the job does not tell models apart."""
     runs = rows.ask.runs
     return max(1e-3, min(seconds for _, seconds in runs)) / np.maximum(1e-3, _times(rows, runs)) if runs else None
 
 
-def share_of_longest(rows: Rows) -> Floats | float:
+def share_of_longest(rows: NodeSlice) -> Floats | float:
     """How long the job runs on each row, of the longest it says it does; 1 when it does not tell models apart."""
     runs = rows.ask.runs
     longest = max((seconds for _, seconds in runs), default=0.0)
     return np.minimum(1.0, _times(rows, runs) / longest) if longest > 0.0 else 1.0
 
 
-def _times(rows: Rows, runs: Runs) -> Floats:
+def _times(rows: NodeSlice, runs: Runs) -> Floats:
     table = rows.table
     at = np.arange(table.rows)[rows.at]
     return np.array([_runs_there(runs, table.records[int(row)]) for row in at])

@@ -8,7 +8,7 @@ from msgspec import Meta
 from ares.control.governance.channels import ChannelRefused, ChannelView, ChannelWish
 from ares.edge.rest.answers import Shown, answer, empty
 from ares.edge.rest.handlers.policies import PlatformQuery, slug_of
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, not_found
 from ares.model.access import Principal
 from ares.model.alert import AlertKind, AlertRecord, AlertState, ChannelKind, Severity
@@ -79,7 +79,7 @@ class TestAnswer(Shown, frozen=True):
     error: str = ""
 
 
-async def list_alerts(call: Call[AlertsQuery, None]) -> ASGIApp:
+async def list_alerts(call: RequestCall[AlertsQuery, None]) -> ASGIApp:
     query = call.query
     found = await call.edge.services.alerts.listed(call.who, platform=query.platform, every=query.all)
     if found is None:
@@ -87,22 +87,22 @@ async def list_alerts(call: Call[AlertsQuery, None]) -> ASGIApp:
     return answer(AlertList(alerts=found))
 
 
-async def acknowledge_alert(call: Call[PlatformQuery, AlertNote]) -> ASGIApp:
+async def acknowledge_alert(call: RequestCall[PlatformQuery, AlertNote]) -> ASGIApp:
     return await _settle(call, "acknowledged")
 
 
-async def resolve_alert(call: Call[PlatformQuery, AlertNote]) -> ASGIApp:
+async def resolve_alert(call: RequestCall[PlatformQuery, AlertNote]) -> ASGIApp:
     return await _settle(call, "resolved")
 
 
-async def list_channels(call: Call[PlatformQuery, None]) -> ASGIApp:
+async def list_channels(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     found = await call.edge.services.channels.listed(call.who, platform=call.query.platform)
     if isinstance(found, ChannelRefused):
         raise _problem(found)
     return answer(ChannelList(channels=found))
 
 
-async def put_channel(call: Call[PlatformQuery, ChannelBody]) -> ASGIApp:
+async def put_channel(call: RequestCall[PlatformQuery, ChannelBody]) -> ASGIApp:
     wish = call.body.wish(slug_of(call.path["name"]))
     saved = await call.edge.services.channels.save(call.who, wish, platform=call.query.platform)
     if isinstance(saved, ChannelRefused):
@@ -110,21 +110,21 @@ async def put_channel(call: Call[PlatformQuery, ChannelBody]) -> ASGIApp:
     return answer(SavedChannel(channel=saved[0], secret=saved[1]))
 
 
-async def delete_channel(call: Call[PlatformQuery, None]) -> ASGIApp:
+async def delete_channel(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     no = await call.edge.services.channels.delete(call.who, call.path["name"], platform=call.query.platform)
     if no is not None:
         raise _problem(no)
     return empty()
 
 
-async def test_channel(call: Call[PlatformQuery, None]) -> ASGIApp:
+async def test_channel(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     found = await call.edge.services.channels.test(call.who, call.path["name"], platform=call.query.platform)
     if isinstance(found, ChannelRefused):
         raise _problem(found)
     return answer(TestAnswer(arrived=found is None, error=found or ""))
 
 
-async def _settle(call: Call[PlatformQuery, AlertNote], state: AlertState) -> ASGIApp:
+async def _settle(call: RequestCall[PlatformQuery, AlertNote], state: AlertState) -> ASGIApp:
     alerts = call.edge.services.alerts
     name, platform = call.path["name"], call.query.platform
     found = await alerts.settle(call.who, name, state, platform=platform, note=call.body.note)

@@ -12,7 +12,7 @@ from ares.core.audit.match import AuditQuery
 from ares.core.audit.verify import ChainReport
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import Cursor, given
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem
 from ares.edge.rest.http.request_context import noted
 from ares.edge.rest.http.wire import until_gone
@@ -71,7 +71,7 @@ class AuditVerified(Record, frozen=True, omit_defaults=False):
     chains: tuple[ChainSeen, ...]
 
 
-async def search_audit(call: Call[AuditSearchQuery, None]) -> ASGIApp:
+async def search_audit(call: RequestCall[AuditSearchQuery, None]) -> ASGIApp:
     page = await call.edge.services.audit_search.page(
         call.who, _query(call, call.query), call.query.limit, call.query.cursor
     )
@@ -80,12 +80,12 @@ async def search_audit(call: Call[AuditSearchQuery, None]) -> ASGIApp:
     return answer(page)
 
 
-async def export_audit(call: Call[AuditExportQuery, None]) -> ASGIApp:
+async def export_audit(call: RequestCall[AuditExportQuery, None]) -> ASGIApp:
     call.edge.streams.check_room(call.who)
     return _Export(call, _query(call, call.query), call.query.format)
 
 
-async def audit_month(call: Call[AuditMonthQuery, None]) -> ASGIApp:
+async def audit_month(call: RequestCall[AuditMonthQuery, None]) -> ASGIApp:
     asked, name = call.query, given(call.query.month) or ""
     since, until = given(asked.since), given(asked.until)
     if bool(name) == (since is not None or until is not None):
@@ -95,12 +95,12 @@ async def audit_month(call: Call[AuditMonthQuery, None]) -> ASGIApp:
     return answer(await call.edge.services.audit_search.month(call.who, _query(call, filters), name))
 
 
-async def list_heads(call: Call[Record, None]) -> ASGIApp:
+async def list_heads(call: RequestCall[Record, None]) -> ASGIApp:
     search = call.edge.services.audit_search
     return answer(AuditHeadList(heads=search.heads(), chains=search.chains()))
 
 
-async def verify_audit(call: Call[Record, None]) -> ASGIApp:
+async def verify_audit(call: RequestCall[Record, None]) -> ASGIApp:
     services = call.edge.services
     # One tenant's people cannot keep everybody's server busy with it.
     fresh = not services.audit_search.only(call.who)
@@ -109,7 +109,7 @@ async def verify_audit(call: Call[Record, None]) -> ASGIApp:
     return answer(AuditVerified(whole=whole, verified=reports, chains=services.audit_search.chains()))
 
 
-def _query(call: Call[Any, None], filters: AuditFilters) -> AuditQuery:
+def _query(call: RequestCall[Any, None], filters: AuditFilters) -> AuditQuery:
     """Whoever sees one tenant only and asks for another is told that they may not."""
     only = call.edge.services.audit_search.only(call.who)
     if only and filters.tenant not in ("", only):
@@ -125,7 +125,7 @@ def _query(call: Call[Any, None], filters: AuditFilters) -> AuditQuery:
 class _Export:
     """Sent piece by piece, as fast as it is read."""
 
-    def __init__(self, call: Call[AuditExportQuery, None], query: AuditQuery, format_: Format) -> None:
+    def __init__(self, call: RequestCall[AuditExportQuery, None], query: AuditQuery, format_: Format) -> None:
         self._call = call
         self._query = query
         self._format: Format = format_

@@ -5,7 +5,7 @@ from litestar.types import ASGIApp
 from ares.control.queries.deadlines import SlaView
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.model.base import Record
 
 
@@ -15,5 +15,5 @@ class SlaList(Record, frozen=True):
     classes: tuple[SlaView, ...]
 
 
-async def list_classes(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_classes(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(SlaList(classes=await call.edge.services.deadlines.classes_seen(call.who)))

@@ -10,22 +10,22 @@ from ares.core.verdict import Rejected
 from ares.edge.rest.answers import Events, PrioList, answer
 from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
 from ares.edge.rest.handlers.submit import rejection, request_of
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, not_found
 
 
-async def explain_job(call: Call[NoQuery, None]) -> ASGIApp:
+async def explain_job(call: RequestCall[NoQuery, None]) -> ASGIApp:
     found = await call.edge.services.explain.job(call.who, call.path["id"])
     if found is None:
         raise not_found()
     return answer(found)
 
 
-async def list_prio(call: Call[PrioQuery, None]) -> ASGIApp:
+async def list_prio(call: RequestCall[PrioQuery, None]) -> ASGIApp:
     return answer(PrioList(jobs=await call.edge.services.explain.prio(call.who, call.query.limit)))
 
 
-async def plan_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
+async def plan_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
     """Takes what a submission takes and refuses what it refuses, so that a plan that answers can be submitted."""
     request, deadlines = request_of(call.who, call.body, call.plain), call.edge.services.deadlines
     verdict = decide(request.spec)
@@ -46,14 +46,14 @@ async def plan_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     return answer(replace(found, deadline=deadline, warnings=warnings))
 
 
-async def list_preemptions(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_preemptions(call: RequestCall[NoQuery, None]) -> ASGIApp:
     events = await call.edge.services.explain.preemptions(call.who, call.path["id"])
     if events is None:
         raise not_found()
     return answer(Events(events=events))
 
 
-async def replay_decision(call: Call[NoQuery, ReplayBody]) -> ASGIApp:
+async def replay_decision(call: RequestCall[NoQuery, ReplayBody]) -> ASGIApp:
     try:
         found = await call.edge.services.explain.replay(call.who, call.path["name"], call.body.weights)
     except UnknownWeight as error:

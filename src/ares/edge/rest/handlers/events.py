@@ -13,7 +13,7 @@ from ares.control.queries.events import BadEventCursor
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.edge.rest.answers import StreamedEvent, whole
 from ares.edge.rest.bodies import EventsQuery, given
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem
 from ares.edge.rest.http.sockets import Say, converse
 from ares.edge.rest.http.streaming import TooSlow
@@ -25,12 +25,12 @@ _FAREWELLS = {"revoked": "unauthenticated", "shutdown": "not-ready", "lagged": "
 Events = AsyncGenerator[tuple[str, LedgerEvent], None]
 
 
-async def follow_events(call: Call[EventsQuery, None]) -> ASGIApp:
+async def follow_events(call: RequestCall[EventsQuery, None]) -> ASGIApp:
     call.edge.streams.check_room(call.who)
     return _EventsAnswer(call, _cursor(call))
 
 
-async def stream_events(call: Call[EventsQuery, None], receive: Receive, send: Send) -> None:
+async def stream_events(call: RequestCall[EventsQuery, None], receive: Receive, send: Send) -> None:
     async with _listening(call, _cursor(call)) as events:
 
         async def talk(say: Say) -> None:
@@ -40,12 +40,12 @@ async def stream_events(call: Call[EventsQuery, None], receive: Receive, send: S
         await converse(call, receive, send, talk)
 
 
-def _cursor(call: Call[EventsQuery, None]) -> str:
+def _cursor(call: RequestCall[EventsQuery, None]) -> str:
     return call.query.cursor or call.header(b"last-event-id") or ""
 
 
 @asynccontextmanager
-async def _listening(call: Call[EventsQuery, None], cursor: str) -> AsyncGenerator[Events]:
+async def _listening(call: RequestCall[EventsQuery, None], cursor: str) -> AsyncGenerator[Events]:
     """Events from `cursor` on. Inside, the follower already listens: once the client learns that the
     stream is open, nothing that happens is missed."""
     feed = call.edge.services.events.follow(call.who, cursor, given(call.query.job))
@@ -84,7 +84,7 @@ async def _in_strides(events: Events) -> Events:
 class _EventsAnswer:
     """Server-sent events; the last one is of kind `error` when the stream ends for a reason."""
 
-    def __init__(self, call: Call[EventsQuery, None], cursor: str) -> None:
+    def __init__(self, call: RequestCall[EventsQuery, None], cursor: str) -> None:
         self._call = call
         self._cursor = cursor
 

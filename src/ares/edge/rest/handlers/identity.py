@@ -11,7 +11,7 @@ from ares.control.state.records import Refused
 from ares.core.access.table import GRANTS, ROLES, TABLE, scope_of
 from ares.edge.rest.answers import NewToken, Shown, TokenList, TokenView, answer, empty
 from ares.edge.rest.bodies import YEAR_S, NoQuery, TokenName
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, not_found
 from ares.model.access import Permission, Proof, Role, Scope, TokenRecord
 from ares.model.base import Note, Record, Slug
@@ -117,7 +117,7 @@ class AuthView(Shown, frozen=True):
     providers: tuple[ProviderView, ...]
 
 
-async def get_auth(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_auth(call: RequestCall[NoQuery, None]) -> ASGIApp:
     offered = tuple(
         ProviderView(
             name=one.name,
@@ -142,29 +142,29 @@ def _named(kind: str, made: object) -> tuple[str, ...]:
 # ---- tenants
 
 
-async def create_tenant(call: Call[NoQuery, TenantBody]) -> ASGIApp:
+async def create_tenant(call: RequestCall[NoQuery, TenantBody]) -> ASGIApp:
     body = call.body
     made = await call.edge.services.tenants.create(call.who, body.name, note=body.note, isolation=body.isolation)
     call.made(*_named("tenants", made))
     return _answer(made, status=201)
 
 
-async def list_tenants(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_tenants(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(TenantList(tenants=await call.edge.services.tenants.list(call.who)))
 
 
-async def get_tenant(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_tenant(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return _answer(await call.edge.services.tenants.get(call.who, call.path["name"]))
 
 
-async def update_tenant(call: Call[NoQuery, TenantChange]) -> ASGIApp:
+async def update_tenant(call: RequestCall[NoQuery, TenantChange]) -> ASGIApp:
     return _answer(await call.edge.services.tenants.update(call.who, call.path["name"], call.body))
 
 
 # ---- users
 
 
-async def create_user(call: Call[NoQuery, UserBody]) -> ASGIApp:
+async def create_user(call: RequestCall[NoQuery, UserBody]) -> ASGIApp:
     body = call.body
     wish = UserWish(name=body.name, role=body.role, team=body.team, identity=body.identity, service=body.service)
     made = await call.edge.services.users.create(call.who, body.tenant or call.who.tenant, wish)
@@ -172,26 +172,26 @@ async def create_user(call: Call[NoQuery, UserBody]) -> ASGIApp:
     return _answer(made, status=201)
 
 
-async def list_users(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_users(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(UserList(users=await call.edge.services.users.list(call.who)))
 
 
-async def get_user(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_user(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return _answer(await call.edge.services.users.get(call.who, call.path["user"]))
 
 
-async def update_user(call: Call[NoQuery, UserChange]) -> ASGIApp:
+async def update_user(call: RequestCall[NoQuery, UserChange]) -> ASGIApp:
     return _answer(await call.edge.services.users.update(call.who, call.path["user"], call.body))
 
 
-async def delete_user(call: Call[NoQuery, None]) -> ASGIApp:
+async def delete_user(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return _answer(await call.edge.services.users.delete(call.who, call.path["user"]))
 
 
 # ---- tokens
 
 
-async def create_token(call: Call[NoQuery, TokenBody]) -> ASGIApp:
+async def create_token(call: RequestCall[NoQuery, TokenBody]) -> ASGIApp:
     body = call.body
     made = await call.edge.services.tokens.create(
         call.who,
@@ -205,7 +205,7 @@ async def create_token(call: Call[NoQuery, TokenBody]) -> ASGIApp:
     return new_token(call, made)
 
 
-async def create_own_token(call: Call[NoQuery, OwnTokenBody]) -> ASGIApp:
+async def create_own_token(call: RequestCall[NoQuery, OwnTokenBody]) -> ASGIApp:
     body = call.body
     made = await call.edge.services.tokens.create_own(
         call.who, role=body.role, name=body.name, ttl_s=body.ttl_s, permissions=body.permissions
@@ -213,7 +213,7 @@ async def create_own_token(call: Call[NoQuery, OwnTokenBody]) -> ASGIApp:
     return new_token(call, made)
 
 
-def new_token(call: Call[Any, Any], made: tuple[str, TokenRecord] | Refused) -> ASGIApp:
+def new_token(call: RequestCall[Any, Any], made: tuple[str, TokenRecord] | Refused) -> ASGIApp:
     if isinstance(made, Refused):
         raise refusal(made)
     text, record = made
@@ -221,21 +221,21 @@ def new_token(call: Call[Any, Any], made: tuple[str, TokenRecord] | Refused) -> 
     return answer(NewToken(token=text, record=token_view(record)), status=201)
 
 
-async def list_tokens(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_tokens(call: RequestCall[NoQuery, None]) -> ASGIApp:
     records = await call.edge.services.tokens.list(call.who)
     return answer(TokenList(tokens=tuple(token_view(record) for record in records)))
 
 
-async def list_own_tokens(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_own_tokens(call: RequestCall[NoQuery, None]) -> ASGIApp:
     records = await call.edge.services.tokens.list_own(call.who)
     return answer(TokenList(tokens=tuple(token_view(record) for record in records)))
 
 
-async def revoke_token(call: Call[NoQuery, None]) -> ASGIApp:
+async def revoke_token(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return _revoked(await call.edge.services.tokens.revoke(call.who, call.path["token"]))
 
 
-async def revoke_own_token(call: Call[NoQuery, None]) -> ASGIApp:
+async def revoke_own_token(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return _revoked(await call.edge.services.tokens.revoke_own(call.who, call.path["token"]))
 
 
@@ -266,7 +266,7 @@ def token_view(record: TokenRecord) -> TokenView:
 # ---- what one may do
 
 
-async def whoami(call: Call[NoQuery, None]) -> ASGIApp:
+async def whoami(call: RequestCall[NoQuery, None]) -> ASGIApp:
     who = call.who
     return answer(
         WhoAmI(
@@ -284,7 +284,7 @@ async def whoami(call: Call[NoQuery, None]) -> ASGIApp:
     )
 
 
-async def list_roles(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_roles(call: RequestCall[NoQuery, None]) -> ASGIApp:
     views = tuple(
         RoleView(
             role=role,

@@ -9,7 +9,7 @@ from ares.core.lifecycle.inputs import Refused
 from ares.edge.rest.answers import Events, Ids, answer
 from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery, given
 from ares.edge.rest.handlers.submit import rejection, request_id
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, not_found
 from ares.model.state import JobState
 
@@ -21,14 +21,14 @@ _REFUSALS = {
 }
 
 
-async def get_job(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_job(call: RequestCall[NoQuery, None]) -> ASGIApp:
     detail = await call.edge.services.jobs.get(call.who, call.path["id"])
     if detail is None:
         raise not_found()
     return answer(detail)
 
 
-async def list_jobs(call: Call[JobsQuery, None]) -> ASGIApp:
+async def list_jobs(call: RequestCall[JobsQuery, None]) -> ASGIApp:
     asked = call.query
     query = JobQuery(
         phases=frozenset(asked.phase),
@@ -47,19 +47,19 @@ async def list_jobs(call: Call[JobsQuery, None]) -> ASGIApp:
     return answer(page)
 
 
-async def resolve_job(call: Call[ResolveQuery, None]) -> ASGIApp:
+async def resolve_job(call: RequestCall[ResolveQuery, None]) -> ASGIApp:
     return answer(Ids(ids=await call.edge.services.jobs.resolve(call.who, call.query.prefix)))
 
 
-async def delete_job(call: Call[ReasonQuery, None]) -> ASGIApp:
+async def delete_job(call: RequestCall[ReasonQuery, None]) -> ASGIApp:
     return _steered(await call.edge.services.jobs.cancel(call.who, call.path["id"], call.query.reason))
 
 
-async def cancel_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
+async def cancel_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
     return _steered(await call.edge.services.jobs.cancel(call.who, call.path["id"], call.body.reason))
 
 
-async def retry_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
+async def retry_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
     keyed = request_id(call.header(b"idempotency-key")) or ""
     outcome = await call.edge.services.jobs.retry(call.who, call.path["id"], call.body.reason, keyed)
     if isinstance(outcome, JobState) and outcome.id != call.path["id"]:
@@ -67,7 +67,7 @@ async def retry_job(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
     return _steered(outcome)
 
 
-async def job_events(call: Call[NoQuery, None]) -> ASGIApp:
+async def job_events(call: RequestCall[NoQuery, None]) -> ASGIApp:
     events = await call.edge.services.jobs.events(call.who, call.path["id"])
     if events is None:
         raise not_found()

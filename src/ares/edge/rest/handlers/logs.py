@@ -10,7 +10,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from ares.control.queries.logs import LogSlice
 from ares.edge.rest.answers import StreamedLog
 from ares.edge.rest.bodies import LogsQuery, given
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, not_found
 from ares.edge.rest.http.sockets import converse
 from ares.edge.rest.http.wire import until_gone
@@ -37,12 +37,12 @@ class _Opening:
     for_s: float | None
 
 
-async def get_logs(call: Call[LogsQuery, None]) -> ASGIApp:
+async def get_logs(call: RequestCall[LogsQuery, None]) -> ASGIApp:
     call.edge.streams.check_room(call.who)
     return _LogAnswer(call, await _open(call))
 
 
-async def stream_logs(call: Call[LogsQuery, None], receive: Receive, send: Send) -> None:
+async def stream_logs(call: RequestCall[LogsQuery, None], receive: Receive, send: Send) -> None:
     opening = await _open(call)
 
     async def talk(say: Callable[[bytes], Awaitable[None]]) -> None:
@@ -65,7 +65,7 @@ def _message(piece: LogSlice) -> bytes:
     )
 
 
-async def _open(call: Call[LogsQuery, None]) -> _Opening:
+async def _open(call: RequestCall[LogsQuery, None]) -> _Opening:
     rank, tail, offset = call.query.rank, given(call.query.tail), given(call.query.offset)
     if tail is not None and offset is not None:
         raise Problem("invalid", detail="tail and offset exclude each other", path="query.tail")
@@ -90,7 +90,7 @@ async def _open(call: Call[LogsQuery, None]) -> _Opening:
     )
 
 
-async def _copy(call: Call[LogsQuery, None], opening: _Opening, sink: Sink) -> None:
+async def _copy(call: RequestCall[LogsQuery, None], opening: _Opening, sink: Sink) -> None:
     """Pieces in order, until the attempt has ended, the time is over, or the end that was asked for."""
     services, job = call.edge.services, call.path["id"]
     deadline = None if opening.for_s is None else services.clock.monotonic() + opening.for_s
@@ -118,7 +118,7 @@ async def _copy(call: Call[LogsQuery, None], opening: _Opening, sink: Sink) -> N
 class _LogAnswer:
     """Plain bytes. An end without the last chunk means: not all of it, ask again from where you are."""
 
-    def __init__(self, call: Call[LogsQuery, None], opening: _Opening) -> None:
+    def __init__(self, call: RequestCall[LogsQuery, None], opening: _Opening) -> None:
         self._call = call
         self._opening = opening
 

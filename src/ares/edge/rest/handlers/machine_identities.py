@@ -9,7 +9,7 @@ from ares.control.access.machines import CertificateView
 from ares.core.access.tokens import Denied
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NodeName, NoQuery
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, no_node, not_found
 from ares.model.base import Record
 from ares.model.machine import MachineRole
@@ -34,7 +34,7 @@ class CertificateList(Record, frozen=True):
     certificates: tuple[CertificateView, ...]
 
 
-async def join(call: Call[NoQuery, JoinBody]) -> ASGIApp:
+async def join(call: RequestCall[NoQuery, JoinBody]) -> ASGIApp:
     admitted = await call.edge.services.authority.join(call.token, call.body.name, call.body.request)
     if admitted is None:
         raise Problem("no-authority")
@@ -48,19 +48,19 @@ async def join(call: Call[NoQuery, JoinBody]) -> ASGIApp:
     return answer(admitted)
 
 
-async def list_certificates(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_certificates(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(CertificateList(certificates=tuple(await call.edge.services.authority.list(call.who))))
 
 
-async def revoke_node(call: Call[NoQuery, None]) -> ASGIApp:
+async def revoke_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return await _revoke(call, "node", call.path["name"], no_node())
 
 
-async def revoke_cluster(call: Call[NoQuery, None]) -> ASGIApp:
+async def revoke_cluster(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return await _revoke(call, "cluster", call.path["name"], not_found())
 
 
-async def _revoke(call: Call[NoQuery, None], role: MachineRole, name: str, missing: Problem) -> ASGIApp:
+async def _revoke(call: RequestCall[NoQuery, None], role: MachineRole, name: str, missing: Problem) -> ASGIApp:
     revoked = await call.edge.services.authority.revoke(call.who, role, name)
     if revoked is None:
         raise missing

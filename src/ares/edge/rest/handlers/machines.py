@@ -9,7 +9,7 @@ from ares.control.queries.nodes import NodeInUse
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery, ReasonBody
 from ares.edge.rest.handlers.platform import node_answer
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, no_node
 from ares.model.base import LabelKey, Record
 from ares.model.node import Taint
@@ -28,44 +28,44 @@ class ConsolidationBody(Record, frozen=True):
     revision: Annotated[str, Meta(max_length=64, pattern=r"^[0-9a-f]*$(?!\n)")] = ""
 
 
-async def drain_node(call: Call[NoQuery, ReasonBody]) -> ASGIApp:
+async def drain_node(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
     services, name = call.edge.services, call.path["name"]
     if await services.nodes.drain(call.who, name, call.body.reason) is None:
         raise no_node()
     return await _status(call, name)
 
 
-async def get_drain(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_drain(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return await _status(call, call.path["name"])
 
 
-async def _status(call: Call[NoQuery, ReasonBody] | Call[NoQuery, None], name: str) -> ASGIApp:
+async def _status(call: RequestCall[NoQuery, ReasonBody] | RequestCall[NoQuery, None], name: str) -> ASGIApp:
     status = await call.edge.services.drain.status(call.who, name)
     if status is None:
         raise no_node()
     return answer(status)
 
 
-async def undrain_node(call: Call[NoQuery, None]) -> ASGIApp:
+async def undrain_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return node_answer(await call.edge.services.nodes.undrain(call.who, call.path["name"]))
 
 
-async def taint_node(call: Call[NoQuery, Taint]) -> ASGIApp:
+async def taint_node(call: RequestCall[NoQuery, Taint]) -> ASGIApp:
     return node_answer(await call.edge.services.nodes.taint(call.who, call.path["name"], call.body))
 
 
-async def untaint_node(call: Call[TaintQuery, None]) -> ASGIApp:
+async def untaint_node(call: RequestCall[TaintQuery, None]) -> ASGIApp:
     return node_answer(await call.edge.services.nodes.untaint(call.who, call.path["name"], call.query.key))
 
 
-async def remove_node(call: Call[NoQuery, None]) -> ASGIApp:
+async def remove_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
     node = await call.edge.services.nodes.remove(call.who, call.path["name"])
     if isinstance(node, NodeInUse):
         raise Problem("node-in-use", detail=node.message, fix=node.fix)
     return node_answer(node)
 
 
-async def consolidate(call: Call[NoQuery, ConsolidationBody]) -> ASGIApp:
+async def consolidate(call: RequestCall[NoQuery, ConsolidationBody]) -> ASGIApp:
     body, service = call.body, call.edge.services.consolidate
     if not body.apply:
         return answer(await service.plan(call.who, body.gpus, body.nodes))

@@ -8,7 +8,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from ares.control.queries.outputs import OpenOutput
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, not_found, retry_after
 from ares.edge.rest.http.wire import until_gone
 
@@ -16,14 +16,14 @@ _BLOCK_BYTES = 256 * 1024
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
-async def list_outputs(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_outputs(call: RequestCall[NoQuery, None]) -> ASGIApp:
     found = await call.edge.services.outputs.list(call.who, call.path["id"])
     if found is None:
         raise not_found()
     return answer(found)
 
 
-async def get_output(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_output(call: RequestCall[NoQuery, None]) -> ASGIApp:
     call.edge.streams.check_room(call.who)
     found = await call.edge.services.outputs.open(call.who, call.path["id"], call.path["path"])
     if found is None:
@@ -61,7 +61,7 @@ class _FileAnswer:
     """Bytes with their length: an answer that ends early is seen to."""
 
     def __init__(
-        self, call: Call[NoQuery, None], found: OpenOutput, first: bytes, begin: int, end: int, *, partial: bool
+        self, call: RequestCall[NoQuery, None], found: OpenOutput, first: bytes, begin: int, end: int, *, partial: bool
     ) -> None:
         self._call = call
         self._found = found

@@ -15,22 +15,22 @@ from ares.edge.rest.answers import (
 )
 from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, UsageQuery, given
 from ares.edge.rest.handlers.identity import token_view
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, no_node, not_found
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def get_usage(call: Call[UsageQuery, None]) -> ASGIApp:
+async def get_usage(call: RequestCall[UsageQuery, None]) -> ASGIApp:
     asked = call.query
     return answer(await call.edge.services.spending.report(call.who, asked.by, given(asked.since_s), asked.limit))
 
 
-async def list_nodes(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_nodes(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(NodeList(nodes=await call.edge.services.nodes.nodes(call.who)))
 
 
-async def get_node(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
     nodes = await call.edge.services.nodes.nodes(call.who)
     return node_answer(next((node for node in nodes if node.name == call.path["name"]), None))
 
@@ -42,23 +42,23 @@ def node_answer(node: NodeView | None) -> ASGIApp:
     return answer(node)
 
 
-async def cordon_node(call: Call[NoQuery, None]) -> ASGIApp:
+async def cordon_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return await _cordon(call, on=True)
 
 
-async def uncordon_node(call: Call[NoQuery, None]) -> ASGIApp:
+async def uncordon_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return await _cordon(call, on=False)
 
 
-async def _cordon(call: Call[NoQuery, None], *, on: bool) -> ASGIApp:
+async def _cordon(call: RequestCall[NoQuery, None], *, on: bool) -> ASGIApp:
     return node_answer(await call.edge.services.nodes.cordon(call.who, call.path["name"], on))
 
 
-async def list_clusters(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_clusters(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(ClusterList(clusters=await call.edge.services.nodes.clusters(call.who)))
 
 
-async def get_cluster(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_cluster(call: RequestCall[NoQuery, None]) -> ASGIApp:
     clusters = await call.edge.services.nodes.clusters(call.who)
     found = next((cluster for cluster in clusters if cluster.id == call.path["cluster"]), None)
     if found is None:
@@ -66,14 +66,14 @@ async def get_cluster(call: Call[NoQuery, None]) -> ASGIApp:
     return answer(found)
 
 
-async def list_leases(call: Call[LeasesQuery, None]) -> ASGIApp:
+async def list_leases(call: RequestCall[LeasesQuery, None]) -> ASGIApp:
     return answer(LeaseList(leases=await call.edge.services.nodes.leases(call.who, given(call.query.job))))
 
 
 # ---- access
 
 
-async def create_join_token(call: Call[NoQuery, JoinTokenBody]) -> ASGIApp:
+async def create_join_token(call: RequestCall[NoQuery, JoinTokenBody]) -> ASGIApp:
     body = call.body
     if (body.node is not None) + (body.cluster is not None) + body.any_name != 1:
         raise Problem("invalid", detail="say whom it admits: one of node, cluster, or anyName", path="$.node")
@@ -89,15 +89,15 @@ async def create_join_token(call: Call[NoQuery, JoinTokenBody]) -> ASGIApp:
 # ---- this server
 
 
-async def healthz(call: Call[NoQuery, None]) -> ASGIApp:
+async def healthz(call: RequestCall[NoQuery, None]) -> ASGIApp:
     alive = call.edge.services.health.live()
     return answer(HealthView(status="alive" if alive else "failing"), status=200 if alive else 503)
 
 
-async def readyz(call: Call[NoQuery, None]) -> ASGIApp:
+async def readyz(call: RequestCall[NoQuery, None]) -> ASGIApp:
     ready, checks = await call.edge.services.health.ready()
     return answer(HealthView(status="ready" if ready else "not ready", checks=checks), status=200 if ready else 503)
 
 
-async def metrics(call: Call[NoQuery, None]) -> ASGIApp:
+async def metrics(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return Answer(call.edge.services.metrics(), media_type=METRICS_TYPE)

@@ -10,7 +10,7 @@ from ares.control.governance.policies import TRIED_MAX, Located, PolicyRefused, 
 from ares.core.policy.names import NAMES
 from ares.edge.rest.answers import Shown, answer, empty
 from ares.edge.rest.bodies import NoQuery, given
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem
 from ares.model.base import LabelValue, Note, Record, Slug
 from ares.model.policy import SETS_MAX, Action, Expression, FieldPath, Policy, PolicyRecord
@@ -99,18 +99,18 @@ class CheckAnswer(Shown, frozen=True):
 _NAMES = tuple(NameView(name=name, type=kind, about=about) for name, (kind, about) in NAMES.items())
 
 
-async def list_policies(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_policies(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(PolicyList(policies=await call.edge.services.policies.listed(call.who)))
 
 
-async def get_policy(call: Call[PlatformQuery, None]) -> ASGIApp:
+async def get_policy(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     found = await call.edge.services.policies.show(call.who, call.path["name"], platform=call.query.platform)
     if found is None:
         raise Problem("not-found")
     return answer(found)
 
 
-async def put_policy(call: Call[PlatformQuery, PolicyBody]) -> ASGIApp:
+async def put_policy(call: RequestCall[PlatformQuery, PolicyBody]) -> ASGIApp:
     body = call.body
     name = slug_of(call.path["name"])
     outcome = await call.edge.services.policies.save(
@@ -120,40 +120,40 @@ async def put_policy(call: Call[PlatformQuery, PolicyBody]) -> ASGIApp:
     return _answer(outcome)
 
 
-async def delete_policy(call: Call[PlatformQuery, None]) -> ASGIApp:
+async def delete_policy(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     no = await call.edge.services.policies.delete(call.who, call.path["name"], platform=call.query.platform)
     if no is not None:
         raise problem_of(no)
     return empty()
 
 
-async def list_policy_versions(call: Call[PlatformQuery, None]) -> ASGIApp:
+async def list_policy_versions(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     found = await call.edge.services.policies.versions(call.who, call.path["name"], platform=call.query.platform)
     if not found:
         raise Problem("not-found")
     return answer(PolicyList(policies=found))
 
 
-async def revert_policy(call: Call[PlatformQuery, RevertBody]) -> ASGIApp:
+async def revert_policy(call: RequestCall[PlatformQuery, RevertBody]) -> ASGIApp:
     body, platform = call.body, call.query.platform
     policies = call.edge.services.policies
     return _answer(await policies.revert(call.who, call.path["name"], body.version, platform=platform, note=body.note))
 
 
-async def enable_policy(call: Call[PlatformQuery, PolicyNote]) -> ASGIApp:
+async def enable_policy(call: RequestCall[PlatformQuery, PolicyNote]) -> ASGIApp:
     return await _switch(call, on=True)
 
 
-async def disable_policy(call: Call[PlatformQuery, PolicyNote]) -> ASGIApp:
+async def disable_policy(call: RequestCall[PlatformQuery, PolicyNote]) -> ASGIApp:
     return await _switch(call, on=False)
 
 
-async def check_policy(call: Call[NoQuery, DraftBody]) -> ASGIApp:
+async def check_policy(call: RequestCall[NoQuery, DraftBody]) -> ASGIApp:
     mistakes = call.edge.services.policies.check(call.body.policy())
     return answer(CheckAnswer(ok=not mistakes, mistakes=mistakes, names=_NAMES))
 
 
-async def try_policy(call: Call[TrialQuery, DraftBody]) -> ASGIApp:
+async def try_policy(call: RequestCall[TrialQuery, DraftBody]) -> ASGIApp:
     query, services = call.query, call.edge.services
     since_s = given(query.since_s)
     since = 0.0 if since_s is None else services.clock.wall() - since_s
@@ -164,7 +164,7 @@ async def try_policy(call: Call[TrialQuery, DraftBody]) -> ASGIApp:
     )
 
 
-async def _switch(call: Call[PlatformQuery, PolicyNote], *, on: bool) -> ASGIApp:
+async def _switch(call: RequestCall[PlatformQuery, PolicyNote], *, on: bool) -> ASGIApp:
     policies = call.edge.services.policies
     name, platform = call.path["name"], call.query.platform
     return _answer(await policies.switch(call.who, name, on=on, platform=platform, note=call.body.note))

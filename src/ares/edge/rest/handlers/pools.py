@@ -9,7 +9,7 @@ from ares.control.queries.pools import PoolView
 from ares.core.starts.shapes import Shape
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import YEAR_S, given
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem
 from ares.model.base import Record
 from ares.model.job import RANKS_MAX, GpuModel, Resources
@@ -39,12 +39,12 @@ class PoolList(Record, frozen=True):
     nodepools: tuple[PoolView, ...]
 
 
-async def list_pools(call: Call[PoolsQuery, None]) -> ASGIApp:
+async def list_pools(call: RequestCall[PoolsQuery, None]) -> ASGIApp:
     query = call.query
     return answer(PoolList(nodepools=await call.edge.services.pools.list(call.who, _shape(query), query.runtime_s)))
 
 
-async def get_pool(call: Call[PoolsQuery, None]) -> ASGIApp:
+async def get_pool(call: RequestCall[PoolsQuery, None]) -> ASGIApp:
     query = call.query
     found = await call.edge.services.pools.list(call.who, _shape(query), query.runtime_s, call.path["name"])
     if not found:

@@ -8,7 +8,7 @@ from msgspec import Meta
 from ares.control.scheduler.profiles import ProfileRefused, seen_by
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem
 from ares.model.base import Note, Record
 from ares.model.profile import Profile, ProfileRecord
@@ -46,33 +46,33 @@ class ProfileList(Record, frozen=True):
     profiles: tuple[ProfileRecord, ...]
 
 
-async def get_profile(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_profile(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(seen_by(await call.edge.services.profiles.current(), call.who))
 
 
-async def list_profiles(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_profiles(call: RequestCall[NoQuery, None]) -> ASGIApp:
     records = await call.edge.services.profiles.versions()
     return answer(ProfileList(profiles=tuple(seen_by(record, call.who) for record in records)))
 
 
-async def put_profile(call: Call[NoQuery, ProfileBody]) -> ASGIApp:
+async def put_profile(call: RequestCall[NoQuery, ProfileBody]) -> ASGIApp:
     body = call.body
     profiles = call.edge.services.profiles
     return _answer(await profiles.put(call.who, body.profile, body.note, body.expected_version))
 
 
-async def patch_profile(call: Call[NoQuery, SettingsBody]) -> ASGIApp:
+async def patch_profile(call: RequestCall[NoQuery, SettingsBody]) -> ASGIApp:
     body = call.body
     profiles = call.edge.services.profiles
     return _answer(await profiles.change(call.who, body.settings, body.note, body.expected_version))
 
 
-async def revert_profile(call: Call[NoQuery, NoteBody]) -> ASGIApp:
+async def revert_profile(call: RequestCall[NoQuery, NoteBody]) -> ASGIApp:
     version = int(call.path["version"])
     return _answer(await call.edge.services.profiles.revert(call.who, version, call.body.note))
 
 
-async def list_plugins(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_plugins(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(await call.edge.services.plugins.list())
 
 

@@ -8,7 +8,7 @@ from ares.control.governance.quotas import QuotaChange, QuotaRefused, QuotaView
 from ares.core.access.table import reaches
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, not_found
 from ares.model.base import Note, Record
 from ares.model.quota import Quota
@@ -27,38 +27,38 @@ class QuotaList(Record, frozen=True):
     quotas: tuple[QuotaView, ...]
 
 
-async def get_quota(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_quota(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(await call.edge.services.quotas.show(call.who.tenant))
 
 
-async def list_quotas(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_quotas(call: RequestCall[NoQuery, None]) -> ASGIApp:
     found = await call.edge.services.quotas.list()
     return answer(QuotaList(quotas=tuple(one for one in found if reaches(call.who, "quota:read", one.tenant))))
 
 
-async def get_tenant_quota(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_tenant_quota(call: RequestCall[NoQuery, None]) -> ASGIApp:
     name = call.path["name"]
     if not reaches(call.who, "quota:read", name):
         raise not_found()
     return answer(await call.edge.services.quotas.show(await _known(call)))
 
 
-async def put_quota(call: Call[NoQuery, QuotaBody]) -> ASGIApp:
+async def put_quota(call: RequestCall[NoQuery, QuotaBody]) -> ASGIApp:
     quotas = call.edge.services.quotas
     return _answer(await quotas.put(call.who, await _known(call), call.body.quota, call.body.note))
 
 
-async def patch_quota(call: Call[NoQuery, QuotaChange]) -> ASGIApp:
+async def patch_quota(call: RequestCall[NoQuery, QuotaChange]) -> ASGIApp:
     return _answer(await call.edge.services.quotas.change(call.who, await _known(call), call.body))
 
 
-async def delete_quota(call: Call[NoQuery, None]) -> ASGIApp:
+async def delete_quota(call: RequestCall[NoQuery, None]) -> ASGIApp:
     quotas, name = call.edge.services.quotas, await _known(call)
     await quotas.remove(name)
     return answer(await quotas.show(name))
 
 
-async def _known(call: Call[NoQuery, Any]) -> str:
+async def _known(call: RequestCall[NoQuery, Any]) -> str:
     name = call.path["name"]
     if not await call.edge.services.quotas.knows(call.who, name):
         raise not_found()

@@ -8,7 +8,7 @@ from msgspec import Meta
 from ares.control.scheduler.reservations import ReservationRefused, ReservationView, ReservationWish
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import YEAR_S, NoQuery, ReasonQuery
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem
 from ares.model.base import Name, Note, Record, Slug
 from ares.model.reservation import Moment, RoomAsked
@@ -53,19 +53,19 @@ class ReservationList(Record, frozen=True):
     reservations: tuple[ReservationView, ...]
 
 
-async def list_reservations(call: Call[ReservationsQuery, None]) -> ASGIApp:
+async def list_reservations(call: RequestCall[ReservationsQuery, None]) -> ASGIApp:
     found = await call.edge.services.reservations.list(call.who, over=call.query.over)
     return answer(ReservationList(reservations=found))
 
 
-async def get_reservation(call: Call[NoQuery, None]) -> ASGIApp:
+async def get_reservation(call: RequestCall[NoQuery, None]) -> ASGIApp:
     found = await call.edge.services.reservations.get(call.who, call.path["name"])
     if found is None:
         raise _none()
     return answer(found)
 
 
-async def create_reservation(call: Call[NoQuery, ReservationBody]) -> ASGIApp:
+async def create_reservation(call: RequestCall[NoQuery, ReservationBody]) -> ASGIApp:
     body = call.body
     wish = ReservationWish(
         asked=body.asked,
@@ -81,12 +81,12 @@ async def create_reservation(call: Call[NoQuery, ReservationBody]) -> ASGIApp:
     return _answer(await call.edge.services.reservations.reserve(call.who, wish), status=201)
 
 
-async def extend_reservation(call: Call[NoQuery, ExtendBody]) -> ASGIApp:
+async def extend_reservation(call: RequestCall[NoQuery, ExtendBody]) -> ASGIApp:
     service = call.edge.services.reservations
     return _answer(await service.extend(call.who, call.path["name"], call.body.more_s))
 
 
-async def cancel_reservation(call: Call[ReasonQuery, None]) -> ASGIApp:
+async def cancel_reservation(call: RequestCall[ReasonQuery, None]) -> ASGIApp:
     service = call.edge.services.reservations
     return _answer(await service.cancel(call.who, call.path["name"], call.query.reason))
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 from ares.control.governance.secrets import KeyRotation, SecretRefused, SecretView
 from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem
 from ares.model.base import Record
 from ares.model.secret import SECRET_BYTES_MAX, SHOWN, Secret
@@ -36,25 +36,25 @@ class SecretList(Record, frozen=True):
     secrets: tuple[SecretView, ...]
 
 
-async def list_secrets(call: Call[NoQuery, None]) -> ASGIApp:
+async def list_secrets(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(SecretList(secrets=await call.edge.services.secrets.list(call.who)))
 
 
-async def put_secret(call: Call[NoQuery, SecretBody]) -> ASGIApp:
+async def put_secret(call: RequestCall[NoQuery, SecretBody]) -> ASGIApp:
     outcome = await call.edge.services.secrets.put(
         call.who, call.path["secret"], _value(call.body), call.body.expected_version
     )
     return _answer(outcome)
 
 
-async def delete_secret(call: Call[NoQuery, None]) -> ASGIApp:
+async def delete_secret(call: RequestCall[NoQuery, None]) -> ASGIApp:
     refused = await call.edge.services.secrets.delete(call.who, call.path["secret"])
     if refused is not None:
         raise _problem(refused)
     return empty()
 
 
-async def rotate_key(call: Call[NoQuery, None]) -> ASGIApp:
+async def rotate_key(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return _answer(await call.edge.services.secrets.rotate_key(call.who))
 
 

@@ -12,7 +12,7 @@ from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core.access.table import reaches
 from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, JobWarning, ProblemDocument, answer
 from ares.edge.rest.bodies import NoQuery, SubmitBody
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, retry_after
 from ares.edge.rest.http.strict import StrictDecoder, invalid
 from ares.model.access import Principal
@@ -31,7 +31,7 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
 _batch = msgspec.json.Decoder(_Batch)
 
 
-async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
+async def submit_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
     keyed = request_id(call.header(b"idempotency-key"))
     body = call.body
     if keyed is not None and body.request_id not in (None, keyed):
@@ -56,7 +56,7 @@ async def submit_job(call: Call[NoQuery, SubmitBody]) -> ASGIApp:
     return answer(created, status=200 if outcome.replayed else 201, headers={"location": links["self"]})
 
 
-async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
+async def submit_batch(call: RequestCall[NoQuery, None]) -> ASGIApp:
     if call.header(b"idempotency-key") is not None:
         raise Problem(
             "bad-request",
@@ -87,7 +87,7 @@ async def submit_batch(call: Call[NoQuery, None]) -> ASGIApp:
     return answer(BatchAnswer(results=results, created=created, replayed=replayed, rejected=rejected))
 
 
-async def _warnings(call: Call[NoQuery, Any], requests: Sequence[SubmitRequest]) -> list[tuple[JobWarning, ...]]:
+async def _warnings(call: RequestCall[NoQuery, Any], requests: Sequence[SubmitRequest]) -> list[tuple[JobWarning, ...]]:
     """What is to be said at once: that a job can never start as things are."""
     reasons = await call.edge.services.explain.infeasible(call.who, [request.spec for request in requests])
     return [
@@ -116,7 +116,7 @@ def _split(raw: bytes) -> list[bytes]:
     return jobs
 
 
-async def _drafts(call: Call[NoQuery, None], jobs: Sequence[bytes]) -> list[SubmitRequest | Problem]:
+async def _drafts(call: RequestCall[NoQuery, None], jobs: Sequence[bytes]) -> list[SubmitRequest | Problem]:
     trace = call.header(b"traceparent") or ""
     drafts: list[SubmitRequest | Problem] = []
     for place, raw in enumerate(jobs):

@@ -16,7 +16,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from ares.edge.rest.http.peers import MACHINE, machine_of
 from ares.edge.rest.http.problems import MEDIA_TYPE, Problem, retry_after
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 
 Part = Literal["", "head", "body"]
 
@@ -42,7 +42,7 @@ class _Watched(Protocol):
 class Connections:
     """All that are open on one server."""
 
-    def __init__(self, limits: Limits, body_s: float, send_s: float) -> None:
+    def __init__(self, limits: ServerLimits, body_s: float, send_s: float) -> None:
         self.limits = limits
         self.body_s = body_s
         self.send_s = send_s

@@ -11,7 +11,7 @@ from ares.model.access import Permission, Principal
 GLASS_CHARS_MIN = 8
 
 
-def enter(who: Principal, permission: Permission, asked: "Asked", view: View) -> Principal:
+def enter(who: Principal, permission: Permission, asked: "RequestScope", view: View) -> Principal:
     """The caller as it may go on: in its own tenant, or as the delegate of the one it asked for. Raises Problem."""
     scope = scope_of(who, permission)
     if scope is None:
@@ -30,7 +30,7 @@ def enter(who: Principal, permission: Permission, asked: "Asked", view: View) ->
     return who if tenant == who.tenant else replace(who, tenant=tenant, home=who.tenant)
 
 
-class Asked:
+class RequestScope:
     """What a request names: a tenant to act in, a job, and why the glass is broken."""
 
     __slots__ = ("glass", "job", "tenant")
@@ -50,7 +50,7 @@ class Asked:
         return "" if array is None else array.tenant
 
 
-def _denied(who: Principal, permission: Permission, asked: Asked, view: View) -> Problem:
+def _denied(who: Principal, permission: Permission, asked: RequestScope, view: View) -> Problem:
     """Who may not do it to their own is told so; that somebody else's exists, nobody is told."""
     if asked.job and asked.owner(view) != who.tenant and _bound(who):
         return not_found()

@@ -17,7 +17,7 @@ from ares.core.access.tokens import Denied, parse
 from ares.edge.rest.answers import refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.http.audit_middleware import mutates, unavailable
-from ares.edge.rest.http.delegation import Asked, enter
+from ares.edge.rest.http.delegation import RequestScope, enter
 from ares.edge.rest.http.limits import Meter, address, lane_of, payer
 from ares.edge.rest.http.operation import PUBLIC, Access
 from ares.edge.rest.http.peers import MACHINE
@@ -99,7 +99,7 @@ class Gate:
         scope["state"][CALLER] = (who, token)
         about.who = who
         self._meter.admit(who, lane_of(scope["method"]) if scope["type"] == "http" else "read")
-        asked = Asked(
+        asked = RequestScope(
             header(scope, b"x-ares-tenant") or "",
             scope["path_params"].get("id", ""),
             header(scope, b"x-ares-break-glass") or "",

@@ -20,7 +20,7 @@ _ACCEPT_AGAIN_S = 0.5
 _ACCEPTED_AT_ONCE = 32
 
 
-class Counted(Protocol):
+class ConnectionCounter(Protocol):
     """Where connections are counted."""
 
     def opened(self, address: str) -> Any:
@@ -30,7 +30,7 @@ class Counted(Protocol):
     def closed(self, address: str) -> None: ...
 
 
-class Admitted(Protocol):
+class AdmittedConnection(Protocol):
     """A connection's protocol. One that is `admitted` was counted before."""
 
     admitted: bool
@@ -43,8 +43,8 @@ class TlsListener:
         self,
         listening: socket.socket,
         tls: ssl.SSLContext,
-        counted: Counted,
-        make: Callable[[], Admitted],
+        counted: ConnectionCounter,
+        make: Callable[[], AdmittedConnection],
         handshake_s: float,
     ) -> None:
         self._listening = listening

@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args
 from litestar.types import Scope
 
 from ares.core.limits.buckets import Buckets
-from ares.core.limits.turns import Full, Turns
+from ares.core.limits.turns import FairTurns, Full
 from ares.edge.rest.http.pacing import Pacer
 from ares.edge.rest.http.problems import Problem, retry_after
 from ares.model.access import Principal
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 from ares.ports.clock import Clock
 from ares.ports.telemetry import Telemetry
 
@@ -30,7 +30,7 @@ Kind = Literal["read", "write", "public"]
 class Meter:
     """Every limit of one app on what callers ask of it."""
 
-    def __init__(self, limits: Limits, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(self, limits: ServerLimits, clock: Clock, telemetry: Telemetry) -> None:
         self._limits = limits
         self._clock = clock
         self._telemetry = telemetry
@@ -136,11 +136,11 @@ class Meter:
 class Lane:
     """Requests of one kind: a bounded number is served at a time, the tenants in turn."""
 
-    def __init__(self, limits: Limits, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(self, limits: ServerLimits, clock: Clock, telemetry: Telemetry) -> None:
         self._limits = limits
         self._clock = clock
         self._telemetry = telemetry
-        self._turns: Turns[asyncio.Future[None]] = Turns(
+        self._turns: FairTurns[asyncio.Future[None]] = FairTurns(
             limits.served_at_once, limits.waiting_max, limits.waiting_per_tenant_max
         )
 

@@ -34,7 +34,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[Q, B]):
+class RequestCall(Generic[Q, B]):
     """A request that passed the gate, decoded. `plain` is its JSON before typing, `raw` its bytes."""
 
     edge: Edge
@@ -56,8 +56,8 @@ class Call(Generic[Q, B]):
         about.made, about.counts = names, counts
 
 
-Handler = Callable[[Call[Any, Any]], Awaitable[ASGIApp]]
-SocketHandler = Callable[[Call[Any, Any], Receive, Send], Awaitable[None]]
+Handler = Callable[[RequestCall[Any, Any]], Awaitable[ASGIApp]]
+SocketHandler = Callable[[RequestCall[Any, Any], Receive, Send], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

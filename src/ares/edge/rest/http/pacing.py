@@ -12,9 +12,9 @@ from types import coroutine
 from typing import Any, TypeVar, cast
 
 from ares.control.state.pacing import PACE
-from ares.core.limits.shares import Shares
+from ares.core.limits.shares import TimeShares
 from ares.edge.rest.http.problems import Problem, retry_after
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 from ares.ports.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -28,10 +28,10 @@ _YIELDS_S = 0.05
 class Pacer:
     """The time of one server."""
 
-    def __init__(self, limits: Limits, telemetry: Telemetry) -> None:
+    def __init__(self, limits: ServerLimits, telemetry: Telemetry) -> None:
         self._limits = limits
         self._telemetry = telemetry
-        self._shares = Shares(limits.tenant_time_share, limits.tenant_time_burst_s)
+        self._shares = TimeShares(limits.tenant_time_share, limits.tenant_time_burst_s)
         self._lines: dict[str, asyncio.Lock] = {}
         self._waiting: dict[str, int] = {}
         # Requests in service of tenants that are within their share; set while there are none.
@@ -42,7 +42,7 @@ class Pacer:
     async def serve(self, tenant: str, work: Coroutine[Any, Any, None], *, writes: bool = False) -> None:
         """Runs `work` and charges each of its steps."""
         self._shares.came(tenant, perf_counter())
-        pace = Paced(self, tenant, _WRITE_COSTS if writes else 1.0)
+        pace = PacedRequest(self, tenant, _WRITE_COSTS if writes else 1.0)
         PACE.set(pace)
         await pace.charged(work)
 
@@ -107,7 +107,7 @@ class Pacer:
         return Problem("rate-limited", detail=detail, headers=retry_after(max(1.0, due_s)), reason="queue_full")
 
 
-class Paced:
+class PacedRequest:
     """One request's part in its tenant's share."""
 
     __slots__ = ("_costs", "_pacer", "_tenant")
@@ -148,4 +148,4 @@ def _stepped(work: Coroutine[Any, Any, T], pacer: Pacer, tenant: str, costs: flo
 async def charged(work: Coroutine[Any, Any, T]) -> T:
     """For a task of its own within a request."""
     pace = PACE.get()
-    return await (pace.charged(work) if isinstance(pace, Paced) else work)
+    return await (pace.charged(work) if isinstance(pace, PacedRequest) else work)

@@ -14,7 +14,7 @@ QUOTA_CODES: tuple[str, ...] = get_args(NoCode)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """What a code always means: its status, title, and what to do next unless the occasion knows better."""
 
     status: int
@@ -22,143 +22,159 @@ class Kind:
     fix: str
 
 
-KINDS: dict[str, Kind] = {
-    "malformed-json": Kind(400, "The body is not valid JSON", "Send one JSON value in UTF-8, without NaN or Infinity."),
-    "duplicate-key": Kind(400, "A JSON object names a key twice", "Remove one of the two."),
-    "too-deep": Kind(400, "The JSON is nested too deeply", "Nest at most 32 levels."),
-    "bad-request": Kind(400, "The request is malformed", "Check the request against /v1/openapi.json."),
-    "request-id-mismatch": Kind(
+KINDS: dict[str, ProblemKind] = {
+    "malformed-json": ProblemKind(
+        400, "The body is not valid JSON", "Send one JSON value in UTF-8, without NaN or Infinity."
+    ),
+    "duplicate-key": ProblemKind(400, "A JSON object names a key twice", "Remove one of the two."),
+    "too-deep": ProblemKind(400, "The JSON is nested too deeply", "Nest at most 32 levels."),
+    "bad-request": ProblemKind(400, "The request is malformed", "Check the request against /v1/openapi.json."),
+    "request-id-mismatch": ProblemKind(
         400, "Two different request ids", "Give the id in the Idempotency-Key header or in requestId, not both."
     ),
-    "bad-cursor": Kind(400, "The cursor is not valid here", "Start again without a cursor."),
-    "unauthenticated": Kind(401, "No valid credential", "Send 'Authorization: Bearer <token>' with a valid token."),
-    "forbidden": Kind(403, "The credential does not allow this", "Use a token with a role that may do it."),
-    "break-glass": Kind(
+    "bad-cursor": ProblemKind(400, "The cursor is not valid here", "Start again without a cursor."),
+    "unauthenticated": ProblemKind(
+        401, "No valid credential", "Send 'Authorization: Bearer <token>' with a valid token."
+    ),
+    "forbidden": ProblemKind(403, "The credential does not allow this", "Use a token with a role that may do it."),
+    "break-glass": ProblemKind(
         403, "Other tenants' data needs a stated reason", "Send the header X-Ares-Break-Glass with the reason."
     ),
-    "priority-ceiling": Kind(
+    "priority-ceiling": ProblemKind(
         403, "The priority is above what is allowed", "Submit with a lower priority, or ask an operator to."
     ),
-    "quota-too-small": Kind(
+    "quota-too-small": ProblemKind(
         403, "The job asks for more than the whole quota", "Ask for less, or have the limit raised."
     ),
-    "tenant-mismatch": Kind(
+    "tenant-mismatch": ProblemKind(
         403, "The credential belongs to another tenant", "Leave tenantId out, or use a token of that tenant."
     ),
-    "escalation": Kind(403, "Nobody gives more than they have", "Ask somebody whose role is high enough."),
-    "bad-origin": Kind(403, "This web origin may not call the API", "Add the origin to the server's allowed origins."),
-    "not-found": Kind(404, "No such object", "Check the path and the id, and that the token is of the right tenant."),
-    "method-not-allowed": Kind(405, "This method is not supported here", "Use one of the methods in the Allow header."),
-    "request-timeout": Kind(408, "The request did not arrive in time", "Send head and body at once."),
-    "request-conflict": Kind(
+    "escalation": ProblemKind(403, "Nobody gives more than they have", "Ask somebody whose role is high enough."),
+    "bad-origin": ProblemKind(
+        403, "This web origin may not call the API", "Add the origin to the server's allowed origins."
+    ),
+    "not-found": ProblemKind(
+        404, "No such object", "Check the path and the id, and that the token is of the right tenant."
+    ),
+    "method-not-allowed": ProblemKind(
+        405, "This method is not supported here", "Use one of the methods in the Allow header."
+    ),
+    "request-timeout": ProblemKind(408, "The request did not arrive in time", "Send head and body at once."),
+    "request-conflict": ProblemKind(
         409,
         "This request id was used with a different payload",
         "Use a new request id for a new job, or send the first payload again.",
     ),
-    "job-finished": Kind(409, "The job has ended", "Nothing is left to change; retry it to run it again."),
-    "not-allowed": Kind(409, "The job's state does not allow this", "Look at the job's phase and events."),
-    "retry-budget-exhausted": Kind(409, "The manual retries are used up", "Submit a new job."),
-    "no-authority": Kind(
+    "job-finished": ProblemKind(409, "The job has ended", "Nothing is left to change; retry it to run it again."),
+    "not-allowed": ProblemKind(409, "The job's state does not allow this", "Look at the job's phase and events."),
+    "retry-budget-exhausted": ProblemKind(409, "The manual retries are used up", "Submit a new job."),
+    "no-authority": ProblemKind(
         409,
         "This server signs no machines' certificates",
         'Set agents.tls to "on", or start the agent on the server\'s own machine.',
     ),
-    "node-in-use": Kind(409, "The node is in use", "Stop its agent, and wait until nothing is held on it."),
-    "tenant-exists": Kind(409, "There is such a tenant already", "Choose another name."),
-    "user-exists": Kind(409, "There is such a user already", "Choose another name, or change that user."),
-    "identity-taken": Kind(409, "Another user has this identity", "Take it from that user first."),
-    "access-full": Kind(409, "There are too many users or tokens", "Delete or revoke some that are not needed."),
-    "self-lockout": Kind(409, "This would take away your own access", "Have another administrator do it."),
-    "profile-conflict": Kind(
+    "node-in-use": ProblemKind(409, "The node is in use", "Stop its agent, and wait until nothing is held on it."),
+    "tenant-exists": ProblemKind(409, "There is such a tenant already", "Choose another name."),
+    "user-exists": ProblemKind(409, "There is such a user already", "Choose another name, or change that user."),
+    "identity-taken": ProblemKind(409, "Another user has this identity", "Take it from that user first."),
+    "access-full": ProblemKind(409, "There are too many users or tokens", "Delete or revoke some that are not needed."),
+    "self-lockout": ProblemKind(409, "This would take away your own access", "Have another administrator do it."),
+    "profile-conflict": ProblemKind(
         409, "The profile was changed meanwhile", "Look at the version in force and make the change again."
     ),
-    "reservation-no-room": Kind(
+    "reservation-no-room": ProblemKind(
         409, "The room cannot be had in that time", "Book less, or at another time, as the detail says."
     ),
-    "reservation-conflict": Kind(
+    "reservation-conflict": ProblemKind(
         409, "The reservation is not in a state for this", "Look at it: `ares reservation show NAME`."
     ),
-    "secret-conflict": Kind(409, "The secret was changed meanwhile", "Look at its version and try again."),
-    "secrets-full": Kind(409, "The tenant has too many secrets", "Delete some that nobody uses."),
-    "policy-conflict": Kind(
+    "secret-conflict": ProblemKind(409, "The secret was changed meanwhile", "Look at its version and try again."),
+    "secrets-full": ProblemKind(409, "The tenant has too many secrets", "Delete some that nobody uses."),
+    "policy-conflict": ProblemKind(
         409, "The policy was changed meanwhile", "Look at the version in force and make the change again."
     ),
-    "policies-full": Kind(409, "There are too many policies", "Delete or merge some."),
-    "channels-full": Kind(409, "There are too many channels", "Delete some."),
-    "too-large": Kind(413, "The body is too large", "Send less, or split the batch."),
-    "unsupported-media-type": Kind(
+    "policies-full": ProblemKind(409, "There are too many policies", "Delete or merge some."),
+    "channels-full": ProblemKind(409, "There are too many channels", "Delete some."),
+    "too-large": ProblemKind(413, "The body is too large", "Send less, or split the batch."),
+    "unsupported-media-type": ProblemKind(
         415, "The body has the wrong type", "Send 'Content-Type: application/json' without a content encoding."
     ),
-    "wrong-host": Kind(
+    "wrong-host": ProblemKind(
         421,
         "This server does not answer to that host name",
         "Add the name to http.allowed_hosts in the server's configuration.",
     ),
-    "bad-range": Kind(416, "The file has no such bytes", "Ask for bytes below the size in Content-Range."),
-    "invalid": Kind(422, "The request does not fit the schema", "Correct the value at the named path."),
-    "unknown-field": Kind(422, "The request has a field nobody knows", "Remove or correct the named field."),
-    "profile-invalid": Kind(
+    "bad-range": ProblemKind(416, "The file has no such bytes", "Ask for bytes below the size in Content-Range."),
+    "invalid": ProblemKind(422, "The request does not fit the schema", "Correct the value at the named path."),
+    "unknown-field": ProblemKind(422, "The request has a field nobody knows", "Remove or correct the named field."),
+    "profile-invalid": ProblemKind(
         422,
         "Scheduling cannot go by this profile",
         "Correct what the detail names; `ares profile show` has what is in force.",
     ),
-    "no-such-tenant": Kind(422, "There is no such tenant", "Make it first: `ares tenant create NAME`."),
-    "no-such-user": Kind(422, "The tenant has no such user", "Make it first: `ares user create NAME`."),
-    "secret-invalid": Kind(422, "This cannot be kept as a secret", "Change it as the detail says."),
-    "policy-invalid": Kind(
+    "no-such-tenant": ProblemKind(422, "There is no such tenant", "Make it first: `ares tenant create NAME`."),
+    "no-such-user": ProblemKind(422, "The tenant has no such user", "Make it first: `ares user create NAME`."),
+    "secret-invalid": ProblemKind(422, "This cannot be kept as a secret", "Change it as the detail says."),
+    "policy-invalid": ProblemKind(
         422, "This is no policy that could be applied", "Correct the expression where the detail says."
     ),
-    "channel-invalid": Kind(422, "Nothing can be sent by this channel", "Change it as the detail says."),
-    "reservation-invalid": Kind(422, "This cannot be booked", "Change the reservation as the detail says."),
-    "quota-invalid": Kind(422, "These limits make no sense", "Correct what the detail names."),
-    "quota-exceeded": Kind(
+    "channel-invalid": ProblemKind(422, "Nothing can be sent by this channel", "Change it as the detail says."),
+    "reservation-invalid": ProblemKind(422, "This cannot be booked", "Change the reservation as the detail says."),
+    "quota-invalid": ProblemKind(422, "These limits make no sense", "Correct what the detail names."),
+    "quota-exceeded": ProblemKind(
         429, "The quota is used up", "Wait as long as Retry-After says, cancel jobs, or ask for less."
     ),
-    "budget-exceeded": Kind(
+    "budget-exceeded": ProblemKind(
         429, "The month's budget is used up", "Wait for the next month, ask for less, or have the budget raised."
     ),
-    "egress-exceeded": Kind(
+    "egress-exceeded": ProblemKind(
         429, "The month's downloads are used up", "Wait for the next month, or have the limit raised."
     ),
-    "queue-full": Kind(429, "Too many jobs are kept", "Wait and try again."),
-    "rate-limited": Kind(429, "Too many requests", "Wait as long as Retry-After says, then go on more slowly."),
-    "too-many-streams": Kind(429, "Too many open streams", "Close some streams, or wait."),
-    "head-too-large": Kind(431, "The head of the request is too large", "Send fewer and shorter headers."),
-    "internal": Kind(500, "Something broke on our side", "Try again; if it stays, tell the operator the error id."),
-    "output-missing": Kind(
+    "queue-full": ProblemKind(429, "Too many jobs are kept", "Wait and try again."),
+    "rate-limited": ProblemKind(429, "Too many requests", "Wait as long as Retry-After says, then go on more slowly."),
+    "too-many-streams": ProblemKind(429, "Too many open streams", "Close some streams, or wait."),
+    "head-too-large": ProblemKind(431, "The head of the request is too large", "Send fewer and shorter headers."),
+    "internal": ProblemKind(
+        500, "Something broke on our side", "Try again; if it stays, tell the operator the error id."
+    ),
+    "output-missing": ProblemKind(
         500,
         "A committed file is not in the outputs directory",
         "Give all replicas the same outputs directory, and restore what it lost from a backup.",
     ),
-    "store-unavailable": Kind(
+    "store-unavailable": ProblemKind(
         503, "The store of record did not answer", "Send the same request again with the same request id."
     ),
-    "store-full": Kind(
+    "store-full": ProblemKind(
         507,
         "The disk of the store is full; nothing was written",
         "Free some space on the server's disk, then send the same request again.",
     ),
-    "overloaded": Kind(503, "The server has too much to do", "Wait as long as Retry-After says, then try again."),
-    "audit-unavailable": Kind(
+    "overloaded": ProblemKind(
+        503, "The server has too much to do", "Wait as long as Retry-After says, then try again."
+    ),
+    "audit-unavailable": ProblemKind(
         503,
         "Nothing can be recorded now, so nothing is done",
         "Wait and send the same request again; the operator finds why in the server's log.",
     ),
-    "audit-full": Kind(
+    "audit-full": ProblemKind(
         507,
         "The disk of the audit chain is full, so nothing is done",
         "Free some space on the server's disk, then send the same request again.",
     ),
-    "secrets-key": Kind(
+    "secrets-key": ProblemKind(
         503,
         "This server cannot use the key that secrets are sealed with",
         "Give every server of the store the same key file: secrets.key_file.",
     ),
-    "not-ready": Kind(503, "The server is not ready", "Wait and try again."),
+    "not-ready": ProblemKind(503, "The server is not ready", "Wait and try again."),
     # Only ever the end of a stream that has begun.
-    "lagged": Kind(503, "The stream was not read fast enough", "Reconnect with the last cursor you have."),
+    "lagged": ProblemKind(503, "The stream was not read fast enough", "Reconnect with the last cursor you have."),
     # Admission's own reasons; each occasion says what to change.
-    **dict.fromkeys(ADMISSION_CODES, Kind(422, "The job cannot be admitted", "Change the job as the detail says.")),
+    **dict.fromkeys(
+        ADMISSION_CODES, ProblemKind(422, "The job cannot be admitted", "Change the job as the detail says.")
+    ),
 }
 
 
@@ -178,7 +194,7 @@ class Problem(Exception):
     quota: tuple[LevelUse, ...] = ()
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ProblemKind:
         return KINDS[self.code]
 
     def document(self, instance: str = "") -> dict[str, Any]:

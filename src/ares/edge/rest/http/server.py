@@ -13,7 +13,7 @@ from ares.core.access.addresses import is_loopback
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import STREAMS
 from ares.edge.rest.http.connections import Connections
-from ares.edge.rest.http.handshakes import Admitted, TlsListener
+from ares.edge.rest.http.handshakes import AdmittedConnection, TlsListener
 from ares.edge.rest.http.streaming import Streams
 
 _BACKLOG = 1024
@@ -71,7 +71,7 @@ class HttpServer:
     def _secured(self, listening: socket.socket, tls: ssl.SSLContext, server: uvicorn.Server) -> TlsListener:
         config, http = server.config, self._connections.protocols()[0]
 
-        def make() -> Admitted:
+        def make() -> AdmittedConnection:
             return http(config=config, server_state=server.server_state, app_state=server.lifespan.state)
 
         return TlsListener(listening, tls, self._connections, make, self._settings.limits.head_s)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import structlog
 from litestar.types import Receive, Send
 
-from ares.edge.rest.http.operation import Call
+from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.streaming import Ending, TooSlow
 from ares.edge.rest.http.wire import until_gone
 
@@ -26,7 +26,9 @@ LAGGED = (4408, "lagged: reconnect with the last cursor")
 BROKEN = (1011, "internal: reconnect with the last cursor")
 
 
-async def converse(call: Call[Any, Any], receive: Receive, send: Send, talk: Callable[[Say], Awaitable[None]]) -> None:
+async def converse(
+    call: RequestCall[Any, Any], receive: Receive, send: Send, talk: Callable[[Say], Awaitable[None]]
+) -> None:
     """Accepts, lets `talk` speak, and says at the end why it is over. After the handshake nothing is raised."""
     streams = call.edge.streams
     streams.check_room(call.who)

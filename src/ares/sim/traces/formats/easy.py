@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ares.check.replay.trace import Trace, TraceJob
 from ares.model.node import NodeInfo
-from ares.sim.traces.formats.processors import Machine
+from ares.sim.traces.formats.processors import ProcessorMachine
 from ares.sim.traces.formats.reading import Repairs, Row, sound, table, trace
 
 COLUMNS = ("job_id", "submit", "run", "procs", "req_time", "user")
@@ -16,7 +16,7 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
     widest = max((int(row.number("procs")) for row in rows), default=1)
     if nodes is None:
         repairs.say(f"no machine is told: one of {widest} processors, as many as the widest job asks for")
-    machine = Machine(nodes, widest)
+    machine = ProcessorMachine(nodes, widest)
     jobs: list[TraceJob] = []
     for row in rows:
         limit_s = row.number("req_time")

@@ -11,7 +11,7 @@ from ares.sim.traces.formats.reading import Repairs
 COMMAND = ("true",)
 
 
-class Machine:
+class ProcessorMachine:
     """Processors are interchangeable: one node, unless the nodes are told."""
 
     def __init__(self, nodes: tuple[NodeInfo, ...] | None, processors: int) -> None:

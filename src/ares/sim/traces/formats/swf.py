@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ares.check.replay.trace import BadTrace, Trace, TraceJob
 from ares.model.node import NodeInfo
-from ares.sim.traces.formats.processors import Machine
+from ares.sim.traces.formats.processors import ProcessorMachine
 from ares.sim.traces.formats.reading import Repairs, lines, number, trace
 
 _FIELDS = 18
@@ -41,7 +41,7 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
             one = _line(path.name, at, text, repairs)
             if one is not None:
                 found.append(one)
-    machine = Machine(nodes, _size(sizes, found, repairs, told=nodes is not None))
+    machine = ProcessorMachine(nodes, _size(sizes, found, repairs, told=nodes is not None))
     jobs: list[TraceJob] = []
     for one in found:
         spec = machine.spec(one.processors, one.limit_s, one.program, repairs)

@@ -4,9 +4,9 @@ The product keeps every promise in each of them. A seed moves the details: delay
 """
 
 from ares.sim.world.cases import absences, answers, leaders, logs, records, tenants, watches, zombies
-from ares.sim.world.stage import Case
+from ares.sim.world.stage import DirectedCase
 
-CASES: dict[str, Case] = {
+CASES: dict[str, DirectedCase] = {
     **zombies.CASES,
     **answers.CASES,
     **leaders.CASES,

@@ -8,9 +8,9 @@ from ares.core import keys
 from ares.model.job import Gang
 from ares.model.node import NodeLease
 from ares.model.timing import DEFAULT
-from ares.sim.world.node import Node
+from ares.sim.world.node import SimulatedNode
 from ares.sim.world.stage import (
-    Case,
+    DirectedCase,
     at_once,
     cut_off,
     ends,
@@ -23,7 +23,7 @@ from ares.sim.world.stage import (
     until,
     writes,
 )
-from ares.sim.world.world import Vain, World
+from ares.sim.world.world import SimulatedWorld, Vain
 
 # As the documents say: an agent or the only server may be away this long, whenever that begins.
 AWAY_S = 4.0
@@ -33,12 +33,12 @@ _LONG_S = 4 * DEFAULT.dead_after_s
 _BEFORE_RENEWAL_S = DEFAULT.renew_every_s - 0.05
 
 
-async def _first_ends(world: World, job: str) -> None:
+async def _first_ends(world: SimulatedWorld, job: str) -> None:
     """The attempt that was running is the one that ends: nothing of it was repeated."""
     await until(world, lambda: phase(world, job) == "SUCCEEDED" and state_of(world, job)["attempt"] == 1)
 
 
-async def _paused_agent(world: World) -> None:
+async def _paused_agent(world: SimulatedWorld) -> None:
     """A machine with a rank of a gang stands still for 4 s from just before a renewal."""
     await ready(world)
     job = await submit(world, 12.0, gang=Gang(ranks=2))
@@ -53,7 +53,7 @@ async def _paused_agent(world: World) -> None:
     await _first_ends(world, job)
 
 
-async def _killed_server(world: World) -> None:
+async def _killed_server(world: SimulatedWorld) -> None:
     """The only server is killed just before a renewal, and another is there 4 s later."""
     await ready(world)
     job = await submit(world, 15.0)
@@ -71,7 +71,7 @@ async def _killed_server(world: World) -> None:
 # ---- the only server is killed, and agents see that its store is in nobody's hands
 
 
-async def _killed_beside(world: World) -> None:
+async def _killed_beside(world: SimulatedWorld) -> None:
     """The only server is killed just before a renewal, and another is there 10 s later."""
     job, _ = await _running_on(world, 25.0)
     (plane,) = world.planes
@@ -81,7 +81,7 @@ async def _killed_beside(world: World) -> None:
     await _first_ends(world, job)
 
 
-async def _killed_for_long(world: World) -> None:
+async def _killed_for_long(world: SimulatedWorld) -> None:
     """It stays away: what runs is over before a restored store would let anything begin, and is repeated."""
     job, _ = await _running_on(world, 25.0)
     (plane,) = world.planes
@@ -95,7 +95,7 @@ async def _killed_for_long(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-async def _cut_beside(world: World) -> None:
+async def _cut_beside(world: SimulatedWorld) -> None:
     """The only server is alive, and one node does not reach it: its job goes on elsewhere, as soon as ever."""
     _, node = await _running_on(world, 20.0)
     (plane,) = world.planes
@@ -106,7 +106,7 @@ async def _cut_beside(world: World) -> None:
     cut_off(world, node, [plane.name], cut=False, back=True)
 
 
-async def _long_gone(world: World) -> None:
+async def _long_gone(world: SimulatedWorld) -> None:
     """One machine of five has been off for long when another one is lost: that is no storm."""
     await ready(world)
     job = await submit(world, 60.0)
@@ -125,7 +125,7 @@ async def _long_gone(world: World) -> None:
 # ---- an agent is told to stop, a process dies
 
 
-async def _told_to_stop(world: World) -> None:
+async def _told_to_stop(world: SimulatedWorld) -> None:
     """The agent of a running job is told to stop: the job goes on elsewhere, and no retry is used up."""
     await ready(world)
     job = await submit(world, 6.0)
@@ -134,7 +134,7 @@ async def _told_to_stop(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-async def _killed_process(world: World) -> None:
+async def _killed_process(world: SimulatedWorld) -> None:
     """A job's process is gone from one moment to the next, and says nothing."""
     await ready(world)
     job = await submit(world, 6.0)
@@ -147,7 +147,7 @@ async def _killed_process(world: World) -> None:
 # ---- the only server is stopped in order
 
 
-async def _running_on(world: World, runs_s: float) -> tuple[str, Node]:
+async def _running_on(world: SimulatedWorld, runs_s: float) -> tuple[str, SimulatedNode]:
     """A job that runs, and its node; just before it renews."""
     await ready(world)
     job = await submit(world, runs_s)
@@ -161,7 +161,7 @@ async def _running_on(world: World, runs_s: float) -> tuple[str, Node]:
     return job, node
 
 
-async def _stopped_server(world: World) -> None:
+async def _stopped_server(world: SimulatedWorld) -> None:
     """The only server is stopped in order just before a renewal, and another is there 10 s later."""
     job, _ = await _running_on(world, 25.0)
     (plane,) = world.planes
@@ -171,7 +171,7 @@ async def _stopped_server(world: World) -> None:
     await _first_ends(world, job)
 
 
-async def _stopped_and_cut(world: World) -> None:
+async def _stopped_and_cut(world: SimulatedWorld) -> None:
     """The only server is stopped in order and started again at once; one node does not find its way back. Its job runs
     until the longer lease is over, and nobody else may start it before that."""
     _, node = await _running_on(world, 60.0)
@@ -185,7 +185,7 @@ async def _stopped_and_cut(world: World) -> None:
     cut_off(world, node, [plane.name], cut=False, back=True)
 
 
-async def _lost_welcome(world: World) -> None:
+async def _lost_welcome(world: SimulatedWorld) -> None:
     """After such a restart a node's greeting arrives, and no answer comes back: it holds by the longer lease still."""
     _, node = await _running_on(world, 60.0)
     (plane,) = world.planes
@@ -199,7 +199,7 @@ async def _lost_welcome(world: World) -> None:
     world.network.set_cut(*back, False)
 
 
-async def _short_again(world: World) -> None:
+async def _short_again(world: SimulatedWorld) -> None:
     """After such a restart, and a renewal or two, leases are as short as before: a lost node is found out in 10 s."""
     job, node = await _running_on(world, 20.0)
     (plane,) = world.planes
@@ -212,21 +212,29 @@ async def _short_again(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-def _lasts_s(world: World, node: Node) -> float:
+def _lasts_s(world: SimulatedWorld, node: SimulatedNode) -> float:
     return msgspec.json.decode(world.store.snapshot()[keys.lease(node.name)].value, type=NodeLease).dead_after_s
 
 
-CASES: dict[str, Case] = {
-    "long-gone": Case("one of five machines has been off for long when another is lost", _long_gone, nodes=5),
-    "told-to-stop": Case("the agent of a running job is told to stop", _told_to_stop),
-    "killed-process": Case("a job's process dies without a word", _killed_process),
-    "paused-agent": Case("a machine with a rank of a gang stands still for 4 s", _paused_agent),
-    "killed-server": Case("the only server is killed and back after 4 s", _killed_server, replicas=1),
-    "killed-beside": Case("the server beside them is killed and back after 10 s", _killed_beside, 1, beside=True),
-    "killed-for-long": Case("the server beside them is killed and stays away", _killed_for_long, 1, beside=True),
-    "cut-beside": Case("the server is alive, and a node beside it is cut off", _cut_beside, 1, beside=True),
-    "stopped-server": Case("the only server is stopped in order and back after 10 s", _stopped_server, replicas=1),
-    "stopped-and-cut": Case("the server is restarted, and a node does not find back", _stopped_and_cut, replicas=1),
-    "lost-welcome": Case("the server is restarted, and a node hears no answer", _lost_welcome, replicas=1),
-    "short-again": Case("after a restart a lost node is found out as soon as ever", _short_again, replicas=1),
+CASES: dict[str, DirectedCase] = {
+    "long-gone": DirectedCase("one of five machines has been off for long when another is lost", _long_gone, nodes=5),
+    "told-to-stop": DirectedCase("the agent of a running job is told to stop", _told_to_stop),
+    "killed-process": DirectedCase("a job's process dies without a word", _killed_process),
+    "paused-agent": DirectedCase("a machine with a rank of a gang stands still for 4 s", _paused_agent),
+    "killed-server": DirectedCase("the only server is killed and back after 4 s", _killed_server, replicas=1),
+    "killed-beside": DirectedCase(
+        "the server beside them is killed and back after 10 s", _killed_beside, 1, beside=True
+    ),
+    "killed-for-long": DirectedCase(
+        "the server beside them is killed and stays away", _killed_for_long, 1, beside=True
+    ),
+    "cut-beside": DirectedCase("the server is alive, and a node beside it is cut off", _cut_beside, 1, beside=True),
+    "stopped-server": DirectedCase(
+        "the only server is stopped in order and back after 10 s", _stopped_server, replicas=1
+    ),
+    "stopped-and-cut": DirectedCase(
+        "the server is restarted, and a node does not find back", _stopped_and_cut, replicas=1
+    ),
+    "lost-welcome": DirectedCase("the server is restarted, and a node hears no answer", _lost_welcome, replicas=1),
+    "short-again": DirectedCase("after a restart a lost node is found out as soon as ever", _short_again, replicas=1),
 }

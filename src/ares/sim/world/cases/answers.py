@@ -7,7 +7,7 @@ from ares.model.link import ServerFrame
 from ares.sim.world.network import Stream
 from ares.sim.world.stage import (
     STEP_S,
-    Case,
+    DirectedCase,
     at_once,
     cut_off,
     node_of,
@@ -23,13 +23,13 @@ from ares.sim.world.stage import (
     writes,
 )
 from ares.sim.world.store import Trouble
-from ares.sim.world.world import Script, World
+from ares.sim.world.world import Script, SimulatedWorld
 
 
 def _end_meets(trouble: Trouble) -> Script:
     """What befalls the commit of an attempt's end, once."""
 
-    async def script(world: World) -> None:
+    async def script(world: SimulatedWorld) -> None:
         await ready(world)
         for plane in world.planes:
             ordain(plane, keys.RESULTS, trouble)
@@ -40,7 +40,7 @@ def _end_meets(trouble: Trouble) -> Script:
     return script
 
 
-async def _late_answer(world: World) -> None:
+async def _late_answer(world: SimulatedWorld) -> None:
     """A renewal is acknowledged to a node that is frozen just then. It wakes within its right, and no later renewal
     gets through: the right must end by the time that the renewal was sent."""
     await ready(world)
@@ -62,7 +62,7 @@ async def _late_answer(world: World) -> None:
     cut_off(world, node, [plane.name for plane in world.planes], cut=False, back=True)
 
 
-async def _jump_and_cut(world: World) -> None:
+async def _jump_and_cut(world: SimulatedWorld) -> None:
     """The wall clocks of nodes jump by minutes, and one of them back again when its node is cut off: its right to run
     ends as if they had not."""
     await ready(world)
@@ -80,7 +80,7 @@ async def _jump_and_cut(world: World) -> None:
     cut_off(world, node, everybody, cut=False, back=True)
 
 
-async def _unrecorded(world: World) -> None:
+async def _unrecorded(world: SimulatedWorld) -> None:
     """A replica is cut off from the store while an agent renews through it: what it cannot write it must not grant."""
     await ready(world)
     job = await submit(world, 30.0)
@@ -96,7 +96,7 @@ async def _unrecorded(world: World) -> None:
     cut_off(world, node, [one.name for one in world.planes], cut=False, back=True)
 
 
-async def _doubled(world: World) -> None:
+async def _doubled(world: SimulatedWorld) -> None:
     """Every message comes twice, and the start once more when the attempt is over."""
     starts: list[tuple[Stream, ServerFrame]] = []
     await ready(world)
@@ -111,7 +111,7 @@ async def _doubled(world: World) -> None:
     await asyncio.sleep(5.0)
 
 
-async def _old_hello(world: World) -> None:
+async def _old_hello(world: SimulatedWorld) -> None:
     """The greeting of an agent that is dead by now arrives when its successor runs a job."""
     world.network.slow = 1.0
     await until(world, lambda: any(one.up.near == "node n1" for one in world.network.streams))
@@ -136,7 +136,7 @@ async def _old_hello(world: World) -> None:
     world.network.set_cut(served, f"node {node.name}", False)
 
 
-async def _repeated_retry(world: World) -> None:
+async def _repeated_retry(world: SimulatedWorld) -> None:
     """The answer to a retry by hand is lost. Who asked repeats it under the same request id, twice, through whoever is
     there: it is one retry. So with a cancel: it is asked for again, and is no error."""
     await ready(world)
@@ -156,13 +156,13 @@ async def _repeated_retry(world: World) -> None:
     await person.cancel(made)
 
 
-CASES: dict[str, Case] = {
-    "repeated-retry": Case("the answer to a retry by hand is lost, and it is repeated", _repeated_retry),
-    "lost-reply": Case("the answer to a commit is lost", _end_meets("reply-lost")),
-    "refused-commit": Case("a commit is refused", _end_meets("refused")),
-    "late-answer": Case("a renewal is acknowledged late", _late_answer),
-    "jump-and-cut": Case("a node's wall clock jumps, then it is cut off", _jump_and_cut),
-    "unrecorded-renewal": Case("renewals reach a replica that cannot write them down", _unrecorded),
-    "doubled": Case("every message comes twice, and a start again when all is over", _doubled),
-    "old-hello": Case("a dead agent's greeting arrives after its successor's", _old_hello),
+CASES: dict[str, DirectedCase] = {
+    "repeated-retry": DirectedCase("the answer to a retry by hand is lost, and it is repeated", _repeated_retry),
+    "lost-reply": DirectedCase("the answer to a commit is lost", _end_meets("reply-lost")),
+    "refused-commit": DirectedCase("a commit is refused", _end_meets("refused")),
+    "late-answer": DirectedCase("a renewal is acknowledged late", _late_answer),
+    "jump-and-cut": DirectedCase("a node's wall clock jumps, then it is cut off", _jump_and_cut),
+    "unrecorded-renewal": DirectedCase("renewals reach a replica that cannot write them down", _unrecorded),
+    "doubled": DirectedCase("every message comes twice, and a start again when all is over", _doubled),
+    "old-hello": DirectedCase("a dead agent's greeting arrives after its successor's", _old_hello),
 }

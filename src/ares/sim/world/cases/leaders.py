@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ares.core import keys
 from ares.sim.world.planner import Moods
 from ares.sim.world.stage import (
-    Case,
+    DirectedCase,
     ask_only,
     leader_of,
     ordain,
@@ -17,10 +17,10 @@ from ares.sim.world.stage import (
     submit_past,
     until,
 )
-from ares.sim.world.world import World
+from ares.sim.world.world import SimulatedWorld
 
 
-async def _late_array(world: World) -> None:
+async def _late_array(world: SimulatedWorld) -> None:
     """The tasks of an array are on their way for so long that the leader makes them, and arrive when they are done."""
     await ready(world)
     for plane in world.planes:
@@ -33,7 +33,7 @@ async def _late_array(world: World) -> None:
     await asyncio.sleep(12.0)
 
 
-async def _late_grant(world: World) -> None:
+async def _late_grant(world: SimulatedWorld) -> None:
     """A binding is on its way for so long that it is made anew, and arrives when the job has ended."""
     await ready(world)
     leader = leader_of(world)
@@ -45,7 +45,7 @@ async def _late_grant(world: World) -> None:
     await asyncio.sleep(10.0)
 
 
-async def _old_leader(world: World) -> None:
+async def _old_leader(world: SimulatedWorld) -> None:
     """A leader is frozen inside a binding and replaced. The binding arrives when another leads, and the job still
     waits, as its node is away."""
     await ready(world)
@@ -65,7 +65,7 @@ async def _old_leader(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-async def _unsettled_grant(world: World) -> None:
+async def _unsettled_grant(world: SimulatedWorld) -> None:
     """A leader cannot find out whether a binding was made. The place looks free, a more urgent job comes for it, and
     the binding arrives after all."""
     await ready(world)
@@ -85,7 +85,7 @@ async def _unsettled_grant(world: World) -> None:
     await until(world, lambda: phase(world, first) == phase(world, second) == "SUCCEEDED")
 
 
-async def _old_plan(world: World) -> None:
+async def _old_plan(world: SimulatedWorld) -> None:
     """A job fails, another takes its place, and the planner goes on with what it said when the node was free."""
     await ready(world)
     moods = world.planes[0].moods
@@ -103,10 +103,10 @@ async def _old_plan(world: World) -> None:
     await until(world, lambda: phase(world, job) == phase(world, after) == "SUCCEEDED")
 
 
-CASES: dict[str, Case] = {
-    "old-plan": Case("the planner says what it said before", _old_plan, replicas=1, nodes=1),
-    "late-array": Case("an array's tasks arrive when they have ended", _late_array),
-    "late-grant": Case("a binding arrives when the job has ended", _late_grant, nodes=1),
-    "old-leader": Case("a leader is frozen inside a binding and replaced", _old_leader, nodes=1),
-    "unsettled-grant": Case("a binding whose outcome is unknown arrives late", _unsettled_grant, nodes=1),
+CASES: dict[str, DirectedCase] = {
+    "old-plan": DirectedCase("the planner says what it said before", _old_plan, replicas=1, nodes=1),
+    "late-array": DirectedCase("an array's tasks arrive when they have ended", _late_array),
+    "late-grant": DirectedCase("a binding arrives when the job has ended", _late_grant, nodes=1),
+    "old-leader": DirectedCase("a leader is frozen inside a binding and replaced", _old_leader, nodes=1),
+    "unsettled-grant": DirectedCase("a binding whose outcome is unknown arrives late", _unsettled_grant, nodes=1),
 }

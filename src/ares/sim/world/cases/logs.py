@@ -7,14 +7,14 @@ import msgspec
 from ares.check.invariants.history import LogSeen
 from ares.model.link import AgentFrame, AttemptRef, LogChunk
 from ares.model.state import Fence
-from ares.sim.world.stage import Case, node_of, phase, ready, state_of, stream_of, submit, until
-from ares.sim.world.world import Script, World
+from ares.sim.world.stage import DirectedCase, node_of, phase, ready, state_of, stream_of, submit, until
+from ares.sim.world.world import Script, SimulatedWorld
 
 _SAYS = "what a program has to say\n" * 20
 
 
 def _full_for(seconds: float) -> Script:
-    async def script(world: World) -> None:
+    async def script(world: SimulatedWorld) -> None:
         await ready(world)
         for plane in world.planes:
             plane.logs.full = True
@@ -27,7 +27,7 @@ def _full_for(seconds: float) -> Script:
     return script
 
 
-async def _seen(world: World, job: str) -> None:
+async def _seen(world: SimulatedWorld, job: str) -> None:
     """What is in the log when the job has ended."""
     await until(world, lambda: phase(world, job) in ("SUCCEEDED", "FAILED"))
     kept = world.planes[0].logs.read("alpha", job, 1, 0, 0, 1 << 20)
@@ -35,7 +35,7 @@ async def _seen(world: World, job: str) -> None:
     world.recorder.add(LogSeen(t=world.recorder.now(), job=job, written=len(_SAYS), kept=len(kept), told=told))
 
 
-async def _foreign(world: World) -> None:
+async def _foreign(world: SimulatedWorld) -> None:
     """While a job runs on one node, the agent of the other one sends output in its name: of this attempt, and of one
     that does not exist."""
     await ready(world)
@@ -50,8 +50,8 @@ async def _foreign(world: World) -> None:
     await _seen(world, job)
 
 
-CASES: dict[str, Case] = {
-    "foreign-log": Case("a node sends output of another node's job", _foreign),
-    "full-logs": Case("the disk under the logs is full for a while", _full_for(20.0)),
-    "full-logs-long": Case("the disk under the logs is full for longer than an end waits", _full_for(90.0)),
+CASES: dict[str, DirectedCase] = {
+    "foreign-log": DirectedCase("a node sends output of another node's job", _foreign),
+    "full-logs": DirectedCase("the disk under the logs is full for a while", _full_for(20.0)),
+    "full-logs-long": DirectedCase("the disk under the logs is full for longer than an end waits", _full_for(90.0)),
 }

@@ -4,8 +4,8 @@ import asyncio
 
 from ares.model.access import Principal
 from ares.model.profile import PreemptionPolicy, Profile, Share
-from ares.sim.world.stage import Case, phase, ready, submit, until
-from ares.sim.world.world import World
+from ares.sim.world.stage import DirectedCase, phase, ready, submit, until
+from ares.sim.world.world import SimulatedWorld
 
 _OPERATOR = Principal(token_id="operator", tenant="alpha", role="admin")
 _OWN = Profile(
@@ -14,7 +14,7 @@ _OWN = Profile(
 )
 
 
-async def _borrowed(world: World) -> None:
+async def _borrowed(world: SimulatedWorld) -> None:
     """One tenant has all of a node, with jobs that matter more; the other takes its own part back for a job that
     matters less, and keeps it until that has ended."""
     await ready(world)
@@ -33,6 +33,6 @@ async def _borrowed(world: World) -> None:
     await asyncio.sleep(1.0)
 
 
-CASES: dict[str, Case] = {
-    "borrowed": Case("what was lent is taken back, by a job that matters less", _borrowed, nodes=1, people=2),
+CASES: dict[str, DirectedCase] = {
+    "borrowed": DirectedCase("what was lent is taken back, by a job that matters less", _borrowed, nodes=1, people=2),
 }

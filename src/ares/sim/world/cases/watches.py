@@ -4,7 +4,7 @@ import asyncio
 
 from ares.core import keys
 from ares.sim.world.stage import (
-    Case,
+    DirectedCase,
     at_once,
     cordon,
     leader_of,
@@ -19,10 +19,10 @@ from ares.sim.world.stage import (
     writes,
 )
 from ares.sim.world.store import Backup
-from ares.sim.world.world import World
+from ares.sim.world.world import SimulatedWorld
 
 
-async def _restored(world: World) -> None:
+async def _restored(world: SimulatedWorld) -> None:
     """The store goes back to before a job was bound, while the attempt that it forgot runs."""
     await ready(world)
     backup = at_once(world, writes(keys.REQUESTS), lambda: copies.append(world.store.backup()))
@@ -37,7 +37,7 @@ async def _restored(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-async def _gap(world: World) -> None:
+async def _gap(world: SimulatedWorld) -> None:
     """The leader's watch falls so far behind that the store has forgotten what it missed: a job among that."""
     await ready(world)
     leader = leader_of(world)
@@ -51,7 +51,7 @@ async def _gap(world: World) -> None:
     await world.people[0].look(job)
 
 
-async def _behind(world: World) -> None:
+async def _behind(world: SimulatedWorld) -> None:
     """One replica's watch stands still while a client asks this one and the other in turn."""
     await ready(world)
     job = await submit(world, 4.0)
@@ -65,7 +65,7 @@ async def _behind(world: World) -> None:
     plane.wire.release_watch()
 
 
-async def _blind_leader(world: World) -> None:
+async def _blind_leader(world: SimulatedWorld) -> None:
     """The leader's watch stands still while all nodes renew: silence that only it hears takes nothing away. The node
     could not be told just then, and has every right to go on."""
     await ready(world)
@@ -91,7 +91,7 @@ async def _blind_leader(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-async def _wall_jump(world: World) -> None:
+async def _wall_jump(world: SimulatedWorld) -> None:
     """The leader's wall clock jumps by minutes. A node that could not be told anything just then goes on."""
     await ready(world)
     leader = leader_of(world)
@@ -111,10 +111,10 @@ async def _wall_jump(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-CASES: dict[str, Case] = {
-    "restored": Case("a restored store has forgotten an attempt that runs", _restored),
-    "gap": Case("a watch outrun by a compaction", _gap),
-    "behind": Case("a replica whose watch stands still answers", _behind),
-    "wall-jump": Case("a leader's wall clock jumps", _wall_jump),
-    "blind-leader": Case("a leader whose watch stands still judges nodes", _blind_leader),
+CASES: dict[str, DirectedCase] = {
+    "restored": DirectedCase("a restored store has forgotten an attempt that runs", _restored),
+    "gap": DirectedCase("a watch outrun by a compaction", _gap),
+    "behind": DirectedCase("a replica whose watch stands still answers", _behind),
+    "wall-jump": DirectedCase("a leader's wall clock jumps", _wall_jump),
+    "blind-leader": DirectedCase("a leader whose watch stands still judges nodes", _blind_leader),
 }

@@ -5,7 +5,7 @@ import asyncio
 from ares.check.invariants.history import Event
 from ares.core import keys
 from ares.sim.world.stage import (
-    Case,
+    DirectedCase,
     at_once,
     ends,
     hold_back,
@@ -19,10 +19,10 @@ from ares.sim.world.stage import (
     submit,
     until,
 )
-from ares.sim.world.world import World
+from ares.sim.world.world import SimulatedWorld
 
 
-async def _zombie(world: World) -> None:
+async def _zombie(world: SimulatedWorld) -> None:
     """An agent is frozen between the end of its process and the report. Its job is taken away and runs again; the old
     report, held back on the way to one replica, arrives while the new attempt runs on the same node."""
     await ready(world)
@@ -38,7 +38,7 @@ async def _zombie(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-async def _zombie_elsewhere(world: World) -> None:
+async def _zombie_elsewhere(world: SimulatedWorld) -> None:
     """A whole node is frozen while its job runs, long enough for another attempt to begin elsewhere, then wakes."""
     await ready(world)
     again: list[Event] = []
@@ -52,7 +52,7 @@ async def _zombie_elsewhere(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-async def _frozen_agent(world: World) -> None:
+async def _frozen_agent(world: SimulatedWorld) -> None:
     """An agent is frozen, and its job is not: nobody but its slot can end it before another attempt begins."""
     await ready(world)
     job = await submit(world, 20.0)
@@ -65,7 +65,7 @@ async def _frozen_agent(world: World) -> None:
     await until(world, lambda: phase(world, job) == "SUCCEEDED")
 
 
-async def _late_commit(world: World) -> None:
+async def _late_commit(world: SimulatedWorld) -> None:
     """A replica is frozen between its check of an attempt's end and the write, which arrives when the end is long
     committed through another replica."""
     await ready(world)
@@ -79,9 +79,9 @@ async def _late_commit(world: World) -> None:
     plane.thaw()
 
 
-CASES: dict[str, Case] = {
-    "zombie": Case("frozen between its process's end and the report, which comes late", _zombie, nodes=1),
-    "zombie-elsewhere": Case("a frozen node wakes while its job runs elsewhere", _zombie_elsewhere),
-    "frozen-agent": Case("a frozen agent's job runs on", _frozen_agent),
-    "late-commit": Case("frozen between check and commit, for longer than another needs", _late_commit),
+CASES: dict[str, DirectedCase] = {
+    "zombie": DirectedCase("frozen between its process's end and the report, which comes late", _zombie, nodes=1),
+    "zombie-elsewhere": DirectedCase("a frozen node wakes while its job runs elsewhere", _zombie_elsewhere),
+    "frozen-agent": DirectedCase("a frozen agent's job runs on", _frozen_agent),
+    "late-commit": DirectedCase("frozen between check and commit, for longer than another needs", _late_commit),
 }

@@ -5,7 +5,7 @@ from ares.core.schedule.actions.allocate import allocate
 from ares.core.schedule.actions.resize import shrink
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.share_excess import standing
-from ares.core.schedule.trial import Round
+from ares.core.schedule.trial import Trial
 from ares.model.job import Gang, TopologyWish
 from ares.model.profile import PreemptionPolicy, Profile, Share
 from tests.unit.core.world import NOW, cluster, node, placed, plan, reserve, run, spec, state
@@ -150,11 +150,11 @@ def test_ranks_that_leave_a_gang_are_borrowed_no_more() -> None:
     elastic = spec(gpus=1, gang=Gang(ranks=4, min_ranks=2))
     run(made, "gang", elastic, *ranks, tenant="b", started_ranks=(0, 1, 2, 3))
     made.enqueue(state("first", tenant="a"), spec(gpus=2))
-    found = Round(made, made.profile, NOW)
+    found = Trial(made, made.profile, NOW)
     assert standing(found, Ask(gpus=1)) == {"a": -2000, "b": 2000}
     allocate(found)
     shrink(found)
     assert standing(found, Ask(gpus=1)) == {"a": 0, "b": 0}
     found.close()
     run(made, "gang", elastic, *ranks[:2], tenant="b", started_ranks=(0, 1), leaving=tuple(ranks[2:]))
-    assert standing(Round(made, made.profile, NOW), Ask(gpus=1)) == {"a": -2000, "b": 0}
+    assert standing(Trial(made, made.profile, NOW), Ask(gpus=1)) == {"a": -2000, "b": 0}

@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 
 from ares.core.schedule.preempt.consolidate import FreeNodes, Goal, MakeRoom, Moves, Vacate, consolidate
 from ares.core.schedule.preempt.eligible import Rule
-from ares.core.schedule.preempt.holders import Asker, Freed, Holder, Request, Room, Rooms, columns
+from ares.core.schedule.preempt.holders import (
+    Asker,
+    EvictionCandidate,
+    Freed,
+    NodeRoom,
+    RoomColumns,
+    RoomRequest,
+    columns,
+)
 from ares.core.schedule.preempt.screen import Screened, census, screen
 from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, choose
 from ares.model.job import PRIORITIES
@@ -21,8 +29,8 @@ class Story(NamedTuple):
     text: dict[str, Any]
     # Node names by slot.
     names: list[str]
-    rooms: Rooms
-    holders: list[Holder]
+    rooms: RoomColumns
+    holders: list[EvictionCandidate]
 
     @property
     def policy(self) -> PreemptionPolicy:
@@ -42,10 +50,10 @@ class Story(NamedTuple):
         )
 
     @property
-    def request(self) -> Request:
+    def request(self) -> RoomRequest:
         asks = self.text["asks"]
         cpu, gpus, share = asks.get("cpus", 1), asks.get("gpus", 0), asks.get("gpu_share", 1)
-        return Request(asks.get("ranks", 1), round(cpu * 1000), 1, gpus, round(share * 1000))
+        return RoomRequest(asks.get("ranks", 1), round(cpu * 1000), 1, gpus, round(share * 1000))
 
     def screened(self, rule: Rule) -> Screened:
         return screen(census(self.holders), self.asker, self.policy, rule)
@@ -93,11 +101,13 @@ def read(path: Path) -> Story:
             cpu[name], gpus[name] = group.get("cpus", 64) * 1000, [1000] * group.get("gpus", 0)
     names = list(cpu)
     holders = [_holder(job, names, cpu, gpus) for job in text["jobs"]]
-    rooms = columns(Room(slot, cpu[name], 1 << 20, tuple(gpus[name])) for slot, name in enumerate(names))
+    rooms = columns(NodeRoom(slot, cpu[name], 1 << 20, tuple(gpus[name])) for slot, name in enumerate(names))
     return Story(text, names, rooms, holders)
 
 
-def _holder(job: dict[str, Any], names: list[str], cpu: dict[str, int], gpus: dict[str, list[int]]) -> Holder:
+def _holder(
+    job: dict[str, Any], names: list[str], cpu: dict[str, int], gpus: dict[str, list[int]]
+) -> EvictionCandidate:
     at: list[tuple[int, Freed]] = []
     share = round(job.get("gpu_share", 1) * 1000)
     for name in names_of(job["on"]):
@@ -110,7 +120,7 @@ def _holder(job: dict[str, Any], names: list[str], cpu: dict[str, int], gpus: di
             gpus[name][index] -= share
         at.append((names.index(name), Freed(need, 1, tuple((index, share) for index in taken))))
     ran = job.get("ran_h", 10.0) * HOURS
-    return Holder(
+    return EvictionCandidate(
         job=job["job"],
         level=PRIORITIES.index(job.get("priority", "LOW")),
         account=job.get("account", "other/team/user"),

@@ -6,10 +6,12 @@ import pytest
 
 from ares.core.schedule.preempt.cost import lost_gpu_s
 from ares.core.schedule.preempt.eligible import Rule, eligible
-from ares.core.schedule.preempt.holders import Asker, Freed, Holder
+from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, Freed
 from ares.model.profile import PreemptionPolicy
 
-HOLDER = Holder("h", 3, "b/x/1", 1000, 1000, 100.0, 100.0, 0, None, True, ((0, Freed(1000, 1, ((0, 1000),))),))
+HOLDER = EvictionCandidate(
+    "h", 3, "b/x/1", 1000, 1000, 100.0, 100.0, 0, None, True, ((0, Freed(1000, 1, ((0, 1000),))),)
+)
 ASKER = Asker("a", 1, "a/x/1", {"a": -1, "b": 1}, asked=1)
 CRITICAL: dict[str, Any] = {"level": 0}
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_slice import Facts, Matching, Rows, Typical
+from ares.core.capacity.node_slice import ClusterFacts, Matching, NodeSlice, Typical
 from ares.core.schedule.scorers.fragmentation import score
 from tests.unit.core.schedule.nodes import Node, node, table
 from tests.unit.core.schedule.worlds import MODELS, World, worlds
@@ -17,7 +17,7 @@ def typical(cpu: int, gpus: int = 1, milli: int = 1000, model: str | None = None
 
 
 def scores(nodes: list[Node], ask: Ask, *shapes: Typical) -> dict[str, float]:
-    rows = Rows(table(*nodes), ask, slice(0, len(nodes)), Facts(typical=shapes), Matching())
+    rows = NodeSlice(table(*nodes), ask, slice(0, len(nodes)), ClusterFacts(typical=shapes), Matching())
     said = score(rows)
     assert said is not None
     return dict(zip([one.record.info.name for one in nodes], said.tolist(), strict=True))
@@ -31,14 +31,18 @@ def best(nodes: list[Node], ask: Ask, *shapes: Typical) -> str:
 
 
 def test_nothing_to_say_before_any_job_with_gpus_came() -> None:
-    assert score(Rows(table(node("a", gpus=1)), Ask(), slice(0, 1), Facts(), Matching())) is None
+    assert score(NodeSlice(table(node("a", gpus=1)), Ask(), slice(0, 1), ClusterFacts(), Matching())) is None
 
 
 @pytest.mark.parametrize("ask", [Ask(), Ask(gpus=1), Ask(gpus=2, gpu_milli=500)])
 def test_no_rows_get_no_scores(ask: Ask) -> None:
     """A decision about a job that no node can take looks at none; common jobs wish for a model."""
-    nowhere = Rows(
-        table(node("a", gpus=1)), ask, np.array([], np.int64), Facts(typical=(typical(1, model="A100"),)), Matching()
+    nowhere = NodeSlice(
+        table(node("a", gpus=1)),
+        ask,
+        np.array([], np.int64),
+        ClusterFacts(typical=(typical(1, model="A100"),)),
+        Matching(),
     )
     scores = score(nowhere)
     assert scores is not None
@@ -95,7 +99,7 @@ PICTURES = st.lists(SHAPES, min_size=1, max_size=4, unique_by=lambda shape: shap
 @given(worlds(), PICTURES)
 def test_rows_alone_score_as_in_whole_columns(world: World, shapes: tuple[Typical, ...]) -> None:
     def said(at: object) -> np.ndarray:
-        found = score(Rows(world.table, world.ask, at, Facts(typical=shapes), Matching()))  # pyright: ignore[reportArgumentType]
+        found = score(NodeSlice(world.table, world.ask, at, ClusterFacts(typical=shapes), Matching()))  # pyright: ignore[reportArgumentType]
         assert found is not None
         return found
 
@@ -108,7 +112,7 @@ def test_rows_alone_score_as_in_whole_columns(world: World, shapes: tuple[Typica
 
 @given(worlds(), PICTURES)
 def test_the_tables_equal_the_definition(world: World, shapes: tuple[Typical, ...]) -> None:
-    rows = Rows(world.table, world.ask, slice(0, len(world.nodes)), Facts(typical=shapes), Matching())
+    rows = NodeSlice(world.table, world.ask, slice(0, len(world.nodes)), ClusterFacts(typical=shapes), Matching())
     said = score(rows)
     assert said is not None
     ask = world.ask

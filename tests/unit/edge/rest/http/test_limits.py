@@ -7,7 +7,7 @@ import pytest
 from ares.edge.rest.http.limits import Meter, address, payer
 from ares.edge.rest.http.problems import Problem
 from ares.model.access import Principal
-from ares.model.limits import Limits
+from ares.model.limits import ServerLimits
 from tests.clocks import ManualClock, settle
 
 
@@ -23,7 +23,7 @@ def caller(tenant: str, home: str = "") -> Principal:
 
 
 def meter(clock: ManualClock | None = None, **limits: float) -> Meter:
-    return Meter(Limits(**limits), clock or ManualClock(), Counted())  # type: ignore[arg-type]
+    return Meter(ServerLimits(**limits), clock or ManualClock(), Counted())  # type: ignore[arg-type]
 
 
 async def test_a_turn_that_comes_to_one_who_just_gave_up_goes_to_the_next() -> None:
