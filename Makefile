@@ -47,9 +47,10 @@ lint: ## style, types, layers and documents only
 	@scripts/setup test
 	@exec .venv/bin/pytest tests/tidy -q -p no:randomly
 
-fmt: ## format and fix what can be fixed
+fmt: ## format and fix what can be fixed, and write the blocking client anew
 	@scripts/setup test
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
+	@.venv/bin/python scripts/sync_client.py
 
 bench: ## measure, side by side with what the machine itself can do
 	@scripts/setup test

@@ -1,9 +1,9 @@
-"""The async client. Same methods and same behaviour as the blocking one; see `steps` for why."""
+"""The async client. The blocking one, sync.py, is written from this file by scripts/sync_client.py."""
 
 import asyncio
 import builtins
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -290,7 +290,7 @@ class AsyncClient(
         finally:
             await line.close()
 
-    async def _iterate(self, flow: Flow[None]) -> AsyncGenerator[Any, None]:
+    async def _iterate(self, flow: Flow[None]) -> AsyncIterator[Any]:
         line = _Line(self._http)
         try:
             answer: Any = None

@@ -1,8 +1,8 @@
-"""The blocking client."""
+"""The blocking client, written from aio.py by scripts/sync_client.py: changes belong there."""
 
 import builtins
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -41,7 +41,15 @@ from ares.model.state import JobState, Phase
 T = TypeVar("T")
 
 
-class Client(AlertMethods, AuditMethods, IdentityMethods, MachineMethods, PolicyMethods, QuotaMethods, SecretMethods):
+class Client(
+    AlertMethods,
+    AuditMethods,
+    IdentityMethods,
+    MachineMethods,
+    PolicyMethods,
+    QuotaMethods,
+    SecretMethods,
+):
     """Talks to Ares, by whichever of its replicas answers; may be shared by threads. Close it, or use `with`."""
 
     def __init__(
@@ -277,7 +285,7 @@ class Client(AlertMethods, AuditMethods, IdentityMethods, MachineMethods, Policy
         finally:
             line.close()
 
-    def _iterate(self, flow: Flow[None]) -> Generator[Any, None, None]:
+    def _iterate(self, flow: Flow[None]) -> Iterator[Any]:
         line = _Line(self._http)
         try:
             answer: Any = None
@@ -300,7 +308,7 @@ class _Line:
     def __init__(self, http: httpx2.Client) -> None:
         self._http = http
         self._open: httpx2.Response | None = None
-        self._chunks: Iterator[bytes] = iter(())
+        self._chunks: Iterator[bytes] | None = None
 
     def close(self) -> None:
         if self._open is not None:
@@ -343,7 +351,7 @@ class _Line:
 
     def _read(self) -> bytes | Broken:
         try:
-            return next(self._chunks, b"")
+            return b"" if self._chunks is None else next(self._chunks, b"")
         except httpx2.ReadTimeout:
             return Broken("silent", "the stream went quiet")
         except httpx2.RequestError as error:

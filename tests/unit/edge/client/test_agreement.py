@@ -1,4 +1,4 @@
-"""The client's answers are read from what the server writes: their fields must not drift apart."""
+"""The client's answers are read from what the server writes, and both clients from one file: they must not drift."""
 
 from typing import Any
 
@@ -29,6 +29,7 @@ from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
 from ares.edge.rest.handlers import identity as server_identity
 from ares.model import profile, tenant
+from scripts import sync_client
 
 PAIRS: list[tuple[Any, Any]] = [
     (answers.Submitted, server.Created),
@@ -103,3 +104,9 @@ def test_every_field_read_is_a_field_written(ours: Any, theirs: Any) -> None:
 )
 def test_every_field_sent_is_a_field_known(kind: Any, fields: set[str]) -> None:
     assert fields <= {field.encode_name for field in msgspec.structs.fields(kind)}
+
+
+def test_blocking_client_is_what_the_script_writes() -> None:
+    """Else `make fmt` was not run after a change of aio.py, or sync.py was changed by hand."""
+    written = sync_client.blocking(sync_client.SOURCE.read_text(encoding="utf-8"))
+    assert sync_client.TARGET.read_text(encoding="utf-8") == written
