@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from ares.core.ask import Ask, asks_of
 from ares.core.lifecycle.ranks import leaving_s
-from ares.core.queue.drf import Amounts
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.line import Line
 from ares.core.queue.order import LEVELS, Place, account_of, place
@@ -43,10 +42,7 @@ def class_key(state: JobState, spec: JobSpec) -> ClassKey:
 
 def facts_of(place: Place, key: ClassKey, runs_s: float = inf) -> JobFacts:
     """What the rank of a waiting job is made from."""
-    ask = key.asks[0]
-    asked = Amounts(ask.cpu_milli * ask.ranks, ask.memory_mib * ask.ranks, ask.gpus_milli * ask.ranks)
-    width = (ask.gpus_milli or ask.cpu_milli) * ask.ranks / 1000
-    return JobFacts(key.level, place[1], place[0] if key.dated else None, key.account, runs_s, width, asked)
+    return JobFacts(key.level, place[1], place[0] if key.dated else None, key.account, runs_s, key.asks[0])
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from math import fsum
 
 import pytest
 
+from ares.core.ask import Ask
 from ares.core.queue.drf import Amounts
 from ares.core.queue.factors import FACTORS, STATIC, JobFacts, explain, latest_start, rank
 from ares.core.queue.shares import Shares
@@ -76,11 +77,11 @@ def test_drf_falls_with_what_is_held_and_ends_at_zero() -> None:
 
 @pytest.mark.parametrize(("gpus", "value"), [(0, 0.0), (1, 0.02), (25, 0.5), (50, 1.0), (100, 1.0), (1000, 1.0)])
 def test_size_is_a_part_of_half_the_cluster(gpus: int, value: float) -> None:
-    assert _value("size", _job()._replace(asked=times(GPU, gpus))) == pytest.approx(value)
+    assert _value("size", _job()._replace(ask=Ask(1000, 1024, 1, ranks=gpus))) == pytest.approx(value)
 
 
 def test_size_goes_by_the_greatest_part_of_any_resource() -> None:
-    assert _value("size", _job()._replace(asked=Amounts(1000, 25 * 1024, 3000))) == pytest.approx(0.5)
+    assert _value("size", _job()._replace(ask=Ask(1000, 25 * 1024, 3))) == pytest.approx(0.5)
 
 
 def test_fair_share_is_the_same_throughout_a_cycle() -> None:
