@@ -21,8 +21,12 @@ SUPERVISOR = "ARES_SUPERVISOR_PID"
 _PR_SET_PDEATHSIG = 1
 
 
-# Records are in no cycles: looking for such among hundreds of thousands as often as Python would costs a tenth.
-_GC_THRESHOLDS = (100_000, 20, 100)
+# Records are in no cycles: looking for such among hundreds of thousands as often as Python would costs a tenth. What is
+# new is looked at a little at a time: everything waits for a look, and one at 100,000 objects takes 30 ms.
+_GC_THRESHOLDS = (10_000, 200, 100)
+# The store's thread needs the interpreter's lock a dozen times for a commit, and waits so long for each while the event
+# loop is busy.
+_SWITCH_S = 0.001
 
 
 def look_for_garbage_less_often() -> None:
@@ -30,6 +34,11 @@ def look_for_garbage_less_often() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def change_threads_often() -> None:
+    """For a process whose event loop waits for what its other threads do."""
+    sys.setswitchinterval(_SWITCH_S)
 
 
 class _Unfailing:

@@ -7,7 +7,7 @@ import structlog
 from ares.app import audit, connection_file
 from ares.app.config import Config, ConfigError
 from ares.app.ports import require_ports, require_safe
-from ares.app.processes import configure_logging, look_for_garbage_less_often, run
+from ares.app.processes import change_threads_often, configure_logging, look_for_garbage_less_often, run
 from ares.app.wiring import ControlPlane
 from ares.model.access import Principal
 
@@ -26,6 +26,7 @@ def main(config: Config) -> int:
         raise
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     require_ports(config)
+    change_threads_often()
     return run(lambda stop: _serve(config, stop))
 
 
