@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from litestar import Litestar, Request, WebSocket
+from litestar import Litestar, Request, Response, WebSocket
+from litestar.datastructures import State
 from litestar.handlers import HTTPRouteHandler, WebsocketRouteHandler
 from litestar.routes import ASGIRoute, HTTPRoute, WebSocketRoute
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ares.edge.rest.answers import Answer, refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
@@ -42,6 +45,18 @@ class UndeclaredRoute(Exception):
     """A route declares no permission: it would be open to everyone."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """What is one server's own. The table of routes is shared, and finds it in the request."""
+
+    edge: Edge
+    gate: Gate
+    failures: Failures
+
+
+_SERVING = "ares_serving"
+
+
 def build_app(
     services: ApiServices, settings: ApiSettings, extra: Sequence[HTTPRouteHandler | WebsocketRouteHandler] = ()
 ) -> Litestar:
@@ -49,27 +64,55 @@ def build_app(
     meter = Meter(settings.limits, services.clock, services.telemetry)
     edge = Edge(services, settings, Streams(services, settings), meter)
     failures = Failures(services.rng)
+    serving = _Serving(edge, Gate(services, meter, failures.problem_of), failures)
+    app = copy(_routed(extra) if extra else _routes())
+    router = app.asgi_handler
 
-    def gate(app: ASGIApp) -> ASGIApp:
-        return Gate(app, services, meter, failures.problem_of)
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"][_SERVING] = serving
+        await router(scope, receive, send)
 
+    app.state = State({STREAMS: edge.streams, METER: meter})
+    app.asgi_handler = Auditor(Frontier(serve, services, settings), services)
+    return app
+
+
+@cache
+def _routes() -> Litestar:
+    """Once in a process: the framework takes a tenth of a second and more to read the table."""
+    return _routed(())
+
+
+def _routed(extra: Sequence[HTTPRouteHandler | WebsocketRouteHandler]) -> Litestar:
     app = Litestar(
         [
-            *(_http(operation, edge) for operation in (*OPERATIONS, _openapi())),
-            *(_socket(socket, edge, failures) for socket in SOCKETS),
+            *(_http(operation) for operation in (*OPERATIONS, _openapi())),
+            *(_socket(socket) for socket in SOCKETS),
             *extra,
         ],
-        middleware=[gate],
-        exception_handlers={Exception: failures.answer},
+        middleware=[_gated],
+        exception_handlers={Exception: _failed},
         openapi_config=None,
         logging_config=None,
         state=None,
     )
     _refuse_undeclared(app)
-    app.state[STREAMS] = edge.streams
-    app.state[METER] = meter
-    app.asgi_handler = Auditor(Frontier(app.asgi_handler, services, settings), services)
     return app
+
+
+def _serving(scope: Scope) -> _Serving:
+    return scope["state"][_SERVING]
+
+
+def _gated(app: ASGIApp) -> ASGIApp:
+    async def enter(scope: Scope, receive: Receive, send: Send) -> None:
+        await _serving(scope).gate.enter(app, scope, receive, send)
+
+    return enter
+
+
+def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    return _serving(request.scope).failures.answer(request, error)
 
 
 def _refuse_undeclared(app: Litestar) -> None:
@@ -88,21 +131,22 @@ def _paths(path: str, *, root: bool) -> list[str]:
     return [PREFIX + typed, *([typed] if root else [])]
 
 
-def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
+def _http(operation: Operation) -> HTTPRouteHandler:
     query = QueryReader(operation.query)
-    body = None if operation.body is None else BodyReader(operation.body, edge.settings)
-
-    meter = edge.meter
-    lane = meter.lane("public" if operation.access == PUBLIC else lane_of(operation.method))
+    body = None if operation.body is None else BodyReader(operation.body)
+    kind = "public" if operation.access == PUBLIC else lane_of(operation.method)
 
     async def endpoint(request: Request[Any, Any, Any]) -> ASGIApp:
         scope = request.scope
+        edge = _serving(scope).edge
+        meter, settings = edge.meter, edge.settings
+        lane = meter.lane(kind)
         who, token = scope["state"].get(CALLER, _ANYONE)
         path = _checked(scope["path_params"])
         asked = query.read(scope)
-        kept = 0 if body is None else meter.keep(who, body.size(scope))
+        kept = 0 if body is None else meter.keep(who, body.size(scope, settings))
         try:
-            raw = b"" if body is None else await body.receive(request.receive)
+            raw = b"" if body is None else await body.receive(request.receive, settings)
             # Not before all of it is here: who sends slowly takes nobody's turn.
             within_share = await meter.pacer.begin(payer(who))
             try:
@@ -128,18 +172,20 @@ def _http(operation: Operation, edge: Edge) -> HTTPRouteHandler:
     )(endpoint)
 
 
-def _socket(route: Socket, edge: Edge, failures: Failures) -> WebsocketRouteHandler:
+def _socket(route: Socket) -> WebsocketRouteHandler:
     query = QueryReader(route.query)
 
     async def endpoint(socket: WebSocket[Any, Any, Any]) -> None:
         scope = socket.scope
+        serving = _serving(scope)
         who, token = scope["state"][CALLER]
         try:
             path = _checked(scope["path_params"])
-            call: RequestCall[Any, Any] = RequestCall(edge, who, token, path, query.read(scope), None, None, b"", scope)
+            asked = query.read(scope)
+            call: RequestCall[Any, Any] = RequestCall(serving.edge, who, token, path, asked, None, None, b"", scope)
             await route.handler(call, socket.receive, socket.send)
         except Exception as error:
-            await refuse(failures.problem_of(error), scope["path"])(scope, socket.receive, socket.send)
+            await refuse(serving.failures.problem_of(error), scope["path"])(scope, socket.receive, socket.send)
 
     declared = {PERMISSION: route.access, ROUTE: route}
     return WebsocketRouteHandler(_paths(route.path, root=False), opt=declared, name=route.id)(endpoint)

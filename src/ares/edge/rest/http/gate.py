@@ -47,15 +47,15 @@ ProblemOf = Callable[[Exception], Problem]
 class Gate:
     """Authenticates and authorises, the same for HTTP and WebSockets."""
 
-    def __init__(self, app: ASGIApp, services: ApiServices, meter: Meter, problem_of: ProblemOf) -> None:
-        self._app = app
+    def __init__(self, services: ApiServices, meter: Meter, problem_of: ProblemOf) -> None:
         self._services = services
         self._meter = meter
         self._problem_of = problem_of
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def enter(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Lets a request through to its handler, or refuses it."""
         try:
-            await self._enter(scope)
+            await self._check(scope)
         except Exception as error:
             problem = self._problem_of(error)
             if problem.kind.status == 429:
@@ -67,14 +67,11 @@ class Gate:
         if who is None:
             # Of an earlier request on this connection, if any.
             PACE.set(None)
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
         else:
-            await self._meter.pacer.serve(payer(who), self._serve(scope, receive, send), writes=mutates(scope))
+            await self._meter.pacer.serve(payer(who), _pass(app, scope, receive, send), writes=mutates(scope))
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
-
-    async def _enter(self, scope: Scope) -> None:
+    async def _check(self, scope: Scope) -> None:
         access: Access | None = scope["route_handler"].opt.get(PERMISSION)
         if access is None:
             # Only the framework's own OPTIONS routes declare nothing.
@@ -129,6 +126,10 @@ class Gate:
 
     def _denied(self, reason: str) -> None:
         self._services.telemetry.count("ares_auth_denials_total", 1, reason)
+
+
+async def _pass(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    await app(scope, receive, send)
 
 
 def _allowed(scope: Scope) -> str:

@@ -54,19 +54,21 @@ class QueryReader:
 class BodyReader:
     """Reads and decodes a body within its limits."""
 
-    def __init__(self, body: Body, settings: ApiSettings) -> None:
+    def __init__(self, body: Body) -> None:
         self._decoder = StrictDecoder(body.type) if body.typed else None
         self._default = None if body.required else body.type()
-        self._bytes_max = settings.batch_bytes_max if body.batch else settings.body_bytes_max
-        self._timeout_s = settings.body_timeout_s
+        self._batch = body.batch
 
-    def size(self, scope: Scope) -> int:
+    def size(self, scope: Scope, settings: ApiSettings) -> int:
         """What has to be kept free for it. Raises Problem when that is too much for any body."""
-        return body_size(scope, self._bytes_max)
+        return body_size(scope, self._bytes_max(settings))
 
-    async def receive(self, receive: Receive) -> bytes:
+    async def receive(self, receive: Receive, settings: ApiSettings) -> bytes:
         """All of it. Nothing is understood yet."""
-        return await read_body(receive, self._bytes_max, self._timeout_s)
+        return await read_body(receive, self._bytes_max(settings), settings.body_timeout_s)
+
+    def _bytes_max(self, settings: ApiSettings) -> int:
+        return settings.batch_bytes_max if self._batch else settings.body_bytes_max
 
     def decode(self, scope: Scope, raw: bytes) -> tuple[Any, Any]:
         """The typed value and the plain value."""
