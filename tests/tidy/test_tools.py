@@ -1,5 +1,6 @@
 """Style, types and layers, by the tools that know them."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ TOOLS = {
     "types": ["basedpyright", "--pythonpath", sys.executable],
     "layers": ["lint-imports", "--no-logo", "--no-cache"],
 }
+# Types are a heap of small values in one process of Node: with more room for the young it collects a fifth less.
+ROOMY = {**os.environ, "NODE_OPTIONS": "--max-semi-space-size=128"}
 
 
 @pytest.mark.slow
@@ -22,7 +25,7 @@ TOOLS = {
 @pytest.mark.parametrize("tool", TOOLS)
 def test_tool_finds_nothing(tool: str) -> None:
     command = [str(BIN / TOOLS[tool][0]), *TOOLS[tool][1:]]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=ROOMY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(TOOLS[tool])}\n{done.stdout}\n{done.stderr}"
 
 
