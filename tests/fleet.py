@@ -72,7 +72,7 @@ class Machines:
 
 
 class DutifulAgent(ScriptedAgent):
-    """An agent as `services.agent` is one, without processes."""
+    """An agent as `ares.agent` is one, without processes."""
 
     def __init__(self, clock: ManualClock, name: str, machines: Machines, chance: random.Random) -> None:
         super().__init__(clock, name, cpu_milli=CPU_MILLI, gpus=GPUS)

@@ -11,8 +11,8 @@ FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 # Builtins that reach outside or run text; imports are banned by ruff, see pyproject.toml.
 IMPURE_CALLS = {"open", "print", "input", "eval", "exec", "__import__", "breakpoint"}
-# Services get these through ports, so that a simulation can own them.
-NOT_IN_SERVICES = {"time", "random", "secrets", "uuid", "socket", "subprocess", "threading"}
+# The loops of control and agent get these through ports, so that a simulation can own them.
+NOT_IN_LOOPS = {"time", "random", "secrets", "uuid", "socket", "subprocess", "threading"}
 WALL_CLOCK = re.compile(r"\bdatetime\.(now|utcnow|today)\b|\.time\(\)\s*#\s*noqa")
 
 
@@ -55,9 +55,11 @@ def test_decisions_are_pure() -> None:
     assert not found
 
 
-def test_services_take_time_and_chance_from_ports() -> None:
-    found = {where(p): bad for p in python_files(SRC / "services") if (bad := imported(p) & NOT_IN_SERVICES)}
-    found |= {where(p): {"datetime.now"} for p in python_files(SRC / "services") if WALL_CLOCK.search(p.read_text())}
+def test_control_and_agent_take_time_and_chance_from_ports() -> None:
+    files = [*python_files(SRC / "control"), *python_files(SRC / "agent")]
+    found = {where(p): bad for p in files if (bad := imported(p) & NOT_IN_LOOPS)}
+    found |= {where(p): {"datetime.now"} for p in files if WALL_CLOCK.search(p.read_text())}
+    assert files
     assert not found
 
 

@@ -38,4 +38,4 @@ def test_purity_ban_bites_in_core_and_only_there(line: str) -> None:
 
     assert "TID251" in complaints("src/ares/core/schedule/probe.py")
     assert "TID251" in complaints("src/ares/model/probe.py")
-    assert "TID251" not in complaints("src/ares/services/probe.py")
+    assert "TID251" not in complaints("src/ares/control/probe.py")
