@@ -27,7 +27,6 @@ from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.governance.audit_heads import AuditHeads
 from ares.control.governance.audit_search import AuditSearch
-from ares.control.governance.audit_watch import AuditWatch
 from ares.control.governance.budget_watch import BudgetWatch
 from ares.control.governance.channel_seal import Sealing
 from ares.control.governance.channels import Channels
@@ -37,6 +36,7 @@ from ares.control.governance.quota_recount import Recount
 from ares.control.governance.quota_usage import Counting
 from ares.control.governance.quotas import Quotas
 from ares.control.governance.secrets import Secrets
+from ares.control.governance.watches import AsideWatch, AuditWatch, DiskWatch
 from ares.control.planner.proposer import PACE, PlannerPace, Proposer
 from ares.control.queries.cursors import Cursors
 from ares.control.queries.deadlines import Deadlines
@@ -67,16 +67,13 @@ from ares.control.scheduler.reservation_writes import Book
 from ares.control.scheduler.reservations import Reservations
 from ares.control.scheduler.retries import RETRIES_PER_MINUTE, Requeue
 from ares.control.state.blob_cleanup import Leftovers
-from ares.control.state.disk_watch import DiskWatch
 from ares.control.state.epoch_guard import Settling
 from ares.control.state.leader import Leader, Reign
 from ares.control.state.retention import Retention
 from ares.control.state.steady_time import Timekeeping
-from ares.control.state.unusable_watch import AsideWatch
 from ares.control.state.view import View
 from ares.control.state.write_probe import WriteProbe
-from ares.control.submit.array_repair import Arrays
-from ares.control.submit.arrays import Expanding
+from ares.control.submit.arrays import Arrays, Expanding
 from ares.control.submit.draft import Drafting, Room
 from ares.control.submit.estimates import Estimates
 from ares.control.submit.policy_gate import Judging
@@ -196,7 +193,7 @@ class Replica:
         self._reading(ports, terms)
         self.sessions = self._agents(ports, terms)
         self._scheduling(ports, terms)
-        self.arrays = Arrays(view, self.submit, clock)
+        self.arrays = Arrays(view, self.expanding, clock)
         self.retention = Retention(store, view, ports.logs, ports.blobs, self.time.keeping, terms.keep_s)
 
     def _identities(self, ports: Ports, terms: ReplicaTerms) -> None:
@@ -210,7 +207,9 @@ class Replica:
 
     def _reading(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, view, clock, planner = ports.store, self.view, ports.clock, self.planner
-        self.jobs = Jobs(store, view, self.transitions, self.submit, planner, self.deadlines, self._cursors, clock)
+        self.jobs = Jobs(
+            store, view, self.transitions, self.submit, self.expanding, planner, self.deadlines, self._cursors, clock
+        )
         self.events = EventStream(store, view)
         self.logs = LogReader(view, ports.logs, clock)
         self.outputs = OutputReader(store, view, ports.blobs)
@@ -291,8 +290,8 @@ class Replica:
             Room(terms.jobs_max, terms.tenant_records_max, terms.tenant_jobs_max), judging,
             Estimates(view, self.planner), self.quotas,
         )  # fmt: skip
-        expanding = Expanding(store, view, terms.epoch)
-        return Submit(store, view, deadlines, drafting, expanding, admissions, self.alerts, clock, telemetry)
+        self.expanding = Expanding(store, view, terms.epoch)
+        return Submit(store, view, deadlines, drafting, self.expanding, admissions, self.alerts, clock, telemetry)
 
     def _audit(self, ports: Ports, terms: ReplicaTerms) -> None:
         self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())

@@ -9,7 +9,7 @@ import pytest
 from msgspec import inspect
 
 from ares.control.execution.enrolment import SessionRefused
-from ares.control.execution.frames import read_frame
+from ares.edge.grpc.agents import read_frame
 from ares.model.link import AgentFrame, CertifyRequest, Hello, JoinRequest
 from ares.model.node import NodeInfo, NodeRecord
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ares.control.execution.spans import stretches
 from ares.control.state.commit import packs
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import StateEntry, View
@@ -165,7 +164,7 @@ class Transitions:
 
     def _trace(self, drafts: Sequence[_Draft]) -> None:
         for draft in drafts:
-            for name, began, ended in stretches(draft.entry.state, draft.state, self._clock.wall()):
+            for name, began, ended in _stretches(draft.entry.state, draft.state, self._clock.wall()):
                 attributes = {"job": draft.state.id, "attempt": draft.state.attempt, "phase": draft.state.phase}
                 self._telemetry.span(name, draft.state.trace, began, ended, attributes)
 
@@ -225,6 +224,22 @@ class Transitions:
             if found != guard.equals:
                 return False
         return True
+
+
+def _stretches(before: JobState, after: JobState, now: float) -> list[tuple[str, float, float]]:
+    """The spans of a trace that a transition completes, each with its begin and end.
+
+    Waiting ends with the grant, staging with the start, running with the end; the commit is now.
+    """
+    found: list[tuple[str, float, float]] = []
+    if after.bound_at is not None and after.attempt > before.attempt:
+        found.append(("job.queue", after.queued_at, after.bound_at))
+    if after.bound_at is not None and after.started_at is not None and before.started_at != after.started_at:
+        found.append(("job.stage", after.bound_at, after.started_at))
+    if after.phase in TERMINAL and before.phase not in TERMINAL and after.ended_at is not None:
+        found.append(("job.run", after.started_at or after.ended_at, after.ended_at))
+        found.append(("job.commit", after.ended_at, now))
+    return [(name, began, max(began, ended)) for name, began, ended in found]
 
 
 T = TypeVar("T")

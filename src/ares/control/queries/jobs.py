@@ -12,6 +12,7 @@ from ares.control.queries.job_list import JobPage, JobQuery, Listing, Waiting, c
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import View
+from ares.control.submit.arrays import Expanding
 from ares.control.submit.manual_retries import Retries
 from ares.control.submit.submit import Rejected, Submit, SubmitRequest, Submitted
 from ares.core import keys
@@ -64,6 +65,7 @@ class Jobs:
         view: View,
         transitions: Transitions,
         submit: Submit,
+        expanding: Expanding,
         planner: LiveCluster,
         deadlines: Deadlines,
         cursors: Cursors,
@@ -73,6 +75,7 @@ class Jobs:
         self._view = view
         self._transitions = transitions
         self._submit = submit
+        self._expanding = expanding
         self._planner = planner
         self._clock = clock
         self._retries = Retries(store)
@@ -171,7 +174,7 @@ class Jobs:
                 return _not_yours(job_id)
             if not array.expanded:
                 # A task that does not exist yet would be created later, and run.
-                await self._submit.expand(array)
+                await self._expanding.expand(array)
                 await self._view.catch_up()
             tasks = [task for task in self._listing.tasks(array) if task.phase not in TERMINAL]
             await self._transitions.apply([JobChange(task.id, task.tenant, (what,)) for task in tasks])

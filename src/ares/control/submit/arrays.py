@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+import structlog
 
 from ares.control.state.commit import few_at_once
 from ares.control.state.view import View
@@ -13,9 +14,15 @@ from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context, Stepped
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord
-from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Put, Store, StoreUnavailable, Unknown
+from ares.ports.clock import Clock
+from ares.ports.store import TXN_OPS_MAX, Committed, Compare, Put, Store, StoreError, StoreUnavailable, Unknown
+
+log = structlog.get_logger()
 
 _OPS_PER_TASK = 2
+_LOOK_EVERY_S = 2.0
+# Leave the submitter time to do it itself.
+_PATIENCE_S = 5.0
 
 
 class Expanding:
@@ -73,3 +80,27 @@ class Expanding:
             cost_estimate=array.cost_estimate,
             estimated_s=array.estimated_s,
         )
+
+
+class Arrays:
+    """Finishes arrays whose submitter died between acknowledging them and creating their tasks. Leader only."""
+
+    def __init__(self, view: View, expanding: Expanding, clock: Clock) -> None:
+        self._view = view
+        self._expanding = expanding
+        self._clock = clock
+
+    async def run(self) -> None:
+        first_seen: dict[str, float] = {}
+        while True:
+            await self._clock.sleep(_LOOK_EVERY_S)
+            now = self._clock.monotonic()
+            waiting = [array for array in self._view.arrays.values() if not array.expanded]
+            first_seen = {array.id: first_seen.get(array.id, now) for array in waiting}
+            for array in waiting:
+                if now - first_seen[array.id] < _PATIENCE_S:
+                    continue
+                try:
+                    await self._expanding.expand(array)
+                except StoreError as error:
+                    log.warning("array.delayed", array=array.id, error=str(error))

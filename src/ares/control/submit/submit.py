@@ -30,7 +30,7 @@ from ares.control.submit.quota_gate import Admissions, CreatedJob, Outcome, Seen
 from ares.core.admit.dedup import Conflict, New, Replayed, resolve
 from ares.core.policy.verdict import PolicyVerdict
 from ares.model.access import Principal
-from ares.model.state import ArrayRecord, RequestRecord
+from ares.model.state import RequestRecord
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Committed, Get, Store, StoreError, StoreFull, Unknown
 from ares.ports.telemetry import Telemetry
@@ -253,12 +253,8 @@ class Submit:
             return _new(draft)
         # The array is durable already; should this fail, the leader finishes its tasks.
         with contextlib.suppress(StoreError):
-            await self.expand(draft.array)
+            await self._expanding.expand(draft.array)
         return _new(draft)
-
-    async def expand(self, array: ArrayRecord) -> None:
-        """Creates the tasks that do not exist yet, then marks the array as whole. Safe to repeat."""
-        await self._expanding.expand(array)
 
 
 def _new(draft: Draft) -> Submitted:

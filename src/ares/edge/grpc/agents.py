@@ -18,7 +18,6 @@ import structlog
 
 from ares.control.access.machines import Admitted
 from ares.control.execution.enrolment import SessionRefused
-from ares.control.execution.frames import read_frame
 from ares.control.governance.audit import Audit
 from ares.core.access.addresses import is_loopback
 from ares.core.access.tokens import Denied
@@ -42,6 +41,8 @@ from ares.ports.telemetry import Telemetry
 _log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T", JoinRequest, CertifyRequest)
+_decode_frame: Final = msgspec.msgpack.Decoder(AgentFrame).decode
+_WHY_MAX: Final = 300
 
 _SERVICE: Final = "ares.v1.AgentLink"
 _MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -300,6 +301,15 @@ _REFUSED: Final = {
     "malformed": grpc.StatusCode.INVALID_ARGUMENT,
 }
 _FIX: Final = "remove the agent's identity file and join this node again with a new token of `ares token join`"
+
+
+def read_frame(data: bytes) -> AgentFrame:
+    """Every field within its bounds; raises SessionRefused for the whole frame when a message says what no machine can
+    mean, or is none."""
+    try:
+        return _decode_frame(data)
+    except (ValueError, RecursionError) as error:
+        raise SessionRefused(f"what the agent sent cannot be taken: {str(error)[:_WHY_MAX]}", "malformed") from None
 
 
 async def _frames(context: Context) -> AsyncIterator[AgentFrame]:

@@ -221,9 +221,9 @@ async def test_a_late_expander_does_not_bring_back_tasks_that_were_forgotten() -
             return await txn(*args)
 
         late.txn = slow  # type: ignore[method-assign]
-        call = asyncio.create_task(world.two.submit.expand(record))
+        call = asyncio.create_task(world.two.expanding.expand(record))
         await world.settle()
-        await world.one.submit.expand(record)
+        await world.one.expanding.expand(record)
         await world.one.jobs.cancel(ALICE, array.job)
         await world.settle()
         world.later(KEEP_S + 1)
