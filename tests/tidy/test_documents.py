@@ -16,6 +16,9 @@ PRIVATE = re.compile(
     "|".join(["/ro" + "ot/", "/work/" + r"(main|shared)", "/tmp/" + "brief", "/opt/" + "(pypi|wheels)",
               r"https?://[^\s/]*(artifact|nexus|mirror|regis" + r"try)", "(extra-)?index-" + r"url\s*="])
 )  # fmt: skip
+# Pages for users: all of docs but the decisions. A path that a page names, in a link or in a command.
+SOURCE_LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+src/ares/[^)\s]*)\)")
+NAMED_PATH = re.compile(r"(?<![\w/.-])(?:src/ares|tests|scripts|bench|oracles|plugins|scenarios)/[\w./-]*\w")
 BINARY = {".png", ".ico", ".woff2", ".gz"}
 
 
@@ -50,6 +53,34 @@ def test_no_page_is_lost() -> None:
     }
     lost = [where(p) for p in documents() if p.is_relative_to(ROOT / "docs") and p not in linked]
     assert not lost
+
+
+def _user_pages() -> list[Path]:
+    docs = ROOT / "docs"
+    return [p for p in documents() if p.is_relative_to(docs) and not p.is_relative_to(docs / "adr")]
+
+
+def test_source_comes_last() -> None:
+    """A reader wants to do something; where it is written stands at the end of the page, by its place in the tree."""
+    early: dict[str, list[str]] = {}
+    misnamed: dict[str, list[str]] = {}
+    for page in _user_pages():
+        text, _, source = page.read_text().partition("\n## Source\n")
+        if found := [label for label, _ in SOURCE_LINK.findall(text)]:
+            early[where(page)] = found
+        if found := [label for label, to in SOURCE_LINK.findall(source) if to.partition("src/ares/")[2] != label]:
+            misnamed[where(page)] = found
+    assert not early, f"move to a section '## Source' at the end: {early}"
+    assert not misnamed, f"not the path below src/ares that it leads to: {misnamed}"
+
+
+def test_paths_that_documents_name_exist() -> None:
+    pages = [*_user_pages(), ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+    gone = {
+        where(page): bad for page in pages
+        if (bad := [name for name in NAMED_PATH.findall(page.read_text()) if not (ROOT / name).exists()])
+    }  # fmt: skip
+    assert not gone
 
 
 def test_readme_has_two_set_up_commands() -> None:
