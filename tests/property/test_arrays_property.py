@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.core.admit.arrays import INDEX_MAX, indices
-from ares.core.verdict import Rejected
+from ares.core.refusal import Refusal
 from ares.model.job import ARRAY_TASKS_MAX
 
 RANGES = st.builds(
@@ -27,13 +27,13 @@ def test_ranges_come_back_in_order_or_are_refused_for_repeats(spans: list[range]
     if len(set(expected)) == len(expected):
         assert found == tuple(expected)
     else:
-        assert isinstance(found, Rejected)
+        assert isinstance(found, Refusal)
 
 
 @given(st.text(alphabet="0123456789,:-", max_size=60))
 def test_any_text_is_refused_or_within_the_bounds(text: str) -> None:
     found = indices(text)
-    if isinstance(found, Rejected):
+    if isinstance(found, Refusal):
         assert found.message
     else:
         assert 1 <= len(found) == len(set(found)) <= ARRAY_TASKS_MAX

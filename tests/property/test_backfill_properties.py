@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from ares.core.admit.admission import decide
 from ares.core.explain.held_back import held_back
 from ares.core.queue.waiting import class_key
+from ares.core.refusal import Admission
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
-from ares.core.verdict import Admission
 from ares.model.job import JobSpec, Resources, TopologyWish
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import BackfillPolicy, OrderPolicy, Profile, Weight

@@ -13,8 +13,8 @@ from ares.core.explain.why import explain_ask, infeasible, reason
 from ares.core.lifecycle.ranks import held, holds
 from ares.core.queue.waiting import class_key
 from ares.core.reasons import Reason, ReasonCode
+from ares.core.refusal import Admission
 from ares.core.schedule.cycle import cycle
-from ares.core.verdict import Admission
 from ares.model.job import JobSpec, Resources, Toleration
 from ares.model.state import JobState
 from tests.property import judge

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ares.core.admit.admission import decide
-from ares.core.verdict import Admission
+from ares.core.refusal import Admission
 from ares.model.job import (
     PRIORITIES,
     Dataset,

@@ -6,8 +6,8 @@ import msgspec
 
 from ares.core import keys
 from ares.core.admit.admission import decide
+from ares.core.refusal import Refusal
 from ares.core.schedule.plugins import rules_of
-from ares.core.verdict import Rejected
 from ares.model.isolation import Isolation
 from ares.model.job import Gang, JobSpec
 from ares.model.node import NodeInfo
@@ -99,6 +99,6 @@ def test_a_node_of_an_older_agent_offers_nothing() -> None:
 
 def test_a_gang_needs_a_network() -> None:
     found = decide(JobSpec(command=("true",), network="none", gang=Gang(ranks=2)))
-    assert isinstance(found, Rejected)
+    assert isinstance(found, Refusal)
     assert found.code == "gang-without-network"
-    assert not isinstance(decide(JobSpec(command=("true",), network="none", gang=Gang(ranks=1))), Rejected)
+    assert not isinstance(decide(JobSpec(command=("true",), network="none", gang=Gang(ranks=1))), Refusal)

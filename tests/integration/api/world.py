@@ -27,11 +27,11 @@ from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.planner.mirror import Mirror
 from ares.control.replica import Ports, Replica, ReplicaTerms
 from ares.control.scheduler.loop import SchedulerLoop
-from ares.control.state.records import Refused
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access import tokens
 from ares.core.lifecycle.inputs import Bind, Exit, Input, RankStarted
+from ares.core.refusal import Refusal
 from ares.edge.rest.api import ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.http.server import HttpServer
@@ -63,7 +63,7 @@ class World:
             return await self._machine_token(role, tenant)
         await self.services.tenants.ensure({tenant})
         made = await self.services.tokens.create(ROOT, tenant=tenant, role=role, name=role, ttl_s=ttl_s)
-        assert not isinstance(made, Refused), made
+        assert not isinstance(made, Refusal), made
         text, record = made
         while record.id not in self.view.tokens:
             await asyncio.sleep(0)

@@ -7,10 +7,11 @@ import structlog
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ares.control.state.records import Records, Refused, absent, same
+from ares.control.state.records import Records, absent, same
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import reaches
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.base import Note, Record, Slug
 from ares.model.tenant import Isolation, TenantRecord
@@ -21,7 +22,7 @@ log = structlog.get_logger()
 
 # Nodes' own credentials are of this one; it is nobody's.
 PLATFORM = "system"
-_NONE = Refused(code="not-found")
+_NONE = Refusal(code="not-found")
 
 
 class TenantChange(Record, frozen=True):
@@ -32,9 +33,9 @@ class TenantChange(Record, frozen=True):
     disabled: bool | UnsetType = UNSET
 
 
-def no_tenant(name: str) -> Refused:
+def no_tenant(name: str) -> Refusal:
     fix = f"make it first: `ares tenant create {name}`; `ares tenant list` shows those there are"
-    return Refused(code="no-such-tenant", message=f"there is no tenant {name!r}", fix=fix)
+    return Refusal(code="no-such-tenant", message=f"there is no tenant {name!r}", fix=fix)
 
 
 class Tenants:
@@ -45,7 +46,7 @@ class Tenants:
 
     async def create(
         self, who: Principal, name: Slug, *, note: str = "", isolation: Isolation = "any"
-    ) -> TenantRecord | Refused:
+    ) -> TenantRecord | Refusal:
         record = TenantRecord(
             name=name, created_at=self._clock.wall(), created_by=who.subject, note=note, isolation=isolation
         )
@@ -62,14 +63,14 @@ class Tenants:
         found = await self._records.read(keys.tenant(name), TenantRecord)
         return None if found is None else found[1]
 
-    async def update(self, who: Principal, name: str, change: TenantChange) -> TenantRecord | Refused:
+    async def update(self, who: Principal, name: str, change: TenantChange) -> TenantRecord | Refusal:
         if change.disabled is True and name == (who.home or who.tenant):
             message = f"{name!r} is your own tenant: disabled, it would let nobody in who could enable it again"
             fix = "disable it with a credential of another tenant"
-            return Refused(code="self-lockout", message=message, fix=fix)
+            return Refusal(code="self-lockout", message=message, fix=fix)
         given = {key: value for key, value in msgspec.structs.asdict(change).items() if value is not UNSET}
 
-        async def attempt() -> TenantRecord | Refused | None:
+        async def attempt() -> TenantRecord | Refusal | None:
             found = await self._records.read(keys.tenant(name), TenantRecord)
             if found is None:
                 return _NONE
@@ -93,13 +94,13 @@ class Tenants:
                 continue
             await self._create(record)
 
-    async def _create(self, record: TenantRecord) -> TenantRecord | Refused:
+    async def _create(self, record: TenantRecord) -> TenantRecord | Refusal:
         key, value = keys.tenant(record.name), msgspec.json.encode(record)
         if record.name == PLATFORM:
             message = f"{PLATFORM!r} is the platform's own name"
-            return Refused(code="tenant-exists", message=message, fix="choose another name")
+            return Refusal(code="tenant-exists", message=message, fix="choose another name")
 
-        async def attempt() -> TenantRecord | Refused | None:
+        async def attempt() -> TenantRecord | Refusal | None:
             if await self._records.write([absent(key)], [Put(key, value)]):
                 return record
             found = await self._records.read(key, TenantRecord)
@@ -109,6 +110,6 @@ class Tenants:
             if found[1] == record:
                 return record
             fix = f"`ares tenant show {record.name}` shows it; choose another name for another tenant"
-            return Refused(code="tenant-exists", message=f"there is a tenant {record.name!r} already", fix=fix)
+            return Refusal(code="tenant-exists", message=f"there is a tenant {record.name!r} already", fix=fix)
 
         return await self._records.settle(f"the tenant {record.name!r}", attempt)

@@ -12,13 +12,14 @@ from ares.control.access.logins import Logins
 from ares.control.access.tenants import PLATFORM, no_tenant
 from ares.control.access.users import escalation
 from ares.control.state.ids import base32, base64url
-from ares.control.state.records import Records, Refused, absent, same
+from ares.control.state.records import Records, absent, same
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access import tokens as texts
 from ares.core.access.jwt import looks_signed
 from ares.core.access.table import WIDE, covers, may_grant, reaches, scope_of
 from ares.core.access.tokens import Denied, digest, parse, verify
+from ares.core.refusal import Refusal
 from ares.model.access import BootstrapRecord, Permission, Principal, Role, TokenRecord
 from ares.model.tenant import UserRecord
 from ares.ports.clock import Clock, Rng
@@ -79,7 +80,7 @@ class Tokens:
         ttl_s: float | None,
         user: str = "",
         permissions: tuple[Permission, ...] | None = None,
-    ) -> tuple[str, TokenRecord] | Refused:
+    ) -> tuple[str, TokenRecord] | Refusal:
         """The full token text is returned here and nowhere else, ever."""
         if not reaches(who, "tokens:admin", tenant):
             return escalation(f"tokens of {tenant!r} are not yours to make", "make tokens of your own tenant")
@@ -101,15 +102,15 @@ class Tokens:
         name: str,
         ttl_s: float | None,
         permissions: tuple[Permission, ...] | None = None,
-    ) -> tuple[str, TokenRecord] | Refused:
+    ) -> tuple[str, TokenRecord] | Refusal:
         """A token for oneself, with no more than one has: in rights, and where it is a token's, in time."""
         role = role or who.role
         if not who.user:
             message = "this credential is no user's, so there is nobody to make a token for"
-            return Refused(code="no-such-user", message=message, fix="log in as a user, or have one made for you")
+            return Refusal(code="no-such-user", message=message, fix="log in as a user, or have one made for you")
         if who.home:
             message = f"you are {who.user!r} of {who.home!r}, not of {who.tenant!r}"
-            return Refused(code="no-such-user", message=message, fix="leave the tenant out")
+            return Refusal(code="no-such-user", message=message, fix="leave the tenant out")
         if who.permissions is not None:
             only = ", ".join(who.permissions)
             return escalation(f"this credential is for {only} only", "use one that is not narrowed")
@@ -190,11 +191,11 @@ class Tokens:
     async def list_own(self, who: Principal) -> Sequence[TokenRecord]:
         return await self._list(lambda record: _is_of(record, who))
 
-    async def revoke(self, who: Principal, token_id: str) -> bool | Refused:
+    async def revoke(self, who: Principal, token_id: str) -> bool | Refusal:
         """Repeatable; False when there is no such token among those the caller rules over."""
         wide = scope_of(who, "tokens:admin") in WIDE
 
-        def judge(record: TokenRecord) -> bool | Refused:
+        def judge(record: TokenRecord) -> bool | Refusal:
             if wide or (reaches(who, "tokens:admin", record.tenant) and may_grant(who, record.role)):
                 return True
             if not reaches(who, "tokens:admin", record.tenant):
@@ -203,10 +204,10 @@ class Tokens:
 
         return await self._revoke(token_id, judge)
 
-    async def revoke_own(self, who: Principal, token_id: str) -> bool | Refused:
+    async def revoke_own(self, who: Principal, token_id: str) -> bool | Refusal:
         """A credential with less than its user has ends itself, and what has no more than it."""
 
-        def judge(record: TokenRecord) -> bool | Refused:
+        def judge(record: TokenRecord) -> bool | Refusal:
             if not _is_of(record, who):
                 return False
             if record.id == who.token_id or (who.permissions is None and covers(who.role, record.role)):
@@ -217,14 +218,14 @@ class Tokens:
 
     # ---- whose it is
 
-    def _no_room(self, of: Callable[[TokenRecord], bool], limit: int, whose: str) -> Refused | None:
+    def _no_room(self, of: Callable[[TokenRecord], bool], limit: int, whose: str) -> Refusal | None:
         """Ended ones count too until they are forgotten: who makes and revokes without end fills memory just so."""
         there = sum(of(record) for record in self._view.tokens.values())
         if there < limit:
             return None
         message = f"{whose} {there:,} tokens, and there may be {limit:,}"
         fix = f"revoke some; those that ended are forgotten after {FORGET_S / 86_400:g} days"
-        return Refused(code="access-full", message=message, fix=fix)
+        return Refusal(code="access-full", message=message, fix=fix)
 
     async def _forget(self, tenant: str) -> None:
         """Some of those that ended long ago; whoever makes tokens of a tenant tidies up after it."""
@@ -247,8 +248,8 @@ class Tokens:
         gone = user is None or user.id != record.user_id
         return replace(record, revoked=True) if gone else record
 
-    async def _revoke(self, token_id: str, judge: Callable[[TokenRecord], bool | Refused]) -> bool | Refused:
-        async def attempt() -> bool | Refused | None:
+    async def _revoke(self, token_id: str, judge: Callable[[TokenRecord], bool | Refusal]) -> bool | Refusal:
+        async def attempt() -> bool | Refusal | None:
             found = await self._records.read(keys.token(token_id), TokenRecord)
             if found is None:
                 return False
@@ -266,15 +267,15 @@ class Tokens:
 
     async def _issue_for(
         self, who: Principal, name: str, drafted: tuple[str, TokenRecord]
-    ) -> tuple[str, TokenRecord] | Refused:
+    ) -> tuple[str, TokenRecord] | Refusal:
         """A user's token: written only if the user is still who it was."""
         text, record = drafted
 
-        async def attempt() -> tuple[str, TokenRecord] | Refused | None:
+        async def attempt() -> tuple[str, TokenRecord] | Refusal | None:
             found = await self._records.read(keys.user(record.tenant, name), UserRecord)
             if found is None:
                 fix = f"make it first: `ares user create {name}`; `ares user list` shows those there are"
-                return Refused(code="no-such-user", message=f"{record.tenant!r} has no user {name!r}", fix=fix)
+                return Refusal(code="no-such-user", message=f"{record.tenant!r} has no user {name!r}", fix=fix)
             kv, user = found
             if (who.home or name != who.user) and not may_grant(who, user.role):
                 return escalation(f"{who.role!r} may not make tokens for somebody of the role {user.role!r}")

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from ares.control.access.tenants import no_tenant
 from ares.control.state.ids import base32
-from ares.control.state.records import Records, Refused, absent, same
+from ares.control.state.records import Records, absent, same
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import may_grant, reaches
+from ares.core.refusal import Refusal
 from ares.model.access import Principal, Role
 from ares.model.base import Record, Slug
 from ares.model.tenant import IdentityRecord, TenantRecord, UserName, UserRecord
@@ -23,7 +24,7 @@ Identity = Annotated[str, Meta(max_length=512, pattern=r"^(\S{1,255} [^\x00-\x1f
 _ID_CHARS = 10
 # Of one tenant: every replica keeps all of them in memory.
 USERS_MAX = 10_000
-_NONE = Refused(code="not-found")
+_NONE = Refusal(code="not-found")
 
 
 class UserWish(Record, frozen=True):
@@ -66,22 +67,22 @@ class Users:
 
     # ---- changing
 
-    async def create(self, who: Principal, tenant: str, wish: UserWish) -> UserRecord | Refused:
+    async def create(self, who: Principal, tenant: str, wish: UserWish) -> UserRecord | Refusal:
         if not reaches(who, "users:admin", tenant):
             return escalation(f"users of {tenant!r} are not yours to make", "make users of your own tenant")
         return _above(who, wish.role) or await self.enter(tenant, wish, who.subject)
 
-    async def enter(self, tenant: str, wish: UserWish, by: str) -> UserRecord | Refused:
+    async def enter(self, tenant: str, wish: UserWish, by: str) -> UserRecord | Refusal:
         """Writes a user that is known to be allowed."""
         if wish.service and wish.identity:
-            return Refused(code="invalid", message="a program's account has tokens only; leave the identity out")
+            return Refusal(code="invalid", message="a program's account has tokens only; leave the identity out")
         if await self._records.read(keys.tenant(tenant), TenantRecord) is None:
             return no_tenant(tenant)
         if (no := self._no_room(tenant)) is not None:
             return no
         if wish.name in self._view.tokens:
             # What somebody made is known by their name, and what a token made by its id: the two must not meet.
-            return Refused(code="user-exists", message=f"{wish.name!r} is the id of a token", fix="choose another name")
+            return Refusal(code="user-exists", message=f"{wish.name!r} is the id of a token", fix="choose another name")
         record = UserRecord(
             tenant=tenant,
             name=wish.name,
@@ -96,7 +97,7 @@ class Users:
         key = keys.user(tenant, wish.name)
         compares, ops = _claim("", record)
 
-        async def attempt() -> UserRecord | Refused | None:
+        async def attempt() -> UserRecord | Refusal | None:
             put = Put(key, msgspec.json.encode(record))
             if await self._records.write([absent(key), *compares], [put, *ops]):
                 return record
@@ -107,14 +108,14 @@ class Users:
             if found[1] == record:
                 return record
             fix = f"`ares user show {wish.name}` shows who it is; choose another name, or change that one"
-            return Refused(code="user-exists", message=f"{tenant!r} has a user {wish.name!r} already", fix=fix)
+            return Refusal(code="user-exists", message=f"{tenant!r} has a user {wish.name!r} already", fix=fix)
 
         return await self._records.settle(f"the user {wish.name!r}", attempt)
 
-    async def update(self, who: Principal, name: str, change: UserChange) -> UserRecord | Refused:
+    async def update(self, who: Principal, name: str, change: UserChange) -> UserRecord | Refusal:
         given = {key: value for key, value in msgspec.structs.asdict(change).items() if value is not UNSET}
 
-        async def attempt() -> UserRecord | Refused | None:
+        async def attempt() -> UserRecord | Refusal | None:
             found = await self._records.read(keys.user(who.tenant, name), UserRecord)
             if found is None:
                 return _NONE
@@ -126,7 +127,7 @@ class Users:
             if no is not None:
                 return no
             if changed.service and changed.identity:
-                return Refused(code="invalid", message="a program's account has tokens only; leave the identity out")
+                return Refusal(code="invalid", message="a program's account has tokens only; leave the identity out")
             compares, ops = _claim(record.identity, changed)
             if await self._records.write([same(kv), *compares], [Put(kv.key, msgspec.json.encode(changed)), *ops]):
                 return changed
@@ -134,11 +135,11 @@ class Users:
 
         return await self._records.settle(f"the change of user {name!r}", attempt)
 
-    async def delete(self, who: Principal, name: str) -> UserRecord | Refused:
+    async def delete(self, who: Principal, name: str) -> UserRecord | Refusal:
         """The user as it was. Its tokens end with it."""
         ending: UserRecord | None = None
 
-        async def attempt() -> UserRecord | Refused | None:
+        async def attempt() -> UserRecord | Refusal | None:
             nonlocal ending
             found = await self._records.read(keys.user(who.tenant, name), UserRecord)
             if found is None:
@@ -154,15 +155,15 @@ class Users:
 
         return await self._records.settle(f"the end of user {name!r}", attempt)
 
-    def _no_room(self, tenant: str) -> Refused | None:
+    def _no_room(self, tenant: str) -> Refusal | None:
         prefix = f"{tenant}/"
         there = sum(key.startswith(prefix) for key in self._view.kept.users)
         if there < USERS_MAX:
             return None
         message = f"{tenant!r} has {there:,} users, and a tenant has at most {USERS_MAX:,}"
-        return Refused(code="access-full", message=message, fix="delete users that are not needed any more")
+        return Refusal(code="access-full", message=message, fix="delete users that are not needed any more")
 
-    async def _taken(self, record: UserRecord) -> Refused | None:
+    async def _taken(self, record: UserRecord) -> Refusal | None:
         """Why it could not be written, if it was for its identity; whose that is, is not told."""
         if not record.identity:
             return None
@@ -170,27 +171,27 @@ class Users:
         if found is None or (found[1].tenant, found[1].user) == (record.tenant, record.name):
             return None
         message = "another user has this identity; a login is one user's"
-        return Refused(code="identity-taken", message=message, fix="take it from that user first")
+        return Refusal(code="identity-taken", message=message, fix="take it from that user first")
 
 
-def escalation(message: str, fix: str = "") -> Refused:
-    return Refused(code="escalation", message=message, fix=fix, reason="escalation")
+def escalation(message: str, fix: str = "") -> Refusal:
+    return Refusal(code="escalation", message=message, fix=fix, reason="escalation")
 
 
-def _above(who: Principal, role: Role) -> Refused | None:
+def _above(who: Principal, role: Role) -> Refusal | None:
     if may_grant(who, role):
         return None
     return escalation(f"{who.role!r} may not give, change or take away the role {role!r}", "ask somebody who has it")
 
 
-def _locked_out(who: Principal, record: UserRecord, changed: UserRecord | None) -> Refused | None:
+def _locked_out(who: Principal, record: UserRecord, changed: UserRecord | None) -> Refusal | None:
     """Nobody ends or changes their own rights: a slip would lock them out."""
     if who.user != record.name or (who.home or who.tenant) != record.tenant:
         return None
     if changed is not None and (changed.role, changed.disabled) == (record.role, record.disabled):
         return None
     message = f"{record.name!r} is you: this would change what you may do yourself"
-    return Refused(code="self-lockout", message=message, fix="have another administrator do it")
+    return Refusal(code="self-lockout", message=message, fix="have another administrator do it")
 
 
 def _claim(old: str, record: UserRecord) -> tuple[list[Compare], list[Op]]:

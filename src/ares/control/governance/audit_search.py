@@ -8,13 +8,14 @@ from typing import Literal
 
 import msgspec
 
-from ares.control.queries.cursors import BadCursor, Cursors
+from ares.control.queries.cursors import Cursors
 from ares.control.state.view import View
 from ares.core.access.table import WIDE, scope_of
 from ares.core.audit import csv
 from ares.core.audit.chain import entry_of
 from ares.core.audit.match import AuditQuery, matches, needles, shown
 from ares.core.audit.summary import AuditSummary, AuditTally
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.audit import AuditEntry, AuditHead
 from ares.model.base import Record
@@ -89,11 +90,11 @@ class AuditSearch:
 
     # ---- pages
 
-    async def page(self, who: Principal, query: AuditQuery, limit: int, cursor: str) -> AuditPage | BadCursor:
+    async def page(self, who: Principal, query: AuditQuery, limit: int, cursor: str) -> AuditPage | Refusal:
         only = self.only(who)
         bound = f"audit\n{only}"
         place = self._cursors.read(bound, cursor)
-        if isinstance(place, BadCursor):
+        if isinstance(place, Refusal):
             return place
         found, last = await asyncio.to_thread(self._page, query, only, limit, place)
         after = "" if last is None else self._cursors.make(bound, last)

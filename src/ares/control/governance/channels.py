@@ -1,6 +1,6 @@
 """Channels: where alerts of a tenant, or of the platform, are sent."""
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import structlog
@@ -10,6 +10,7 @@ from ares.control.governance.channel_seal import Sealing, host_of
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.alert import AlertKind, ChannelKind, ChannelRecord, Notice, Severity
 from ares.model.base import Record
@@ -59,14 +60,6 @@ class ChannelView(Record, frozen=True):
     created_by: str
 
 
-class ChannelRefused(Record, frozen=True):
-    """Nothing was changed; `message` says why."""
-
-    code: Literal["channel-invalid", "channels-full", "not-found", "forbidden", "secrets-key"]
-    message: str
-    fix: str = ""
-
-
 class Channels:
     """`platform`: for alerts of the platform; only those who run it have such channels."""
 
@@ -80,7 +73,7 @@ class Channels:
         self._notifier = notifier
         self._sealing = sealing
 
-    async def listed(self, who: Principal, *, platform: bool) -> tuple[ChannelView, ...] | ChannelRefused:
+    async def listed(self, who: Principal, *, platform: bool) -> tuple[ChannelView, ...] | Refusal:
         if (no := _refused(who, platform)) is not None:
             return no
         await self._view.catch_up()
@@ -88,9 +81,7 @@ class Channels:
         known = self._view.kept.channels
         return tuple(view_of(known[name]) for name in sorted(known) if name.startswith(prefix))
 
-    async def save(
-        self, who: Principal, wish: ChannelWish, *, platform: bool
-    ) -> tuple[ChannelView, str] | ChannelRefused:
+    async def save(self, who: Principal, wish: ChannelWish, *, platform: bool) -> tuple[ChannelView, str] | Refusal:
         """Made, or changed. With the secret that signs, if it is a new one: it is shown this once."""
         if (no := _refused(who, platform) or _wrong(wish)) is not None:
             return no
@@ -100,7 +91,7 @@ class Channels:
         for _ in range(_TRIES):
             kv = await self._store.get(key)
             known = None if kv is None else self._opened(kv)
-            if isinstance(known, ChannelRefused):
+            if isinstance(known, Refusal):
                 return known
             if known is None and (no := await self._too_many(tenant)) is not None:
                 return no
@@ -115,9 +106,9 @@ class Channels:
                 record = replace(record, secret="")
             why = None if self._notifier is None else self._notifier.unusable(record)
             if why is not None:
-                return ChannelRefused(code="channel-invalid", message=why)
+                return Refusal(code="channel-invalid", message=why)
             sealed = self._sealed(record)
-            if isinstance(sealed, ChannelRefused):
+            if isinstance(sealed, Refusal):
                 return sealed
             guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
             if await self._write([guard], [Put(key, sealed)], key, sealed):
@@ -126,21 +117,21 @@ class Channels:
                 return view_of(record), record.secret if is_new else ""
         raise StoreUnavailable(f"channel {wish.name} was changed {_TRIES} times in between; try again")
 
-    def _opened(self, kv: KV) -> ChannelRecord | ChannelRefused:
+    def _opened(self, kv: KV) -> ChannelRecord | Refusal:
         try:
             return self._sealing.open(msgspec.json.decode(kv.value, type=ChannelRecord))
         except (VaultError, OSError) as error:
-            return ChannelRefused(code="secrets-key", message=str(error))
+            return Refusal(code="secrets-key", message=str(error))
 
-    def _sealed(self, record: ChannelRecord) -> bytes | ChannelRefused:
+    def _sealed(self, record: ChannelRecord) -> bytes | Refusal:
         """As it is kept."""
         try:
             self._sealing.require_keys(self._view.kept)
             return msgspec.json.encode(self._sealing.seal(record))
         except (VaultError, OSError) as error:
-            return ChannelRefused(code="secrets-key", message=str(error))
+            return Refusal(code="secrets-key", message=str(error))
 
-    async def delete(self, who: Principal, name: str, *, platform: bool) -> ChannelRefused | None:
+    async def delete(self, who: Principal, name: str, *, platform: bool) -> Refusal | None:
         if (no := _refused(who, platform)) is not None:
             return no
         key = keys.channel(_whose(who, platform), name)
@@ -154,7 +145,7 @@ class Channels:
                 return None
         raise StoreUnavailable(f"the store did not confirm that channel {name} is gone; try again")
 
-    async def test(self, who: Principal, name: str, *, platform: bool) -> str | ChannelRefused | None:
+    async def test(self, who: Principal, name: str, *, platform: bool) -> str | Refusal | None:
         """Sends a notice that says it is a test; what went wrong, or None when it arrived."""
         if (no := _refused(who, platform)) is not None:
             return no
@@ -178,14 +169,14 @@ class Channels:
             return str(error)
         return None
 
-    async def _too_many(self, tenant: str) -> ChannelRefused | None:
+    async def _too_many(self, tenant: str) -> Refusal | None:
         await self._view.catch_up()
         prefix = keys.scoped(tenant, "")
         there = sum(name.startswith(prefix) for name in self._view.kept.channels)
         if there < CHANNELS_MAX:
             return None
         message = f"there are {there} channels of {tenant or 'the platform'}, at most {CHANNELS_MAX} are allowed"
-        return ChannelRefused(code="channels-full", message=message, fix="delete some")
+        return Refusal(code="channels-full", message=message, fix="delete some")
 
     async def _write(self, compares: list[Compare], ops: list[Op], key: str, wanted: bytes | None) -> bool:
         written = await self._store.txn(compares, ops)
@@ -208,13 +199,13 @@ def view_of(record: ChannelRecord) -> ChannelView:
     )  # fmt: skip
 
 
-def _wrong(wish: ChannelWish) -> ChannelRefused | None:
+def _wrong(wish: ChannelWish) -> Refusal | None:
     needs, not_for = ("url", "to") if wish.kind == "webhook" else ("to", "url")
     if not getattr(wish, needs) or getattr(wish, not_for):
         message = f"a channel of kind {wish.kind} has {needs!r} and no {not_for!r}"
-        return ChannelRefused(code="channel-invalid", message=message)
+        return Refusal(code="channel-invalid", message=message)
     if wish.secret and len(wish.secret) < 16:
-        return ChannelRefused(code="channel-invalid", message="the secret has fewer than 16 characters")
+        return Refusal(code="channel-invalid", message="the secret has fewer than 16 characters")
     return None
 
 
@@ -222,12 +213,12 @@ def _whose(who: Principal, platform: bool) -> str:
     return "" if platform else who.tenant
 
 
-def _refused(who: Principal, platform: bool) -> ChannelRefused | None:
+def _refused(who: Principal, platform: bool) -> Refusal | None:
     if not platform or scope_of(who, "alerts:admin") in WIDE:
         return None
     message = f"the role {who.role!r} has nothing to do with the platform's alerts"
-    return ChannelRefused(code="forbidden", message=message, fix="look at those of your own tenant")
+    return Refusal(code="forbidden", message=message, fix="look at those of your own tenant", reason="role")
 
 
-def _none(name: str) -> ChannelRefused:
-    return ChannelRefused(code="not-found", message=f"there is no channel {name!r}")
+def _none(name: str) -> Refusal:
+    return Refusal(code="not-found", message=f"there is no channel {name!r}")

@@ -3,7 +3,6 @@
 import asyncio
 import heapq
 from itertools import islice
-from typing import Literal
 
 import msgspec
 import structlog
@@ -16,6 +15,7 @@ from ares.core.access.table import WIDE, scope_of
 from ares.core.admit.arrays import indices
 from ares.core.policy.setting import settable, type_of
 from ares.core.policy.verdict import PolicyVerdict
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.job import JobSpec
@@ -51,15 +51,6 @@ class Located(Record, frozen=True):
     @property
     def words(self) -> str:
         return f"{self.field}, {Mistake(message=self.message, line=self.line, column=self.column, hint=self.hint)}"
-
-
-class PolicyRefused(Record, frozen=True):
-    """Nothing was changed; `message` says why."""
-
-    code: Literal["policy-invalid", "policy-conflict", "policies-full", "not-found", "forbidden"]
-    message: str
-    fix: str = ""
-    mistakes: tuple[Located, ...] = ()
 
 
 class Tried(Record, frozen=True):
@@ -130,7 +121,7 @@ class Policies:
     async def save(
         self, who: Principal, policy: Policy, *, platform: bool = False, note: str = "",
         expected_version: int | None = None,
-    ) -> PolicyRecord | PolicyRefused:  # fmt: skip
+    ) -> PolicyRecord | Refusal:  # fmt: skip
         """The policy's next version, in force at once. What changes nothing is none."""
         if (no := self._refused(who, platform) or _wrong(self.check(policy))) is not None:
             return no
@@ -157,27 +148,25 @@ class Policies:
 
     async def revert(
         self, who: Principal, name: str, version: int, *, platform: bool = False, note: str = ""
-    ) -> PolicyRecord | PolicyRefused:
+    ) -> PolicyRecord | Refusal:
         """Writes an old version anew."""
         kept = await self.versions(who, name, platform=platform)
         old = next((one for one in kept if one.version == version), None)
         if old is None:
             there = ", ".join(str(one.version) for one in kept) or "none"
-            return PolicyRefused(
-                code="not-found", message=f"version {version} of {name} is not kept; there are {there}"
-            )
+            return Refusal(code="not-found", message=f"version {version} of {name} is not kept; there are {there}")
         policy = _policy(old)
         return await self.save(who, policy, platform=platform, note=note or f"version {version} again")
 
     async def switch(
         self, who: Principal, name: str, *, on: bool, platform: bool = False, note: str = ""
-    ) -> PolicyRecord | PolicyRefused:
+    ) -> PolicyRecord | Refusal:
         known = await self.show(who, name, platform=platform)
         if known is None:
             return _none(name)
         return await self.save(who, replace(_policy(known), enabled=on), platform=platform, note=note)
 
-    async def delete(self, who: Principal, name: str, *, platform: bool = False) -> PolicyRefused | None:
+    async def delete(self, who: Principal, name: str, *, platform: bool = False) -> Refusal | None:
         """With its versions; the audit log keeps who did it."""
         if (no := self._refused(who, platform)) is not None:
             return no
@@ -197,21 +186,21 @@ class Policies:
                 return None
         raise StoreUnavailable(f"the store did not confirm that policy {name} is gone; try again")
 
-    def _refused(self, who: Principal, platform: bool) -> PolicyRefused | None:
+    def _refused(self, who: Principal, platform: bool) -> Refusal | None:
         """Only those who run the platform write its policies."""
         if not platform or scope_of(who, "policies:admin") in WIDE:
             return None
         message = f"the role {who.role!r} does not write the platform's policies"
-        return PolicyRefused(code="forbidden", message=message, fix="write a policy of your own tenant")
+        return Refusal(code="forbidden", message=message, fix="write a policy of your own tenant", reason="role")
 
-    async def _too_many(self, tenant: str) -> PolicyRefused | None:
+    async def _too_many(self, tenant: str) -> Refusal | None:
         await self._view.catch_up()
         prefix = keys.scoped(tenant, "")
         there = sum(name.startswith(prefix) for name in self._view.kept.policies)
         if there < POLICIES_MAX:
             return None
         message = f"there are {there} policies of {tenant or 'the platform'}, at most {POLICIES_MAX} are allowed"
-        return PolicyRefused(code="policies-full", message=message, fix="delete or merge some")
+        return Refusal(code="policies-full", message=message, fix="delete or merge some")
 
     async def _write(self, record: PolicyRecord, kv: KV | None) -> bool:
         key, value = keys.policy(record.tenant, record.name), msgspec.json.encode(record)
@@ -233,7 +222,7 @@ class Policies:
 
     async def try_out(
         self, who: Principal, policy: Policy, *, platform: bool = False, since: float = 0.0, limit: int = 500
-    ) -> Tried | PolicyRefused:
+    ) -> Tried | Refusal:
         """On jobs that were submitted since then, the newest first. Changes nothing."""
         if (no := self._refused(who, platform) or _wrong(self.check(policy))) is not None:
             return no
@@ -344,18 +333,18 @@ def _words(policy: Policy, matched: int, failed: int, looked_at: int) -> str:
     return f"{said}, and rejected {failed} more that it has no answer for" if failed else said
 
 
-def _wrong(mistakes: tuple[Located, ...]) -> PolicyRefused | None:
+def _wrong(mistakes: tuple[Located, ...]) -> Refusal | None:
     if not mistakes:
         return None
     message = "; ".join(one.words for one in mistakes)
-    return PolicyRefused(code="policy-invalid", message=message, mistakes=mistakes)
+    return Refusal(code="policy-invalid", message=message, path=f"$.{mistakes[0].field}")
 
 
-def _none(name: str) -> PolicyRefused:
-    return PolicyRefused(code="not-found", message=f"there is no policy {name!r}")
+def _none(name: str) -> Refusal:
+    return Refusal(code="not-found", message=f"there is no policy {name!r}")
 
 
-def _conflict(name: str, base: PolicyRecord | None, expected: int) -> PolicyRefused:
+def _conflict(name: str, base: PolicyRecord | None, expected: int) -> Refusal:
     there = f"version {base.version} by {base.by} is in force" if base else "there is none"
     message = f"policy {name}: {there} and it was to be changed from version {expected}"
-    return PolicyRefused(code="policy-conflict", message=message, fix="look at it and try again")
+    return Refusal(code="policy-conflict", message=message, fix="look at it and try again")

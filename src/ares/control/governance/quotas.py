@@ -15,6 +15,7 @@ from ares.core import keys
 from ares.core.quota.counts import TENANT, QuotaLevel
 from ares.core.quota.judge import LevelUse, limits_of, use_at
 from ares.core.quota.measures import from_units
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.base import Note, Record
 from ares.model.job import Priority
@@ -73,12 +74,6 @@ class QuotaChange(Record, frozen=True):
     threshold: Annotated[float, Meta(ge=0.1, le=1.0)] | UnsetType = UNSET
     over_budget: OverBudget | UnsetType = UNSET
     note: Note = ""
-
-
-class QuotaRefused(Record, frozen=True):
-    """Nothing was changed; `message` says why."""
-
-    message: str
 
 
 class Quotas:
@@ -165,11 +160,11 @@ class Quotas:
 
     # ---- changing
 
-    async def put(self, who: Principal, tenant: str, quota: Quota, note: str = "") -> QuotaView | QuotaRefused:
+    async def put(self, who: Principal, tenant: str, quota: Quota, note: str = "") -> QuotaView | Refusal:
         """All limits of the tenant. What is in use beyond them stays; nothing is admitted on top."""
         why = wrong(quota)
         if why:
-            return QuotaRefused(message=why)
+            return Refusal(code="quota-invalid", message=why)
 
         async def attempt() -> bool | None:
             return await self._write(who, tenant, quota, note)
@@ -177,7 +172,7 @@ class Quotas:
         await self._records.settle(f"the quota of {tenant}", attempt)
         return await self.show(tenant)
 
-    async def change(self, who: Principal, tenant: str, what: QuotaChange) -> QuotaView | QuotaRefused:
+    async def change(self, who: Principal, tenant: str, what: QuotaChange) -> QuotaView | Refusal:
         """Single limits, on top of those there are."""
         refused: list[str] = []
 
@@ -192,7 +187,7 @@ class Quotas:
             return await self._records.write([compare], [Put(keys.quota(tenant), encode(record))]) or None
 
         await self._records.settle(f"the quota of {tenant}", attempt)
-        return QuotaRefused(message=refused[0]) if refused else await self.show(tenant)
+        return Refusal(code="quota-invalid", message=refused[0]) if refused else await self.show(tenant)
 
     async def remove(self, tenant: str) -> bool:
         """Nothing is limited any more. Whether anything was."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 import structlog
@@ -12,6 +11,7 @@ from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.access.table import reaches
 from ares.core.admit.secrets import env_size
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.alert import ChannelRecord
 from ares.model.base import Record
@@ -52,14 +52,6 @@ class SecretView(Record, frozen=True):
     # Which key it is sealed with, and whether the server that answers has it.
     key_id: str
     readable: bool = True
-
-
-class SecretRefused(Record, frozen=True):
-    """Nothing was changed; `message` says why."""
-
-    code: Literal["forbidden", "not-found", "secret-conflict", "secret-invalid", "secrets-full", "secrets-key"]
-    message: str
-    fix: str = ""
 
 
 class KeyRotation(Record, frozen=True):
@@ -105,11 +97,11 @@ class Secrets:
 
     async def put(
         self, who: Principal, name: str, value: Secret, expected_version: int | None = None
-    ) -> SecretView | SecretRefused:
+    ) -> SecretView | Refusal:
         """Makes a secret, or gives one a new value. Version 0 expects that there is none."""
         if not 1 <= len(value) <= SECRET_BYTES_MAX:
             message = f"the value has {len(value):,} bytes; 1 to {SECRET_BYTES_MAX:,} are kept"
-            return SecretRefused(code="secret-invalid", message=message, fix="keep large files elsewhere")
+            return Refusal(code="secret-invalid", message=message, fix="keep large files elsewhere")
         for _ in range(_TRIES):
             await self._view.catch_up()
             kv = await self._store.get(keys.secret(who.tenant, name))
@@ -120,18 +112,18 @@ class Secrets:
             try:
                 record = self._sealed(who, name, value, old)
             except (VaultError, OSError) as error:
-                return SecretRefused(code="secrets-key", message=str(error))
+                return Refusal(code="secrets-key", message=str(error))
             if await self._write(record, kv):
                 log.info("secret.put", tenant=who.tenant, secret=name, version=record.version, by=who.subject)
                 return self._shown(record)
         raise StoreUnavailable(f"the store did not confirm the secret {name}; try again")
 
-    async def delete(self, who: Principal, name: str) -> SecretRefused | None:
+    async def delete(self, who: Principal, name: str) -> Refusal | None:
         """Jobs that still wait for it will not start."""
         for _ in range(_TRIES):
             kv = await self._store.get(keys.secret(who.tenant, name))
             if kv is None:
-                return SecretRefused(code="not-found", message=f"there is no secret {name}")
+                return Refusal(code="not-found", message=f"there is no secret {name}")
             record = msgspec.json.decode(kv.value, type=SecretRecord)
             if (no := self._no_change(who, record, None)) is not None:
                 return no
@@ -142,17 +134,18 @@ class Secrets:
                 return None
         raise StoreUnavailable(f"the store did not confirm that {name} is deleted; try again")
 
-    def _no_change(self, who: Principal, old: SecretRecord | None, expected: int | None) -> SecretRefused | None:
+    def _no_change(self, who: Principal, old: SecretRecord | None, expected: int | None) -> Refusal | None:
         if old is not None and not reaches(who, "secrets:admin", old.tenant, old.created_by, old.created_id):
             message = f"{old.name} was made by {old.created_by}, and your role changes only what you made"
-            return SecretRefused(code="forbidden", message=message, fix="ask them, or an administrator of the tenant")
+            fix = "ask them, or an administrator of the tenant"
+            return Refusal(code="forbidden", message=message, fix=fix, reason="role")
         version = 0 if old is None else old.version
         if expected not in (None, version):
             message = f"it was to be changed from version {expected} and is at {version}"
-            return SecretRefused(code="secret-conflict", message=message, fix="look at it and try again")
+            return Refusal(code="secret-conflict", message=message, fix="look at it and try again")
         return None
 
-    def _no_room(self, tenant: str, name: str, size: int) -> SecretRefused | None:
+    def _no_room(self, tenant: str, name: str, size: int) -> Refusal | None:
         others = [record.size for record in self._of(tenant) if record.name != name]
         if len(others) < SECRETS_PER_TENANT_MAX and sum(others) + size <= SECRETS_TENANT_BYTES_MAX:
             return None
@@ -160,14 +153,14 @@ class Secrets:
             f"the tenant has {len(others):,} other secrets of {sum(others):,} bytes; with {size:,} more there would be "
             f"over {SECRETS_PER_TENANT_MAX:,}, or over {SECRETS_TENANT_BYTES_MAX:,} bytes"
         )
-        return SecretRefused(code="secrets-full", message=message, fix="delete some that nobody uses")
+        return Refusal(code="secrets-full", message=message, fix="delete some that nobody uses")
 
-    def _no_key(self) -> SecretRefused | None:
+    def _no_key(self) -> Refusal | None:
         try:
             self._sealing.require_keys(self._view.kept)
         except VaultError as error:
             fix = "give every server of the store the same key file, named by secrets.key_file"
-            return SecretRefused(code="secrets-key", message=str(error), fix=fix)
+            return Refusal(code="secrets-key", message=str(error), fix=fix)
         return None
 
     def _sealed(self, who: Principal, name: str, value: Secret, old: SecretRecord | None) -> SecretRecord:
@@ -196,7 +189,7 @@ class Secrets:
 
     # ---- the key they are sealed with
 
-    async def rotate_key(self, who: Principal) -> KeyRotation | SecretRefused:
+    async def rotate_key(self, who: Principal) -> KeyRotation | Refusal:
         """Makes a new key and seals everything with it; after an interruption it goes on where it was."""
         await self._view.catch_up()
         if (no := self._no_key()) is not None:
@@ -215,7 +208,7 @@ class Secrets:
                 if self._clock.monotonic() >= until:
                     break
         except (VaultError, OSError) as error:
-            return SecretRefused(code="secrets-key", message=str(error))
+            return Refusal(code="secrets-key", message=str(error))
         await self._view.catch_up()
         left = sum(key_id != newest for key_id in keys_used(self._view.kept).values())
         log.info("secrets.key_rotated", key=newest, made=made, rewrapped=done, left=left, by=who.subject)

@@ -6,13 +6,13 @@ import hmac
 
 import msgspec
 
-from ares.model.base import Record
+from ares.core.refusal import Refusal
 
 _MAC_BYTES = 12
 
 
-class BadCursor(Record, frozen=True):
-    """The cursor was not made by this installation for this tenant."""
+# Not made by this installation for this tenant.
+BAD_CURSOR = Refusal(code="bad-cursor")
 
 
 class Cursors:
@@ -25,17 +25,17 @@ class Cursors:
         payload = msgspec.json.encode(place)
         return base64.urlsafe_b64encode(self._mac(tenant, payload) + payload).decode("ascii").rstrip("=")
 
-    def read(self, tenant: str, cursor: str) -> tuple[int, str] | BadCursor | None:
+    def read(self, tenant: str, cursor: str) -> tuple[int, str] | Refusal | None:
         """The position; None for the beginning."""
         if cursor == "":
             return None
         try:
             raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         except ValueError:
-            return BadCursor()
+            return BAD_CURSOR
         mac, payload = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(tenant, payload)):
-            return BadCursor()
+            return BAD_CURSOR
         return msgspec.json.decode(payload, type=tuple[int, str])
 
     def _mac(self, tenant: str, payload: bytes) -> bytes:

@@ -12,10 +12,10 @@ from ares.core.access.table import sees_all
 from ares.core.admit.sla import dated, unknown
 from ares.core.forecast.estimate import Estimate
 from ares.core.lifecycle.deadline import outcome
+from ares.core.refusal import Refusal
 from ares.core.starts.deadline_changes import Way, ways
 from ares.core.starts.outlook import Outlook, judged, outlook
 from ares.core.starts.starts import Course, Starts
-from ares.core.verdict import Rejected
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.job import JobSpec
@@ -66,7 +66,7 @@ class Deadlines:
     def classes(self) -> dict[str, Sla]:
         return self._view.profile.profile.slas
 
-    def unknown(self, spec: JobSpec) -> Rejected | None:
+    def unknown(self, spec: JobSpec) -> Refusal | None:
         """Why the job cannot be of the class of service it names."""
         return unknown(spec, self.classes)
 
@@ -74,7 +74,7 @@ class Deadlines:
         """With the times that its class of service gives it from now on."""
         return dated(spec, self.classes, self._clock.wall())
 
-    async def strict(self, who: Principal, spec: JobSpec) -> Rejected | None:
+    async def strict(self, who: Principal, spec: JobSpec) -> Refusal | None:
         """Why a job is refused that wants to be taken only if it will meet its deadline."""
         if not spec.deadline_strict:
             return None
@@ -82,7 +82,7 @@ class Deadlines:
         if found is None or found.verdict == "yes":
             return None
         fix = "; or ".join(way.message for way in found.ways) or "choose a later deadline, or leave out deadlineStrict"
-        return Rejected(code="deadline-not-met", message=f"its deadline: {found.message}", fix=fix)
+        return Refusal(code="deadline-not-met", message=f"its deadline: {found.message}", fix=fix)
 
     async def ahead(self, who: Principal, spec: JobSpec, starts: Starts | None = None) -> DeadlineSeen | None:
         """As if the job were submitted now. None without a deadline."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from ares.control.queries.cursors import BadCursor, Cursors
+from ares.control.queries.cursors import Cursors
 from ares.control.queries.deadlines import Deadlines
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.index import JobIndex, Place
@@ -17,6 +17,7 @@ from ares.core import keys
 from ares.core.forecast.eta import Eta
 from ares.core.lifecycle.usage_report import Use, use_of
 from ares.core.reasons import ReasonCode, Remedy
+from ares.core.refusal import Refusal
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, ArrayRecord, JobState, Phase
@@ -81,9 +82,9 @@ class Listing:
         self._clock = clock
         self._index = JobIndex(store, view)
 
-    async def page(self, tenant: str, query: JobQuery) -> JobPage | BadCursor:
+    async def page(self, tenant: str, query: JobQuery) -> JobPage | Refusal:
         start = self._cursors.read(tenant, query.cursor)
-        if isinstance(start, BadCursor):
+        if isinstance(start, Refusal):
             return start
         order, wanted = await self._candidates(tenant, query), query.limit + 1
         rows: list[tuple[Place, Sequence[JobState]]] = []

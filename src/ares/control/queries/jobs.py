@@ -6,7 +6,7 @@ Another tenant's job and a job that does not exist are the same answer: None.
 import msgspec
 
 from ares.control.execution.transitions import JobChange, MissingJob, Outcome, Transitions, Written
-from ares.control.queries.cursors import BadCursor, Cursors
+from ares.control.queries.cursors import Cursors
 from ares.control.queries.deadlines import Deadlines, DeadlineSeen
 from ares.control.queries.job_list import JobPage, JobQuery, Listing, Waiting, count, whole
 from ares.control.scheduler.cluster_view import LiveCluster
@@ -19,6 +19,7 @@ from ares.core import keys
 from ares.core.access.table import reaches, scope_of
 from ares.core.lifecycle.inputs import Cancel, Refused, RetryNow
 from ares.core.lifecycle.usage_report import Use, use_of
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
@@ -137,7 +138,7 @@ class Jobs:
                 await breathe()
         return tuple(found[:_RESOLVE_MAX])
 
-    async def list(self, who: Principal, query: JobQuery) -> JobPage | BadCursor:
+    async def list(self, who: Principal, query: JobQuery) -> JobPage | Refusal:
         await self._view.catch_up()
         return await self._listing.page(who.tenant, query)
 

@@ -12,6 +12,7 @@ from ares.control.state.view import View
 from ares.core import keys
 from ares.core.admit.node import salvaged_node
 from ares.core.lifecycle.ranks import holds
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.node import NodeInfo, NodeRecord, RemovedNode, Taint
@@ -68,13 +69,6 @@ class LeaseView(Record, frozen=True):
     phase: Phase
     held_s: float
     expires_in_s: float | None
-
-
-class NodeInUse(Record, frozen=True):
-    """Why a node is not removed."""
-
-    message: str
-    fix: str
 
 
 class Nodes:
@@ -202,7 +196,7 @@ class Nodes:
         """Takes away what operators set under the key; what the agent declares stays."""
         return await self._change(name, lambda record: replace(record, taints=_others(record, key)))
 
-    async def remove(self, who: Principal, name: str) -> NodeView | NodeInUse | None:
+    async def remove(self, who: Principal, name: str) -> NodeView | Refusal | None:
         """Forgets a node that is gone for good; the answer is what it last was. None when there is none."""
         while True:
             await self._view.catch_up()
@@ -235,15 +229,17 @@ class Nodes:
                 await self._view.reach(written.revision)
                 return last
 
-    def _in_use(self, name: str) -> NodeInUse | None:
+    def _in_use(self, name: str) -> Refusal | None:
         entry, age = self._view.leases.get(name), self._view.lease_age_s(name)
         if entry is not None and age is not None and age < entry.lease.dead_after_s:
-            return NodeInUse(
+            return Refusal(
+                code="node-in-use",
                 message=f"the agent of node {name} was heard of {age:.0f} s ago",
                 fix=f"Stop the agent there, and try again {entry.lease.dead_after_s:.0f} s later.",
             )
         if held := len(self._view.by_node.get(name, {})):
-            return NodeInUse(
+            return Refusal(
+                code="node-in-use",
                 message=f"{held} job{' still holds' if held == 1 else 's still hold'} something on node {name}",
                 fix=f"They lose it when their leases are over: try again then. `ares list --node {name}` has them.",
             )

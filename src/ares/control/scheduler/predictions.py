@@ -18,6 +18,7 @@ from ares.core.forecast.evidence import run_time
 from ares.core.forecast.trees import BadModel, Forest, HeldOut, TreeModel
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import class_key
+from ares.core.refusal import Refusal
 from ares.core.starts.starts import Course, course
 from ares.core.starts.wait import Supplies
 from ares.model.access import Principal
@@ -87,12 +88,6 @@ class PredictionReport(Record, frozen=True):
     at: float = 0.0
 
 
-class ModelRefused(Record, frozen=True):
-    """Nothing was changed; `message` says why."""
-
-    message: str
-
-
 class Predictions:
     def __init__(self, store: Store, view: View, planner: LiveCluster, clock: Clock, telemetry: Telemetry) -> None:
         self._store = store
@@ -135,12 +130,13 @@ class Predictions:
 
     # ---- a trained model
 
-    async def install(self, model: TreeModel) -> ModelView | ModelRefused:
+    async def install(self, model: TreeModel) -> ModelView | Refusal:
         """Used at once here and within a minute on other replicas, if it is better than like jobs' runs."""
         try:
             Forest(model)
         except BadModel as error:
-            return ModelRefused(message=str(error))
+            fix = "Train it again with `ares predict train`."
+            return Refusal(code="invalid", message=str(error), fix=fix)
         await self._store.txn([], [Put(keys.PREDICTION_MODEL, msgspec.json.encode(model))])
         self._use(model)
         return _shown(model)

@@ -2,7 +2,6 @@
 what changes nothing is none."""
 
 from collections.abc import Mapping
-from typing import Literal
 
 import msgspec
 import structlog
@@ -11,9 +10,9 @@ from msgspec.structs import replace
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.access.table import sees_all
+from ares.core.refusal import Refusal
 from ares.core.schedule.profiles import BadSetting, changed, wrong
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.model.profile import Profile, ProfileRecord
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreUnavailable
@@ -23,13 +22,6 @@ log = structlog.get_logger()
 
 VERSIONS_KEPT = 100
 _TRIES = 10
-
-
-class ProfileRefused(Record, frozen=True):
-    """Nothing was changed; `message` says why."""
-
-    code: Literal["profile-invalid", "profile-conflict", "no-such-version"]
-    message: str
 
 
 class Profiles:
@@ -56,14 +48,14 @@ class Profiles:
 
     async def put(
         self, who: Principal, profile: Profile, note: str = "", expected_version: int | None = None
-    ) -> ProfileRecord | ProfileRefused:
+    ) -> ProfileRecord | Refusal:
         """The profile becomes the next version, unless somebody else's did since it was looked at or it is in force."""
         await self._view.catch_up()
         return await self._write(who, profile, note, expected_version, self._view.profile)
 
     async def change(
         self, who: Principal, sets: Mapping[str, str], note: str = "", expected_version: int | None = None
-    ) -> ProfileRecord | ProfileRefused:
+    ) -> ProfileRecord | Refusal:
         """Single settings, on top of what is in force: made again when another change came in between."""
         for _ in range(_TRIES):
             await self._view.catch_up()
@@ -71,30 +63,30 @@ class Profiles:
             try:
                 profile = changed(base.profile, sets)
             except BadSetting as error:
-                return ProfileRefused(code="profile-invalid", message=str(error))
+                return Refusal(code="profile-invalid", message=str(error))
             written = await self._write(who, profile, note, expected_version, base)
-            lost = isinstance(written, ProfileRefused) and written.code == "profile-conflict"
+            lost = isinstance(written, Refusal) and written.code == "profile-conflict"
             if not lost or expected_version is not None:
                 return written
         raise StoreUnavailable(f"the profile was changed {_TRIES} times in between; try again")
 
-    async def revert(self, who: Principal, version: int, note: str = "") -> ProfileRecord | ProfileRefused:
+    async def revert(self, who: Principal, version: int, note: str = "") -> ProfileRecord | Refusal:
         """Writes an old version anew. Version 0 is what Ares comes with."""
         await self._view.catch_up()
         base, old = self._view.profile, self._view.profiles.get(version)
         if old is None and version != 0:
             kept = ", ".join(map(str, sorted(self._view.profiles))) or "none"
             message = f"version {version} is not kept; there are 0 and {kept}"
-            return ProfileRefused(code="no-such-version", message=message)
+            return Refusal(code="no-such-version", message=message)
         profile = Profile() if old is None else old.profile
         return await self._write(who, profile, note or f"version {version} again", base.version, base)
 
     async def _write(
         self, who: Principal, profile: Profile, note: str, expected_version: int | None, base: ProfileRecord
-    ) -> ProfileRecord | ProfileRefused:
+    ) -> ProfileRecord | Refusal:
         why = wrong(profile)
         if why:
-            return ProfileRefused(code="profile-invalid", message=why)
+            return Refusal(code="profile-invalid", message=why)
         if expected_version not in (None, base.version):
             return _conflict(base, f"it was to be changed from version {expected_version}")
         if profile == base.profile:
@@ -137,10 +129,10 @@ class Profiles:
             log.info("profile.in_force", version=record.version, by=record.by, note=record.note)
 
 
-def _conflict(found: ProfileRecord, why: str) -> ProfileRefused:
+def _conflict(found: ProfileRecord, why: str) -> Refusal:
     by = f" by {found.by}" if found.by else ""
     message = f"version {found.version}{by} is in force and {why}; look at it and try again"
-    return ProfileRefused(code="profile-conflict", message=message)
+    return Refusal(code="profile-conflict", message=message)
 
 
 def seen_by(record: ProfileRecord, who: Principal) -> ProfileRecord:

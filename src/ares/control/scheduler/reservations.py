@@ -1,7 +1,6 @@
 """Advance reservations: booked, listed, extended and given back. What becomes of them in time is `windows`."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import structlog
 from msgspec.structs import replace
@@ -12,6 +11,7 @@ from ares.control.scheduler.reservation_writes import Book
 from ares.control.state.ids import base32
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
+from ares.core.refusal import Refusal
 from ares.core.reserve.booking import NotBooked, book, extendable
 from ares.core.reserve.window import cancelled, turned
 from ares.core.text import clock
@@ -28,6 +28,7 @@ log = structlog.get_logger()
 _TRIES = 10
 # A moment that has just passed is meant as now.
 _JUST_NOW_S = 60.0
+_NONE = Refusal(code="not-found", message="no reservation of yours has this name; `ares reservations` lists them")
 
 
 class ReservationWish(Record, frozen=True):
@@ -74,14 +75,6 @@ class ReservationView(Record, frozen=True):
     history: tuple[Turn, ...]
 
 
-class ReservationRefused(Record, frozen=True):
-    """Nothing was changed."""
-
-    code: Literal["reservation-invalid", "reservation-no-room", "reservation-conflict", "not-found"]
-    message: str
-    fix: str = ""
-
-
 class Reservations:
     def __init__(
         self,
@@ -109,10 +102,10 @@ class Reservations:
         records = [one for one, _ in self._view.reservations.values() if over or one.state in BOOKED]
         return tuple(self.seen_by(one, who) for one in sorted(records, key=lambda one: (one.start, one.name)))
 
-    async def get(self, who: Principal, name: str) -> ReservationView | None:
+    async def get(self, who: Principal, name: str) -> ReservationView | Refusal:
         await self._view.catch_up()
         one, _ = self._view.reservations.get(name, (None, 0))
-        return None if one is None or not _whose(one, who) else self.seen_by(one, who)
+        return _NONE if one is None or not _whose(one, who) else self.seen_by(one, who)
 
     def seen_by(self, one: Reservation, who: Principal) -> ReservationView:
         mine = _whose(one, who)
@@ -144,7 +137,7 @@ class Reservations:
 
     # ---- booking
 
-    async def reserve(self, who: Principal, wish: ReservationWish) -> ReservationView | ReservationRefused:
+    async def reserve(self, who: Principal, wish: ReservationWish) -> ReservationView | Refusal:
         """Looks again whenever somebody else booked in between."""
         name = wish.name or f"r-{base32(self._rng, 6)}"
         for _ in range(_TRIES):
@@ -153,14 +146,14 @@ class Reservations:
             if taken is not None and taken.state in BOOKED:
                 return _exists(taken, self._clock.wall())
             made = self._made(who, name, wish)
-            if isinstance(made, ReservationRefused):
+            if isinstance(made, Refusal):
                 return made
             if await self._book.write(made, revision, turn):
                 self._told(made, made.history[-1], who.token_id)
                 return self.seen_by(made, who)
         raise StoreUnavailable(f"others booked {_TRIES} times in between; try again")
 
-    def _made(self, who: Principal, name: str, wish: ReservationWish) -> Reservation | ReservationRefused:
+    def _made(self, who: Principal, name: str, wish: ReservationWish) -> Reservation | Refusal:
         now = self._clock.wall()
         start = now if wish.start is None or 0 < now - wish.start <= _JUST_NOW_S else wish.start
         tenants = self._tenants() | {who.tenant}
@@ -168,7 +161,7 @@ class Reservations:
             known = ", ".join(sorted(tenants)[:8])
             message = f"nobody has heard of tenant {wish.tenant!r}"
             fix = f"there are {known}; a tenant begins with its first token or share"
-            return ReservationRefused(code="reservation-invalid", message=message, fix=fix)
+            return Refusal(code="reservation-invalid", message=message, fix=fix)
         self._planner.refresh_ready()
         booked = book(self._planner.cluster, self._all(), wish.asked, start, start + wish.length_s, now)
         if isinstance(booked, NotBooked):
@@ -190,13 +183,13 @@ class Reservations:
             history=(Turn(at=now, state="planned", by=by, why=wish.note),),
         )
 
-    async def cancel(self, who: Principal, name: str, why: str = "") -> ReservationView | ReservationRefused:
+    async def cancel(self, who: Principal, name: str, why: str = "") -> ReservationView | Refusal:
         """Its room is anybody's from now on. What runs in it goes on."""
         for _ in range(_TRIES):
             await self._view.catch_up()
             one, revision = self._view.reservations.get(name, (None, 0))
             if one is None:
-                return _none(name)
+                return _NONE
             if one.state not in BOOKED:
                 return _over(one, self._clock.wall())
             after = cancelled(one, who.author, why, self._clock.wall())
@@ -205,14 +198,14 @@ class Reservations:
                 return self.seen_by(after, who)
         raise StoreUnavailable(f"reservation {name} was changed {_TRIES} times in between; try again")
 
-    async def extend(self, who: Principal, name: str, more_s: float) -> ReservationView | ReservationRefused:
+    async def extend(self, who: Principal, name: str, more_s: float) -> ReservationView | Refusal:
         """Lets it last longer, in the same room."""
         for _ in range(_TRIES):
             turn = await self._book.turn()
             one, revision = self._view.reservations.get(name, (None, 0))
             now = self._clock.wall()
             if one is None:
-                return _none(name)
+                return _NONE
             if one.state not in BOOKED or one.until <= now:
                 return _over(one, now)
             until = one.until + more_s
@@ -250,24 +243,17 @@ def _whose(one: Reservation, who: Principal) -> bool:
     return sees_all(who) or one.tenant == who.tenant
 
 
-def _no(why: NotBooked) -> ReservationRefused:
-    return ReservationRefused(code=why.code, message=why.message, fix=why.fix)
+def _no(why: NotBooked) -> Refusal:
+    return Refusal(code=why.code, message=why.message, fix=why.fix)
 
 
-def _none(name: str) -> ReservationRefused:
-    message = f"there is no reservation {name!r}"
-    return ReservationRefused(code="not-found", message=message, fix="`ares reservations` lists them")
-
-
-def _exists(one: Reservation, now: float) -> ReservationRefused:
+def _exists(one: Reservation, now: float) -> Refusal:
     message = f"reservation {one.name} exists: {one.gpus} GPUs until {clock(one.until, now)}"
-    return ReservationRefused(
-        code="reservation-conflict", message=message, fix="choose another name, or cancel it first"
-    )
+    return Refusal(code="reservation-conflict", message=message, fix="choose another name, or cancel it first")
 
 
-def _over(one: Reservation, now: float) -> ReservationRefused:
+def _over(one: Reservation, now: float) -> Refusal:
     at = one.history[-1].at if one.state not in BOOKED and one.history else one.until
     state = "over" if one.state in BOOKED else one.state
     message = f"reservation {one.name} is {state} since {clock(at, now)}"
-    return ReservationRefused(code="reservation-conflict", message=message, fix="book another")
+    return Refusal(code="reservation-conflict", message=message, fix="book another")

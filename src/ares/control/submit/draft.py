@@ -21,8 +21,8 @@ from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context, Stepped
 from ares.core.policy.verdict import PolicyVerdict, Said
 from ares.core.quota.judge import LevelUse
+from ares.core.refusal import Refusal as NotAdmitted
 from ares.core.reserve.window import Submitter, refusal
-from ares.core.verdict import Rejected as NotAdmitted
 from ares.model.access import Principal
 from ares.model.base import Record, RequestId
 from ares.model.job import JobSpec

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from ares.core.verdict import Rejected
+from ares.core.refusal import Refusal
 from ares.model.job import ARRAY_TASKS_MAX
 
 INDEX_MAX = 10_000_000
@@ -12,22 +12,22 @@ _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII
 _FIX = "write indices as 0-999, 1,5,7-20 or 0-100:10"
 
 
-def indices(text: str) -> tuple[int, ...] | Rejected:
+def indices(text: str) -> tuple[int, ...] | Refusal:
     """The indices in the order they are written. Nothing large is built before its size is known."""
     ranges: list[range] = []
     for part in text.split(","):
         span = _span(part)
-        if isinstance(span, Rejected):
+        if isinstance(span, Refusal):
             return span
         ranges.append(span)
     count = sum(len(span) for span in ranges)
     if count > ARRAY_TASKS_MAX:
         message = f"array {_short(text)} has {count:,} tasks, at most {ARRAY_TASKS_MAX:,} are allowed"
-        return Rejected(code="array-too-large", message=message, fix="split it into several arrays")
+        return Refusal(code="array-too-large", message=message, fix="split it into several arrays")
     return _without_repeats(text, tuple(index for span in ranges for index in span))
 
 
-def _span(part: str) -> range | Rejected:
+def _span(part: str) -> range | Refusal:
     match = _PART.fullmatch(part)
     if match is None:
         return _bad(f"{_short(part)!r} is not an index or a range")
@@ -43,7 +43,7 @@ def _span(part: str) -> range | Rejected:
     return range(first, last + 1, step)
 
 
-def _without_repeats(text: str, found: tuple[int, ...]) -> tuple[int, ...] | Rejected:
+def _without_repeats(text: str, found: tuple[int, ...]) -> tuple[int, ...] | Refusal:
     if len(set(found)) == len(found):
         return found
     return _bad(f"array {_short(text)} names index {_first_repeat(found)} more than once")
@@ -54,8 +54,8 @@ def _first_repeat(found: Iterable[int]) -> int:
     return next(index for index in found if index in seen or seen.add(index))
 
 
-def _bad(message: str) -> Rejected:
-    return Rejected(code="array-syntax", message=message, fix=_FIX)
+def _bad(message: str) -> Refusal:
+    return Refusal(code="array-syntax", message=message, fix=_FIX)
 
 
 def _short(text: str) -> str:

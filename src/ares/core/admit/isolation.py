@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from ares.core.verdict import Rejected
+from ares.core.refusal import Refusal
 from ares.model.isolation import Isolation, stronger
 from ares.model.job import JobSpec
 
@@ -12,9 +12,9 @@ def at_least(spec: JobSpec, least: Isolation) -> JobSpec:
     return spec if wanted == spec.isolation else replace(spec, isolation=wanted)
 
 
-def network(spec: JobSpec) -> Rejected | None:
+def network(spec: JobSpec) -> Refusal | None:
     """The ranks of a gang meet over the network."""
     if spec.network == "host" or spec.gang is None or spec.gang.ranks == 1:
         return None
     message = f"the {spec.gang.ranks} ranks of the gang could not reach each other with network: none"
-    return Rejected(code="gang-without-network", message=message, fix="choose network: host, or remove the gang")
+    return Refusal(code="gang-without-network", message=message, fix="choose network: host, or remove the gang")

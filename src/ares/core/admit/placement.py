@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from ares.core.lifecycle.ranks import why_not_preemptible
-from ares.core.verdict import Rejected
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec, NodeTerm, Resources
 
 # The taint that gives a tenant machines of its own.
@@ -15,50 +15,50 @@ _VALUES: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 
 
-def _resources(spec: JobSpec) -> Rejected | None:
+def _resources(spec: JobSpec) -> Refusal | None:
     wishes = {"resources": spec.resources} | {f"alternatives[{n}]": one for n, one in enumerate(spec.alternatives)}
     return next((found for path, wants in wishes.items() if (found := _gpu_wishes(path, wants)) is not None), None)
 
 
-def _gpu_wishes(path: str, wants: Resources) -> Rejected | None:
+def _gpu_wishes(path: str, wants: Resources) -> Refusal | None:
     """What is said about GPUs needs GPUs."""
     if wants.gpus > 0:
         return None
     fix = f"set {path}.gpus to 1 or more"
     if wants.gpu_model is not None:
         message = f"{path} names GPU model {wants.gpu_model!r} but asks for no GPUs"
-        return Rejected(code="gpu-model-without-gpus", message=message, fix=fix)
+        return Refusal(code="gpu-model-without-gpus", message=message, fix=fix)
     if wants.gpu_milli < 1000:
         message = f"{path} asks for {wants.gpu_milli} thousandths of each GPU but for no GPUs"
-        return Rejected(code="gpu-share-without-gpus", message=message, fix=fix)
+        return Refusal(code="gpu-share-without-gpus", message=message, fix=fix)
     if wants.gpu_memory_mib > 0:
         message = f"{path} asks for {wants.gpu_memory_mib:,} MiB on each GPU but for no GPUs"
-        return Rejected(code="gpu-memory-without-gpus", message=message, fix=fix)
+        return Refusal(code="gpu-memory-without-gpus", message=message, fix=fix)
     return None
 
 
-def _gang(spec: JobSpec) -> Rejected | None:
+def _gang(spec: JobSpec) -> Refusal | None:
     gang = spec.gang
     if gang is None:
         return None
     if gang.min_ranks is not None and gang.min_ranks > gang.ranks:
         message = f"the gang needs at least {gang.min_ranks} ranks and has at most {gang.ranks}"
-        return Rejected(code="gang-min-above-ranks", message=message, fix=f"choose gang.minRanks up to {gang.ranks}")
+        return Refusal(code="gang-min-above-ranks", message=message, fix=f"choose gang.minRanks up to {gang.ranks}")
     if gang.resize_signal is not None and gang.min_ranks is None:
         message = f"the gang wants {gang.resize_signal} when it is resized, and has a fixed size"
-        return Rejected(code="gang-not-elastic", message=message, fix="set gang.minRanks, or remove gang.resizeSignal")
+        return Refusal(code="gang-not-elastic", message=message, fix="set gang.minRanks, or remove gang.resizeSignal")
     return None
 
 
-def _topology(spec: JobSpec) -> Rejected | None:
+def _topology(spec: JobSpec) -> Refusal | None:
     wish = spec.topology
     if wish is None or wish.level != "nvlink" or all(one.gpus > 0 for one in (spec.resources, *spec.alternatives)):
         return None
     message = "topology level nvlink is about GPUs, and the job can be given none"
-    return Rejected(code="nvlink-without-gpus", message=message, fix="ask for GPUs, or choose level node")
+    return Refusal(code="nvlink-without-gpus", message=message, fix="ask for GPUs, or choose level node")
 
 
-def _together(spec: JobSpec) -> Rejected | None:
+def _together(spec: JobSpec) -> Refusal | None:
     """A gang that must be on one machine cannot be spread over several."""
     gang, wish = spec.gang, spec.topology
     if (
@@ -73,34 +73,34 @@ def _together(spec: JobSpec) -> Rejected | None:
     if least <= gang.per_node:
         return None
     message = f"the gang's {least} ranks must share one node, and only {gang.per_node} may be on one"
-    return Rejected(code="gang-spread-and-together", message=message, fix="drop gang.perNode, or choose level rack")
+    return Refusal(code="gang-spread-and-together", message=message, fix="drop gang.perNode, or choose level rack")
 
 
-def _affinity(spec: JobSpec) -> Rejected | None:
+def _affinity(spec: JobSpec) -> Refusal | None:
     return next((found for n, term in enumerate(spec.affinity) if (found := _term(n, term)) is not None), None)
 
 
-def _term(n: int, term: NodeTerm) -> Rejected | None:
+def _term(n: int, term: NodeTerm) -> Refusal | None:
     least, most = _VALUES[term.op]
     count, path = len(term.values), f"affinity[{n}]"
     if not least <= count <= most:
         wanted = "no values" if most == 0 else "exactly 1 value" if most == 1 else "1 value or more"
         message = f"{path}: {term.op} takes {wanted}, {count} are given"
-        return Rejected(code="affinity-values", message=message, fix=f"give {path}.values {wanted}")
+        return Refusal(code="affinity-values", message=message, fix=f"give {path}.values {wanted}")
     if term.op in ("gt", "lt") and not _number(term.values[0]):
         message = f"{path}: {term.op} compares numbers, {term.values[0]!r} is none"
-        return Rejected(code="affinity-not-a-number", message=message, fix="write a number, such as 80")
+        return Refusal(code="affinity-not-a-number", message=message, fix="write a number, such as 80")
     return None
 
 
-def not_tolerable(tenant: str, spec: JobSpec) -> Rejected | None:
+def not_tolerable(tenant: str, spec: JobSpec) -> Refusal | None:
     """A taint of the key `tenant` keeps machines for the tenant it names: nobody else may tolerate it, nor all of them
     at once. Other taints are wishes of operators, and no border."""
     for one in spec.tolerations:
         if one.key == TENANT_TAINT and one.value != tenant:
             whose = "every tenant" if one.value is None else f"tenant {one.value}"
             message = f"the job tolerates the taint of machines that are {whose}'s, and is {tenant}'s"
-            return Rejected(
+            return Refusal(
                 code="toleration-not-yours", message=message, fix=f"tolerate {TENANT_TAINT}={tenant}, or none"
             )
     return None
@@ -113,23 +113,23 @@ def _number(text: str) -> bool:
         return False
 
 
-def _job_affinity(spec: JobSpec) -> Rejected | None:
+def _job_affinity(spec: JobSpec) -> Refusal | None:
     empty = next((n for n, term in enumerate(spec.job_affinity) if not term.labels), None)
     if empty is None:
         return None
     message = f"jobAffinity[{empty}] names no labels, so it means every job of the tenant"
-    return Rejected(code="job-affinity-empty", message=message, fix="name the labels of the jobs that are meant")
+    return Refusal(code="job-affinity-empty", message=message, fix="name the labels of the jobs that are meant")
 
 
-def _gap(spec: JobSpec) -> Rejected | None:
+def _gap(spec: JobSpec) -> Refusal | None:
     """Whoever makes use of a gap is asked to leave, and has to be able to."""
     why = why_not_preemptible(spec) if spec.gap_min_s is not None else ""
     if not why:
         return None
     message = f"the job wants to make use of gaps, and cannot be asked to leave: {why}"
-    return Rejected(code="gap-not-preemptible", message=message, fix="remove gapMinS, or let it be preempted")
+    return Refusal(code="gap-not-preemptible", message=message, fix="remove gapMinS, or let it be preempted")
 
 
-CHECKS: tuple[Callable[[JobSpec], Rejected | None], ...] = (
+CHECKS: tuple[Callable[[JobSpec], Refusal | None], ...] = (
     _resources, _gang, _topology, _together, _affinity, _job_affinity, _gap,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from ares.core.net.addresses import refused
 from ares.core.net.literals import literal
-from ares.core.verdict import Rejected
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 
 SCHEMES: Final = ("ares", "gs", "https", "s3")
@@ -17,12 +17,12 @@ _INSIDE: Final = ("localhost", "localdomain", "internal", "local")
 _FIX: Final = f"name a dataset, a sha256: digest, or a URL of {', '.join(SCHEMES)} on the open internet"
 
 
-def references(spec: JobSpec) -> Rejected | None:
+def references(spec: JobSpec) -> Refusal | None:
     for place, ref in enumerate(spec.input_refs):
         why = _why_not(ref)
         if why is not None:
             message = f"inputRefs[{place}] cannot be used: {why}"
-            return Rejected(code="input-ref", message=message, fix=_FIX, reason="ssrf")
+            return Refusal(code="input-ref", message=message, fix=_FIX, reason="ssrf")
     return None
 
 

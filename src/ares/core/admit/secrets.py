@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 
-from ares.core.verdict import Rejected
+from ares.core.refusal import Refusal
 from ares.model.job import ENV_BYTES_MAX, JobSpec
 from ares.model.secret import SECRETS_BYTES_MAX, SecretRecord
 
 
-def declared(spec: JobSpec) -> Rejected | None:
+def declared(spec: JobSpec) -> Refusal | None:
     """What is wrong with how they are declared, whatever they are."""
     for ref in spec.secrets:
         if (ref.env is None) == (ref.file is None):
             message = f"secret {ref.name}: it is to be given either as env or as file"
-            return Rejected(code="secret-target", message=message, fix="name one of the two")
+            return Refusal(code="secret-target", message=message, fix="name one of the two")
     for what, names in (
         ("environment variable", [*spec.env, *(ref.env for ref in spec.secrets if ref.env is not None)]),
         ("file", [ref.file for ref in spec.secrets if ref.file is not None]),
@@ -20,25 +20,25 @@ def declared(spec: JobSpec) -> Rejected | None:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             message = f"the {what} {twice} is set twice, at least once from a secret"
-            return Rejected(code="secret-twice", message=message, fix="give each its own name")
+            return Refusal(code="secret-twice", message=message, fix="give each its own name")
     return None
 
 
-def unavailable(tenant: str, spec: JobSpec, known: Mapping[str, SecretRecord]) -> Rejected | None:
+def unavailable(tenant: str, spec: JobSpec, known: Mapping[str, SecretRecord]) -> Refusal | None:
     """What is wrong with them as they are now; `known` are all, by "tenant/name"."""
     sizes = dict[str, int]()
     for ref in spec.secrets:
         record = known.get(f"{tenant}/{ref.name}")
         if record is None:
             message = f"the tenant has no secret {ref.name!r}"
-            return Rejected(code="secret-unknown", message=message, fix=f"make it with `ares secret set {ref.name}`")
+            return Refusal(code="secret-unknown", message=message, fix=f"make it with `ares secret set {ref.name}`")
         sizes[ref.name] = record.size
     if (size := sum(sizes[ref.name] for ref in spec.secrets)) > SECRETS_BYTES_MAX:
         message = f"its secrets have {size:,} bytes together, at most {SECRETS_BYTES_MAX:,} are given to a job"
-        return Rejected(code="secret-too-large", message=message, fix="declare fewer")
+        return Refusal(code="secret-too-large", message=message, fix="declare fewer")
     if (size := env_size(spec, sizes)) > ENV_BYTES_MAX:
         message = f"with its secrets the environment takes {size:,} bytes, at most {ENV_BYTES_MAX:,} are allowed"
-        return Rejected(code="secret-too-large", message=message, fix="give large secrets as files")
+        return Refusal(code="secret-too-large", message=message, fix="give large secrets as files")
     return None
 
 

@@ -4,22 +4,22 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ares.core.verdict import Rejected
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 from ares.model.profile import Sla
 
 
-def unknown(spec: JobSpec, slas: Mapping[str, Sla]) -> Rejected | None:
+def unknown(spec: JobSpec, slas: Mapping[str, Sla]) -> Refusal | None:
     """Why the job cannot be of the class it names."""
     if spec.sla is None:
         return None
     if spec.sla not in slas:
         known = f"there are {', '.join(sorted(slas))}" if slas else "the profile defines none"
         message = f"no class of service is called {spec.sla!r}; {known}"
-        return Rejected(code="sla-unknown", message=message, fix="name one of those, or none")
+        return Refusal(code="sla-unknown", message=message, fix="name one of those, or none")
     if spec.deadline_at is not None or spec.start_by_at is not None:
         message = f"the job names the class of service {spec.sla!r} and a deadline of its own"
-        return Rejected(code="sla-and-deadline", message=message, fix="keep one of the two")
+        return Refusal(code="sla-and-deadline", message=message, fix="keep one of the two")
     return None
 
 

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from ares.core.forecast.estimate import stated
 from ares.core.lifecycle.ranks import why_not_preemptible
+from ares.core.refusal import Refusal
 from ares.core.text import clock, span
-from ares.core.verdict import Rejected
 from ares.model.job import JobSpec
 from ares.model.reservation import BOOKED, Reservation, ReservationState, Turn
 
@@ -23,39 +23,39 @@ class Submitter(NamedTuple):
     subject: str
 
 
-def refusal(one: Reservation | None, spec: JobSpec, who: Submitter, now: float) -> Rejected | None:
+def refusal(one: Reservation | None, spec: JobSpec, who: Submitter, now: float) -> Refusal | None:
     """Why the job may not use the reservation it names. `one` is the record of that name."""
     if one is None or one.tenant != who.tenant:
         message = f"there is no reservation {spec.reservation!r} of tenant {who.tenant}"
-        return Rejected(code="reservation-unknown", message=message, fix="`ares reservations` lists them")
+        return Refusal(code="reservation-unknown", message=message, fix="`ares reservations` lists them")
     if one.state not in BOOKED or one.until <= now:
         state = "over" if one.state in BOOKED else one.state
         message = f"reservation {one.name} is {state} since {clock(_over_at(one), now)}"
-        return Rejected(code="reservation-over", message=message, fix="leave it out, or book another")
+        return Refusal(code="reservation-over", message=message, fix="leave it out, or book another")
     open_to_all = not one.teams and not one.users
     if not (open_to_all or spec.team in one.teams or who.subject in one.users):
         names = ", ".join((*(f"team {team}" for team in one.teams), *one.users))
         message = f"reservation {one.name} is for {names}"
-        return Rejected(code="reservation-not-yours", message=message, fix="ask those who booked it, or leave it out")
+        return Refusal(code="reservation-not-yours", message=message, fix="ask those who booked it, or leave it out")
     return _too_long(one, spec, now) or _too_large(one, spec)
 
 
-def _too_long(one: Reservation, spec: JobSpec, now: float) -> Rejected | None:
+def _too_long(one: Reservation, spec: JobSpec, now: float) -> Refusal | None:
     runs, left_s = stated(spec), one.until - max(one.start, now)
     stays = why_not_preemptible(spec)
     if stays and spec.time_limit_s is None:
         message = f"{stays}, and it has no time limit: nothing would end it when reservation {one.name} does"
         fix = f"give it a time limit of at most {span(left_s)}, or let it be preempted"
-        return Rejected(code="reservation-too-short", message=message, fix=fix)
+        return Refusal(code="reservation-too-short", message=message, fix=fix)
     if runs is None or runs.seconds <= left_s:
         return None
     message = f"it runs {span(runs.seconds)} by {runs.basis}, and reservation {one.name} has {span(left_s)}"
     more_min = -int(-(runs.seconds - left_s) // 60)
     fix = f"choose a shorter run time, or extend it: `ares reservation extend {one.name} --for {more_min}m`"
-    return Rejected(code="reservation-too-short", message=message, fix=fix)
+    return Refusal(code="reservation-too-short", message=message, fix=fix)
 
 
-def _too_large(one: Reservation, spec: JobSpec) -> Rejected | None:
+def _too_large(one: Reservation, spec: JobSpec) -> Refusal | None:
     ranks = 1 if spec.gang is None else spec.gang.min_ranks or spec.gang.ranks
     wants = min((spec.resources, *spec.alternatives), key=lambda wants: (wants.gpus, wants.cpu_milli, wants.memory_mib))
     pairs = (
@@ -66,7 +66,7 @@ def _too_large(one: Reservation, spec: JobSpec) -> Rejected | None:
     for what, asked, booked in pairs:
         if asked > booked:
             message = f"it asks for {asked:g} {what}, and reservation {one.name} has {booked:g}"
-            return Rejected(code="reservation-too-small", message=message, fix=f"ask for {booked:g} {what} or less")
+            return Refusal(code="reservation-too-small", message=message, fix=f"ask for {booked:g} {what} or less")
     return None
 
 

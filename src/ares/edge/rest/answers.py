@@ -12,7 +12,8 @@ from ares.control.queries.nodes import ClusterView, LeaseView, NodeView
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.core.quota.judge import LevelUse
 from ares.core.reasons import ReasonCode, Remedy
-from ares.edge.rest.http.problems import MEDIA_TYPE, Problem
+from ares.core.refusal import Refusal
+from ares.edge.rest.http.problems import MEDIA_TYPE, NOT_FOUND, Problem, granted, problem_of
 from ares.edge.rest.http.request_context import noted
 from ares.model.access import Permission, Role
 from ares.model.base import Record
@@ -180,7 +181,11 @@ class Answer:
         await send(body)
 
 
-def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> ASGIApp:
+def answer(
+    outcome: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, missing: Refusal = NOT_FOUND
+) -> ASGIApp:
+    """What a service answered, be it a refusal or, with None, that there is no such object."""
+    value = granted(outcome, missing)
     if isinstance(value, msgspec.Struct) and any(_is_long(getattr(value, name)) for name in value.__struct_fields__):
         return _Long(value, status, headers)
     return Answer(_encode(value if isinstance(value, Shown) else whole(value)), status=status, headers=headers)
@@ -199,7 +204,10 @@ class _Long:
         await Answer(body, status=self._status, headers=self._headers)(scope, receive, send)
 
 
-def empty() -> ASGIApp:
+def empty(no: Refusal | None = None) -> ASGIApp:
+    """Done, unless it was refused."""
+    if no is not None:
+        raise problem_of(no)
     return Answer(b"", status=204)
 
 

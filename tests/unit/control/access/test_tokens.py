@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ares.adapters.store.memory import StoreFault
-from ares.control.state.records import Refused
 from ares.core.access.tokens import Denied
+from ares.core.refusal import Refusal
 from ares.model.access import Principal, TokenRecord
 from ares.model.link import JoinReply, JoinRequest
 from tests.world import ADMIN, World
@@ -16,7 +16,7 @@ from tests.world import ADMIN, World
 async def make(world: World, **wish: Any) -> tuple[str, TokenRecord]:
     await world.one.tenants.ensure({wish["tenant"]})
     made = await world.one.tokens.create(ADMIN, **wish)
-    assert not isinstance(made, Refused), made
+    assert not isinstance(made, Refusal), made
     return made
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ares.adapters.store.memory import StoreFault
 from ares.control.access.tenants import TenantChange
 from ares.control.access.users import UserChange, UserWish
-from ares.control.state.records import Refused
 from ares.core.access.tokens import Denied
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.tenant import TenantRecord, UserRecord
 from tests.world import ADMIN, World
@@ -19,7 +19,7 @@ LOGIN = "https://login.example.com alice-sub"
 
 
 def code(outcome: object) -> str:
-    return outcome.code if isinstance(outcome, Refused) else ""
+    return outcome.code if isinstance(outcome, Refusal) else ""
 
 
 async def test_a_tenant_is_made_once_and_only_told_apart_by_its_whole_name() -> None:
@@ -54,7 +54,7 @@ async def test_what_the_store_does_not_confirm_happens_once(kind: Literal["reply
         token = await world.one.tokens.create(
             ADMIN, tenant="alpha", role="viewer", name="", ttl_s=None, user="alice"
         )  # fmt: skip
-        assert not isinstance(token, Refused)
+        assert not isinstance(token, Refusal)
         assert isinstance(await world.one.tokens.authenticate(token[0]), Principal)
         world.faults(fault)
         assert await users.delete(ADMIN, "alice") == changed
@@ -101,7 +101,7 @@ async def test_a_replica_that_has_not_heard_of_a_user_asks_the_store() -> None:
         made = await world.one.tokens.create(
             ADMIN, tenant="alpha", role="viewer", name="", ttl_s=None, user="alice"
         )  # fmt: skip
-        assert not isinstance(made, Refused)
+        assert not isinstance(made, Refusal)
         who = await world.two.tokens.authenticate(made[0])
         assert isinstance(who, Principal)
         assert (who.user, who.team) == ("alice", "vision")
@@ -122,7 +122,7 @@ async def test_a_token_made_while_its_user_goes_is_no_token() -> None:
         assert isinstance(gone, UserRecord)
         await world.one.users.create(ADMIN, "alpha", UserWish(name="alice", role="viewer"))
         await world.settle()
-        assert isinstance(made, Refused) or isinstance(await world.one.tokens.authenticate(made[0]), Denied)
+        assert isinstance(made, Refusal) or isinstance(await world.one.tokens.authenticate(made[0]), Denied)
 
 
 async def test_tenants_from_before_there_were_any_get_a_record_once() -> None:
@@ -147,7 +147,7 @@ async def test_tokens_are_limited_and_those_that_ended_are_forgotten(monkeypatch
 
         async def make(ttl_s: float | None = None) -> str:
             made = await tokens.create_own(alice, role=None, name="", ttl_s=ttl_s)
-            return made.code if isinstance(made, Refused) else made[1].id
+            return made.code if isinstance(made, Refusal) else made[1].id
 
         first = await make()
         await make(1.0)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from ares.agent.link.identity import begin_boot
-from ares.control.queries.nodes import NodeInUse, NodeView
+from ares.control.queries.nodes import NodeView
 from ares.core import keys
+from ares.core.refusal import Refusal
 from ares.model.link import Hello
 from ares.ports.store import Put
 from tests.world import ADMIN, World
@@ -97,7 +98,7 @@ async def test_a_sign_of_life_that_lands_first_saves_the_node(monkeypatch: pytes
             return await txn(*asked)
 
         monkeypatch.setattr(world.one.wire, "txn", after_a_renewal)
-        assert isinstance(await world.one.nodes.remove(ADMIN, "n1"), NodeInUse)
+        assert isinstance(await world.one.nodes.remove(ADMIN, "n1"), Refusal)
         assert "n1" in world.one.view.nodes
 
 

@@ -4,10 +4,11 @@ from msgspec.structs import replace
 
 from ares.control.governance import alerts as alerts_service
 from ares.control.governance.channel_seal import Sealing
-from ares.control.governance.channels import ChannelRefused, ChannelWish
+from ares.control.governance.channels import ChannelWish
 from ares.core import keys
 from ares.core.alerts.due import TRIES_MAX, due, marked
 from ares.core.alerts.episode import EPISODE_S, again
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.alert import AlertRecord, ChannelRecord, Notice
 from ares.ports.notify import NotDelivered
@@ -51,7 +52,7 @@ async def raised(world: World, times: int = 1, apart_s: float = 11.0, **changes:
 
 async def channel(world: World, wish: ChannelWish = HOOK, who: Principal = OWNER, *, platform: bool = False) -> str:
     saved = await world.one.channels.save(who, wish, platform=platform)
-    assert not isinstance(saved, ChannelRefused)
+    assert not isinstance(saved, Refusal)
     return saved[1]
 
 
@@ -234,4 +235,4 @@ async def test_a_secret_is_told_when_it_is_new_and_stays_what_it_is() -> None:
         assert "secret-of" not in repr(record)
         assert "/x" not in repr(record)
         short = await world.one.channels.save(OWNER, replace(HOOK, secret="short"), platform=False)
-        assert isinstance(short, ChannelRefused)
+        assert isinstance(short, Refusal)

@@ -3,10 +3,11 @@
 import asyncio
 
 from ares.adapters.store.memory import StoreFault
-from ares.control.governance.policies import VERSIONS_KEPT, PolicyRefused
+from ares.control.governance.policies import VERSIONS_KEPT
 from ares.control.submit.policy_gate import Judging, Submission
 from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core.policy.facts import PolicyJob, facts
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.policy import Policy, PolicyRecord
 from tests.world import ALICE, World, spec
@@ -174,17 +175,17 @@ async def test_an_unsaved_policy_is_tried_on_jobs_of_one_tenant_or_of_all() -> N
         await world.submit_many(1)
         every = Policy(name="all", when="true", action="reject", message="m")
         tried = await world.one.policies.try_out(OWNER, every)
-        assert not isinstance(tried, PolicyRefused)
+        assert not isinstance(tried, Refusal)
         assert tried.text == "would have rejected 4 of 4 jobs"
         operator = Principal(token_id="op", tenant="ops", role="operator")
         tried = await world.one.policies.try_out(operator, every, platform=True)
-        assert not isinstance(tried, PolicyRefused)
+        assert not isinstance(tried, Refusal)
         assert tried.looked_at == 6
         recent = await world.one.policies.try_out(OWNER, every, since=world.clock.wall() - 50.0)
-        assert not isinstance(recent, PolicyRefused)
+        assert not isinstance(recent, Refusal)
         assert recent.looked_at == 1
         refused = await world.one.policies.try_out(OWNER, every, platform=True)
-        assert isinstance(refused, PolicyRefused)
+        assert isinstance(refused, Refusal)
         assert refused.code == "forbidden"
 
 

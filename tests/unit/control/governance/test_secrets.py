@@ -6,10 +6,11 @@ import pytest
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
 from ares.control.governance.channel_seal import Sealing
-from ares.control.governance.channels import ChannelRefused, ChannelWish
-from ares.control.governance.secrets import KeyRotation, SecretRefused, Secrets, SecretView
+from ares.control.governance.channels import ChannelWish
+from ares.control.governance.secrets import KeyRotation, Secrets, SecretView
 from ares.control.submit.submit import Rejected, SubmitRequest
 from ares.core import keys
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.alert import ChannelRecord
 from ares.model.job import RetryPolicy
@@ -116,7 +117,7 @@ async def test_submitters_change_what_they_made_and_administrators_all() -> None
             await world.one.secrets.put(COLLEAGUE, "pw", Secret(b"mine now")),
             await world.one.secrets.delete(COLLEAGUE, "pw"),
         ):
-            assert isinstance(no, SecretRefused)
+            assert isinstance(no, Refusal)
             assert no.code == "forbidden"
         kept = await put(world, b"other", who=TENANT_ADMIN)
         assert (kept.version, kept.created_by, kept.updated_by) == (2, "alice-token", "boss-token")
@@ -129,10 +130,10 @@ async def test_of_two_that_expect_the_same_version_one_wins() -> None:
         first = await world.one.secrets.put(ALICE, "pw", Secret(b"one"), 1)
         second = await world.two.secrets.put(ALICE, "pw", Secret(b"two"), 1)
         assert isinstance(first, SecretView)
-        assert isinstance(second, SecretRefused)
+        assert isinstance(second, Refusal)
         assert second.code == "secret-conflict"
         new = await world.two.secrets.put(ALICE, "pw", Secret(b"two"), 0)
-        assert isinstance(new, SecretRefused)
+        assert isinstance(new, Refusal)
 
 
 @pytest.mark.parametrize("fault", ["request_lost", "reply_lost"])
@@ -170,7 +171,7 @@ async def test_a_server_without_the_key_says_so_and_hands_out_nothing() -> None:
         assert isinstance(told, str)
         assert kept.key_id in told
         no = await stranger.put(ALICE, "other", Secret(b"value"))
-        assert isinstance(no, SecretRefused)
+        assert isinstance(no, Refusal)
         assert (no.code, kept.key_id in no.message) == ("secrets-key", True)
         assert [one.readable for one in await stranger.list(ALICE)] == [False]
         without = Secrets(world.store, world.one.view, world.clock, None)
@@ -203,7 +204,7 @@ async def test_channels_are_sealed_anew_too() -> None:
     async with World() as world:
         wish = ChannelWish(name="ops", kind="webhook", url="https://hooks.example/T0/canary-token")
         saved = await world.one.channels.save(TENANT_ADMIN, wish, platform=False)
-        assert not isinstance(saved, ChannelRefused)
+        assert not isinstance(saved, Refusal)
         before = await world.store.get(keys.channel("alpha", "ops"))
         done = await world.one.secrets.rotate_key(TENANT_ADMIN)
         assert isinstance(done, KeyRotation)
@@ -217,7 +218,7 @@ async def test_channels_are_sealed_anew_too() -> None:
         opened = Sealing(world.vault).open(msgspec.json.decode(after.value, type=ChannelRecord))
         assert (opened.url, opened.secret) == (wish.url, saved[1])
         stranger = Secrets(world.store, world.one.view, world.clock, EnvelopeVault(MemoryRing()))
-        assert isinstance(await stranger.put(ALICE, "pw", Secret(b"value")), SecretRefused)
+        assert isinstance(await stranger.put(ALICE, "pw", Secret(b"value")), Refusal)
 
 
 async def test_a_damaged_one_does_not_hold_a_rotation_up() -> None:
@@ -237,11 +238,11 @@ async def test_only_so_much_is_kept() -> None:
         for number in range(64):
             await put(world, b"x" * SECRET_BYTES_MAX, f"s{number}")
         full = await world.one.secrets.put(ALICE, "one-more", Secret(b"x"))
-        assert isinstance(full, SecretRefused)
+        assert isinstance(full, Refusal)
         assert full.code == "secrets-full"
         assert (await put(world, b"x", "s0")).version == 2
         assert (await put(world, b"x" * 100, "one-more")).version == 1
         for value in (b"", b"x" * (SECRET_BYTES_MAX + 1)):
             no = await world.one.secrets.put(ALICE, "pw", Secret(value))
-            assert isinstance(no, SecretRefused)
+            assert isinstance(no, Refusal)
             assert no.code == "secret-invalid"

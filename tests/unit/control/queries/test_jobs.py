@@ -2,12 +2,12 @@
 
 import pytest
 
-from ares.control.queries.cursors import BadCursor
 from ares.control.queries.job_list import JobPage, JobQuery
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys
 from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
 from ares.core.lifecycle.inputs import Refused
+from ares.core.refusal import Refusal
 from ares.model.job import RetryPolicy
 from ares.model.state import JobState
 from ares.ports.store import Put
@@ -89,9 +89,9 @@ async def test_a_forged_or_borrowed_cursor_is_refused() -> None:
         assert isinstance(page, JobPage)
         good = page.cursor
         flipped = good[:-1] + ("A" if good[-1] != "A" else "B")
-        assert isinstance(await world.one.jobs.list(BOB, JobQuery(cursor=good)), BadCursor)
+        assert isinstance(await world.one.jobs.list(BOB, JobQuery(cursor=good)), Refusal)
         for cursor in (flipped, good[:9], good + good, "x", "=" * 9, "\u00e9", "a\nb"):
-            assert isinstance(await world.one.jobs.list(ALICE, JobQuery(cursor=cursor)), BadCursor)
+            assert isinstance(await world.one.jobs.list(ALICE, JobQuery(cursor=cursor)), Refusal)
 
 
 async def test_filters_leave_out_everything_else() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.control.queries.nodes import NodeInUse
+from ares.core.refusal import Refusal
 from tests.world import ADMIN, ALICE, World
 
 
@@ -70,18 +70,18 @@ async def test_a_node_is_removed_once_it_is_silent_and_nothing_is_held_there() -
         agent, job = await world.running(lease_s=20.0)
         remove = world.one.nodes.remove
         alive = await remove(ADMIN, "n1")
-        assert isinstance(alive, NodeInUse)
+        assert isinstance(alive, Refusal)
         assert alive.message.startswith("the agent of node n1 was heard of")
         await agent.silent()
         await world.advance(12)
         held = await remove(ADMIN, "n1")
-        assert isinstance(held, NodeInUse)
+        assert isinstance(held, Refusal)
         assert held.message == "1 job still holds something on node n1"
         assert world.state(job).phase == "RUNNING"
         await world.advance(10)
         gone = await remove(ADMIN, "n1")
         assert gone is not None
-        assert not isinstance(gone, NodeInUse)
+        assert not isinstance(gone, Refusal)
         assert (gone.name, gone.ready, gone.running) == ("n1", False, 0)
         assert await world.one.nodes.nodes(ADMIN) == ()
         assert await remove(ADMIN, "n1") is None

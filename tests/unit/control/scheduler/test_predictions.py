@@ -2,11 +2,11 @@
 
 import msgspec
 
-from ares.control.scheduler.predictions import ModelRefused
 from ares.core import keys
 from ares.core.forecast.eta import EtasData
 from ares.core.forecast.features import FEATURES
 from ares.core.forecast.trees import DecisionTree, HeldOut, TreeModel
+from ares.core.refusal import Refusal
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World, spec
 
@@ -125,7 +125,7 @@ async def test_a_model_is_installed_used_when_better_and_removed() -> None:
     async with World(replicas=2) as world:
         asked = spec(time_limit_s=3600.0)
         bad = msgspec.structs.replace(MODEL, features=("moon",))
-        assert isinstance(await world.one.predictions.install(bad), ModelRefused)
+        assert isinstance(await world.one.predictions.install(bad), Refusal)
         await world.one.predictions.install(MODEL)
         await world.advance(61.0)
         for replica in world.replicas:
@@ -134,7 +134,7 @@ async def test_a_model_is_installed_used_when_better_and_removed() -> None:
             assert round(found.runtime.seconds) == 148
         worse = msgspec.structs.replace(MODEL, held_out=msgspec.structs.replace(BETTER, model_mae_s=3.0))
         shown = await world.one.predictions.install(worse)
-        assert not isinstance(shown, ModelRefused)
+        assert not isinstance(shown, Refusal)
         assert not shown.used
         found = await world.one.predictions.job(ALICE, asked)
         assert found.runtime is not None

@@ -7,8 +7,9 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ares.adapters.store.memory import StoreFault
-from ares.control.scheduler.profiles import VERSIONS_KEPT, ProfileRefused, seen_by
+from ares.control.scheduler.profiles import VERSIONS_KEPT, seen_by
 from ares.core import keys
+from ares.core.refusal import Refusal
 from ares.model.profile import Profile, ProfileRecord, Share
 from ares.ports.store import Put
 from tests.world import ADMIN, ALICE, World
@@ -26,7 +27,7 @@ async def test_of_two_writers_through_two_replicas_one_wins_and_the_other_is_tol
         await world.advance(2)
         lost = await slow
         assert isinstance(won, ProfileRecord)
-        assert isinstance(lost, ProfileRefused)
+        assert isinstance(lost, Refusal)
         assert (won.version, lost.code) == (1, "profile-conflict")
         for replica in world.replicas:
             assert await replica.profiles.current() == won
@@ -50,7 +51,7 @@ async def test_a_change_from_a_version_that_is_past_is_refused() -> None:
     async with World() as world:
         await world.one.profiles.change(ADMIN, {"preemption.gap": "1"}, expected_version=0)
         late = await world.one.profiles.change(ADMIN, {"preemption.gap": "3"}, expected_version=0)
-        assert isinstance(late, ProfileRefused)
+        assert isinstance(late, Refusal)
         assert late.code == "profile-conflict"
         assert "version 1 by admin-token" in late.message
 
@@ -63,7 +64,7 @@ async def test_what_changes_nothing_is_no_version() -> None:
         assert isinstance(first, ProfileRecord)
         assert await profiles.change(ADMIN, {"preemption.gap": "1"}, "again") == first
         assert await profiles.put(ADMIN, first.profile, expected_version=1) == first
-        assert isinstance(await profiles.put(ADMIN, first.profile, expected_version=0), ProfileRefused)
+        assert isinstance(await profiles.put(ADMIN, first.profile, expected_version=0), Refusal)
         assert [one.version for one in await profiles.versions()] == [1]
 
 
@@ -78,7 +79,7 @@ async def test_reverting_writes_an_old_version_anew_and_all_is_kept() -> None:
         assert (back.version, back.profile, back.note) == (3, first.profile, "version 1 again")
         assert [one.version for one in await profiles.versions()] == [3, 2, 1]
         none = await profiles.revert(ADMIN, 9)
-        assert isinstance(none, ProfileRefused)
+        assert isinstance(none, Refusal)
         assert none.code == "no-such-version"
         plain = await profiles.revert(ADMIN, 0)
         assert isinstance(plain, ProfileRecord)
@@ -109,7 +110,7 @@ async def test_reverting_writes_an_old_version_anew_and_all_is_kept() -> None:
 async def test_what_makes_no_sense_is_refused_with_what_would(sets: dict[str, str], said: str) -> None:
     async with World() as world:
         refused = await world.one.profiles.change(ADMIN, sets)
-        assert isinstance(refused, ProfileRefused)
+        assert isinstance(refused, Refusal)
         assert refused.code == "profile-invalid"
         assert said in refused.message
         assert (await world.one.profiles.current()).version == 0

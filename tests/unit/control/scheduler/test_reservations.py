@@ -8,9 +8,10 @@ from msgspec.json import decode
 
 from ares.adapters.store.memory import StoreFault
 from ares.control.scheduler.reservation_windows import Windows
-from ares.control.scheduler.reservations import ReservationRefused, ReservationView, ReservationWish
+from ares.control.scheduler.reservations import ReservationView, ReservationWish
 from ares.control.submit.submit import Rejected, SubmitRequest
 from ares.core import keys
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import Preemption
 from ares.model.reservation import Reservation, RoomAsked
@@ -34,9 +35,9 @@ async def reserve(world: World, **changes: Any) -> ReservationView:
     return made
 
 
-async def refused(world: World, **changes: Any) -> ReservationRefused:
+async def refused(world: World, **changes: Any) -> Refusal:
     made = await world.one.reservations.reserve(ADMIN, wish(**changes))
-    assert isinstance(made, ReservationRefused), made
+    assert isinstance(made, Refusal), made
     return made
 
 
@@ -61,7 +62,7 @@ async def test_of_two_bookings_through_two_replicas_one_looks_again() -> None:
         await world.advance(2)
         lost = await slow
         assert isinstance(fast, ReservationView)
-        assert isinstance(lost, ReservationRefused)
+        assert isinstance(lost, Refusal)
         assert lost.code == "reservation-no-room"
         assert "of 2 GPUs 1 can be had" in lost.message
 
@@ -102,7 +103,7 @@ async def test_other_tenants_see_that_there_is_one_and_no_more() -> None:
         (seen,) = await world.one.reservations.list(BOB)
         assert (seen.gpus, seen.start, seen.placements) == (2, made.start, made.placements)
         assert (seen.name, seen.tenant, seen.note, seen.teams, seen.users, seen.history) == ("", "", "", (), (), ())
-        assert await world.one.reservations.get(BOB, "demo") is None
+        assert isinstance(await world.one.reservations.get(BOB, "demo"), Refusal)
         (mine,) = await world.one.reservations.list(ALICE)
         assert (mine.name, mine.note) == ("demo", "secret")
 
@@ -116,10 +117,10 @@ async def test_it_lasts_longer_if_nobody_comes_after() -> None:
         assert isinstance(longer, ReservationView)
         assert longer.until == later.start
         no = await world.one.reservations.extend(ADMIN, "demo", 1.0)
-        assert isinstance(no, ReservationRefused)
+        assert isinstance(no, Refusal)
         assert no.code == "reservation-no-room"
         none = await world.one.reservations.extend(ADMIN, "nothing", 1.0)
-        assert isinstance(none, ReservationRefused)
+        assert isinstance(none, Refusal)
         assert none.code == "not-found"
 
 

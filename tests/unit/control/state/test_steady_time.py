@@ -1,8 +1,8 @@
 """Wrong clocks: what expired stays so over a restart, and a month ahead is not a month later."""
 
-from ares.control.state.records import Refused
 from ares.core.access.tokens import Denied
 from ares.core.lifecycle.inputs import Cancel
+from ares.core.refusal import Refusal
 from tests.world import ADMIN, KEEP_S, World
 
 DAY_S = 86_400.0
@@ -12,7 +12,7 @@ async def test_a_token_that_expired_stays_so_when_a_server_starts_with_its_clock
     async with World() as world:
         await world.one.tenants.ensure({"alpha"})
         made = await world.one.tokens.create(ADMIN, tenant="alpha", role="viewer", name="", ttl_s=600.0)
-        assert not isinstance(made, Refused)
+        assert not isinstance(made, Refusal)
         text, _ = made
         await world.advance(700)
         assert await world.one.tokens.authenticate(text) == Denied(reason="expired")

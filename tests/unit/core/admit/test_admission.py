@@ -7,7 +7,7 @@ import pytest
 from ares.core.admit.admission import decide, too_late
 from ares.core.admit.arrays import INDEX_MAX, indices
 from ares.core.admit.dedup import Conflict, New, Replayed, payload_sha256, resolve
-from ares.core.verdict import Admission, Rejected
+from ares.core.refusal import Admission, Refusal
 from ares.model.job import (
     ARGV_BYTES_MAX,
     ENV_BYTES_MAX,
@@ -95,7 +95,7 @@ ADMITTED: list[dict[str, Any]] = [
 @pytest.mark.parametrize(("options", "code"), REJECTED, ids=lambda one: one if isinstance(one, str) else "")
 def test_rejected(options: dict[str, Any], code: str) -> None:
     verdict = decide(JobSpec(**{"command": ("true",), **options}))
-    assert isinstance(verdict, Rejected)
+    assert isinstance(verdict, Refusal)
     assert verdict.code == code
     assert verdict.fix
     assert len(verdict.message) < 300
@@ -125,7 +125,7 @@ def test_indices(text: str, found: tuple[int, ...]) -> None:
 )  # fmt: skip
 def test_bad_indices(text: str) -> None:
     refused = indices(text)
-    assert isinstance(refused, Rejected)
+    assert isinstance(refused, Refusal)
     assert refused.code == "array-syntax"
     assert len(refused.message) < 150
 
@@ -133,13 +133,13 @@ def test_bad_indices(text: str) -> None:
 @pytest.mark.parametrize("text", ["0-100000", "0-9999999", "0-50000,60000-110000", ",".join(["0-9999999"] * 100)])
 def test_too_many_tasks(text: str) -> None:
     refused = indices(text)
-    assert isinstance(refused, Rejected)
+    assert isinstance(refused, Refusal)
     assert refused.code == "array-too-large"
 
 
 def test_the_repeated_index_is_named() -> None:
     refused = indices("0-5,9,3-4")
-    assert isinstance(refused, Rejected)
+    assert isinstance(refused, Refusal)
     assert "index 3 more than once" in refused.message
 
 

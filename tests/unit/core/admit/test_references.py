@@ -4,7 +4,7 @@ import pytest
 
 from ares.core.admit.admission import decide
 from ares.core.net.literals import literal
-from ares.core.verdict import Admission, Rejected
+from ares.core.refusal import Admission, Refusal
 from ares.model.job import JobSpec
 
 GOOD = (
@@ -31,7 +31,7 @@ def test_taken(ref: str) -> None:
 @pytest.mark.parametrize("ref", BAD)
 def test_refused_with_its_place(ref: str) -> None:
     answer = decide(JobSpec(command=("x",), input_refs=("fine", ref)))
-    assert isinstance(answer, Rejected)
+    assert isinstance(answer, Refusal)
     assert (answer.code, answer.reason) == ("input-ref", "ssrf")
     assert "inputRefs[1]" in answer.message
 

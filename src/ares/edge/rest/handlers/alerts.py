@@ -5,11 +5,12 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.control.governance.channels import ChannelRefused, ChannelView, ChannelWish
+from ares.control.governance.channels import ChannelView, ChannelWish
+from ares.core.refusal import Refusal
 from ares.edge.rest.answers import Shown, answer, empty
 from ares.edge.rest.handlers.policies import PlatformQuery, slug_of
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, not_found
+from ares.edge.rest.http.problems import granted
 from ares.model.access import Principal
 from ares.model.alert import AlertKind, AlertRecord, AlertState, ChannelKind, Severity
 from ares.model.base import Note, Record
@@ -82,9 +83,7 @@ class TestAnswer(Shown, frozen=True):
 async def list_alerts(call: RequestCall[AlertsQuery, None]) -> ASGIApp:
     query = call.query
     found = await call.edge.services.alerts.listed(call.who, platform=query.platform, every=query.all)
-    if found is None:
-        raise _not_yours(call.who)
-    return answer(AlertList(alerts=found))
+    return answer(AlertList(alerts=granted(found, _not_yours(call.who))))
 
 
 async def acknowledge_alert(call: RequestCall[PlatformQuery, AlertNote]) -> ASGIApp:
@@ -97,46 +96,32 @@ async def resolve_alert(call: RequestCall[PlatformQuery, AlertNote]) -> ASGIApp:
 
 async def list_channels(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     found = await call.edge.services.channels.listed(call.who, platform=call.query.platform)
-    if isinstance(found, ChannelRefused):
-        raise _problem(found)
-    return answer(ChannelList(channels=found))
+    return answer(ChannelList(channels=granted(found)))
 
 
 async def put_channel(call: RequestCall[PlatformQuery, ChannelBody]) -> ASGIApp:
     wish = call.body.wish(slug_of(call.path["name"]))
-    saved = await call.edge.services.channels.save(call.who, wish, platform=call.query.platform)
-    if isinstance(saved, ChannelRefused):
-        raise _problem(saved)
-    return answer(SavedChannel(channel=saved[0], secret=saved[1]))
+    channel, secret = granted(await call.edge.services.channels.save(call.who, wish, platform=call.query.platform))
+    return answer(SavedChannel(channel=channel, secret=secret))
 
 
 async def delete_channel(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
-    no = await call.edge.services.channels.delete(call.who, call.path["name"], platform=call.query.platform)
-    if no is not None:
-        raise _problem(no)
-    return empty()
+    return empty(await call.edge.services.channels.delete(call.who, call.path["name"], platform=call.query.platform))
 
 
 async def test_channel(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     found = await call.edge.services.channels.test(call.who, call.path["name"], platform=call.query.platform)
-    if isinstance(found, ChannelRefused):
-        raise _problem(found)
+    if isinstance(found, Refusal):
+        return answer(found)
     return answer(TestAnswer(arrived=found is None, error=found or ""))
 
 
 async def _settle(call: RequestCall[PlatformQuery, AlertNote], state: AlertState) -> ASGIApp:
     alerts = call.edge.services.alerts
     name, platform = call.path["name"], call.query.platform
-    found = await alerts.settle(call.who, name, state, platform=platform, note=call.body.note)
-    if found is None:
-        raise not_found()
-    return answer(found)
+    return answer(await alerts.settle(call.who, name, state, platform=platform, note=call.body.note))
 
 
-def _not_yours(who: Principal) -> Problem:
-    detail = f"the role {who.role!r} has nothing to do with the platform's alerts"
-    return Problem("forbidden", detail=detail, reason="role")
-
-
-def _problem(no: ChannelRefused) -> Problem:
-    return Problem(no.code, detail=no.message, fix=no.fix, reason="role" if no.code == "forbidden" else "")
+def _not_yours(who: Principal) -> Refusal:
+    message = f"the role {who.role!r} has nothing to do with the platform's alerts"
+    return Refusal(code="forbidden", message=message, reason="role")

@@ -7,7 +7,6 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from ares.control.governance.audit_search import ChainSeen, Format, month_of
-from ares.control.queries.cursors import BadCursor
 from ares.core.audit.match import AuditQuery
 from ares.core.audit.verify import ChainReport
 from ares.edge.rest.answers import answer
@@ -75,8 +74,6 @@ async def search_audit(call: RequestCall[AuditSearchQuery, None]) -> ASGIApp:
     page = await call.edge.services.audit_search.page(
         call.who, _query(call, call.query), call.query.limit, call.query.cursor
     )
-    if isinstance(page, BadCursor):
-        raise Problem("bad-cursor")
     return answer(page)
 
 

@@ -6,19 +6,16 @@ from msgspec.structs import replace
 from ares.control.queries.explain import UnknownWeight
 from ares.control.submit.submit import Rejected as NotTaken
 from ares.core.admit.admission import decide, too_late
-from ares.core.verdict import Rejected
+from ares.core.refusal import Refusal
 from ares.edge.rest.answers import Events, PrioList, answer
 from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
 from ares.edge.rest.handlers.submit import rejection, request_of
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, not_found
+from ares.edge.rest.http.problems import Problem, granted
 
 
 async def explain_job(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    found = await call.edge.services.explain.job(call.who, call.path["id"])
-    if found is None:
-        raise not_found()
-    return answer(found)
+    return answer(await call.edge.services.explain.job(call.who, call.path["id"]))
 
 
 async def list_prio(call: RequestCall[PrioQuery, None]) -> ASGIApp:
@@ -29,8 +26,8 @@ async def plan_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
     """Takes what a submission takes and refuses what it refuses, so that a plan that answers can be submitted."""
     request, deadlines = request_of(call.who, call.body, call.plain), call.edge.services.deadlines
     verdict = decide(request.spec)
-    if isinstance(verdict, Rejected):
-        raise Problem(verdict.code, detail=verdict.message, fix=verdict.fix)
+    if isinstance(verdict, Refusal):
+        return answer(verdict)
     tasks = 1 if verdict.indices is None else len(verdict.indices)
     judged = call.edge.services.submit.judged(call.who, request, tasks)
     if isinstance(judged, NotTaken):
@@ -38,7 +35,7 @@ async def plan_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
     spec = judged.spec
     no = too_late(spec, call.edge.services.clock.wall()) or deadlines.unknown(spec)
     if no is not None:
-        raise Problem(no.code, detail=no.message, fix=no.fix)
+        return answer(no)
     spec = deadlines.dated(spec)
     found = await call.edge.services.explain.plan(call.who, spec)
     warnings = tuple(f"policy {said.policy}: {said.message}" for said in judged.warnings)
@@ -48,9 +45,7 @@ async def plan_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
 
 async def list_preemptions(call: RequestCall[NoQuery, None]) -> ASGIApp:
     events = await call.edge.services.explain.preemptions(call.who, call.path["id"])
-    if events is None:
-        raise not_found()
-    return answer(Events(events=events))
+    return answer(Events(events=granted(events)))
 
 
 async def replay_decision(call: RequestCall[NoQuery, ReplayBody]) -> ASGIApp:
@@ -58,6 +53,4 @@ async def replay_decision(call: RequestCall[NoQuery, ReplayBody]) -> ASGIApp:
         found = await call.edge.services.explain.replay(call.who, call.path["name"], call.body.weights)
     except UnknownWeight as error:
         raise Problem("invalid", detail=str(error), fix="Name scorers of that list.", path="$.weights") from None
-    if found is None:
-        raise not_found()
     return answer(found)

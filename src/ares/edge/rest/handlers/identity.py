@@ -7,12 +7,12 @@ from msgspec import Meta
 
 from ares.control.access.tenants import TenantChange
 from ares.control.access.users import Identity, UserChange, UserWish
-from ares.control.state.records import Refused
 from ares.core.access.table import GRANTS, ROLES, TABLE, scope_of
+from ares.core.refusal import Refusal
 from ares.edge.rest.answers import NewToken, Shown, TokenList, TokenView, answer, empty
 from ares.edge.rest.bodies import YEAR_S, NoQuery, TokenName
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, not_found
+from ares.edge.rest.http.problems import NOT_FOUND, granted
 from ares.model.access import Permission, Proof, Role, Scope, TokenRecord
 from ares.model.base import Note, Record, Slug
 from ares.model.tenant import Isolation, TenantRecord, UserName, UserRecord
@@ -146,7 +146,7 @@ async def create_tenant(call: RequestCall[NoQuery, TenantBody]) -> ASGIApp:
     body = call.body
     made = await call.edge.services.tenants.create(call.who, body.name, note=body.note, isolation=body.isolation)
     call.made(*_named("tenants", made))
-    return _answer(made, status=201)
+    return answer(made, status=201)
 
 
 async def list_tenants(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -154,11 +154,11 @@ async def list_tenants(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 
 async def get_tenant(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    return _answer(await call.edge.services.tenants.get(call.who, call.path["name"]))
+    return answer(await call.edge.services.tenants.get(call.who, call.path["name"]))
 
 
 async def update_tenant(call: RequestCall[NoQuery, TenantChange]) -> ASGIApp:
-    return _answer(await call.edge.services.tenants.update(call.who, call.path["name"], call.body))
+    return answer(await call.edge.services.tenants.update(call.who, call.path["name"], call.body))
 
 
 # ---- users
@@ -169,7 +169,7 @@ async def create_user(call: RequestCall[NoQuery, UserBody]) -> ASGIApp:
     wish = UserWish(name=body.name, role=body.role, team=body.team, identity=body.identity, service=body.service)
     made = await call.edge.services.users.create(call.who, body.tenant or call.who.tenant, wish)
     call.made(*_named("users", made))
-    return _answer(made, status=201)
+    return answer(made, status=201)
 
 
 async def list_users(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -177,15 +177,15 @@ async def list_users(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 
 async def get_user(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    return _answer(await call.edge.services.users.get(call.who, call.path["user"]))
+    return answer(await call.edge.services.users.get(call.who, call.path["user"]))
 
 
 async def update_user(call: RequestCall[NoQuery, UserChange]) -> ASGIApp:
-    return _answer(await call.edge.services.users.update(call.who, call.path["user"], call.body))
+    return answer(await call.edge.services.users.update(call.who, call.path["user"], call.body))
 
 
 async def delete_user(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    return _answer(await call.edge.services.users.delete(call.who, call.path["user"]))
+    return answer(await call.edge.services.users.delete(call.who, call.path["user"]))
 
 
 # ---- tokens
@@ -213,10 +213,8 @@ async def create_own_token(call: RequestCall[NoQuery, OwnTokenBody]) -> ASGIApp:
     return new_token(call, made)
 
 
-def new_token(call: RequestCall[Any, Any], made: tuple[str, TokenRecord] | Refused) -> ASGIApp:
-    if isinstance(made, Refused):
-        raise refusal(made)
-    text, record = made
+def new_token(call: RequestCall[Any, Any], made: tuple[str, TokenRecord] | Refusal) -> ASGIApp:
+    text, record = granted(made)
     call.made(f"tokens/{record.id}")
     return answer(NewToken(token=text, record=token_view(record)), status=201)
 
@@ -239,12 +237,8 @@ async def revoke_own_token(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return _revoked(await call.edge.services.tokens.revoke_own(call.who, call.path["token"]))
 
 
-def _revoked(done: bool | Refused) -> ASGIApp:
-    if isinstance(done, Refused):
-        raise refusal(done)
-    if not done:
-        raise not_found()
-    return empty()
+def _revoked(done: bool | Refusal) -> ASGIApp:
+    return empty(None if granted(done) else NOT_FOUND)
 
 
 def token_view(record: TokenRecord) -> TokenView:
@@ -294,15 +288,3 @@ async def list_roles(call: RequestCall[NoQuery, None]) -> ASGIApp:
         for role in ROLES
     )
     return answer(RoleList(roles=views))
-
-
-def _answer(outcome: Any, status: int = 200) -> ASGIApp:
-    if outcome is None:
-        raise not_found()
-    if isinstance(outcome, Refused):
-        raise refusal(outcome)
-    return answer(outcome, status=status)
-
-
-def refusal(no: Refused) -> Problem:
-    return not_found() if no.code == "not-found" else Problem(no.code, detail=no.message, fix=no.fix, reason=no.reason)

@@ -2,7 +2,6 @@
 
 from litestar.types import ASGIApp
 
-from ares.control.queries.cursors import BadCursor
 from ares.control.queries.job_list import JobQuery
 from ares.control.submit.submit import Rejected
 from ares.core.lifecycle.inputs import Refused
@@ -10,7 +9,7 @@ from ares.edge.rest.answers import Events, Ids, answer
 from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery, given
 from ares.edge.rest.handlers.submit import rejection, request_id
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, not_found
+from ares.edge.rest.http.problems import Problem, granted, not_found
 from ares.model.state import JobState
 
 _REFUSALS = {
@@ -22,10 +21,7 @@ _REFUSALS = {
 
 
 async def get_job(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    detail = await call.edge.services.jobs.get(call.who, call.path["id"])
-    if detail is None:
-        raise not_found()
-    return answer(detail)
+    return answer(await call.edge.services.jobs.get(call.who, call.path["id"]))
 
 
 async def list_jobs(call: RequestCall[JobsQuery, None]) -> ASGIApp:
@@ -41,10 +37,7 @@ async def list_jobs(call: RequestCall[JobsQuery, None]) -> ASGIApp:
         limit=asked.limit,
         cursor=asked.cursor,
     )
-    page = await call.edge.services.jobs.list(call.who, query)
-    if isinstance(page, BadCursor):
-        raise Problem("bad-cursor")
-    return answer(page)
+    return answer(await call.edge.services.jobs.list(call.who, query))
 
 
 async def resolve_job(call: RequestCall[ResolveQuery, None]) -> ASGIApp:
@@ -69,9 +62,7 @@ async def retry_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
 
 async def job_events(call: RequestCall[NoQuery, None]) -> ASGIApp:
     events = await call.edge.services.jobs.events(call.who, call.path["id"])
-    if events is None:
-        raise not_found()
-    return answer(Events(events=events))
+    return answer(Events(events=granted(events)))
 
 
 def _steered(outcome: JobState | Refused | Rejected | None) -> ASGIApp:

@@ -11,7 +11,7 @@ from ares.control.queries.logs import LogSlice
 from ares.edge.rest.answers import StreamedLog
 from ares.edge.rest.bodies import LogsQuery, given
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, not_found
+from ares.edge.rest.http.problems import Problem, granted
 from ares.edge.rest.http.sockets import converse
 from ares.edge.rest.http.wire import until_gone
 
@@ -71,9 +71,7 @@ async def _open(call: RequestCall[LogsQuery, None]) -> _Opening:
         raise Problem("invalid", detail="tail and offset exclude each other", path="query.tail")
     logs, job = call.edge.services.logs, call.path["id"]
     asked = given(call.query.attempt)
-    seen = await logs.read(call.who, job, attempt=asked, rank=rank, offset=offset or 0, limit=0)
-    if seen is None:
-        raise not_found()
+    seen = granted(await logs.read(call.who, job, attempt=asked, rank=rank, offset=offset or 0, limit=0))
     timed = tail is not None and tail.endswith("s")
     if tail is not None:
         lines = _TAIL_LINES if timed else int(tail)

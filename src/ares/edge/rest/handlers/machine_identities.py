@@ -7,10 +7,11 @@ from msgspec import Meta
 
 from ares.control.access.machines import CertificateView
 from ares.core.access.tokens import Denied
+from ares.core.refusal import Refusal
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NodeName, NoQuery
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, no_node, not_found
+from ares.edge.rest.http.problems import NO_NODE, NOT_FOUND, Problem
 from ares.model.base import Record
 from ares.model.machine import MachineRole
 
@@ -53,15 +54,12 @@ async def list_certificates(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 
 async def revoke_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    return await _revoke(call, "node", call.path["name"], no_node())
+    return await _revoke(call, "node", call.path["name"], NO_NODE)
 
 
 async def revoke_cluster(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    return await _revoke(call, "cluster", call.path["name"], not_found())
+    return await _revoke(call, "cluster", call.path["name"], NOT_FOUND)
 
 
-async def _revoke(call: RequestCall[NoQuery, None], role: MachineRole, name: str, missing: Problem) -> ASGIApp:
-    revoked = await call.edge.services.authority.revoke(call.who, role, name)
-    if revoked is None:
-        raise missing
-    return answer(revoked)
+async def _revoke(call: RequestCall[NoQuery, None], role: MachineRole, name: str, missing: Refusal) -> ASGIApp:
+    return answer(await call.edge.services.authority.revoke(call.who, role, name), missing=missing)

@@ -5,12 +5,11 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.control.queries.nodes import NodeInUse
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery, ReasonBody
 from ares.edge.rest.handlers.platform import node_answer
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, no_node
+from ares.edge.rest.http.problems import NO_NODE, Problem, granted
 from ares.model.base import LabelKey, Record
 from ares.model.node import Taint
 
@@ -30,8 +29,7 @@ class ConsolidationBody(Record, frozen=True):
 
 async def drain_node(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
     services, name = call.edge.services, call.path["name"]
-    if await services.nodes.drain(call.who, name, call.body.reason) is None:
-        raise no_node()
+    granted(await services.nodes.drain(call.who, name, call.body.reason), NO_NODE)
     return await _status(call, name)
 
 
@@ -40,10 +38,7 @@ async def get_drain(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 
 async def _status(call: RequestCall[NoQuery, ReasonBody] | RequestCall[NoQuery, None], name: str) -> ASGIApp:
-    status = await call.edge.services.drain.status(call.who, name)
-    if status is None:
-        raise no_node()
-    return answer(status)
+    return answer(await call.edge.services.drain.status(call.who, name), missing=NO_NODE)
 
 
 async def undrain_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -59,10 +54,7 @@ async def untaint_node(call: RequestCall[TaintQuery, None]) -> ASGIApp:
 
 
 async def remove_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    node = await call.edge.services.nodes.remove(call.who, call.path["name"])
-    if isinstance(node, NodeInUse):
-        raise Problem("node-in-use", detail=node.message, fix=node.fix)
-    return node_answer(node)
+    return node_answer(await call.edge.services.nodes.remove(call.who, call.path["name"]))
 
 
 async def consolidate(call: RequestCall[NoQuery, ConsolidationBody]) -> ASGIApp:

@@ -9,7 +9,7 @@ from ares.control.queries.outputs import OpenOutput
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, not_found, retry_after
+from ares.edge.rest.http.problems import Problem, granted, retry_after
 from ares.edge.rest.http.wire import until_gone
 
 _BLOCK_BYTES = 256 * 1024
@@ -17,17 +17,12 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
 async def list_outputs(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    found = await call.edge.services.outputs.list(call.who, call.path["id"])
-    if found is None:
-        raise not_found()
-    return answer(found)
+    return answer(await call.edge.services.outputs.list(call.who, call.path["id"]))
 
 
 async def get_output(call: RequestCall[NoQuery, None]) -> ASGIApp:
     call.edge.streams.check_room(call.who)
-    found = await call.edge.services.outputs.open(call.who, call.path["id"], call.path["path"])
-    if found is None:
-        raise not_found()
+    found = granted(await call.edge.services.outputs.open(call.who, call.path["id"], call.path["path"]))
     begin, end, partial = _asked(call.header(b"range"), found.file.size)
     too_much = call.edge.services.meters.take(call.who.tenant, end - begin)
     if too_much is not None:

@@ -4,6 +4,7 @@ from litestar.types import ASGIApp
 
 from ares.control.queries.nodes import NodeView
 from ares.core.access.table import scope_of
+from ares.core.refusal import Refusal
 from ares.edge.rest.answers import (
     Answer,
     ClusterList,
@@ -16,7 +17,7 @@ from ares.edge.rest.answers import (
 from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, UsageQuery, given
 from ares.edge.rest.handlers.identity import token_view
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, no_node, not_found
+from ares.edge.rest.http.problems import NO_NODE, Problem
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -35,11 +36,9 @@ async def get_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return node_answer(next((node for node in nodes if node.name == call.path["name"]), None))
 
 
-def node_answer(node: NodeView | None) -> ASGIApp:
+def node_answer(node: NodeView | Refusal | None) -> ASGIApp:
     """A node as it is after what was asked, if there is one of that name."""
-    if node is None:
-        raise no_node()
-    return answer(node)
+    return answer(node, missing=NO_NODE)
 
 
 async def cordon_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -60,10 +59,7 @@ async def list_clusters(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 async def get_cluster(call: RequestCall[NoQuery, None]) -> ASGIApp:
     clusters = await call.edge.services.nodes.clusters(call.who)
-    found = next((cluster for cluster in clusters if cluster.id == call.path["cluster"]), None)
-    if found is None:
-        raise not_found()
-    return answer(found)
+    return answer(next((cluster for cluster in clusters if cluster.id == call.path["cluster"]), None))
 
 
 async def list_leases(call: RequestCall[LeasesQuery, None]) -> ASGIApp:

@@ -6,7 +6,7 @@ import msgspec
 from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
-from ares.control.governance.policies import TRIED_MAX, Located, PolicyRefused, Tried
+from ares.control.governance.policies import TRIED_MAX, Located
 from ares.core.policy.names import NAMES
 from ares.edge.rest.answers import Shown, answer, empty
 from ares.edge.rest.bodies import NoQuery, given
@@ -105,8 +105,6 @@ async def list_policies(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 async def get_policy(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     found = await call.edge.services.policies.show(call.who, call.path["name"], platform=call.query.platform)
-    if found is None:
-        raise Problem("not-found")
     return answer(found)
 
 
@@ -117,27 +115,22 @@ async def put_policy(call: RequestCall[PlatformQuery, PolicyBody]) -> ASGIApp:
         call.who, body.policy(name), platform=call.query.platform, note=body.note,
         expected_version=body.expected_version,
     )  # fmt: skip
-    return _answer(outcome)
+    return answer(outcome)
 
 
 async def delete_policy(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
-    no = await call.edge.services.policies.delete(call.who, call.path["name"], platform=call.query.platform)
-    if no is not None:
-        raise problem_of(no)
-    return empty()
+    return empty(await call.edge.services.policies.delete(call.who, call.path["name"], platform=call.query.platform))
 
 
 async def list_policy_versions(call: RequestCall[PlatformQuery, None]) -> ASGIApp:
     found = await call.edge.services.policies.versions(call.who, call.path["name"], platform=call.query.platform)
-    if not found:
-        raise Problem("not-found")
-    return answer(PolicyList(policies=found))
+    return answer(PolicyList(policies=found) if found else None)
 
 
 async def revert_policy(call: RequestCall[PlatformQuery, RevertBody]) -> ASGIApp:
     body, platform = call.body, call.query.platform
     policies = call.edge.services.policies
-    return _answer(await policies.revert(call.who, call.path["name"], body.version, platform=platform, note=body.note))
+    return answer(await policies.revert(call.who, call.path["name"], body.version, platform=platform, note=body.note))
 
 
 async def enable_policy(call: RequestCall[PlatformQuery, PolicyNote]) -> ASGIApp:
@@ -157,7 +150,7 @@ async def try_policy(call: RequestCall[TrialQuery, DraftBody]) -> ASGIApp:
     query, services = call.query, call.edge.services
     since_s = given(query.since_s)
     since = 0.0 if since_s is None else services.clock.wall() - since_s
-    return _answer(
+    return answer(
         await services.policies.try_out(
             call.who, call.body.policy(), platform=query.platform, since=since, limit=query.limit
         )
@@ -167,7 +160,7 @@ async def try_policy(call: RequestCall[TrialQuery, DraftBody]) -> ASGIApp:
 async def _switch(call: RequestCall[PlatformQuery, PolicyNote], *, on: bool) -> ASGIApp:
     policies = call.edge.services.policies
     name, platform = call.path["name"], call.query.platform
-    return _answer(await policies.switch(call.who, name, on=on, platform=platform, note=call.body.note))
+    return answer(await policies.switch(call.who, name, on=on, platform=platform, note=call.body.note))
 
 
 def slug_of(text: str) -> str:
@@ -177,15 +170,3 @@ def slug_of(text: str) -> str:
     except msgspec.ValidationError:
         detail = f"{text[:80]!r}: names have small letters, digits and dashes, at most 63"
         raise Problem("invalid", detail=detail, path="path.name") from None
-
-
-def _answer(outcome: PolicyRecord | Tried | PolicyRefused) -> ASGIApp:
-    if isinstance(outcome, PolicyRefused):
-        raise problem_of(outcome)
-    return answer(outcome)
-
-
-def problem_of(no: PolicyRefused) -> Problem:
-    path = f"$.{no.mistakes[0].field}" if no.mistakes else ""
-    reason = "role" if no.code == "forbidden" else ""
-    return Problem(no.code, detail=no.message, fix=no.fix, path=path, reason=reason)

@@ -6,19 +6,15 @@ from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
 from ares.control.queries.pools import PoolView
+from ares.core.refusal import Refusal
 from ares.core.starts.shapes import Shape
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import YEAR_S, given
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem
 from ares.model.base import Record
 from ares.model.job import RANKS_MAX, GpuModel, Resources
 
-
-def _no_pool() -> Problem:
-    return Problem("not-found", detail="no pool has this name; `ares pools` lists them")
-
-
+_NO_POOL = Refusal(code="not-found", message="no pool has this name; `ares pools` lists them")
 # With each GPU, or without any, unless it is said.
 _CPU_MILLI, _MEMORY_MIB = 1000, 1024
 
@@ -47,9 +43,7 @@ async def list_pools(call: RequestCall[PoolsQuery, None]) -> ASGIApp:
 async def get_pool(call: RequestCall[PoolsQuery, None]) -> ASGIApp:
     query = call.query
     found = await call.edge.services.pools.list(call.who, _shape(query), query.runtime_s, call.path["name"])
-    if not found:
-        raise _no_pool()
-    return answer(found[0])
+    return answer(found[0] if found else _NO_POOL)
 
 
 def _shape(query: PoolsQuery) -> Shape | None:

@@ -2,13 +2,12 @@
 
 from litestar.types import ASGIApp
 
-from ares.control.scheduler.predictions import ModelRefused
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery, SubmitBody
 from ares.edge.rest.handlers.submit import request_of
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, not_found
+from ares.edge.rest.http.problems import NOT_FOUND
 
 
 async def get_predictions(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -21,13 +20,8 @@ async def predict_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
 
 
 async def put_model(call: RequestCall[NoQuery, TreeModel]) -> ASGIApp:
-    found = await call.edge.services.predictions.install(call.body)
-    if isinstance(found, ModelRefused):
-        raise Problem("invalid", detail=found.message, fix="Train it again with `ares predict train`.")
-    return answer(found)
+    return answer(await call.edge.services.predictions.install(call.body))
 
 
 async def delete_model(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    if not await call.edge.services.predictions.uninstall():
-        raise not_found()
-    return empty()
+    return empty(None if await call.edge.services.predictions.uninstall() else NOT_FOUND)

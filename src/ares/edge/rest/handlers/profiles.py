@@ -5,11 +5,10 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.control.scheduler.profiles import ProfileRefused, seen_by
+from ares.control.scheduler.profiles import seen_by
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem
 from ares.model.base import Note, Record
 from ares.model.profile import Profile, ProfileRecord
 
@@ -58,26 +57,19 @@ async def list_profiles(call: RequestCall[NoQuery, None]) -> ASGIApp:
 async def put_profile(call: RequestCall[NoQuery, ProfileBody]) -> ASGIApp:
     body = call.body
     profiles = call.edge.services.profiles
-    return _answer(await profiles.put(call.who, body.profile, body.note, body.expected_version))
+    return answer(await profiles.put(call.who, body.profile, body.note, body.expected_version))
 
 
 async def patch_profile(call: RequestCall[NoQuery, SettingsBody]) -> ASGIApp:
     body = call.body
     profiles = call.edge.services.profiles
-    return _answer(await profiles.change(call.who, body.settings, body.note, body.expected_version))
+    return answer(await profiles.change(call.who, body.settings, body.note, body.expected_version))
 
 
 async def revert_profile(call: RequestCall[NoQuery, NoteBody]) -> ASGIApp:
     version = int(call.path["version"])
-    return _answer(await call.edge.services.profiles.revert(call.who, version, call.body.note))
+    return answer(await call.edge.services.profiles.revert(call.who, version, call.body.note))
 
 
 async def list_plugins(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(await call.edge.services.plugins.list())
-
-
-def _answer(outcome: ProfileRecord | ProfileRefused) -> ASGIApp:
-    if isinstance(outcome, ProfileRecord):
-        return answer(outcome)
-    code = "not-found" if outcome.code == "no-such-version" else outcome.code
-    raise Problem(code, detail=outcome.message)

@@ -4,12 +4,12 @@ from typing import Any
 
 from litestar.types import ASGIApp
 
-from ares.control.governance.quotas import QuotaChange, QuotaRefused, QuotaView
+from ares.control.governance.quotas import QuotaChange, QuotaView
 from ares.core.access.table import reaches
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, not_found
+from ares.edge.rest.http.problems import not_found
 from ares.model.base import Note, Record
 from ares.model.quota import Quota
 
@@ -45,11 +45,11 @@ async def get_tenant_quota(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 async def put_quota(call: RequestCall[NoQuery, QuotaBody]) -> ASGIApp:
     quotas = call.edge.services.quotas
-    return _answer(await quotas.put(call.who, await _known(call), call.body.quota, call.body.note))
+    return answer(await quotas.put(call.who, await _known(call), call.body.quota, call.body.note))
 
 
 async def patch_quota(call: RequestCall[NoQuery, QuotaChange]) -> ASGIApp:
-    return _answer(await call.edge.services.quotas.change(call.who, await _known(call), call.body))
+    return answer(await call.edge.services.quotas.change(call.who, await _known(call), call.body))
 
 
 async def delete_quota(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -63,9 +63,3 @@ async def _known(call: RequestCall[NoQuery, Any]) -> str:
     if not await call.edge.services.quotas.knows(call.who, name):
         raise not_found()
     return name
-
-
-def _answer(outcome: QuotaView | QuotaRefused) -> ASGIApp:
-    if isinstance(outcome, QuotaRefused):
-        raise Problem("quota-invalid", detail=outcome.message)
-    return answer(outcome)

@@ -5,17 +5,12 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.control.scheduler.reservations import ReservationRefused, ReservationView, ReservationWish
+from ares.control.scheduler.reservations import ReservationView, ReservationWish
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import YEAR_S, NoQuery, ReasonQuery
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem
 from ares.model.base import Name, Note, Record, Slug
 from ares.model.reservation import Moment, RoomAsked
-
-
-def _none() -> Problem:
-    return Problem("not-found", detail="no reservation of yours has this name; `ares reservations` lists them")
 
 
 class ReservationBody(Record, frozen=True):
@@ -59,10 +54,7 @@ async def list_reservations(call: RequestCall[ReservationsQuery, None]) -> ASGIA
 
 
 async def get_reservation(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    found = await call.edge.services.reservations.get(call.who, call.path["name"])
-    if found is None:
-        raise _none()
-    return answer(found)
+    return answer(await call.edge.services.reservations.get(call.who, call.path["name"]))
 
 
 async def create_reservation(call: RequestCall[NoQuery, ReservationBody]) -> ASGIApp:
@@ -78,22 +70,14 @@ async def create_reservation(call: RequestCall[NoQuery, ReservationBody]) -> ASG
         note=body.note,
         unused_release_s=body.unused_release_s,
     )
-    return _answer(await call.edge.services.reservations.reserve(call.who, wish), status=201)
+    return answer(await call.edge.services.reservations.reserve(call.who, wish), status=201)
 
 
 async def extend_reservation(call: RequestCall[NoQuery, ExtendBody]) -> ASGIApp:
     service = call.edge.services.reservations
-    return _answer(await service.extend(call.who, call.path["name"], call.body.more_s))
+    return answer(await service.extend(call.who, call.path["name"], call.body.more_s))
 
 
 async def cancel_reservation(call: RequestCall[ReasonQuery, None]) -> ASGIApp:
     service = call.edge.services.reservations
-    return _answer(await service.cancel(call.who, call.path["name"], call.query.reason))
-
-
-def _answer(outcome: ReservationView | ReservationRefused, status: int = 200) -> ASGIApp:
-    if isinstance(outcome, ReservationView):
-        return answer(outcome, status=status)
-    if outcome.code == "not-found":
-        raise _none()
-    raise Problem(outcome.code, detail=outcome.message, fix=outcome.fix)
+    return answer(await service.cancel(call.who, call.path["name"], call.query.reason))

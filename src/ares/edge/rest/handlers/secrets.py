@@ -7,7 +7,7 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.control.governance.secrets import KeyRotation, SecretRefused, SecretView
+from ares.control.governance.secrets import SecretView
 from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.http.operation import RequestCall
@@ -44,18 +44,15 @@ async def put_secret(call: RequestCall[NoQuery, SecretBody]) -> ASGIApp:
     outcome = await call.edge.services.secrets.put(
         call.who, call.path["secret"], _value(call.body), call.body.expected_version
     )
-    return _answer(outcome)
+    return answer(outcome)
 
 
 async def delete_secret(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    refused = await call.edge.services.secrets.delete(call.who, call.path["secret"])
-    if refused is not None:
-        raise _problem(refused)
-    return empty()
+    return empty(await call.edge.services.secrets.delete(call.who, call.path["secret"]))
 
 
 async def rotate_key(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    return _answer(await call.edge.services.secrets.rotate_key(call.who))
+    return answer(await call.edge.services.secrets.rotate_key(call.who))
 
 
 def _value(body: SecretBody) -> Secret:
@@ -69,14 +66,3 @@ def _value(body: SecretBody) -> Secret:
     except (binascii.Error, ValueError):
         # Without its cause: that names the bytes.
         raise Problem("invalid", detail="the value is not valid base64 or not valid Unicode") from None
-
-
-def _answer(outcome: SecretView | KeyRotation | SecretRefused) -> ASGIApp:
-    if isinstance(outcome, SecretRefused):
-        raise _problem(outcome)
-    return answer(outcome)
-
-
-def _problem(refused: SecretRefused) -> Problem:
-    reason = "role" if refused.code == "forbidden" else ""
-    return Problem(refused.code, detail=refused.message, fix=refused.fix, reason=reason)

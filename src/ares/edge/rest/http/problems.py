@@ -1,15 +1,16 @@
 """Errors as RFC 9457 problems. `docs/errors.md` explains every code listed here."""
 
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from ares.core.quota.judge import LevelUse, NoCode
-from ares.core.verdict import RejectCode
+from ares.core.refusal import AdmissionCode, Refusal
 
+T = TypeVar("T")
 MEDIA_TYPE = "application/problem+json"
-ADMISSION_CODES: tuple[str, ...] = get_args(RejectCode)
+ADMISSION_CODES: tuple[str, ...] = get_args(AdmissionCode)
 QUOTA_CODES: tuple[str, ...] = get_args(NoCode)
 
 
@@ -216,14 +217,32 @@ class Problem(Exception):
         return msgspec.json.encode(self.document(instance))
 
 
-# Made anew each time: an exception that is raised again keeps what it met before, and with it every request.
+NOT_FOUND = Refusal(code="not-found")
+# Nodes belong to no tenant, so there is nothing to hide.
+NO_NODE = Refusal(code="not-found", message="no node has this name; `ares nodes` lists them")
+# Codes that services tell apart, and clients need not.
+_SHOWN_AS = {
+    "no-such-version": "not-found",
+}
+
+
+def problem_of(no: Refusal) -> Problem:
+    """The one way from a refusal to what a client is told. Made anew each time: an exception that is raised again keeps
+    what it met before, and with it every request."""
+    return Problem(_SHOWN_AS.get(no.code, no.code), detail=no.message, fix=no.fix, path=no.path, reason=no.reason)
+
+
 def not_found() -> Problem:
-    return Problem("not-found")
+    return problem_of(NOT_FOUND)
 
 
-def no_node() -> Problem:
-    """Nodes belong to no tenant, so there is nothing to hide."""
-    return Problem("not-found", detail="no node has this name; `ares nodes` lists them")
+def granted(outcome: T | Refusal | None, missing: Refusal = NOT_FOUND) -> T:
+    """What a service gave. Where it refused, or has no such object, the client is told."""
+    if outcome is None:
+        raise problem_of(missing)
+    if isinstance(outcome, Refusal):
+        raise problem_of(outcome)
+    return outcome
 
 
 def retry_after(seconds: float) -> dict[str, str]:

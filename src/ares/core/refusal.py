@@ -1,0 +1,49 @@
+"""Why something was not done: one value from the rule that says no to the client that is told."""
+
+from typing import Literal
+
+from ares.model.base import Record
+
+# A job that cannot be admitted as it is.
+AdmissionCode = Literal[
+    "affinity-not-a-number", "affinity-values", "array-syntax", "array-too-large", "command-empty",
+    "command-too-large", "deadline-not-met", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
+    "gang-not-elastic", "gang-spread-and-together", "gang-without-network",
+    "gpu-memory-without-gpus", "gpu-model-without-gpus",
+    "gap-not-preemptible", "gpu-share-without-gpus", "input-ref", "job-affinity-empty", "labels-too-many", "not-utf8",
+    "nvlink-without-gpus", "policy-rejected",
+    "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",
+    "reservation-unknown", "secret-target", "secret-too-large", "secret-twice", "secret-unknown",
+    "sla-and-deadline", "sla-unknown", "toleration-not-yours", "unsafe-restart", "warn-after-limit", "workdir-dots",
+]  # fmt: skip
+# A record that cannot be made or changed.
+RecordCode = Literal[
+    "not-found", "invalid", "forbidden", "no-such-version", "bad-cursor", "node-in-use", "no-authority",
+    "escalation", "self-lockout", "access-full", "identity-taken",
+    "tenant-exists", "no-such-tenant", "user-exists", "no-such-user",
+    "channel-invalid", "channels-full",
+    "policy-invalid", "policy-conflict", "policies-full",
+    "profile-invalid", "profile-conflict",
+    "quota-invalid",
+    "reservation-invalid", "reservation-no-room", "reservation-conflict",
+    "secret-invalid", "secret-conflict", "secrets-full", "secrets-key",
+]  # fmt: skip
+RefusalCode = AdmissionCode | RecordCode
+
+
+class Refusal(Record, frozen=True):
+    """Nothing was changed: `message` says why, with numbers, and `fix` what to do next. Programs decide by `code`."""
+
+    code: RefusalCode
+    message: str = ""
+    fix: str = ""
+    # The audit log's word, where the code alone says too little.
+    reason: str = ""
+    # Where in the request, such as `$.spec.command[0]`.
+    path: str = ""
+
+
+class Admission(Record, frozen=True):
+    """The job may be admitted. `indices` are the tasks of an array, None for a single job."""
+
+    indices: tuple[int, ...] | None = None
