@@ -18,7 +18,8 @@ from ares.model.base import Record
 from ares.model.profile import OrderPolicy, Weight
 
 __all__ = [
-    "BY_RUN_TIME", "FACTORS", "SETTLED", "STATIC", "Factor", "FactorShown", "Facts", "explain", "latest_start", "rank",
+    "BY_RUN_TIME", "FACTORS", "SETTLED", "STATIC", "Factor", "FactorShown", "JobFacts", "explain", "latest_start",
+    "rank",
 ]  # fmt: skip
 
 FACTORS: dict[str, Factor] = {
