@@ -1,7 +1,7 @@
 """Records that people make and change one at a time, by compare-and-swap, whatever the store answers."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -12,18 +12,6 @@ from ares.ports.store import KV, Committed, Compare, Op, Store, StoreUnavailable
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 _TRIES = 10
-
-
-class Refused(Record, frozen=True):
-    """Nothing was changed; `message` says why and `fix` what to do. `reason` is the audit log's word."""
-
-    code: Literal[
-        "not-found", "invalid", "escalation", "self-lockout",
-        "tenant-exists", "no-such-tenant", "user-exists", "no-such-user", "identity-taken", "access-full",
-    ]  # fmt: skip
-    message: str = ""
-    fix: str = ""
-    reason: str = ""
 
 
 class Records:
