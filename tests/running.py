@@ -1,5 +1,6 @@
 """How a run goes: files of tests that take long begin first, and at its end a run says where its time went."""
 
+import gc
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,20 +10,25 @@ import pytest
 
 T = TypeVar("T")
 
-# Ten seconds and more for a test, as a rule; elsewhere the mark says so.
+# Ten seconds and more for a test, as a rule, most of them of waiting; elsewhere the mark says so.
 _LONG = ("tests/chaos/", "tests/e2e/")
 _SHOWN = 10
 
 
-def spread(items: Sequence[T], long: Sequence[Sequence[T]], workers: int) -> list[T]:
-    """The items in as many equal parts as there are workers, each beginning with its share of the groups of long ones.
+def spread(items: Sequence[T], waiting: Sequence[Sequence[T]], working: Sequence[T], workers: int) -> list[T]:
+    """The items in as many equal parts as there are workers, each beginning with its share of the long ones.
 
     Each worker begins with its part and takes half of another's rest when it has none (`--dist worksteal`). A long test
-    that begins last has all but one processor wait for it. A group stays together: it may share what it set up.
+    that begins last has all but one processor wait for it. Some long tests wait for processes, others compute: half of
+    the workers begin with the ones and half with the others, so that there is always something to compute. A group of
+    those that wait stays together: it may share what it set up.
     """
-    first = {item for group in long for item in group}
+    first = {item for group in waiting for item in group} | set(working)
     others = [item for item in items if item not in first]
-    parts = [[item for group in long[worker::workers] for item in group] for worker in range(workers)]
+    parts: list[list[T]] = []
+    for worker in range(workers):
+        halves = [item for group in waiting[worker::workers] for item in group], working[worker::workers]
+        parts.append([*halves[worker % 2], *halves[1 - worker % 2]])
     left = len(items)
     for worker, part in enumerate(parts):
         size = max(left // (workers - worker) - len(part), 0)
@@ -39,13 +45,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.path, []).append(item)
+        if item.nodeid.startswith(_LONG):
+            files.setdefault(item.path, []).append(item)
+    slow = [item for item in items if item.path not in files and item.get_closest_marker("slow") is not None]
     workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
-    items[:] = spread(items, [group for group in files.values() if any(map(_is_long, group))], workers)
-
-
-def _is_long(item: pytest.Item) -> bool:
-    return item.nodeid.startswith(_LONG) or item.get_closest_marker("slow") is not None
+    items[:] = spread(items, [*files.values()], slow, workers)
+    # Modules and tests stay to the end: no search for garbage has to go through them.
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

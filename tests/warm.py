@@ -1,8 +1,9 @@
 """Servers and agents that begin with their modules imported: forks of a process that each worker starts once.
 
-Four fifths of what a server costs until it is ready is the import of its modules. What is forked runs the same command
-by the same entry point, with an environment, a working directory and files of its own. What is seen of it from outside
-(`/proc/PID/cmdline` and `environ`, its memory) is of the process it was forked from: tests of those do without.
+Four fifths of what a server costs until it is ready is the import of its modules and the reading of its routes.
+What is forked runs the same command by the same entry point, with an environment, a working directory and files of
+its own. What is seen of it from outside (`/proc/PID/cmdline` and `environ`, its memory) is of the process it was forked
+from: tests of those do without.
 """
 
 import atexit
@@ -164,6 +165,7 @@ def _main() -> None:
     own, parent = socket.socket(fileno=int(sys.argv[1])), os.getpid()
     for name in _MODULES:
         import_module(name)
+    import_module("ares.edge.rest.app").routed_once()
     if begun := _serve(own):
         _run(begun, parent)
 

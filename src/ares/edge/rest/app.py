@@ -65,7 +65,7 @@ def build_app(
     edge = Edge(services, settings, Streams(services, settings), meter)
     failures = Failures(services.rng)
     serving = _Serving(edge, Gate(services, meter, failures.problem_of), failures)
-    app = copy(_routed(extra) if extra else _routes())
+    app = copy(_routed(extra) if extra else routed_once())
     router = app.asgi_handler
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,8 +78,8 @@ def build_app(
 
 
 @cache
-def _routes() -> Litestar:
-    """Once in a process: the framework takes a tenth of a second and more to read the table."""
+def routed_once() -> Litestar:
+    """Once in a process: the framework takes a tenth of a second and more to read the table of routes."""
     return _routed(())
 
 
