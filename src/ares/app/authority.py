@@ -8,8 +8,8 @@ from typing import Final
 from ares.adapters.certificates.x509 import NoAuthority, X509Issuer, make_authority
 from ares.app.config import AgentsConfig, Config, ConfigError
 from ares.core import keys
-from ares.core.access.addresses import is_loopback
 from ares.core.access.certificates import LIFE_S, renew_after_s
+from ares.core.net.addresses import is_loopback
 from ares.edge.grpc.agents import Tls
 from ares.ports.store import Store
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ares.app import connection_file
 from ares.app.config import MAPS, Config, ConfigError, NodeConfig
-from ares.core.access.addresses import is_loopback
+from ares.core.net.addresses import is_loopback
 from ares.model.node import Taint
 
 # What a supervisor was started with, for `ares up` to compare with.

@@ -14,7 +14,7 @@ from ares.adapters.links.grpc import GrpcLink
 from ares.agent.link import identity
 from ares.app import connection_file
 from ares.app.config import Config
-from ares.core.access.addresses import is_loopback
+from ares.core.net.addresses import is_loopback
 from ares.edge.client.aio import AsyncClient
 from ares.edge.client.errors import AresError
 from ares.ports.link import LinkBroken, LinkRefused, Proof

@@ -5,7 +5,7 @@ Jobs with equal asks are placed alike, so everything computed for one of them se
 
 from typing import NamedTuple
 
-from ares.core.forecast.by_model import Runs, runs_by_model
+from ares.core.forecast.estimate import Runs, runs_by_model
 from ares.core.lifecycle.ranks import leaving_s, why_not_preemptible
 from ares.model.isolation import LEVELS
 from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel

@@ -9,7 +9,7 @@ import urllib.request
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ares.core.access.addresses import is_loopback
+from ares.core.net.addresses import is_loopback
 from ares.ports.link import LinkBroken, LinkRefused
 
 _TIMEOUT_S: Final = 10.0

@@ -4,6 +4,7 @@ Each instance has its own registry, so many can live in one process. Without a t
 nothing; with one they join the trace named by the job's stored traceparent, also after a restart.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,8 +14,26 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
 from ares.adapters.telemetry.metrics import METRICS, Kind, Metric
-from ares.adapters.telemetry.traceparent import new_traceparent
 from ares.ports.clock import Rng
+
+# ---- W3C trace context, version 00: the text kept in a job's record.
+
+
+_FORMAT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+
+
+def new_traceparent(rng: Rng, parent: str = "") -> str:
+    """`parent` itself when it is valid, so that the job's spans become its children; else a new, sampled trace."""
+    if _FORMAT.fullmatch(parent):
+        return parent
+    return f"00-{_nonzero(rng, 16)}-{_nonzero(rng, 8)}-01"
+
+
+def _nonzero(rng: Rng, n_bytes: int) -> str:
+    """All zeros means "invalid" in the format."""
+    drawn = rng.token(n_bytes)
+    return drawn.hex() if any(drawn) else "1".zfill(2 * n_bytes)
+
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # A label value beyond these many is counted as "other": a bug must not eat the memory.

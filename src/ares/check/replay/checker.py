@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from ares.check.replay.ahead import overlaps
+from ares.check.replay.ahead import entered, overlaps
 from ares.check.replay.decisions import AttemptEnd, AttemptStart, CycleDecisions, Promised
-from ares.check.replay.drain import entered
 from ares.check.replay.earliest import End, earliest
 from ares.check.replay.node import AskedRoom, beyond, empty, wishes
 from ares.check.replay.placed import wrong_places

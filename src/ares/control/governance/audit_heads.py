@@ -13,8 +13,7 @@ from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.state.view import View
 from ares.core import keys
-from ares.core.audit.chain import entry_of, signed_bytes
-from ares.core.audit.heads import superfluous
+from ares.core.audit.chain import entry_of, signed_bytes, superfluous
 from ares.core.audit.verify import ChainReport, Sealer, check
 from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditStub
 from ares.ports.audit import AuditLog, AuditPorts, AuditUnavailable, Segment

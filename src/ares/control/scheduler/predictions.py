@@ -12,9 +12,8 @@ from ares.control.state.pacing import breathe, stepped
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.forecast.accuracy import Accuracy
-from ares.core.forecast.estimate import Estimate
+from ares.core.forecast.estimate import Estimate, run_time
 from ares.core.forecast.eta import LONGEST_S, Eta, Etas, EtasData, Hits, eta
-from ares.core.forecast.evidence import run_time
 from ares.core.forecast.trees import BadModel, Forest, HeldOut, TreeModel
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import class_key

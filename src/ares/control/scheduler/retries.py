@@ -11,8 +11,8 @@ import structlog
 from ares.control.execution.transitions import JobChange, Transitions
 from ares.control.governance.alerts import Alerts
 from ares.control.state.view import Delta, View
-from ares.core.lifecycle.breaker import Breaker, ask, closed
 from ares.core.lifecycle.inputs import RetryDue
+from ares.core.lifecycle.retry import Breaker, ask, closed
 from ares.model.state import JobState
 from ares.ports.clock import Clock, happens
 from ares.ports.store import StoreError

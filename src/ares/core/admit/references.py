@@ -4,8 +4,7 @@ import re
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from ares.core.net.addresses import refused
-from ares.core.net.literals import literal
+from ares.core.net.addresses import literal, refused
 from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 

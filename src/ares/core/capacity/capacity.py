@@ -5,14 +5,13 @@ from collections.abc import Set
 from copy import deepcopy
 from typing import NamedTuple
 
-from ares.core.capacity.ends import RunningEnds
 from ares.core.capacity.fit import Evaluations
-from ares.core.capacity.future import Future
+from ares.core.capacity.future import Future, RunningEnds
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_slice import Matching
 from ares.core.capacity.node_table import WHOLE, NodeTable
+from ares.core.capacity.node_timeline import OpenTimes
 from ares.core.capacity.node_usage import Used
-from ares.core.capacity.opened import OpenTimes
 from ares.core.queue.shares import Amounts
 from ares.model.job import Qos
 from ares.model.reservation import Reservation

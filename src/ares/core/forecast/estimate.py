@@ -1,9 +1,42 @@
 """How long a job will run: a number to plan by, the interval around it, and where it comes from."""
 
+from math import inf
 from typing import NamedTuple
 
-from ares.core.forecast.by_model import runs_by_model, runs_on
-from ares.model.job import JobSpec
+from ares.core.topology.cards import words
+from ares.model.job import FailureClass, JobSpec
+from ares.model.state import JobState
+
+# ---- How long a job runs on which GPU model, where it says so.
+
+
+# (model, seconds); the model "" stands for all that are not named.
+Runs = tuple[tuple[str, float], ...]
+
+
+def runs_by_model(spec: JobSpec) -> Runs:
+    """Empty when the job does not tell models apart. On others than it names it runs as long as it says of itself."""
+    said = spec.expected_runtimes_s
+    if not said:
+        return ()
+    others = {} if spec.expected_runtime_s is None else {"": spec.expected_runtime_s}
+    limit = inf if spec.time_limit_s is None else spec.time_limit_s
+    return tuple((model, min(seconds, limit)) for model, seconds in sorted({**others, **said}.items()))
+
+
+def runs_on(runs: Runs, gpu_model: str) -> float:
+    """By whole words, as a job asks for a model; of several that fit, the most exact. Without any, the slowest."""
+    name = words(gpu_model)
+    fits = [(len(wanted), seconds) for model, seconds in runs if (wanted := words(model)) <= name]
+    if not fits:
+        return max(seconds for _, seconds in runs)
+    most = max(fits)[0]
+    return min(seconds for count, seconds in fits if count == most)
+
+
+def fastest(runs: Runs) -> float:
+    """On the best of the models it names."""
+    return min(seconds for model, seconds in runs if model)
 
 
 class Estimate(NamedTuple):
@@ -37,3 +70,21 @@ def stated(spec: JobSpec, gpu_model: str | None = None) -> Estimate | None:
     elif spec.time_limit_s is not None:
         runs = min(runs, spec.time_limit_s)
     return None if runs is None else Estimate(runs, runs, runs, basis)
+
+
+# ---- Which ends tell how long a job runs.
+
+
+# A job that fails by itself, or at its limit, held its place that long, and the next of its kind may do the same.
+# One that was cancelled, lost its node or could not be staged tells nothing.
+_ITS_OWN: frozenset[FailureClass | None] = frozenset({"exit", "signal", "oom", "time-limit"})
+
+
+def run_time(state: JobState) -> float | None:
+    """From the grant to the end, or None when it did not run its course, or not in one piece."""
+    by_itself = state.phase == "SUCCEEDED" or (
+        state.phase == "FAILED" and state.exit is not None and state.exit.failure in _ITS_OWN
+    )
+    if not by_itself or state.preemptions or state.bound_at is None or state.ended_at is None:
+        return None
+    return max(0.0, state.ended_at - state.bound_at)

@@ -4,7 +4,6 @@ from math import exp, log
 from typing import NamedTuple, TypeVar
 
 from ares.core.forecast.accuracy import Accuracy, AccuracyCount, JudgedData, distance
-from ares.core.forecast.correction import corrected, overrun
 from ares.core.forecast.estimate import Estimate, stated
 from ares.core.forecast.features import features_of
 from ares.core.forecast.kinds import LEVELS, OTHERS_MIN, JobKind, keys_of, kind_of, on_model
@@ -14,6 +13,35 @@ from ares.core.forecast.trees import Forest
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy
+
+# ---- What to plan by once a job has run longer than it was to: a little more each time, in ever larger steps.
+
+
+_MINUTE, _HOUR = 60.0, 3600.0
+# As in Tsafrir, Etsion and Feitelson (TPDS 2007), each added to the first estimate.
+STEPS = (
+    _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 2 * _HOUR, 5 * _HOUR, 10 * _HOUR, 20 * _HOUR, 50 * _HOUR,
+    100 * _HOUR,
+)  # fmt: skip
+
+
+# A job that is late by an instant is looked at again a second later.
+_LEAST_S = 1.0
+
+
+def overrun(estimate_s: float, ran_s: float) -> float:
+    """The run time to plan by where nothing bounds it: as far beyond its estimate again as it is already. An overrun of
+    an instant moves a promise by a second, one of an hour by an hour."""
+    return ran_s + max(_LEAST_S, ran_s - estimate_s)
+
+
+def corrected(estimate_s: float, ran_s: float, limit_s: float | None = None) -> float:
+    """The run time to plan by, longer than `ran_s`: the next step, or the limit where that comes first."""
+    step = next((estimate_s + step for step in STEPS if estimate_s + step > ran_s), None)
+    longer = 2.0 * ran_s if step is None else step
+    # Whoever is beyond his limit is about to be ended.
+    return longer if limit_s is None or limit_s >= longer else max(limit_s, ran_s + 1.0)
+
 
 # Kinds of jobs remembered; who was not heard of for longest is forgotten first.
 KINDS_MAX = 50_000

@@ -1,12 +1,46 @@
 """Which addresses a stranger's URL may lead to. Names are judged by what they resolve to: they lie, and numbers have
 many forms."""
 
+import ipaddress
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
 from ares.model.base import Record
+
+# ---- Hosts that are addresses themselves, in every form that resolvers take for one.
+
+
+_PARTS_MAX = 4
+
+
+def literal(host: str) -> str | None:
+    """The address a host's text stands for: 10.0.0.1, 127.1, 2130706433, 0x7f.1, 0177.0.0.1 or ::1. None for a name."""
+    text = host.rstrip(".")
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        numbers = [_number(part) for part in text.split(".")]
+    if None in numbers or len(numbers) > _PARTS_MAX:
+        return None
+    *heads, last = (number or 0 for number in numbers)
+    # The last part fills all bytes that the parts before it leave.
+    room = _PARTS_MAX - len(heads)
+    if any(head > 0xFF for head in heads) or last >= 1 << (8 * room):
+        return None
+    high = sum(head << (8 * (3 - place)) for place, head in enumerate(heads))
+    return str(IPv4Address(high + last))
+
+
+def _number(text: str) -> int | None:
+    """As C reads it: 0x is hexadecimal, a leading 0 octal."""
+    base = 16 if text[:2].lower() == "0x" else 8 if len(text) > 1 and text.startswith("0") else 10
+    try:
+        return int(text, base) if text.isascii() and text.isalnum() else None
+    except ValueError:
+        return None
+
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 # Public by their numbers, but within clouds they are the machine's own metadata and control; relays lead elsewhere.
@@ -113,3 +147,16 @@ def judged(host: str, addresses: Sequence[str], allow: Sequence[str]) -> Sequenc
         if why is not None and not allowed(host, address, allow):
             raise ValueError(f"{host}: {why}")
     return addresses
+
+
+# ---- Which addresses are this machine's own.
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine reach what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

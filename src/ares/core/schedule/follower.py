@@ -4,7 +4,7 @@ from math import inf
 
 from ares.core.capacity.capacity import Reserved
 from ares.core.capacity.holding import held_by, holding
-from ares.core.forecast.evidence import run_time
+from ares.core.forecast.estimate import run_time
 from ares.core.lifecycle.ranks import held, holds
 from ares.core.queue.order import account_of
 from ares.core.queue.usage import CPUS_PER_GPU, weighed

@@ -6,13 +6,15 @@ a GPU that is free starts there; the others wait, for a better GPU or for their 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from ares.core.capacity.node_table import Floats, Ints
+from ares.core.ask import Ask
+from ares.core.capacity.node_table import Floats, Ints, NodeTable
+from ares.core.forecast.estimate import runs_on
 
 
 class PacedRunner(NamedTuple):
@@ -195,3 +197,30 @@ class _Lines:
         self._slack = np.concatenate([self._slack, np.full(more, inf)], axis=1)
         self._kind = np.concatenate([self._kind, np.full(more, -1, np.int64)], axis=1)
         self._weight = np.concatenate([self._weight, np.zeros(more)], axis=1)
+
+
+# ---- Which GPU models a job that tells them apart could run on: on one of them, or on several as it comes.
+
+
+class ModelChoice(NamedTuple):
+    """The ask as it would be for that choice, and how long it runs then. `slowest` is the model that decides it."""
+
+    ask: Ask
+    model: str | None
+    slowest: str
+    runs_s: float
+
+
+def choices(table: NodeTable, ask: Ask) -> Iterator[ModelChoice]:
+    """None for asks that do not tell models apart."""
+    records = [record for record in table.records if record is not None]
+    models = sorted({gpu.model for record in records for gpu in record.info.gpus if not gpu.mig})
+    if not ask.runs or not models:
+        return
+    if ask.gpu_model is None:
+        for model in models:
+            yield ModelChoice(ask._replace(gpu_model=model, runs=()), model, model, runs_on(ask.runs, model))
+    if ask.gpu_model is not None or ask.gpus * ask.ranks > 1:
+        slowest = max(models, key=lambda model: runs_on(ask.runs, model))
+        slowest = slowest if ask.gpu_model is None else ask.gpu_model
+        yield ModelChoice(ask._replace(runs=()), None, slowest, runs_on(ask.runs, slowest))

@@ -15,20 +15,45 @@ from ares.core.capacity.holding import held_by
 from ares.core.capacity.node_table import Ints
 from ares.core.capacity.promise import Promise
 from ares.core.capacity.transaction import Allocation, Transaction, placement
-from ares.core.queue.shares import Amounts, Shares
+from ares.core.queue.shares import Amounts, BrokenLimit, Shares
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.reasons import Reason
 from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Considered, consider
 from ares.core.schedule.gang import place_gang
-from ares.core.schedule.gates import no_licence, over_limit
 from ares.core.schedule.pace import PacedJob
 from ares.core.schedule.place import place_one
 from ares.core.schedule.plan import Eviction, LeftOut, Placed, Plan, Resized
 from ares.model.job import RANKS_MAX
 from ares.model.profile import Profile
 from ares.model.state import Placement
+
+# ---- What stands in a job's way whatever the nodes are like: licences that are out, limits that are reached.
+
+
+_UNITS = {"cpu": ("CPUs", 1000), "gpu": ("GPUs", 1000), "memory": ("MiB of memory", 1)}
+
+
+def no_licence(name: str, count: int, used: int, total: int) -> Reason:
+    numbers = {"asked": count, "free": max(0, total - used), "total": total}
+    if count > total:
+        message = f"needs {count} of licence {name}; the cluster has {total}"
+        return Reason(code="INFEASIBLE_LICENCE", message=message, numbers=numbers)
+    message = f"needs {count} of licence {name}; {max(0, total - used)} of {total} are free"
+    return Reason(code="INSUFFICIENT_LICENCE", message=message, numbers=numbers)
+
+
+def over_limit(limit: BrokenLimit) -> Reason:
+    unit, parts = _UNITS[limit.resource]
+    numbers = {"asked": limit.asked, "free": max(0, limit.free), "total": limit.limit}
+    asked, used, total = (f"{value / parts:,g}" for value in (limit.asked, limit.used, limit.limit))
+    if limit.asked > limit.limit:
+        message = f"needs {asked} {unit}; {limit.path} may never have more than {total}"
+        return Reason(code="INFEASIBLE_LIMIT", message=message, numbers=numbers)
+    message = f"needs {asked} {unit}; {limit.path} has {used} of the {total} it may have"
+    return Reason(code="HARD_LIMIT", message=message, numbers=numbers)
+
 
 _NOBODY: frozenset[str] = frozenset()
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from ares.core.ask import Ask
 from ares.core.capacity.bookings import claim_of
 from ares.core.capacity.claims import Claim
-from ares.core.capacity.gpu_models import choices
 from ares.core.explain.faster import named, paced_jobs
 from ares.core.explain.why import infeasible
 from ares.core.forecast.estimate import Estimate
@@ -22,7 +21,7 @@ from ares.core.forecast.eta import Eta
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.pace import PacedJob
+from ares.core.schedule.pace import PacedJob, choices
 from ares.core.schedule.ranked_queue import RankedQueue
 from ares.core.schedule.slot import Slot, earliest
 from ares.core.schedule.trial import Assignment, Trial

@@ -19,9 +19,9 @@ import structlog
 from ares.control.access.machines import Admitted
 from ares.control.execution.enrolment import SessionRefused
 from ares.control.governance.audit import Audit
-from ares.core.access.addresses import is_loopback
 from ares.core.access.tokens import Denied
 from ares.core.audit.chain import clean
+from ares.core.net.addresses import is_loopback
 from ares.model.access import Principal, Proof
 from ares.model.audit import AuditDraft
 from ares.model.link import (

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 from ares.check.invariants.history import Ended, Event, Settings
+from ares.core import keys
 from ares.model.link import StoreLock
+from ares.model.state import TERMINAL, ArrayRecord, JobState
 from ares.model.timing import DEFAULT
 from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance, SimClock
@@ -24,10 +27,28 @@ from ares.sim.world.node import SimulatedNode
 from ares.sim.world.operator import QUOTAS, Operator
 from ares.sim.world.people import SimulatedCalls, SimulatedPerson
 from ares.sim.world.plane import Beside, Plane
-from ares.sim.world.quiet import Quiet
 from ares.sim.world.record import WorldRecorder
 from ares.sim.world.store import RecordedStore, Weather
 from ares.sim.world.swarm import Mix, SwarmNemesis, mix
+
+# ---- Whether anything is left to do in a world, by its store alone.
+
+
+_state = msgspec.json.Decoder(JobState).decode
+_array = msgspec.json.Decoder(ArrayRecord).decode
+
+
+class Quiet:
+    def __init__(self, store: RecordedStore) -> None:
+        self._store = store
+
+    def quiet(self) -> bool:
+        """Every job has ended and holds nothing, and every array has its tasks."""
+        kvs = self._store.snapshot()
+        states = (_state(kv.value) for key, kv in kvs.items() if key.startswith(keys.STATE))
+        arrays = (_array(kv.value) for key, kv in kvs.items() if key.startswith(keys.ARRAYS))
+        return all(s.phase in TERMINAL and not s.lingering for s in states) and all(a.expanded for a in arrays)
+
 
 LIVENESS_S = 400.0
 _LOOK_S = 1.0

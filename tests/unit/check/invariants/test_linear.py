@@ -7,7 +7,7 @@ import pytest
 
 from ares.check.invariants import linearizability
 from ares.check.invariants.history import Answered, Asked, Commit, Event
-from ares.check.invariants.search import TimedOperation, misplaced
+from ares.check.invariants.linearizability import TimedOperation, misplaced
 from tests.unit.check.invariants.cases import CASES
 from tests.unit.check.invariants.forge import Forge, legal
 from tests.unit.check.invariants.register import history

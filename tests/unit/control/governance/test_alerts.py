@@ -6,8 +6,7 @@ from ares.control.governance import alerts as alerts_service
 from ares.control.governance.channel_seal import Sealing
 from ares.control.governance.channels import ChannelWish
 from ares.core import keys
-from ares.core.alerts.due import TRIES_MAX, due, marked
-from ares.core.alerts.episode import EPISODE_S, again
+from ares.core.alerts.due import EPISODE_S, TRIES_MAX, again, due, marked
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.alert import AlertRecord, ChannelRecord, Notice

@@ -14,9 +14,8 @@ from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.governance.audit_heads import ENTRIES_MAX, SECONDS_MAX, AuditHeads
 from ares.control.state.view import View
-from ares.core.audit.chain import ChainWriter, Seal, entry_of
+from ares.core.audit.chain import RECENT, ChainWriter, Seal, entry_of, superfluous
 from ares.core.audit.crowd import ANONYMOUS_EACH, KINDS_MAX, KNOWN_EACH, WINDOW_S, Crowd
-from ares.core.audit.heads import RECENT, superfluous
 from ares.model.audit import AuditDraft, AuditEntry, AuditHead, AuditStub
 from ares.ports.audit import AuditPorts, AuditUnavailable
 from tests.clocks import ManualClock, settle

@@ -2,8 +2,7 @@
 
 from ares.control.scheduler.retries import RETRIES_PER_MINUTE, STORM
 from ares.core import keys
-from ares.core.lifecycle.breaker import Breaker, ask, closed
-from ares.core.lifecycle.retry import FLOOR_S
+from ares.core.lifecycle.retry import FLOOR_S, Breaker, ask, closed
 from ares.model.access import Principal
 from ares.model.alert import AlertRecord
 from ares.model.job import RetryPolicy

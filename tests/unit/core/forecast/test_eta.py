@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ares.core.ask import Ask
 from ares.core.forecast.eta import LONGEST_S, Etas, EtasData, Wait, eta
-from ares.core.forecast.supply import HeldSupply, Supply
 from ares.core.queue.backlog import Backlog
+from ares.core.starts.wait import HeldSupply, Supply
 
 HELD = st.lists(st.builds(HeldSupply, st.integers(1, 50), st.floats(1.0, 1e5) | st.just(inf)), max_size=12)
 

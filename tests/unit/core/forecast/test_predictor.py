@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.core.forecast import predictor as module
-from ares.core.forecast.evidence import run_time
+from ares.core.forecast.estimate import run_time
 from ares.core.forecast.kinds import OTHERS_MIN
 from ares.core.forecast.predictor import Predictor, PredictorData
 from ares.model.job import FailureClass, Gang, JobSpec, Resources

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ares.core.admit.sla import dated, unknown
-from ares.core.forecast.by_model import fastest, runs_by_model, runs_on
-from ares.core.forecast.estimate import stated
+from ares.core.forecast.estimate import fastest, runs_by_model, runs_on, stated
 from ares.core.lifecycle.deadline import outcome
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.factors.deadline import deadline

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from ares.core.queue.drf import Amounts
-from ares.core.queue.limits import BrokenLimit
+from ares.core.queue.shares import BrokenLimit
 from ares.model.profile import Share, ShareResource
 from tests.unit.core.queue.filling import fill, shares, times
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.core.secrets.forms import LINES_MAX, forms
-from ares.core.secrets.mask import MASK, Masker
+from ares.core.secrets.mask import LINES_MAX, MASK, Masker, forms
 
 # Few letters, so that values overlap, repeat and begin within each other.
 TEXTS = st.binary(max_size=12)

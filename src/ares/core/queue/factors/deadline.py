@@ -2,7 +2,7 @@
 
 from math import inf
 
-from ares.core.forecast.by_model import fastest, runs_by_model
+from ares.core.forecast.estimate import fastest, runs_by_model
 from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.job import JobSpec

@@ -12,14 +12,13 @@ import numpy as np
 
 from ares.core.ask import Ask
 from ares.core.capacity.bookings import claim_of, claims_of
-from ares.core.capacity.gpu_models import choices
 from ares.core.capacity.node_table import WHOLE, Bools, Floats, Ints
-from ares.core.forecast.by_model import fastest, runs_on
+from ares.core.forecast.estimate import fastest, runs_on
 from ares.core.queue.factors import rank
 from ares.core.queue.order import Place, job_of
 from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.pace import Gpus, PacedJob, PacedRunner, PacedSlot, pace
+from ares.core.schedule.pace import Gpus, PacedJob, PacedRunner, PacedSlot, choices, pace
 from ares.core.schedule.plan import LeftOut
 from ares.core.schedule.slot import earliest
 from ares.core.schedule.trial import Trial

@@ -6,7 +6,7 @@ import numpy as np
 
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Floats
-from ares.core.forecast.by_model import Runs, runs_on
+from ares.core.forecast.estimate import Runs, runs_on
 from ares.model.node import NodeRecord
 
 

@@ -9,7 +9,7 @@ from collections.abc import Generator
 import uvicorn
 from litestar import Litestar
 
-from ares.core.access.addresses import is_loopback
+from ares.core.net.addresses import is_loopback
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import STREAMS
 from ares.edge.rest.http.connections import Connections
