@@ -43,7 +43,7 @@ _PLUGIN = """
 import time
 import numpy as np
 from ares.core.capacity.rule import Filter
-from ares.core.reasons import Reason
+from ares.api.reasons import Reason
 
 def passes(rows):
     time.sleep(20.0)

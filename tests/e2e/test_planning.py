@@ -90,7 +90,7 @@ PLUGINS = """
 import time
 import numpy as np
 from ares.core.capacity.rule import Filter
-from ares.core.reasons import Reason
+from ares.api.reasons import Reason
 
 def asleep(rows):
     time.sleep(3600.0)

@@ -6,13 +6,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ares.api.reasons import Reason, ReasonCode
 from ares.core.admit.admission import decide
 from ares.core.ask import Ask, asks_of
 from ares.core.explain.smallest_change import changed_spec, smallest_change
 from ares.core.explain.why import explain_ask, infeasible, reason
 from ares.core.lifecycle.ranks import held, holds
 from ares.core.queue.waiting import class_key
-from ares.core.reasons import Reason, ReasonCode
 from ares.core.refusal import Admission
 from ares.core.schedule.cycle import cycle
 from ares.model.job import JobSpec, Resources, Toleration

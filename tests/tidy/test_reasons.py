@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from ares.core.reasons import REMEDIES, ReasonCode
+from ares.api.reasons import REMEDIES, ReasonCode
 from tests.tidy.source import ROOT
 
 

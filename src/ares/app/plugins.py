@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 import structlog
 
+from ares.api.reasons import Reason
 from ares.control.scheduler.plugins import Kind, Loaded, RefusedPlugin
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
-from ares.core.reasons import Reason
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.plugins import refusing

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ares.api.reasons import Reason
 from ares.app import plugins
 from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
-from ares.core.reasons import Reason
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.scorers import SCORERS

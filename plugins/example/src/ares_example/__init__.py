@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ares.api.reasons import Reason
 from ares.core.capacity.rule import Filter
-from ares.core.reasons import Reason
 
 if TYPE_CHECKING:
     from ares.core.capacity.node_slice import NodeSlice

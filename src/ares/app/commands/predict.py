@@ -12,7 +12,7 @@ from ares.edge.cli.render.output import output_option, print_objects
 from ares.edge.cli.render.text import duration, printable
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.predictions import Accuracy, Hits, JobPrediction, ModelView, PredictionReport
+    from ares.api.predictions import Accuracy, Hits, JobPrediction, ModelView, PredictionReport
 
 _FORMAT = "swf, alibaba, philly, easy, deadlines or history.  [default: seen from the file]"
 _TRACE = "Of like jobs' runs on the jobs of this file instead, without a server."

@@ -6,11 +6,11 @@ A planner that is new, or that fell behind too far, is told everything: then all
 from collections.abc import Callable, Iterable
 from itertools import islice
 
+from ares.api.decisions import Promise
 from ares.control.planner.messages import JobNews, News, PlannerRules
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
 from ares.core import keys
-from ares.core.capacity.promise import Promise
 from ares.core.lifecycle.ranks import holds
 from ares.core.queue.order import account_of
 from ares.model.isolation import Isolation

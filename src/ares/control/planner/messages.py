@@ -2,10 +2,10 @@
 
 import msgspec
 
-from ares.core.capacity.promise import Promise
+from ares.api.decisions import Promise
+from ares.api.reasons import Reason
 from ares.core.forecast.estimate import Estimate
 from ares.core.queue.usage import UsageData
-from ares.core.reasons import Reason
 from ares.core.schedule.plan import Plan
 from ares.model.isolation import Isolation
 from ares.model.node import NodeRecord

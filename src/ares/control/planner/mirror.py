@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Set
 
 import msgspec
 
+from ares.api.reasons import Reason
 from ares.control.planner.messages import (
     JobNews,
     News,
@@ -21,7 +22,6 @@ from ares.core.explain.why import why_waiting
 from ares.core.forecast.estimate import Estimate
 from ares.core.forecast.predictor import Predictor
 from ares.core.lifecycle.ranks import holds
-from ares.core.reasons import Reason
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster, Moment

@@ -5,6 +5,7 @@ from itertools import chain
 
 from msgspec.structs import asdict, replace
 
+from ares.api.deadlines import DeadlineSeen, SlaView
 from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe, stepped
 from ares.control.state.view import View
@@ -13,11 +14,10 @@ from ares.core.admit.sla import dated, unknown
 from ares.core.forecast.estimate import Estimate
 from ares.core.lifecycle.deadline import outcome
 from ares.core.refusal import Refusal
-from ares.core.starts.deadline_changes import Way, ways
-from ares.core.starts.outlook import Outlook, judged, outlook
+from ares.core.starts.deadline_changes import ways
+from ares.core.starts.outlook import judged, outlook
 from ares.core.starts.starts import Course, Starts
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import Sla
 from ares.model.state import BOUND, TERMINAL, JobState
@@ -28,28 +28,6 @@ _LOOKED_AT_MAX = 16
 _NAMED_MAX = 20
 # Of jobs that have a deadline of their own.
 OWN = ""
-
-
-class DeadlineSeen(Outlook, frozen=True, omit_defaults=False):
-    """With changes that would meet the deadline, where it is not met without."""
-
-    ways: tuple[Way, ...] = ()
-
-
-class SlaView(Record, frozen=True):
-    """How jobs of one class of service fared, of those that are kept. Without a name: deadlines of their own."""
-
-    name: str
-    start_within_s: float | None = None
-    end_within_s: float | None = None
-    jobs: int = 0
-    met: int = 0
-    missed: int = 0
-    # Neither yet; of these, so many will miss it by the estimates, the first of them by id.
-    open: int = 0
-    at_risk: int = 0
-    at_risk_jobs: tuple[str, ...] = ()
-    met_percent: float | None = None
 
 
 class Deadlines:

@@ -2,14 +2,22 @@
 
 from collections.abc import Sequence
 from math import fsum, inf
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from ares.api.decisions import (
+    Eta,
+    Explanation,
+    FactorShown,
+    PlanAnswer,
+    PrioRow,
+    ReplayAnswer,
+    Standing,
+)
+from ares.api.reasons import Reason
 from ares.control.governance.alerts import alert_id
-from ares.control.queries.deadlines import DeadlineSeen
-from ares.control.queries.holders import GpuSeen, Holder, gpus, holders
+from ares.control.queries.holders import gpus, holders
 from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.scheduler.decisions import Decisions
 from ares.control.scheduler.retries import STORM
@@ -18,127 +26,35 @@ from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import sees_all
 from ares.core.admit.isolation import at_least
-from ares.core.capacity.promise import Promise
 from ares.core.explain.faster import would_wait
 from ares.core.explain.held_back import held_back
-from ares.core.explain.smallest_change import Change, smallest_change
-from ares.core.explain.why import AskExplained, explain_ask, infeasible, why_waiting
-from ares.core.forecast.eta import Eta
-from ares.core.queue.factors import FactorShown, explain
+from ares.core.explain.smallest_change import smallest_change
+from ares.core.explain.why import explain_ask, infeasible, why_waiting
+from ares.core.queue.factors import explain
 from ares.core.queue.kept_turns import kept_turns
 from ares.core.queue.order import Place, account_of
 from ares.core.queue.position import position
 from ares.core.queue.shares import Shares
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
-from ares.core.reasons import Reason, Remedy
 from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.considered import Ranked, decide_again
+from ares.core.schedule.considered import decide_again
 from ares.core.schedule.preempt.record import seen_by
 from ares.core.schedule.trial import Trial
-from ares.core.starts.alternatives import Offer, offers, would_evict
+from ares.core.starts.alternatives import offers, would_evict
 from ares.core.starts.starts import Course, course, eta_of
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.model.event import LedgerEvent
 from ares.model.job import PRIORITIES, JobSpec
-from ares.model.profile import Share, ShareResource, Weight
-from ares.model.state import JobState, Phase
+from ares.model.profile import Share, ShareResource
+from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.ports.store import Store
 
 # Kinds of jobs looked at for one submission: a large batch must not hold up everybody else.
 _INFEASIBLE_MAX = 256
 _RESOURCES: tuple[ShareResource, ...] = ("cpu", "memory", "gpu")
-
-
-class Standing(Record, frozen=True):
-    """One level of the tenant tree: what is asked for, used, allowed and free of one resource."""
-
-    path: str
-    resource: str
-    asked: int
-    used: int
-    limit: int | None
-    soft: int | None
-
-
-class Explanation(Record, frozen=True):
-    job: str
-    phase: Phase
-    at: float
-    reason: Reason | None = None
-    remedy: Remedy | None = None
-    # One for each alternative, in the job's order of preference.
-    alternatives: tuple[AskExplained, ...] = ()
-    holders: tuple[Holder, ...] = ()
-    gpus: tuple[GpuSeen, ...] = ()
-    ahead: int | None = None
-    ahead_in_tenant: int | None = None
-    rank: float | None = None
-    factors: tuple[FactorShown, ...] = ()
-    limits: tuple[Standing, ...] = ()
-    # By the one estimate that plan, pools and deadlines answer from.
-    starts: Eta | None = None
-    # In four of five cases like it.
-    eta: Eta | None = None
-    # A start that the latest plan holds room for.
-    promise: Promise | None = None
-    # Why nobody is evicted for it.
-    no_eviction: str = ""
-    change: Change | None = None
-
-
-class PrioRow(Record, frozen=True):
-    """One waiting job and the factors that sum to its rank."""
-
-    job: str
-    tenant: str
-    name: str
-    priority: str
-    rank: float
-    secondary: float
-    factors: tuple[FactorShown, ...]
-
-
-class PlanAnswer(Record, frozen=True):
-    """What would happen if the job were submitted now. Nothing was changed."""
-
-    starts_now: bool
-    # To be compared with a later answer: the world was like this.
-    revision: int
-    profile_version: int
-    reason: Reason | None = None
-    remedy: Remedy | None = None
-    offers: tuple[Offer, ...] = ()
-    # Whom it would displace.
-    eviction: dict[str, Any] | None = None
-    # Why it would displace nobody.
-    no_eviction: str = ""
-    change: Change | None = None
-    ahead: int = 0
-    # Whether it would meet its deadline.
-    deadline: DeadlineSeen | None = None
-    # What policies would say to it.
-    warnings: tuple[str, ...] = ()
-
-
-class ReplayAnswer(Record, frozen=True):
-    """A past decision, made again with other weights."""
-
-    decision: str
-    job: str
-    at: float
-    profile_version: int
-    weights: tuple[Weight, ...]
-    chosen: tuple[str, ...]
-    chosen_again: tuple[str, ...]
-    same: bool
-    nodes: tuple[Ranked, ...]
-    # How many could have taken it, and how many of those were kept.
-    passing: int
-    kept: int
 
 
 class UnknownWeight(ValueError):

@@ -2,43 +2,14 @@
 
 from typing import NamedTuple
 
+from ares.api.decisions import AskExplained, GpuSeen, Holder
 from ares.control.state.view import View
-from ares.core.explain.why import AskExplained
 from ares.core.schedule.cluster import Cluster
-from ares.model.base import Record
 from ares.model.state import Placement
 
 _HOLDERS_MAX = 20
 # Filters whose question a look at each GPU answers.
 _ABOUT_GPUS = frozenset({"gpus", "gpus-declared", "numa"})
-
-
-class Holder(Record, frozen=True):
-    """Somebody on the nodes that come nearest. Of other tenants' jobs only what they hold is told."""
-
-    node: str
-    job: str = ""
-    tenant: str = ""
-    gpus: float = 0.0
-    cpus: float = 0.0
-    since: float = 0.0
-    ends_at: float | None = None
-    # Kept for a waiting job, not held by a running one.
-    reserved: bool = False
-
-
-class GpuSeen(Record, frozen=True):
-    """One GPU of a node that comes near, when GPUs are what it lacks."""
-
-    node: str
-    index: int
-    model: str
-    memory_mib: int
-    free_milli: int
-    numa_node: int = 0
-    # Those of the asker's tenant that have a part of it.
-    jobs: tuple[str, ...] = ()
-    mig: bool = False
 
 
 class _Taken(NamedTuple):

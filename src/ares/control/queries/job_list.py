@@ -7,6 +7,9 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from ares.api.decisions import Eta
+from ares.api.reasons import ReasonCode, Remedy
+from ares.api.usage import Use
 from ares.control.queries.cursors import Cursors
 from ares.control.queries.deadlines import Deadlines
 from ares.control.scheduler.cluster_view import LiveCluster
@@ -14,9 +17,7 @@ from ares.control.state.index import JobIndex, Place
 from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.core import keys
-from ares.core.forecast.eta import Eta
-from ares.core.lifecycle.usage_report import Use, use_of
-from ares.core.reasons import ReasonCode, Remedy
+from ares.core.lifecycle.usage_report import use_of
 from ares.core.refusal import Refusal
 from ares.model.base import Record
 from ares.model.job import JobSpec

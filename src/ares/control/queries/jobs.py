@@ -5,9 +5,11 @@ Another tenant's job and a job that does not exist are the same answer: None.
 
 import msgspec
 
+from ares.api.deadlines import DeadlineSeen
+from ares.api.usage import Use
 from ares.control.execution.transitions import JobChange, MissingJob, Outcome, Transitions, Written
 from ares.control.queries.cursors import Cursors
-from ares.control.queries.deadlines import Deadlines, DeadlineSeen
+from ares.control.queries.deadlines import Deadlines
 from ares.control.queries.job_list import JobPage, JobQuery, Listing, Waiting, count, whole
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.pacing import LOOKED_AT, breathe
@@ -18,7 +20,7 @@ from ares.control.submit.submit import Rejected, Submit, SubmitRequest, Submitte
 from ares.core import keys
 from ares.core.access.table import reaches, scope_of
 from ares.core.lifecycle.inputs import Cancel, Refused, RetryNow
-from ares.core.lifecycle.usage_report import Use, use_of
+from ares.core.lifecycle.usage_report import use_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.base import Record

@@ -3,9 +3,9 @@
 from collections import Counter
 from itertools import islice
 
+from ares.api.reasons import REMEDIES, ReasonCode
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.core.capacity.power import draw_of_pools
-from ares.core.reasons import REMEDIES, ReasonCode
 from ares.ports.clock import Clock
 from ares.ports.telemetry import Telemetry
 

@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncGenerator
 
+from ares.api.usage import By, UsageReport
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
-from ares.core.lifecycle.usage_report import By, UsageReport, UsageSum
+from ares.core.lifecycle.usage_report import UsageSum
 from ares.model.access import Principal
 from ares.model.state import JobState
 from ares.ports.clock import Clock

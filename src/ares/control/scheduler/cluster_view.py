@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import structlog
 
+from ares.api.decisions import Eta
+from ares.api.reasons import Reason
 from ares.control.scheduler.monitor import ready
 from ares.control.state.pacing import stepped
 from ares.control.state.unusable_records import UNUSABLE
@@ -18,12 +20,11 @@ from ares.core.admit.isolation import at_least
 from ares.core.explain.faster import named, paced_jobs, waits_for_faster
 from ares.core.explain.held_back import held_back
 from ares.core.explain.why import why_waiting
-from ares.core.forecast.eta import Eta, Etas, Wait, eta
+from ares.core.forecast.eta import Etas, Wait, eta
 from ares.core.forecast.predictor import Predictor
 from ares.core.queue.kept_turns import kept_turns
 from ares.core.queue.position import position
 from ares.core.queue.usage import DecayedUsage
-from ares.core.reasons import Reason
 from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster

@@ -7,23 +7,27 @@ judges that when it did; followers answer by what the leader has learned.
 import msgspec
 import structlog
 
+from ares.api.predictions import (
+    Interval,
+    JobPrediction,
+    ModelView,
+    PredictionReport,
+    StartsJudged,
+)
 from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.state.pacing import breathe, stepped
 from ares.control.state.view import Delta, View
 from ares.core import keys
-from ares.core.forecast.accuracy import Accuracy
 from ares.core.forecast.estimate import Estimate, run_time
-from ares.core.forecast.eta import LONGEST_S, Eta, Etas, EtasData, Hits, eta
-from ares.core.forecast.trees import BadModel, Forest, HeldOut, TreeModel
+from ares.core.forecast.eta import LONGEST_S, Etas, EtasData, eta
+from ares.core.forecast.trees import BadModel, Forest, TreeModel
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import class_key
 from ares.core.refusal import Refusal
 from ares.core.starts.starts import Course, course
 from ares.core.starts.wait import Supplies
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.model.job import JobSpec
-from ares.model.profile import PredictionPolicy
 from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 from ares.ports.store import Compare, Delete, Put, Store, StoreError
@@ -39,52 +43,6 @@ _AT_ONCE = 250
 _AT_A_TIME = 16
 # Ended jobs that a new process learns from.
 _LATEST = 2000
-
-
-class Interval(Record, frozen=True):
-    """Seconds; four of five like jobs are between `low` and `high`."""
-
-    seconds: float
-    low: float
-    high: float
-    basis: str
-
-
-class JobPrediction(Record, frozen=True):
-    """Of a job, as if it were submitted now. Without `runtime` nobody can say."""
-
-    runtime: Interval | None = None
-    starts: Eta | None = None
-
-
-class StartsJudged(Record, frozen=True):
-    """Of jobs that had to wait: how many started within the interval they were given first, and within the latest."""
-
-    first: Hits = Hits()
-    latest: Hits = Hits()
-
-
-class ModelView(Record, frozen=True):
-    """A trained model of run times, without its trees. It is used when it did better on jobs it had not seen."""
-
-    source: str
-    trained_on: int
-    trees: int
-    held_out: HeldOut
-    used: bool
-
-
-class PredictionReport(Record, frozen=True):
-    """How good predictions have been; four of five are meant to hold."""
-
-    policy: PredictionPolicy
-    # Of run times, by what was said when the job came.
-    runtimes: Accuracy
-    starts: StartsJudged
-    # Kinds of jobs that something is known about.
-    kinds: int = 0
-    model: ModelView | None = None
-    at: float = 0.0
 
 
 class Predictions:

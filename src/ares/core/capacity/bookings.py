@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from math import inf
 
+from ares.api.decisions import Promise
 from ares.core.capacity.capacity import Capacity
 from ares.core.capacity.claims import Claim
 from ares.core.capacity.node_usage import Used
-from ares.core.capacity.promise import Promise
 from ares.core.capacity.transaction import Allocation, taken_by
 from ares.model.reservation import BOOKED, Reservation
 

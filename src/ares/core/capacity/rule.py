@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from ares.api.reasons import Reason
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools, Floats, Ints
-from ares.core.reasons import Reason
 from ares.model.node import NodeRecord
 
 # What has to happen before a job that was refused can pass.

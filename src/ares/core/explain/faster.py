@@ -1,6 +1,6 @@
 """Why a job does not start although a GPU is free that it could have: on a better one it ends sooner."""
 
-from ares.core.reasons import Reason
+from ares.api.reasons import Reason
 from ares.core.schedule.actions.pace import paced
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.pace import PacedJob

@@ -5,11 +5,11 @@ from math import inf
 
 import numpy as np
 
+from ares.api.decisions import Promise
+from ares.api.reasons import Reason
 from ares.core.capacity.bookings import claim_of
 from ares.core.capacity.claims import Claim
-from ares.core.capacity.promise import Promise
 from ares.core.queue.waiting import ClassKey
-from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.trial import Trial
 

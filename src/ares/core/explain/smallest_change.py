@@ -7,23 +7,15 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
+from ares.api.decisions import Change
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import class_key
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.trial import Trial
 from ares.core.steps import Steps, in_steps
 from ares.core.text import span
-from ares.model.base import Record
 from ares.model.job import TOPOLOGY_LEVELS, JobSpec, Toleration, TopologyWish
 from ares.model.state import JobState
-
-
-class Change(Record, frozen=True):
-    """What to write instead. `cost` orders changes: the part of the job that is given up."""
-
-    fields: dict[str, Any]
-    message: str
-    cost: float
 
 
 class _Option(NamedTuple):

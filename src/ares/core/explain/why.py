@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ares.api.decisions import AskExplained, NearMiss, Step
+from ares.api.reasons import Reason
 from ares.core.ask import Ask
 from ares.core.capacity.fit import Evaluations, room
 from ares.core.capacity.node_slice import NodeSlice
@@ -14,40 +16,12 @@ from ares.core.capacity.node_table import Ints
 from ares.core.capacity.rule import Miss
 from ares.core.capacity.transaction import Transaction
 from ares.core.queue.waiting import ClassKey
-from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.filters.power import gang_too_thirsty
 from ares.core.schedule.gang import below_caps, by_domain, free_by_domain, place_gang, widest_allowed
 from ares.core.schedule.trial import Trial
-from ares.model.base import Record
 
 _NEAREST = 5
-
-
-class Step(Record, frozen=True):
-    """One filter, and how many nodes were left after it."""
-
-    filter: str
-    nodes: int
-
-
-class NearMiss(Record, frozen=True):
-    """A node that came far, and what it lacks."""
-
-    node: str
-    refused_by: str
-    message: str
-    numbers: dict[str, int] = {}
-
-
-class AskExplained(Record, frozen=True):
-    """One alternative of the job. Without a reason it would fit now."""
-
-    reason: Reason | None
-    funnel: tuple[Step, ...] = ()
-    nearest: tuple[NearMiss, ...] = ()
-    # What would have to happen before it is worth another look.
-    wakes: tuple[str, ...] = ()
 
 
 class _Stages(NamedTuple):

@@ -4,21 +4,11 @@ from collections import deque
 from math import log
 from statistics import median
 
+from ares.api.predictions import Accuracy
 from ares.model.base import Record
 
 # Of so many jobs the median is.
 _LATEST = 4096
-
-
-class Accuracy(Record, frozen=True):
-    """Of all jobs judged so far; the median is of the latest."""
-
-    jobs: int = 0
-    mean_absolute_error_s: float = 0.0
-    # |said - truth| / truth.
-    median_relative_error: float | None = None
-    # Of those an interval was given for, the share that fell into it; 0.8 is meant.
-    within: float | None = None
 
 
 class JudgedData(Record, frozen=True):

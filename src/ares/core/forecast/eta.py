@@ -3,6 +3,8 @@
 from math import log
 from typing import NamedTuple
 
+from ares.api.decisions import Eta
+from ares.api.predictions import Hits
 from ares.core.forecast.spread import IntervalEnds, Spread, SpreadData
 from ares.model.base import Record
 
@@ -10,26 +12,6 @@ from ares.model.base import Record
 FLOOR_S = 60.0
 # Nobody waits longer, or it is not worth saying.
 LONGEST_S = 30 * 86_400.0
-
-
-class Eta(Record, frozen=True):
-    """Seconds since the epoch. Without `latest` nobody can say; `basis` says what it rests on."""
-
-    earliest: float
-    latest: float | None
-    basis: str
-    computed_at: float
-
-
-class Hits(Record, frozen=True):
-    """Of starts that came: how many intervals were given, and how many of them held."""
-
-    given: int = 0
-    within: int = 0
-
-    @property
-    def rate(self) -> float | None:
-        return self.within / self.given if self.given else None
 
 
 class EtasData(Record, frozen=True):

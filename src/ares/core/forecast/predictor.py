@@ -3,7 +3,8 @@
 from math import exp, log
 from typing import NamedTuple, TypeVar
 
-from ares.core.forecast.accuracy import Accuracy, AccuracyCount, JudgedData, distance
+from ares.api.predictions import Accuracy
+from ares.core.forecast.accuracy import AccuracyCount, JudgedData, distance
 from ares.core.forecast.estimate import Estimate, stated
 from ares.core.forecast.features import features_of
 from ares.core.forecast.kinds import LEVELS, OTHERS_MIN, JobKind, keys_of, kind_of, on_model

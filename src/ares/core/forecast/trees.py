@@ -6,13 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ares.api.predictions import HeldOut
 from ares.core.forecast.features import FEATURES
 from ares.model.base import Note, Record
 
 # A new meaning of the features makes older models useless.
 FORMAT = 1
 _Number = Annotated[float, Meta(ge=-1e12, le=1e12)]
-_Error = Annotated[float, Meta(ge=0.0, le=1e12)]
 _NODES = Annotated[tuple[Annotated[int, Meta(ge=-1, le=4096)], ...], Meta(min_length=1, max_length=4096)]
 _NUMBERS = Annotated[tuple[_Number, ...], Meta(min_length=1, max_length=4096)]
 
@@ -32,22 +32,6 @@ class DecisionTree(Record, frozen=True):
     value: _NUMBERS
     # 1: what is not known goes left.
     unknown_left: _NODES
-
-
-class HeldOut(Record, frozen=True):
-    """Errors on the later part of what it was trained from, which it had not seen: of the model and of like jobs' runs.
-
-    `mae` is the mean absolute error, `distance` the mean of |log of said over truth|. Better is who is so by both."""
-
-    jobs: Annotated[int, Meta(ge=0, le=10**12)]
-    model_mae_s: _Error
-    model_distance: _Error
-    history_mae_s: _Error
-    history_distance: _Error
-
-    @property
-    def better(self) -> bool:
-        return self.model_distance < self.history_distance and self.model_mae_s < self.history_mae_s
 
 
 class TreeModel(Record, frozen=True):

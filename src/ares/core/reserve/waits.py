@@ -2,12 +2,12 @@
 
 from math import inf
 
+from ares.api.reasons import Reason
 from ares.core.capacity.bookings import claims_of
 from ares.core.capacity.claims import Claim
 from ares.core.capacity.node_table import WHOLE
 from ares.core.explain.why import infeasible
 from ares.core.queue.waiting import ClassKey
-from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.trial import Trial
 from ares.core.text import clock, count, span

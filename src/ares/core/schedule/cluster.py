@@ -11,11 +11,11 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ares.api.decisions import Promise
 from ares.core.ask import Ask
 from ares.core.capacity.capacity import Capacity, Reserved
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_slice import ClusterFacts
-from ares.core.capacity.promise import Promise
 from ares.core.capacity.typical import Typicals
 from ares.core.forecast.predictor import Predictor
 from ares.core.queue.backlog import Backlog

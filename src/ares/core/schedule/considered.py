@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ares.api.decisions import Ranked
 from ares.core.ask import Ask
 from ares.core.capacity.fit import NO, Evaluations
 from ares.core.schedule.gang import pick_nodes
@@ -22,15 +23,6 @@ class Considered(Record, frozen=True):
     ranks: int = 1
     # Ranks that fitted on each, for gangs.
     room: tuple[int, ...] = ()
-
-
-class Ranked(Record, frozen=True):
-    """One node under some weights."""
-
-    node: str
-    score: float
-    parts: dict[str, float]
-    ranks: int = 0
 
 
 def consider(evaluations: Evaluations, ask: Ask) -> Considered | None:

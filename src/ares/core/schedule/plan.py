@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ares.core.capacity.promise import Promise
+from ares.api.decisions import Promise
 from ares.core.schedule.considered import Considered
 from ares.model.base import Record
 from ares.model.state import Placement

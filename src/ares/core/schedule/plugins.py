@@ -7,12 +7,12 @@ from typing import TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from ares.api.reasons import Reason
 from ares.core.capacity.fit import ProfileRules
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
-from ares.core.reasons import Reason
 from ares.core.schedule.filters import FILTERS, isolation, power, spot
 from ares.core.schedule.scorers import SCORERS
 from ares.model.profile import Profile, Weight

@@ -8,16 +8,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from ares.api.decisions import Promise
+from ares.api.reasons import Reason
 from ares.core.ask import Ask
 from ares.core.capacity.bookings import claims_of
 from ares.core.capacity.claims import Claims
 from ares.core.capacity.holding import held_by
 from ares.core.capacity.node_table import Ints
-from ares.core.capacity.promise import Promise
 from ares.core.capacity.transaction import Allocation, Transaction, placement
 from ares.core.queue.shares import Amounts, BrokenLimit, Shares
 from ares.core.queue.waiting import ClassKey, JobClass
-from ares.core.reasons import Reason
 from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Considered, consider

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
+from ares.api.decisions import Eta, Offer
 from ares.core.energy.model import price_of
 from ares.core.explain.why import infeasible
-from ares.core.forecast.eta import Eta
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.cluster import Cluster
@@ -12,22 +12,11 @@ from ares.core.schedule.plan import Eviction
 from ares.core.schedule.trial import Trial
 from ares.core.starts.starts import SOON_S, Course, Starts, eta_of
 from ares.core.steps import Steps, in_steps
-from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import Pool
 from ares.model.state import JobState, Placement
 
 _PLAIN = Pool()
-
-
-class Offer(Record, frozen=True):
-    """One way to run the job. `asked` says what differs from what was asked for first."""
-
-    asked: str
-    starts: Eta
-    # Per hour for all ranks, in the currency of the pools; None when it has no place now to price.
-    price_hour: float | None = None
-    placements: tuple[Placement, ...] = ()
 
 
 @in_steps

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ares.api.deadlines import Way
 from ares.core.queue.waiting import JobClass, class_key
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.cluster import Cluster
@@ -14,20 +15,10 @@ from ares.core.starts.outlook import judged
 from ares.core.starts.starts import Course, Starts
 from ares.core.steps import Steps, in_steps
 from ares.core.text import clock
-from ares.model.base import Record
 from ares.model.job import PRIORITIES, JobSpec
 from ares.model.state import JobState
 
 _WAYS_MAX = 4
-
-
-class Way(Record, frozen=True, omit_defaults=False):
-    """What to write instead: dotted names of fields as in JSON. It would end at about that time."""
-
-    fields: dict[str, Any]
-    message: str
-    starts_at: float
-    ends_at: float | None = None
 
 
 class _Option(NamedTuple):

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ares.api.decisions import Eta
+from ares.api.reasons import Reason
 from ares.core.ask import Ask
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.transaction import taken_by
-from ares.core.forecast.eta import Eta
 from ares.core.queue.drf import RESOURCES, Amounts
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey
-from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.trial import Trial, asked
 

@@ -1,32 +1,15 @@
 """Whether a job with a deadline will meet it, by when it starts and how long it runs."""
 
-from typing import Any, Literal
+from typing import Any
 
+from ares.api.deadlines import Outlook, Verdict
 from ares.core.forecast.estimate import Estimate
 from ares.core.schedule.cluster import Cluster
 from ares.core.starts.starts import Course, Starts
 from ares.core.steps import Steps, in_steps
 from ares.core.text import clock, span
-from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.state import JobState
-
-Verdict = Literal["yes", "no", "unknown"]
-
-
-class Outlook(Record, frozen=True):
-    """Seconds since the epoch. Four of five like jobs end between `ends_low` and `ends_high`."""
-
-    verdict: Verdict
-    message: str
-    deadline_at: float | None = None
-    start_by_at: float | None = None
-    starts_at: float | None = None
-    ends_at: float | None = None
-    ends_low: float | None = None
-    ends_high: float | None = None
-    # What the times rest on.
-    basis: str = ""
 
 
 @in_steps

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from ares.api.decisions import Eta
 from ares.core.capacity.node_table import POOL_LABEL
 from ares.core.explain.why import infeasible
-from ares.core.forecast.eta import Eta
 from ares.core.queue.waiting import ClassKey, class_key
 from ares.core.schedule.cluster import Cluster
 from ares.core.starts.starts import Course, Starts, eta_of

@@ -11,13 +11,13 @@ from itertools import islice, takewhile
 from math import inf
 from typing import NamedTuple
 
+from ares.api.decisions import Eta
 from ares.core.ask import Ask
 from ares.core.capacity.bookings import claim_of
 from ares.core.capacity.claims import Claim
 from ares.core.explain.faster import named, paced_jobs
 from ares.core.explain.why import infeasible
 from ares.core.forecast.estimate import Estimate
-from ares.core.forecast.eta import Eta
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.cluster import Cluster

@@ -10,23 +10,24 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
+from ares.api.deadlines import SlaView
+from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
+from ares.api.predictions import JobPrediction, ModelView, PredictionReport
+from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.ask import Ask
-from ares.edge.client.calls import answers, calls, decisions, operator, predictions
+from ares.edge.client.calls import answers, calls, operator, predictions
 from ares.edge.client.calls import reservations as booking_calls
 from ares.edge.client.calls.alerts import AsyncAlertMethods
 from ares.edge.client.calls.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.calls.audit import AsyncAuditMethods
 from ares.edge.client.calls.calls import Call, Reply
-from ares.edge.client.calls.deadlines import SlaView
 from ares.edge.client.calls.identity import AsyncIdentityMethods
 from ares.edge.client.calls.machines import AsyncMachineMethods
 from ares.edge.client.calls.policies import AsyncPolicyMethods
-from ares.edge.client.calls.predictions import JobPrediction, ModelView, PredictionReport
 from ares.edge.client.calls.quotas import AsyncQuotaMethods
 from ares.edge.client.calls.reservations import Booking, ReservationView
 from ares.edge.client.calls.secrets import AsyncSecretMethods
-from ares.edge.client.calls.usage import By, UsageReport
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
 from ares.edge.client.logs import OnAttempt, follow_logs
@@ -179,11 +180,11 @@ class AsyncClient(
 
     # ---- decisions
 
-    async def explain(self, job: JobRef) -> decisions.Explanation:
+    async def explain(self, job: JobRef) -> Explanation:
         """Why a job waits, where it stands, and the smallest change that would start it."""
         return await self.send(calls.explain(job_id(job)))
 
-    async def plan(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> decisions.PlanAnswer:
+    async def plan(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> PlanAnswer:
         """What would happen if this were submitted now. Changes nothing."""
         return await self.send(calls.plan(spec_of(spec, ask)))
 
@@ -207,7 +208,7 @@ class AsyncClient(
         """Classes of service, and how many jobs met their deadline."""
         return await self.send(calls.sla())
 
-    async def prio(self, limit: int = 100) -> tuple[decisions.PrioRow, ...]:
+    async def prio(self, limit: int = 100) -> tuple[PrioRow, ...]:
         """Waiting jobs, the first to be placed first, with the factors of each rank."""
         return await self.send(calls.prio(limit))
 
@@ -215,7 +216,7 @@ class AsyncClient(
         """When others displaced the job, or it displaced others, and why."""
         return await self.send(calls.preemptions(job_id(job)))
 
-    async def replay(self, decision: str, weights: Mapping[str, float]) -> decisions.ReplayAnswer:
+    async def replay(self, decision: str, weights: Mapping[str, float]) -> ReplayAnswer:
         """A decision, by its name or the job's, made again with some weights changed. Changes nothing."""
         return await self.send(calls.replay(decision, weights))
 

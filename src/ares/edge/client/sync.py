@@ -9,23 +9,24 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
+from ares.api.deadlines import SlaView
+from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
+from ares.api.predictions import JobPrediction, ModelView, PredictionReport
+from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.ask import Ask
-from ares.edge.client.calls import answers, calls, decisions, operator, predictions
+from ares.edge.client.calls import answers, calls, operator, predictions
 from ares.edge.client.calls import reservations as booking_calls
 from ares.edge.client.calls.alerts import AlertMethods
 from ares.edge.client.calls.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
 from ares.edge.client.calls.audit import AuditMethods
 from ares.edge.client.calls.calls import Call, Reply
-from ares.edge.client.calls.deadlines import SlaView
 from ares.edge.client.calls.identity import IdentityMethods
 from ares.edge.client.calls.machines import MachineMethods
 from ares.edge.client.calls.policies import PolicyMethods
-from ares.edge.client.calls.predictions import JobPrediction, ModelView, PredictionReport
 from ares.edge.client.calls.quotas import QuotaMethods
 from ares.edge.client.calls.reservations import Booking, ReservationView
 from ares.edge.client.calls.secrets import SecretMethods
-from ares.edge.client.calls.usage import By, UsageReport
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
 from ares.edge.client.logs import OnAttempt, follow_logs
@@ -174,11 +175,11 @@ class Client(
 
     # ---- decisions
 
-    def explain(self, job: JobRef) -> decisions.Explanation:
+    def explain(self, job: JobRef) -> Explanation:
         """Why a job waits, where it stands, and the smallest change that would start it."""
         return self.send(calls.explain(job_id(job)))
 
-    def plan(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> decisions.PlanAnswer:
+    def plan(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> PlanAnswer:
         """What would happen if this were submitted now. Changes nothing."""
         return self.send(calls.plan(spec_of(spec, ask)))
 
@@ -202,7 +203,7 @@ class Client(
         """Classes of service, and how many jobs met their deadline."""
         return self.send(calls.sla())
 
-    def prio(self, limit: int = 100) -> tuple[decisions.PrioRow, ...]:
+    def prio(self, limit: int = 100) -> tuple[PrioRow, ...]:
         """Waiting jobs, the first to be placed first, with the factors of each rank."""
         return self.send(calls.prio(limit))
 
@@ -210,7 +211,7 @@ class Client(
         """When others displaced the job, or it displaced others, and why."""
         return self.send(calls.preemptions(job_id(job)))
 
-    def replay(self, decision: str, weights: Mapping[str, float]) -> decisions.ReplayAnswer:
+    def replay(self, decision: str, weights: Mapping[str, float]) -> ReplayAnswer:
         """A decision, by its name or the job's, made again with some weights changed. Changes nothing."""
         return self.send(calls.replay(decision, weights))
 

@@ -6,12 +6,12 @@ from typing import Any, Literal, cast
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from ares.control.queries.deadlines import DeadlineSeen
-from ares.control.queries.explain import PrioRow
+from ares.api.deadlines import DeadlineSeen
+from ares.api.decisions import PrioRow
+from ares.api.reasons import ReasonCode, Remedy
 from ares.control.queries.nodes import ClusterView, LeaseView, NodeView
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.core.quota.judge import LevelUse
-from ares.core.reasons import ReasonCode, Remedy
 from ares.core.refusal import Refusal
 from ares.edge.rest.http.problems import MEDIA_TYPE, NOT_FOUND, Problem, granted, problem_of
 from ares.edge.rest.http.request_context import noted

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ares.core.lifecycle.usage_report import By
+from ares.api.usage import By
 from ares.model.base import Note, Record, RequestId, Slug
 from ares.model.job import Cost, InputRef, JobSpec, Priority
 from ares.model.state import Phase

@@ -2,8 +2,8 @@
 
 import heapq
 
+from ares.api.predictions import Accuracy
 from ares.check.replay.trace import Trace
-from ares.core.forecast.accuracy import Accuracy
 from ares.core.forecast.predictor import Predictor
 from ares.model.base import Record
 from ares.model.profile import PredictionPolicy

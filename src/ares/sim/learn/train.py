@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from ares.api.predictions import HeldOut
 from ares.check.replay.trace import Trace
 from ares.core.forecast.features import FEATURES
-from ares.core.forecast.trees import DecisionTree, Forest, HeldOut, TreeModel
+from ares.core.forecast.trees import DecisionTree, Forest, TreeModel
 from ares.sim.learn.samples import Floats, Samples, samples_of
 
 # The earlier part is trained on, the later part judges.

@@ -1,7 +1,7 @@
 """Bugs in what waiting jobs are promised: seen in replays of small traces, by the checker of decisions."""
 # pyright: reportPrivateUsage=false
 
-from ares.core.capacity.promise import Promise
+from ares.api.decisions import Promise
 from ares.core.forecast import predictor
 from ares.core.forecast.estimate import Estimate
 from ares.core.forecast.predictor import _as_stated, _Past

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from ares.api.decisions import Promise
 from ares.check.replay.decisions import AttemptStart, CycleDecisions, Log, Promised
 from ares.check.replay.trace import Trace, TraceJob
-from ares.core.capacity.promise import Promise
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan

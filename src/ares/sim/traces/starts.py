@@ -1,7 +1,8 @@
 """Whether jobs start when they are told they will: told and judged in replays as the service does it."""
 
+from ares.api.predictions import Hits
 from ares.check.replay.decisions import CycleDecisions
-from ares.core.forecast.eta import LONGEST_S, Etas, Hits
+from ares.core.forecast.eta import LONGEST_S, Etas
 from ares.core.schedule.cluster import Cluster
 from ares.core.starts.wait import Supplies
 from ares.model.base import Record

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ares.api.decisions import Promise
 from ares.check.replay.decisions import CycleDecisions
 from ares.check.replay.trace import Trace
 from ares.check.replay.verdict import ReplayVerdict
 from ares.core.capacity.claims import Claims
-from ares.core.capacity.promise import Promise
 from ares.core.schedule.actions.backfill import BackfillPass
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from ares.api.reasons import Reason
 from ares.core.capacity.power import draw_of_pools
 from ares.core.explain.smallest_change import changed_spec, smallest_change
 from ares.core.explain.why import infeasible, why_waiting
 from ares.core.queue.waiting import class_key
-from ares.core.reasons import Reason
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import Gang, JobSpec, Preemption
 from ares.model.node import NodeRecord

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ares.api.usage import By, UsageReport
 from ares.core.lifecycle.graph import begin, step
 from ares.core.lifecycle.inputs import (
     Bind,
@@ -22,7 +23,7 @@ from ares.core.lifecycle.inputs import (
     Stepped,
 )
 from ares.core.lifecycle.ranks import held, next_rank
-from ares.core.lifecycle.usage_report import By, UsageReport, UsageSum, use_of
+from ares.core.lifecycle.usage_report import UsageSum, use_of
 from ares.model.job import Gang, JobSpec, RetryPolicy
 from ares.model.state import BOUND, ExitInfo, Fence, Job, JobState, Placement, Rate
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from ares.api.reasons import Reason
 from ares.core.explain.smallest_change import smallest_change
 from ares.core.queue.waiting import class_key
-from ares.core.reasons import Reason
 from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.cluster import Cluster
 from ares.core.starts.alternatives import offers

@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ares.api.reasons import Reason
 from ares.core.ask import Ask
 from ares.core.capacity.node_slice import ClusterFacts, Matching, NodeSlice
 from ares.core.capacity.node_table import NodeTable
 from ares.core.capacity.rule import Miss
-from ares.core.reasons import Reason
 from ares.core.schedule.filters import FILTERS
 from ares.model.node import Gpu, NodeInfo, NodeRecord, NumaNode, Taint
 from ares.model.profile import Pool

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ares.api.reasons import Reason
 from ares.core.explain.held_back import held_back
 from ares.core.explain.smallest_change import smallest_change
 from ares.core.explain.why import reason
 from ares.core.queue.waiting import class_key
-from ares.core.reasons import Reason
 from ares.core.reserve.waits import held_for
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from ares.core.reasons import REMEDIES, ReasonCode
+from ares.api.reasons import REMEDIES, ReasonCode
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ares.api.deadlines import Outlook
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.starts.deadline_changes import ways
-from ares.core.starts.outlook import Outlook, outlook
+from ares.core.starts.outlook import outlook
 from ares.model.job import Gang, JobSpec
 from ares.model.state import Placement
 from tests.unit.core.world import NOW, cluster, node, placed, run, spec, state

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ares.core.explain.smallest_change import Change, changed_spec
+from ares.api.decisions import Change
+from ares.core.explain.smallest_change import changed_spec
 from ares.edge.cli.render.changes import as_typed
 from ares.model.job import JobSpec
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem

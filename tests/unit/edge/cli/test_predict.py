@@ -4,10 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from ares.app.commands.predict import error_lines, job_lines
-from ares.edge.cli.render.job_cells import between
-from ares.edge.client.calls.decisions import Eta
-from ares.edge.client.calls.predictions import (
+from ares.api.decisions import Eta
+from ares.api.predictions import (
     Accuracy,
     HeldOut,
     Hits,
@@ -17,6 +15,9 @@ from ares.edge.client.calls.predictions import (
     PredictionReport,
     StartsJudged,
 )
+from ares.app.commands.predict import error_lines, job_lines
+from ares.edge.cli.render.job_cells import between
+from ares.model.profile import PredictionPolicy
 
 NOON = datetime(2026, 11, 16, 12, 0).timestamp()  # noqa: DTZ001 - as the reader's clock shows
 HOUR = 3600.0
@@ -34,7 +35,8 @@ HOUR = 3600.0
     ],
 )
 def test_the_eta_of_a_pending_job(earliest: float, latest: float | None, cell: str) -> None:
-    eta = Eta(earliest=NOON + earliest, latest=None if latest is None else NOON + latest)
+    until = None if latest is None else NOON + latest
+    eta = Eta(earliest=NOON + earliest, latest=until, basis="", computed_at=NOON)
     assert between(eta, NOON) == cell
 
 
@@ -49,13 +51,15 @@ def test_a_job_is_told_how_long_and_when() -> None:
 
 
 def test_errors_are_told_in_numbers_and_so_is_having_none() -> None:
-    new = error_lines(PredictionReport())
+    new = error_lines(PredictionReport(policy=PredictionPolicy(), runtimes=Accuracy(), starts=StartsJudged()))
     assert "no job has ended" in new[0]
     assert "Model      none" in new[-1]
-    model = ModelView(source="kth", trained_on=9000, trees=100, held_out=HeldOut(jobs=5), used=False)
+    errors = HeldOut(jobs=5, model_mae_s=2.0, model_distance=0.2, history_mae_s=1.0, history_distance=0.1)
+    model = ModelView(source="kth", trained_on=9000, trees=100, held_out=errors, used=False)
     told = "\n".join(
         error_lines(
             PredictionReport(
+                policy=PredictionPolicy(),
                 runtimes=Accuracy(jobs=1200, mean_absolute_error_s=300, median_relative_error=0.31, within=0.79),
                 starts=StartsJudged(first=Hits(given=400, within=320), latest=Hits(given=400, within=330)),
                 kinds=2345,

@@ -40,7 +40,7 @@ def test_usage_for_people_and_for_programs(stub: Stub, ares: Ares) -> None:
 
 
 def test_nothing_used_and_a_time_that_is_none(stub: Stub, ares: Ares) -> None:
-    stub.on("GET", "/v1/usage", {"by": "tenant", "rows": []})
+    stub.on("GET", "/v1/usage", {"by": "tenant", "rows": [], "total": {"key": ""}})
     done = ares("usage")
     assert (done.out, done.err) == ("", "no jobs that used anything\n")
     wrong = ares("usage", "--since", "7")

@@ -6,29 +6,17 @@ import msgspec
 import pytest
 
 from ares.control.governance import quotas as service_quotas
-from ares.control.queries import deadlines as service_deadlines
-from ares.control.queries import explain as service_explain
-from ares.control.queries import holders as service_holders
 from ares.control.queries import job_list as service_listing
 from ares.control.queries import jobs as service_jobs
 from ares.control.queries import nodes as service_nodes
 from ares.control.queries import pools as service_pools
-from ares.core import reasons as core_reasons
-from ares.core.explain import smallest_change as core_change
-from ares.core.explain import why as core_explain
-from ares.core.forecast import eta as core_eta
-from ares.core.lifecycle import usage_report as core_report
-from ares.core.queue import factors as core_factors
 from ares.core.quota import judge as core_quota
-from ares.core.schedule import considered as core_considered
-from ares.core.starts import alternatives as core_offers
-from ares.core.starts import deadline_changes as core_ways
 from ares.edge.client import login
-from ares.edge.client.calls import answers, deadlines, decisions, identity, quotas, usage
+from ares.edge.client.calls import answers, identity, quotas
 from ares.edge.rest import answers as server
 from ares.edge.rest import bodies
 from ares.edge.rest.handlers import identity as server_identity
-from ares.model import profile, tenant
+from ares.model import tenant
 from scripts import sync_client
 
 PAIRS: list[tuple[Any, Any]] = [
@@ -51,29 +39,6 @@ PAIRS: list[tuple[Any, Any]] = [
     (login.Provider, server_identity.ProviderView),
     (answers.StreamEvent, server.StreamedEvent),
     (answers.JobWarning, server.JobWarning),
-    (usage.Use, core_report.Use),
-    (usage.UsageRow, core_report.UsageRow),
-    (usage.UsageReport, core_report.UsageReport),
-    (decisions.Explanation, service_explain.Explanation),
-    (decisions.AskExplained, core_explain.AskExplained),
-    (decisions.Step, core_explain.Step),
-    (decisions.NearMiss, core_explain.NearMiss),
-    (decisions.Reason, core_reasons.Reason),
-    (decisions.Holder, service_holders.Holder),
-    (decisions.GpuSeen, service_holders.GpuSeen),
-    (decisions.Factor, core_factors.FactorShown),
-    (decisions.Standing, service_explain.Standing),
-    (decisions.Eta, core_eta.Eta),
-    (decisions.Change, core_change.Change),
-    (decisions.PrioRow, service_explain.PrioRow),
-    (decisions.Offer, core_offers.Offer),
-    (decisions.PlanAnswer, service_explain.PlanAnswer),
-    (decisions.Ranked, core_considered.Ranked),
-    (decisions.ReplayAnswer, service_explain.ReplayAnswer),
-    (decisions.Weight, profile.Weight),
-    (deadlines.DeadlineSeen, service_deadlines.DeadlineSeen),
-    (deadlines.Way, core_ways.Way),
-    (deadlines.SlaView, service_deadlines.SlaView),
     (quotas.QuotaView, service_quotas.QuotaView),
     (quotas.LevelUse, core_quota.LevelUse),
 ]

@@ -41,7 +41,9 @@ def test_a_submission_carries_its_warnings(stub: Stub, ask: Ask) -> None:
 
 
 def test_usage_of_the_last_days(stub: Stub, ask: Ask) -> None:
-    stub.on("GET", "/v1/usage", {"by": "pool", "rows": [{"key": "p", "gpuHours": 2.5}], "groups": 1})
+    stub.on(
+        "GET", "/v1/usage", {"by": "pool", "rows": [{"key": "p", "gpuHours": 2.5}], "total": {"key": ""}, "groups": 1}
+    )
     assert ask(lambda c: c.usage("pool", since="2d")).rows[0].gpu_hours == 2.5
     assert ask(lambda c: c.usage(limit=5)).groups == 1
     assert [asked.query for asked in stub.requests("GET", "/v1/usage")] == [

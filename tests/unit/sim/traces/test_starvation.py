@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as put
 
+from ares.api.decisions import Promise
 from ares.check.replay.checker import Checker
-from ares.core.capacity.promise import Promise
 from ares.core.forecast import predictor
 from ares.core.schedule.actions.backfill import BackfillPass
 from ares.model.job import JobSpec

@@ -3,6 +3,7 @@
 from math import fsum
 from typing import Literal
 
+from ares.api.decisions import FactorShown
 from ares.core.queue.factors.age import age
 from ares.core.queue.factors.deadline import deadline, latest_start
 from ares.core.queue.factors.drf import drf
@@ -14,11 +15,10 @@ from ares.core.queue.factors.priority import priority
 from ares.core.queue.factors.shortest import shortest
 from ares.core.queue.factors.size import size
 from ares.core.queue.shares import Shares
-from ares.model.base import Record
 from ares.model.profile import OrderPolicy, Weight
 
 __all__ = [
-    "BY_RUN_TIME", "FACTORS", "SETTLED", "STATIC", "Factor", "FactorShown", "JobFacts", "explain", "latest_start",
+    "BY_RUN_TIME", "FACTORS", "SETTLED", "STATIC", "Factor", "JobFacts", "explain", "latest_start",
     "rank",
 ]  # fmt: skip
 
@@ -39,16 +39,6 @@ STATIC: frozenset[str] = frozenset(FACTORS) - {"drf"}
 SETTLED: frozenset[str] = frozenset({"fifo", "priority", "shortest", "f1"})
 # They differ between jobs of one class, so they go with settled ones only.
 BY_RUN_TIME: frozenset[str] = frozenset({"shortest", "f1"})
-
-
-class FactorShown(Record, frozen=True):
-    """One term of a rank. The products of one sum add up to it exactly, by `math.fsum`."""
-
-    name: str
-    value: float
-    weight: float
-    product: float
-    sum: Literal["primary", "secondary"]
 
 
 def rank(facts: JobFacts, shares: Shares, order: OrderPolicy, now: float) -> tuple[float, float]:

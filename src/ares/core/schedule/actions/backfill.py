@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Literal
 
+from ares.api.decisions import Promise
 from ares.core.ask import Ask
 from ares.core.capacity.bookings import claim_of
 from ares.core.capacity.claims import Claim
-from ares.core.capacity.promise import Promise
 from ares.core.capacity.transaction import taken_by
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.plan import LeftOut

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from ares.api.reasons import Reason
 from ares.core.capacity.gpu_sets import most_in_domain, one_domain
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools, Ints
 from ares.core.capacity.rule import Filter, Miss, of_nodes
-from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted, gpus, too_little
 from ares.core.topology.subset import largest_in_domain
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from ares.api.reasons import Reason
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
-from ares.core.reasons import Reason
 from ares.model.isolation import LEVELS
 
 

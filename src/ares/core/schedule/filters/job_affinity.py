@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from ares.api.reasons import Reason
 from ares.core.ask import Near
 from ares.core.capacity.affinity import keeps
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
-from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted, none_of, pairs
 
 

@@ -1,9 +1,9 @@
 """Nodes with enough memory left."""
 
+from ares.api.reasons import Reason
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
-from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import mib, too_little
 
 

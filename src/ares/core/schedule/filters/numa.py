@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from ares.api.reasons import Reason
 from ares.core.capacity.gpu_sets import mask_of, most_in_domain, one_domain
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools, Floats, Ints
 from ares.core.capacity.rule import Filter, Miss, of_nodes
-from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import counted, cpus, mib
 
 

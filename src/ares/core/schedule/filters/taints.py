@@ -1,9 +1,9 @@
 """Nodes without a taint that the job does not tolerate."""
 
+from ares.api.reasons import Reason
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss, of_nodes
-from ares.core.reasons import Reason
 from ares.core.schedule.filters.words import none_of
 
 

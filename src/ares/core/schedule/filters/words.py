@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from ares.api.reasons import Reason, ReasonCode
 from ares.core.ask import Ask
 from ares.core.capacity.node_table import Ints
 from ares.core.capacity.rule import Miss
-from ares.core.reasons import Reason, ReasonCode
 
 
 def counted(count: int, noun: str) -> str:

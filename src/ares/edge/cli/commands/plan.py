@@ -10,7 +10,7 @@ from ares.edge.cli.job_flags import asked, job_options
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.decisions import Offer, PlanAnswer
+    from ares.api.decisions import Offer, PlanAnswer
 
 # The exit code that says "it would wait". Documented in docs/cli.md.
 WOULD_WAIT = 3

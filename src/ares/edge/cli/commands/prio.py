@@ -8,7 +8,7 @@ from ares.edge.cli.connect import connect
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.decisions import PrioRow
+    from ares.api.decisions import PrioRow
 
 
 @click.command()

@@ -9,7 +9,7 @@ from ares.edge.cli.connect import connect, find_job
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.decisions import Ranked, ReplayAnswer
+    from ares.api.decisions import Ranked, ReplayAnswer
     from ares.edge.client.sync import Client
 
 _PREFIX = "weight."

@@ -8,7 +8,7 @@ from ares.edge.cli.connect import connect
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.deadlines import SlaView
+    from ares.api.deadlines import SlaView
 
 HEADER = ("CLASS", "PROMISES", "JOBS", "MET", "MISSED", "OPEN", "AT RISK", "MET %")
 

@@ -10,7 +10,7 @@ from ares.edge.cli.render.output import note, output_option, print_objects
 from ares.edge.cli.render.text import duration
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.usage import By, UsageReport, UsageRow
+    from ares.api.usage import By, UsageReport, UsageRow
 
 GROUPS = ("tenant", "team", "user", "pool", "gpu-model", "job")
 HEADER = ("JOBS", "GPU-HOURS", "CPU-HOURS", "KWH", "COST", "WASTED GPU-HOURS", "WASTED COST")

@@ -8,8 +8,8 @@ from ares.edge.cli.render.table import layout
 from ares.edge.cli.render.text import amount, cpus, duration, memory, printable
 
 if TYPE_CHECKING:
+    from ares.api.decisions import AskExplained, Eta, Explanation, FactorShown, Standing
     from ares.edge.client.calls.answers import JobDetail
-    from ares.edge.client.calls.decisions import AskExplained, Eta, Explanation, Factor, Standing
 
 REMEDIES: Mapping[str, str] = {
     "yours": "yours to fix: it can never start as it is",
@@ -158,7 +158,7 @@ def _holders(found: "Explanation", now: float) -> list[str]:
     return section("Who is there", ("NODE", "JOB", "GPUS", "CPUS", "SINCE", "ENDS"), rows)
 
 
-def _rank(factors: "tuple[Factor, ...]") -> list[str]:
+def _rank(factors: "tuple[FactorShown, ...]") -> list[str]:
     """The rank is the sum of the parts as they are shown."""
     primary = [one for one in factors if one.sum == "primary"]
     rows = [_part(one.name, one) for one in primary]
@@ -167,7 +167,7 @@ def _rank(factors: "tuple[Factor, ...]") -> list[str]:
     return section("Rank", ("FACTOR", "VALUE", "x WEIGHT", "= PART"), rows)
 
 
-def _part(name: str, one: "Factor") -> tuple[str, ...]:
+def _part(name: str, one: "FactorShown") -> tuple[str, ...]:
     return name, f"{one.value:.4f}", f"{one.weight:g}", f"{one.product:.2f}"
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ares.edge.cli.render.text import cpus, duration, memory
 
 if TYPE_CHECKING:
+    from ares.api.decisions import Eta
     from ares.edge.client.calls.answers import Waiting
-    from ares.edge.client.calls.decisions import Eta
     from ares.model.event import LedgerEvent
     from ares.model.job import JobSpec, Resources
     from ares.model.state import ExitInfo, JobState, Phase, Placement

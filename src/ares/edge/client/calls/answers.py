@@ -1,8 +1,8 @@
 """What the server answers beyond the model's own records. Unknown fields are ignored: servers may be newer."""
 
-from ares.edge.client.calls.deadlines import DeadlineSeen
-from ares.edge.client.calls.decisions import Eta
-from ares.edge.client.calls.usage import Use
+from ares.api.deadlines import DeadlineSeen
+from ares.api.decisions import Eta
+from ares.api.usage import Use
 from ares.model.access import Role
 from ares.model.base import Record
 from ares.model.event import LedgerEvent

@@ -7,10 +7,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from ares.api.deadlines import SlaView
+from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
+from ares.api.usage import By, UsageReport
 from ares.edge.client import units
-from ares.edge.client.calls import answers, deadlines, decisions
-from ares.edge.client.calls.usage import By, UsageReport
+from ares.edge.client.calls import answers
 from ares.edge.client.errors import BadAnswer, api_error
+from ares.edge.client.reader import read
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
@@ -53,7 +56,7 @@ class Call(Generic[T]):
 
     def read(self, raw: Any) -> T:
         """The value of an answer got by `raw`."""
-        return cast("T", msgspec.convert(raw[self.field] if self.field else raw, self.type))
+        return cast("T", read(raw[self.field] if self.field else raw, self.type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,17 @@ def read_answer(call: Call[T], reply: Reply) -> T:
     if call.type is None:
         return cast("T", None)
     try:
-        body = _field(reply.body, call.field) if call.field else reply.body
-        return cast("T", msgspec.json.decode(body, type=call.type))
+        return cast("T", _decoded(_field(reply.body, call.field) if call.field else reply.body, call.type))
     except (msgspec.DecodeError, KeyError, UnicodeError) as error:
         path = f"{call.request.method} {call.request.path}"
         raise BadAnswer(f"{path} answered {reply.status} with {reply.body[:80]!r} ({error})") from error
+
+
+def _decoded(body: bytes | msgspec.Raw, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        return read(msgspec.json.decode(body), kind)
 
 
 def _field(body: bytes, name: str) -> msgspec.Raw:
@@ -197,29 +206,29 @@ def event_stream(cursor: str, job_id: str | None) -> Request:
 # ---- decisions
 
 
-def explain(job_id: str) -> Call[decisions.Explanation]:
-    return _get(f"/v1/jobs/{part(job_id)}/explain", decisions.Explanation)
+def explain(job_id: str) -> Call[Explanation]:
+    return _get(f"/v1/jobs/{part(job_id)}/explain", Explanation)
 
 
-def plan(spec: JobSpec) -> Call[decisions.PlanAnswer]:
-    return _post("/v1/plan", decisions.PlanAnswer, {"spec": spec}, repeatable=True)
+def plan(spec: JobSpec) -> Call[PlanAnswer]:
+    return _post("/v1/plan", PlanAnswer, {"spec": spec}, repeatable=True)
 
 
-def prio(limit: int) -> Call[tuple[decisions.PrioRow, ...]]:
-    return _get("/v1/prio", tuple[decisions.PrioRow, ...], {"limit": limit}, field="jobs")
+def prio(limit: int) -> Call[tuple[PrioRow, ...]]:
+    return _get("/v1/prio", tuple[PrioRow, ...], {"limit": limit}, field="jobs")
 
 
-def sla() -> Call[tuple[deadlines.SlaView, ...]]:
-    return _get("/v1/sla", tuple[deadlines.SlaView, ...], field="classes")
+def sla() -> Call[tuple[SlaView, ...]]:
+    return _get("/v1/sla", tuple[SlaView, ...], field="classes")
 
 
 def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
     return _get(f"/v1/jobs/{part(job_id)}/preemptions", tuple[LedgerEvent, ...], field="events")
 
 
-def replay(decision: str, weights: Mapping[str, float]) -> Call[decisions.ReplayAnswer]:
+def replay(decision: str, weights: Mapping[str, float]) -> Call[ReplayAnswer]:
     path = f"/v1/decisions/{part(decision)}/replay"
-    return _post(path, decisions.ReplayAnswer, {"weights": weights}, repeatable=True)
+    return _post(path, ReplayAnswer, {"weights": weights}, repeatable=True)
 
 
 # ---- what jobs used

@@ -2,7 +2,7 @@
 
 from litestar.types import ASGIApp
 
-from ares.control.queries.deadlines import SlaView
+from ares.api.deadlines import SlaView
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.http.operation import RequestCall

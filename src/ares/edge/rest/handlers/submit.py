@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp
 
-from ares.control.queries.deadlines import DeadlineSeen
+from ares.api.deadlines import DeadlineSeen
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
 from ares.core.access.table import reaches

@@ -1,11 +1,11 @@
 """Routes about the platform itself: pools, reservations, and what those do who run it."""
 
+from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.control.queries.nodes import NodeView
 from ares.control.queries.pools import PoolView
 from ares.control.scheduler.consolidate import ConsolidationView
 from ares.control.scheduler.drain import DrainStatus
 from ares.control.scheduler.plugins import PluginList
-from ares.control.scheduler.predictions import JobPrediction, ModelView, PredictionReport
 from ares.control.scheduler.reservations import ReservationView
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import JSON

@@ -1,11 +1,11 @@
 """Every route of the API, in one table."""
 
-from ares.control.queries.explain import Explanation, PlanAnswer, ReplayAnswer
+from ares.api.decisions import Explanation, PlanAnswer, ReplayAnswer
+from ares.api.usage import UsageReport
 from ares.control.queries.job_list import JobPage
 from ares.control.queries.jobs import JobDetail
 from ares.control.queries.nodes import ClusterView, NodeView
 from ares.control.queries.outputs import OutputList
-from ares.core.lifecycle.usage_report import UsageReport
 from ares.edge.rest.answers import (
     JSON,
     BatchAnswer,

@@ -1,6 +1,6 @@
 """What each filter may say, in the order in which nodes are asked."""
 
-from ares.core.reasons import ReasonCode
+from ares.api.reasons import ReasonCode
 
 CODES: dict[str, set[ReasonCode]] = {
     "selector": {"SELECTOR_MISMATCH"},

@@ -1,4 +1,4 @@
-"""What jobs used, as the server reports it."""
+"""What jobs used and what it cost."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ By = Literal["tenant", "team", "user", "pool", "gpu-model", "job"]
 
 
 class Use(Record, frozen=True):
-    """Of one job, all attempts together, up to now; `watts` and `per_hour` are of the attempt that runs."""
+    """Of one job, all attempts together, up to now."""
 
     gpu_s: float = 0.0
     cpu_s: float = 0.0
@@ -16,12 +16,13 @@ class Use(Record, frozen=True):
     cost: float = 0.0
     # Used by attempts that failed or were taken away.
     lost_gpu_s: float = 0.0
+    # What its current attempt draws and costs.
     watts: float = 0.0
     per_hour: float = 0.0
 
 
 class UsageRow(Record, frozen=True):
-    """One group; `wasted` is of attempts that failed or were taken away."""
+    """One group. Energy is an estimate from above: what was held, at full load."""
 
     key: str
     jobs: int = 0
@@ -29,6 +30,7 @@ class UsageRow(Record, frozen=True):
     cpu_hours: float = 0.0
     energy_kwh: float = 0.0
     cost: float = 0.0
+    # Of attempts that failed or were taken away.
     wasted_gpu_hours: float = 0.0
     wasted_cpu_hours: float = 0.0
     wasted_cost: float = 0.0
@@ -37,14 +39,14 @@ class UsageRow(Record, frozen=True):
 
 
 class UsageReport(Record, frozen=True):
-    """Jobs that ended since then or have not ended, with all they used, as far as they are still known."""
+    """Jobs that ended since then or have not ended, with all they used. Jobs that were forgotten are not in it."""
 
-    by: str
-    since: float = 0.0
-    until: float = 0.0
-    # When the oldest job was submitted that is still known.
-    known_since: float | None = None
-    rows: tuple[UsageRow, ...] = ()
-    total: UsageRow = UsageRow(key="total")
+    by: By
+    since: float
+    until: float
+    # When the oldest job was submitted that is still known; None when there is none.
+    known_since: float | None
+    rows: tuple[UsageRow, ...]
+    total: UsageRow
     # Groups there are; more than `rows` when not all were asked for.
-    groups: int = 0
+    groups: int
