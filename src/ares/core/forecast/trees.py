@@ -21,7 +21,7 @@ class BadModel(ValueError):
     """The arrays are no trees; the message says where."""
 
 
-class DecisionTree(Record, frozen=True):
+class Tree(Record, frozen=True):
     """One entry per node; the first is the root. A leaf has the feature -1."""
 
     feature: _NODES
@@ -37,7 +37,7 @@ class DecisionTree(Record, frozen=True):
 class TreeModel(Record, frozen=True):
     """Says the logarithm of a run time: `base` and the leaves that `features` lead to, summed."""
 
-    trees: Annotated[tuple[DecisionTree, ...], Meta(min_length=1, max_length=200)]
+    trees: Annotated[tuple[Tree, ...], Meta(min_length=1, max_length=200)]
     base: _Number
     features: Annotated[tuple[str, ...], Meta(max_length=64)]
     held_out: HeldOut

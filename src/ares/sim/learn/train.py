@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ares.api.predictions import HeldOut
 from ares.check.replay.trace import Trace
 from ares.core.forecast.features import FEATURES
-from ares.core.forecast.trees import DecisionTree, Forest, TreeModel
+from ares.core.forecast.trees import Forest, Tree, TreeModel
 from ares.sim.learn.samples import Floats, Samples, samples_of
 
 # The earlier part is trained on, the later part judges.
@@ -57,9 +57,9 @@ def _regressor(seed: int, trees: int) -> Any:
     )  # fmt: skip
 
 
-def _tree(nodes: Any) -> DecisionTree:
+def _tree(nodes: Any) -> Tree:
     leaf = nodes["is_leaf"].astype(bool)
-    return DecisionTree(
+    return Tree(
         feature=tuple(np.where(leaf, -1, nodes["feature_idx"]).tolist()),
         threshold=tuple(np.where(leaf, 0.0, nodes["num_threshold"]).tolist()),
         left=tuple(np.where(leaf, 0, nodes["left"]).tolist()),

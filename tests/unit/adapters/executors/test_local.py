@@ -365,14 +365,14 @@ async def test_a_command_its_slot_has_read_is_not_started_twice(executor: LocalE
 
 ORPHAN = """
 import os, socket
-from ares.adapters.executors.warden.limits import Limits
-from ares.adapters.executors.warden.slot import Slot
+from ares.adapters.executors.warden.limits import CgroupLimits
+from ares.adapters.executors.warden.slot import WardenSlot
 
 agent, slot = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 agent.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 life, alive = os.pipe()
 os.close(alive)
-Slot(slot, life, False, Limits({})).serve()
+WardenSlot(slot, life, False, CgroupLimits({})).serve()
 """
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAM = """
 import hashlib, msgspec
-from ares.sim.traces.engine import Options, replay
+from ares.sim.traces.engine import ReplayOptions, replay
 from ares.sim.traces.policies import POLICIES
 from tests.unit.check.replay.made import some
 for name in ("greedy", "easy", "easy-sjbf", "conservative", "aggressive", "deadline", "default"):
     log = []
-    replay(some(2, unknown=True, outlive=True, fewer=True), POLICIES[name], Options(log=log.append))
+    replay(some(2, unknown=True, outlive=True, fewer=True), POLICIES[name], ReplayOptions(log=log.append))
     print(name, hashlib.sha256(msgspec.json.encode(log)).hexdigest())
 """
 

@@ -6,12 +6,12 @@ from ares.api.predictions import HeldOut
 from ares.core import keys
 from ares.core.forecast.eta import EtasData
 from ares.core.forecast.features import FEATURES
-from ares.core.forecast.trees import DecisionTree, TreeModel
+from ares.core.forecast.trees import Tree, TreeModel
 from ares.core.refusal import Refusal
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World, spec
 
-LEAF = DecisionTree(feature=(-1,), threshold=(0.0,), left=(0,), right=(0,), value=(5.0,), unknown_left=(0,))
+LEAF = Tree(feature=(-1,), threshold=(0.0,), left=(0,), right=(0,), value=(5.0,), unknown_left=(0,))
 BETTER = HeldOut(jobs=9, model_mae_s=1.0, model_distance=0.1, history_mae_s=2.0, history_distance=0.2)
 MODEL = TreeModel(trees=(LEAF,), base=0.0, features=FEATURES, held_out=BETTER, source="a trace")
 

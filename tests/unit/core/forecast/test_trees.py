@@ -10,12 +10,12 @@ import pytest
 from ares.api.predictions import HeldOut
 from ares.core.forecast.features import FEATURES
 from ares.core.forecast.predictor import Predictor
-from ares.core.forecast.trees import BadModel, DecisionTree, Forest, TreeModel
+from ares.core.forecast.trees import BadModel, Forest, Tree, TreeModel
 from ares.model.job import JobSpec
 
 BETTER = HeldOut(jobs=9, model_mae_s=1.0, model_distance=0.1, history_mae_s=2.0, history_distance=0.2)
 # Short limits: 10 s; long ones 1000 s, unless the user's last run (feature 16) was short; nothing known: 100 s.
-TREE = DecisionTree(
+TREE = Tree(
     feature=(0, -1, FEATURES.index("user_latest"), -1, -1),
     threshold=(log(600.0), 0.0, log(60.0), 0.0, 0.0),
     left=(1, 0, 3, 0, 0),

@@ -128,7 +128,7 @@ def supervised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Config]:
 def child(config: Config) -> Config:
     """What a process started by the supervisor reads: really through another process, its environment and its stdin."""
     script = (
-        "import sys; from pathlib import Path; from ares.app import carried; from ares.app.config import load;"
+        "import sys; from pathlib import Path; from ares.app import config_transfer; from ares.app.config import load;"
         "sys.stdout.buffer.write(config_transfer.text(load(Path('-'), {})))"
     )
     ran = subprocess.run(
@@ -229,8 +229,8 @@ def test_a_platform_that_runs_with_other_settings_says_which(
 
 
 def test_every_key_is_read_by_something() -> None:
-    """A key that nothing reads could not be used, however well it is config_transfer."""
-    texts = [path.read_text() for path in python_files(SRC) if path.name not in ("config.py", "carried.py")]
+    """A key that nothing reads could not be used, however well it is carried."""
+    texts = [path.read_text() for path in python_files(SRC) if path.name not in ("config.py", "config_transfer.py")]
     structs = "\n".join(texts)
     unread = [key for key in KEYS if f".{key.rpartition('.')[2]}" not in structs]
     assert unread == []
