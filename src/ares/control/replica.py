@@ -67,6 +67,7 @@ from ares.control.scheduler.reservation_writes import Book
 from ares.control.scheduler.reservations import Reservations
 from ares.control.scheduler.retries import RETRIES_PER_MINUTE, Requeue
 from ares.control.state.blob_cleanup import Leftovers
+from ares.control.state.commit import Writer
 from ares.control.state.epoch_guard import Settling
 from ares.control.state.leader import Leader, Reign
 from ares.control.state.retention import Retention
@@ -281,7 +282,8 @@ class Replica:
         self.policies = Policies(store, view, clock, judging)
         counting = Counting(view, self.planner, self.time.ending)
         self.budget_watch = BudgetWatch(view, counting, self.transitions, self.alerts, clock)
-        admissions = Admissions(store, view, counting, clock, ports.rng, telemetry)
+        writer = Writer(store, clock, telemetry, "submit")
+        admissions = Admissions(writer, view, counting, clock, ports.rng, telemetry)
         self.meters = Meters(store, view, clock, terms.replica)
         self.quotas = Quotas(store, view, counting, self.meters, clock)
         self.recount = Recount(store, view, counting, self.alerts, clock, telemetry)
@@ -291,7 +293,7 @@ class Replica:
             Estimates(view, self.planner), self.quotas,
         )  # fmt: skip
         self.expanding = Expanding(store, view, terms.epoch)
-        return Submit(store, view, deadlines, drafting, self.expanding, admissions, self.alerts, clock, telemetry)
+        return Submit(store, writer, view, deadlines, drafting, self.expanding, admissions, self.alerts, telemetry)
 
     def _audit(self, ports: Ports, terms: ReplicaTerms) -> None:
         self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())

@@ -5,13 +5,11 @@ decision was made from, so check and write are one act. Many changes share a tra
 of them lost a race the others are tried again alone.
 """
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 import msgspec
 
-from ares.control.state.commit import packs
+from ares.control.state.commit import WriteDraft, Writer, every, landed, packs
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import StateEntry, View
 from ares.core import keys
@@ -21,11 +19,9 @@ from ares.core.lifecycle.inputs import Context, Input, Refused, Stepped
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError, StoreUnavailable, Unknown
+from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, Unknown
 from ares.ports.telemetry import Telemetry
 
-_RACES_MAX = 20
-_UNKNOWN_PAUSE_S = 0.05
 _DEADLINES = {"met": "ares_deadlines_met_total", "missed": "ares_deadlines_missed_total"}
 
 
@@ -57,24 +53,22 @@ class GuardFailed(msgspec.Struct, frozen=True, gc=False):
 Outcome = Written | Refused | MissingJob | GuardFailed
 
 
-class Unsettled(StoreUnavailable):
-    """A write may have landed, or may still: the store went away before anybody could find out."""
-
-
-class _Draft(msgspec.Struct, frozen=True, gc=False):
+class _Draft(WriteDraft, frozen=True, gc=False):
     """A stepped change, encoded and ready to be compared and written."""
 
     change: JobChange
     entry: StateEntry
     state: JobState
     value: bytes
-    compares: tuple[Compare, ...]
-    ops: tuple[Op, ...]
     refused: tuple[Refused, ...]
 
     @property
     def subject(self) -> str:
         return self.change.job
+
+    @property
+    def written(self) -> Written:
+        return Written(self.entry.state, self.state, self.refused)
 
 
 class Transitions:
@@ -82,6 +76,7 @@ class Transitions:
 
     def __init__(self, store: Store, view: View, clock: Clock, rng: Rng, telemetry: Telemetry, epoch: int) -> None:
         self._store = store
+        self._writer = Writer(store, clock, telemetry, "txn")
         self._view = view
         self._clock = clock
         self._rng = rng
@@ -103,7 +98,7 @@ class Transitions:
             else:
                 # The view may lag: a "no" is only final when read from the store.
                 outcomes[place] = await self._apply_alone(change)
-        for settled in await _all(self._apply_pack(pack) for pack in packs(drafts)):
+        for settled in await every(self._apply_pack(pack) for pack in packs(drafts)):
             outcomes.update(settled)
         return [outcomes[place] for place in range(len(changes))]
 
@@ -132,7 +127,7 @@ class Transitions:
         compares = (Compare(key, "mod_revision", entry.mod_revision), *change.guards)
         if state.phase in TERMINAL and state.id in self._view.progress:
             ops.append(Delete(keys.progress(state.tenant, state.id)))
-        return _Draft(change, entry, state, value, compares, tuple(ops), tuple(refused))
+        return _Draft(tuple(ops), compares, change, entry, state, value, tuple(refused))
 
     def _ops(self, stepped: Stepped) -> list[Op]:
         ops: list[Op] = [Put(keys.event(e.tenant, e.job, e.seq), self._encode(e)) for e in stepped.events]
@@ -144,17 +139,15 @@ class Transitions:
 
     async def _apply_pack(self, pack: list[tuple[int, _Draft]]) -> dict[int, Outcome]:
         written = await self._write([draft for _, draft in pack])
-        if isinstance(written, Committed) and written.succeeded:
-            return {place: Written(draft.entry.state, draft.state, draft.refused) for place, draft in pack}
+        if landed(written):
+            return {place: draft.written for place, draft in pack}
         unknown = isinstance(written, Unknown)
-        alone = await _all(self._apply_alone(draft.change, draft, unknown) for _, draft in pack)
+        alone = await every(self._apply_alone(draft.change, draft if unknown else None) for _, draft in pack)
         return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
 
     async def _write(self, drafts: Sequence[_Draft]) -> Committed | Unknown:
         compares = tuple(dict.fromkeys(compare for draft in drafts for compare in draft.compares))
-        began = self._clock.monotonic()
-        written = await self._store.txn(compares, [op for draft in drafts for op in draft.ops])
-        self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "txn")
+        written = await self._writer.once(compares, [op for draft in drafts for op in draft.ops])
         if isinstance(written, Committed) and written.succeeded:
             self._view.learn(StateEntry(d.state, written.revision, d.entry.create_revision) for d in drafts)
             self._count(drafts)
@@ -176,32 +169,26 @@ class Transitions:
             if kept is not None and outcome(draft.entry.state) is None:
                 self._telemetry.count(_DEADLINES[kept], 1, draft.state.sla or "own")
 
-    async def _apply_alone(self, change: JobChange, tried: _Draft | None = None, unknown: bool = False) -> Outcome:
-        """Reads the truth, steps again and writes, until the change lands or is refused."""
-        try:
-            for _ in range(_RACES_MAX):
-                entry, spec = await self._read(change)
-                if entry is None or spec is None:
-                    return MissingJob()
-                if unknown and tried is not None and self._encode(entry.state) == tried.value:
-                    return Written(tried.entry.state, tried.state, tried.refused)
-                if not await self._guards_hold(change):
-                    return GuardFailed()
-                # After an unknown outcome the very same bytes are offered again: they can land only once.
-                same = unknown and tried is not None and entry.mod_revision == tried.entry.mod_revision
-                drafted = tried if same else self._draft(change, entry, spec)
-                if not isinstance(drafted, _Draft):
-                    return drafted if drafted is not None else MissingJob()
-                written = await self._write([drafted])
-                if isinstance(written, Committed) and written.succeeded:
-                    return Written(drafted.entry.state, drafted.state, drafted.refused)
-                # A refusal of the same bytes after an unknown outcome may mean that the first try landed late.
-                tried, unknown = drafted, isinstance(written, Unknown) or same
-                if isinstance(written, Unknown):
-                    await self._clock.sleep(_UNKNOWN_PAUSE_S)
-            raise StoreUnavailable(f"job {change.job}: lost {_RACES_MAX} races in a row; try again")
-        except StoreError as error:
-            raise Unsettled(str(error)) if unknown else error from error
+    async def _apply_alone(self, change: JobChange, offered: _Draft | None = None) -> Outcome:
+        """Reads the truth, steps again and writes, until the change lands or is refused; `offered` may have landed."""
+
+        async def propose(offered: _Draft | None) -> _Draft | Outcome:
+            entry, spec = await self._read(change)
+            if entry is None or spec is None:
+                return MissingJob()
+            if offered is not None and self._encode(entry.state) == offered.value:
+                return offered.written
+            if not await self._guards_hold(change):
+                return GuardFailed()
+            if offered is not None and entry.mod_revision == offered.entry.mod_revision:
+                return offered
+            drafted = self._draft(change, entry, spec)
+            return drafted if drafted is not None else MissingJob()
+
+        decided = await self._writer.decide(
+            f"job {change.job}", _Draft, propose, lambda draft: self._write([draft]), offered
+        )
+        return decided.written if isinstance(decided, _Draft) else decided
 
     async def _read(self, change: JobChange) -> tuple[StateEntry | None, JobSpec | None]:
         kv = await self._store.get(keys.state(change.tenant, change.job))
@@ -240,15 +227,3 @@ def _stretches(before: JobState, after: JobState, now: float) -> list[tuple[str,
         found.append(("job.run", after.started_at or after.ended_at, after.ended_at))
         found.append(("job.commit", after.ended_at, now))
     return [(name, began, max(began, ended)) for name, began, ended in found]
-
-
-T = TypeVar("T")
-
-
-async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Every result. Nothing is still under way when this raises, and the gravest failure is the one raised."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    failures = [result for result in results if isinstance(result, BaseException)]
-    if failures:
-        raise next((failure for failure in failures if isinstance(failure, Unsettled)), failures[0])
-    return [result for result in results if not isinstance(result, BaseException)]

@@ -10,11 +10,12 @@ from zlib import crc32
 import structlog
 from msgspec.structs import replace
 
-from ares.control.execution.transitions import JobChange, Transitions, Unsettled, Written
+from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.governance.budget_watch import BY
 from ares.control.planner.proposer import Proposer
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.decisions import Decisions
+from ares.control.state.commit import Unsettled
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.energy.model import rates_of

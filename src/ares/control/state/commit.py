@@ -1,10 +1,58 @@
-"""Puts many small writes into few transactions, within what one transaction may hold."""
+"""How drafts get into the store: packed into few transactions, and settled when no answer comes or there is no room.
+
+The plain way to write a change is to read its record, decide, send one transaction that compares what was read, wait
+for the answer, and go on with the next. It is right, and it stalls twice. A transaction is durable after a flush to
+disk or a round of etcd's quorum, some milliseconds either way: one change after the other, a replica would take a few
+hundred a second, and a storm that ends a thousand attempts would hold up everything behind it for seconds. And when
+the answer is lost, a writer that takes silence for a failure writes a second time, and one that takes it for a
+success acknowledges what is not there.
+
+So drafts that have nothing to do with each other share a transaction, up to what every store takes, and transactions
+of one caller are under way side by side, whose commits the store makes one. Compares make that safe: a transaction
+lands as a whole or not at all, and each draft in it names all that it was decided from, fences and leadership
+included.
+
+Silence is a value, `Unknown`, and there are two ways out of it, both of which end in something that was read:
+
+- What is new (`create`, `until_known`) is sent again, the same bytes under the same conditions. Its first compare
+  says that its own key does not exist, so it lands once at most; a later try that is refused reads that key with
+  the refusal, and the record there tells whether it is this one.
+- What changes a record (`decide`) is read again. If the record holds the bytes that were offered, they landed. If
+  it is still at the revision they were decided from, they are offered again, since they may be on their way still
+  and can land only once. If it is at another revision they never will land, and the decision is made anew.
+
+A store that is full refuses before it writes. That is certain on the first try only: after an unknown one the earlier
+bytes may be there.
+
+What it costs: one draft in a pack that lost its race takes the others with it, and all of them are written once more,
+alone, so a pack of n costs up to n + 1 transactions where drafts collide; drafts with the same subject are kept apart
+for that reason. A draft waits for the slowest of its pack. A caller that cannot be told within four seconds is told
+that the outcome is not known; repeating the same request id is safe. Nothing is acknowledged from memory, ever.
+"""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
-from ares.ports.store import TXN_BYTES_MAX, TXN_OPS_MAX, Compare, Op, Put
+from msgspec import Struct
+
+from ares.ports.clock import Clock
+from ares.ports.store import (
+    TXN_BYTES_MAX,
+    TXN_OPS_MAX,
+    Committed,
+    Compare,
+    Get,
+    Op,
+    Put,
+    Store,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    Unknown,
+)
+from ares.ports.telemetry import Telemetry
 
 # A compare's key may come once more, as a read in the other branch.
 _COMPARE_BYTES = 16
@@ -12,24 +60,144 @@ _COMPARE_BYTES = 16
 _SPARE_BYTES = 1024
 # Transactions of one caller that are under way at once: they share a commit, and others' do not wait for all of them.
 _AT_ONCE = 16
+_UNKNOWN_TRIES = 5
+_UNKNOWN_PAUSE_S = 0.1
+# No try begins later than this: the caller is to be told before it stops waiting, and decides itself when to repeat.
+_UNKNOWN_FOR_S = 4.0
+_RACES_MAX = 20
+_REREAD_PAUSE_S = 0.05
 
 
-class WriteDraft(Protocol):
-    """Something to write. Drafts with the same `subject` never share a transaction; None shares with nobody."""
+class WriteDraft(Struct, frozen=True, gc=False):
+    """Something to write: `ops` if all `compares` hold."""
+
+    ops: tuple[Op, ...]
+    compares: tuple[Compare, ...]
 
     @property
-    def ops(self) -> tuple[Op, ...]: ...
+    def subject(self) -> str | None:
+        """Drafts with the same subject never share a transaction; one without shares with no other."""
+        return None
 
-    @property
-    def compares(self) -> tuple[Compare, ...]: ...
 
-    @property
-    def subject(self) -> str | None: ...
+class Full(Struct, frozen=True, gc=False):
+    """The store has no room, and it is certain that nothing was written."""
+
+
+class Unsettled(StoreUnavailable):
+    """A write may have landed, or may still: the store went away before anybody could find out."""
 
 
 D = TypeVar("D", bound=WriteDraft)
 A = TypeVar("A")
+O = TypeVar("O")  # noqa: E741
 T = TypeVar("T")
+
+
+class Writer:
+    """The store, for those who write drafts. `label` is theirs in the metric of its latency."""
+
+    def __init__(self, store: Store, clock: Clock, telemetry: Telemetry, label: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._telemetry = telemetry
+        self._label = label
+
+    async def once(
+        self, compares: Sequence[Compare], ops: Sequence[Op], otherwise: Sequence[Op] = ()
+    ) -> Committed | Unknown:
+        """One transaction. Raises StoreError when it is certain that this try wrote nothing."""
+        began = self._clock.monotonic()
+        written = await self._store.txn(compares, ops, otherwise)
+        self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, self._label)
+        return written
+
+    async def until_known(
+        self,
+        compares: Sequence[Compare],
+        ops: Sequence[Op],
+        otherwise: Sequence[Op] = (),
+        until: float | None = None,
+        in_doubt: bool = False,
+    ) -> Committed | Unknown | Full:
+        """The same bytes under the same conditions until the store says what became of them, or time is up.
+
+        `in_doubt` when they were sent before and may have landed.
+        """
+        until = self._clock.monotonic() + _UNKNOWN_FOR_S if until is None else until
+        for tried in range(_UNKNOWN_TRIES):
+            try:
+                written = await self.once(compares, ops, otherwise)
+            except StoreFull:
+                # Unless an earlier try may have landed, this one is certain.
+                return Unknown("the store is full") if tried or in_doubt else Full()
+            except StoreError as error:
+                written = Unknown(str(error))
+            if isinstance(written, Committed):
+                return written
+            await self._clock.sleep(_UNKNOWN_PAUSE_S)
+            if self._clock.monotonic() >= until:
+                break
+        return Unknown("the store did not answer")
+
+    async def create(self, drafts: Sequence[D], guards: Sequence[Compare] = ()) -> list[Committed | Unknown | Full]:
+        """What became of each draft, in order. One that was refused has read the keys of its own compares."""
+        outcomes: dict[int, Committed | Unknown | Full] = {}
+        for settled in await few_at_once(lambda pack: self._create_pack(pack, guards), packs(list(enumerate(drafts)))):
+            outcomes.update(settled)
+        return [outcomes[place] for place in range(len(drafts))]
+
+    async def _create_pack(
+        self, pack: Sequence[tuple[int, D]], guards: Sequence[Compare]
+    ) -> dict[int, Committed | Unknown | Full]:
+        until, in_doubt = self._clock.monotonic() + _UNKNOWN_FOR_S, False
+        if len(pack) > 1:
+            compares = [compare for _, draft in pack for compare in draft.compares]
+            with contextlib.suppress(StoreError):
+                written = await self.once([*compares, *guards], [op for _, draft in pack for op in draft.ops])
+                if landed(written):
+                    return dict.fromkeys((place for place, _ in pack), written)
+                in_doubt = isinstance(written, Unknown)
+
+        def alone(draft: D) -> Coroutine[Any, Any, Committed | Unknown | Full]:
+            reads = [Get(compare.key) for compare in draft.compares]
+            return self.until_known([*draft.compares, *guards], draft.ops, reads, until, in_doubt)
+
+        settled = await asyncio.gather(*(alone(draft) for _, draft in pack))
+        return {place: outcome for (place, _), outcome in zip(pack, settled, strict=True)}
+
+    async def decide(
+        self,
+        what: str,
+        kind: type[D],
+        propose: Callable[[D | None], Awaitable[D | O]],
+        write: Callable[[D], Awaitable[Committed | Unknown]],
+        offered: D | None = None,
+    ) -> D | O:
+        """The draft that landed, or what was decided instead.
+
+        `propose` reads the truth and decides by it. It is given the draft whose outcome is not known, if there is one,
+        and gives the same draft back as long as that can land still. Raises Unsettled when the store fails meanwhile.
+        """
+        try:
+            for _ in range(_RACES_MAX):
+                proposed = await propose(offered)
+                if not isinstance(proposed, kind):
+                    return proposed
+                written = await write(proposed)
+                if landed(written):
+                    return proposed
+                # A refusal of the same bytes after an unknown outcome may mean that the first try landed late.
+                offered = proposed if isinstance(written, Unknown) or proposed is offered else None
+                if isinstance(written, Unknown):
+                    await self._clock.sleep(_REREAD_PAUSE_S)
+            raise StoreUnavailable(f"{what}: lost {_RACES_MAX} races in a row; try again")
+        except StoreError as error:
+            raise Unsettled(str(error)) if offered is not None else error from error
+
+
+def landed(written: Committed | Unknown | Full) -> bool:
+    return isinstance(written, Committed) and written.succeeded
 
 
 class Pack(Generic[D]):
@@ -81,6 +249,15 @@ async def few_at_once(write: Callable[[A], Coroutine[Any, Any, T]], whats: Seque
             return await write(what)
 
     return await asyncio.gather(*map(one, whats))
+
+
+async def every(writes: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Every result. Nothing is still under way when this raises, and the gravest failure is the one raised."""
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    if failures:
+        raise next((failure for failure in failures if isinstance(failure, Unsettled)), failures[0])
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 def _size(draft: WriteDraft) -> int:

@@ -7,6 +7,7 @@ import msgspec
 
 from ares.control.governance.quotas import Quotas
 from ares.control.queries.deadlines import Deadlines
+from ares.control.state.commit import Full, WriteDraft
 from ares.control.state.ids import job_id
 from ares.control.state.population import Population
 from ares.control.state.view import View
@@ -28,7 +29,7 @@ from ares.model.base import Record, RequestId
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, RequestRecord
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import VALUE_BYTES_MAX, Compare, Op, Put
+from ares.ports.store import VALUE_BYTES_MAX, Compare, Op, Put, Unknown
 from ares.ports.telemetry import Telemetry
 
 Encode = Callable[[object], bytes]
@@ -78,6 +79,11 @@ FULL = Rejected(
 )
 
 
+def unwritten(written: Unknown | Full, request: SubmitRequest) -> Rejected:
+    """Why a request that was to be written is not acknowledged."""
+    return FULL if isinstance(written, Full) else unacknowledged(request)
+
+
 def unacknowledged(request: SubmitRequest) -> Rejected:
     """The one answer that does not know whether anything was changed."""
     if request.request_id is None:
@@ -88,8 +94,8 @@ def unacknowledged(request: SubmitRequest) -> Rejected:
     return Rejected(code="store-unavailable", message=message, fix=fix, retry_after_s=1.0)
 
 
-class Draft(msgspec.Struct, frozen=True, gc=False):
-    """An admitted request, encoded: `ops` are written only if `compares` hold."""
+class Draft(WriteDraft, frozen=True, gc=False):
+    """An admitted request, encoded. Its first compare says that nothing came of the request yet."""
 
     who: Principal
     request: SubmitRequest
@@ -98,8 +104,6 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     estimated: Estimated
     digest: str
     job: str
-    ops: tuple[Op, ...]
-    compares: tuple[Compare, ...]
     # What policies made of it; its digest is over what the client sent.
     judged: PolicyVerdict
     array: ArrayRecord | None = None
@@ -207,7 +211,7 @@ class Drafting:
             )
             header = Put(keys.array(who.tenant, new_id), self._encode(array))
             ops = (*request_ops, spec_op, header)
-            return Draft(who, request, spec, estimated, digest, new_id, ops, compares, judged, array=array)
+            return Draft(ops, compares, who, request, spec, estimated, digest, new_id, judged, array=array)
         begun = begin(
             id=new_id,
             tenant=who.tenant,
@@ -225,7 +229,7 @@ class Drafting:
             estimated_s=estimated.seconds,
         )
         ops = (*request_ops, spec_op, *begin_ops(begun, self._encode))
-        return Draft(who, request, spec, estimated, digest, new_id, ops, compares, judged)
+        return Draft(ops, compares, who, request, spec, estimated, digest, new_id, judged)
 
     def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Rejected:
         """What policies make of it; Rejected when with the defaults they give it could not be admitted."""

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from ares.control.governance.quota_usage import Counting
-from ares.control.state.commit import Pack
+from ares.control.state.commit import Full, Pack, Writer
 from ares.control.state.view import View
-from ares.control.submit.draft import FULL, Draft, Rejected, unacknowledged
+from ares.control.submit.draft import Draft, Rejected, unwritten
 from ares.core import keys
 from ares.core.access.table import scope_of
 from ares.core.quota.asked import asked_by
@@ -28,13 +28,9 @@ from ares.core.quota.judge import No, Used, Yes, above_ceiling, judge
 from ares.core.quota.measures import add, kind_of, times
 from ares.model.quota import AdmissionRecord, QuotaRecord
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import KV, Committed, Compare, Get, Op, Put, Store, StoreError, StoreFull, Unknown
+from ares.ports.store import KV, Committed, Compare, Get, Op, Put, Unknown
 from ares.ports.telemetry import Telemetry
 
-_UNKNOWN_TRIES = 5
-_UNKNOWN_PAUSE_S = 0.1
-# No try begins later than this: the caller is to be told before it stops waiting.
-_UNKNOWN_FOR_S = 4.0
 # Who loses every race for so long is told to come again.
 _RACING_S = 8.0
 # Refusals in one go: others get their turn on the loop.
@@ -97,9 +93,9 @@ class _Lane:
 
 class Admissions:
     def __init__(
-        self, store: Store, view: View, counting: Counting, clock: Clock, rng: Rng, telemetry: Telemetry
+        self, writer: Writer, view: View, counting: Counting, clock: Clock, rng: Rng, telemetry: Telemetry
     ) -> None:
-        self._store = store
+        self._writer = writer
         self._view = view
         self._counting = counting
         self._clock = clock
@@ -172,7 +168,7 @@ class Admissions:
             if isinstance(one, Committed):
                 await self._lost(lane, pack, one)
             else:
-                _settle((each, _answer(one, each)) for each in pack)
+                _settle((each, unwritten(one, each.draft.request)) for each in pack)
         if basis.record is not None:
             lane.ahead += reversed(ahead)
         lane.depth = min(_DEPTH_MAX, 2 * lane.depth) if whole else 1
@@ -256,8 +252,7 @@ class Admissions:
 
     async def _write(
         self, tenant: str, pack: Sequence[_Waiting], basis: _Basis, value: bytes, after: bytes | None
-    ) -> Committed | Unknown | Rejected:
-        """The same bytes under the same conditions until the store says what became of them."""
+    ) -> Committed | Unknown | Full:
         admission, drafts = keys.admission(tenant), [one.draft for one in pack]
         compares = [Compare(keys.quota(tenant), "mod_revision", basis.quota)]
         ops: list[Op] = []
@@ -267,24 +262,7 @@ class Admissions:
             ops.append(Put(admission, value))
         compares += [compare for draft in drafts for compare in draft.compares]
         ops += [op for draft in drafts for op in draft.ops]
-        otherwise = [Get(draft.compares[0].key) for draft in drafts]
-        until = self._clock.monotonic() + _UNKNOWN_FOR_S
-        for tried in range(_UNKNOWN_TRIES):
-            began = self._clock.monotonic()
-            try:
-                written = await self._store.txn(compares, ops, otherwise)
-            except StoreFull:
-                # Unless an earlier try may have landed, this one is certain.
-                return Unknown("the store is full") if tried else FULL
-            except StoreError as error:
-                written = Unknown(str(error))
-            if isinstance(written, Committed):
-                self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "submit")
-                return written
-            await self._clock.sleep(_UNKNOWN_PAUSE_S)
-            if self._clock.monotonic() >= until:
-                break
-        return Unknown("the store did not answer")
+        return await self._writer.until_known(compares, ops, [Get(draft.compares[0].key) for draft in drafts])
 
     async def _lost(self, lane: _Lane, pack: Sequence[_Waiting], written: Committed) -> None:
         """Some were there already, or another replica admitted jobs of the tenant: look again from there."""
@@ -319,10 +297,6 @@ def _judged(basis: _Basis, one: _Waiting, used: Used, in_doubt: bool) -> Yes | N
     if no is not None and scope_of(draft.who, "priority:exceed") is None:
         return no
     return judge(quota, one.levels, used, one.asked, in_doubt=in_doubt)
-
-
-def _answer(written: Unknown | Rejected, one: _Waiting) -> Rejected:
-    return unacknowledged(one.draft.request) if isinstance(written, Unknown) else written
 
 
 def _settle(outcomes: Iterable[tuple[_Waiting, Outcome]]) -> None:

@@ -6,18 +6,18 @@ payload differs; the truth of that is the `/requests` record of the same transac
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from ares.control.governance.alerts import Alerts
 from ares.control.queries.deadlines import Deadlines
-from ares.control.state.commit import few_at_once, packs
+from ares.control.state.commit import Full, Writer, landed
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding
 from ares.control.submit.draft import (
-    FULL,
     Draft,
     Drafting,
     Rejected,
@@ -25,20 +25,16 @@ from ares.control.submit.draft import (
     Submitted,
     refused_by,
     unacknowledged,
+    unwritten,
 )
 from ares.control.submit.quota_gate import Admissions, CreatedJob, Outcome, SeenRequest
 from ares.core.admit.dedup import Conflict, New, Replayed, resolve
 from ares.core.policy.verdict import PolicyVerdict
 from ares.model.access import Principal
 from ares.model.state import RequestRecord
-from ares.ports.clock import Clock
-from ares.ports.store import KV, Committed, Get, Store, StoreError, StoreFull, Unknown
+from ares.ports.store import KV, Committed, Store, StoreError, Unknown
 from ares.ports.telemetry import Telemetry
 
-_UNKNOWN_TRIES = 5
-_UNKNOWN_PAUSE_S = 0.1
-# No try begins later than this: the caller is to be told before it stops waiting, and decides itself when to repeat.
-_UNKNOWN_FOR_S = 4.0
 _ALERT_S = 0.25
 
 
@@ -48,16 +44,17 @@ class Submit:
     def __init__(
         self,
         store: Store,
+        writer: Writer,
         view: View,
         deadlines: Deadlines,
         drafting: Drafting,
         expanding: Expanding,
         admissions: Admissions,
         alerts: Alerts,
-        clock: Clock,
         telemetry: Telemetry,
     ) -> None:
         self._store = store
+        self._writer = writer
         self._view = view
         self._deadlines = deadlines
         self._drafting = drafting
@@ -65,7 +62,6 @@ class Submit:
         self._admissions = admissions
         self._alerts = alerts
         self._raising: set[asyncio.Task[None]] = set()
-        self._clock = clock
         self._telemetry = telemetry
 
     async def submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Rejected]:
@@ -152,8 +148,7 @@ class Submit:
     async def _write(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
         outcomes: dict[int, Submitted | Rejected] = {}
         if not self._admissions.limited(tenant):
-            for settled in await few_at_once(self._write_pack, packs(drafts)):
-                outcomes.update(settled)
+            outcomes = await self._create(tenant, drafts)
             # The tenant has got a quota meanwhile.
             drafts = [(place, draft) for place, draft in drafts if place not in outcomes]
         if drafts:
@@ -164,6 +159,20 @@ class Submit:
             outcomes.update(zip((place for place, _ in drafts), settled, strict=True))
         return outcomes
 
+    async def _create(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
+        """Without those that need room in a quota."""
+        written = await self._writer.create([draft for _, draft in drafts], (self._admissions.unlimited(tenant),))
+        outcomes: dict[int, Submitted | Rejected] = {}
+        waiting: list[tuple[int, Coroutine[Any, Any, Submitted | Rejected | None]]] = []
+        for (place, draft), one in zip(drafts, written, strict=True):
+            if landed(one) and draft.array is None:
+                outcomes[place] = _new(draft)
+            else:
+                waiting.append((place, self._settle(draft, one)))
+        settled = await asyncio.gather(*(settling for _, settling in waiting))
+        found = zip((place for place, _ in waiting), settled, strict=True)
+        return outcomes | {place: one for place, one in found if one is not None}
+
     async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> Submitted | Rejected:
         match outcome:
             case CreatedJob(passed):
@@ -173,47 +182,10 @@ class Submit:
             case Rejected():
                 return await self._unless_seen(draft, outcome)
 
-    async def _write_pack(self, pack: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
-        """Without those that need room in a quota."""
-        until = self._clock.monotonic() + _UNKNOWN_FOR_S
-        if len(pack) > 1:
-            with contextlib.suppress(StoreFull):
-                written = await self._txn([draft for _, draft in pack])
-                if isinstance(written, Committed) and written.succeeded:
-                    return {place: _new(draft) for place, draft in pack}
-        alone = await asyncio.gather(*(self._write_alone(draft, until) for _, draft in pack))
-        return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True) if outcome is not None}
-
-    async def _write_alone(self, draft: Draft, until: float) -> Submitted | Rejected | None:
-        for tried in range(_UNKNOWN_TRIES):
-            try:
-                written = await self._txn([draft])
-            except StoreFull:
-                # Unless an earlier try may have landed, this one is certain.
-                return unacknowledged(draft.request) if tried else FULL
-            if isinstance(written, Committed):
-                return await self._settle(draft, written)
-            await self._clock.sleep(_UNKNOWN_PAUSE_S)
-            if self._clock.monotonic() >= until:
-                break
-        return unacknowledged(draft.request)
-
-    async def _txn(self, drafts: Sequence[Draft]) -> Committed | Unknown:
-        compares = [compare for draft in drafts for compare in draft.compares]
-        compares.append(self._admissions.unlimited(drafts[0].who.tenant))
-        alone = drafts[0] if len(drafts) == 1 else None
-        otherwise = [Get(compare.key) for compare in alone.compares] if alone is not None else []
-        began = self._clock.monotonic()
-        try:
-            written = await self._store.txn(compares, [op for draft in drafts for op in draft.ops], otherwise)
-        except StoreFull:
-            raise
-        except StoreError as error:
-            return Unknown(str(error))
-        self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, "submit")
-        return written
-
-    async def _settle(self, draft: Draft, written: Committed) -> Submitted | Rejected | None:
+    async def _settle(self, draft: Draft, written: Committed | Unknown | Full) -> Submitted | Rejected | None:
+        """None when what the draft is to be written under does not hold any more."""
+        if not isinstance(written, Committed):
+            return unwritten(written, draft.request)
         if written.succeeded:
             return await self._created(draft)
         kv = written.gets[0]

@@ -3,12 +3,10 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
+from ares.control.state.commit import Full, Writer
 from ares.control.submit.arrays import Expanding
-from ares.control.submit.draft import Draft, begin_ops
+from ares.control.submit.draft import begin_ops
 from ares.control.submit.manual_retries import Retries
-from ares.control.submit.submit import Rejected, Submit, Submitted
 from ares.core import keys
 from ares.core.lifecycle.inputs import Refused
 from ares.model.job import JobSpec
@@ -17,40 +15,54 @@ from ares.ports.store import Committed, Compare, Op, Put, StoreError, StoreUnava
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace
 
-_txn, _request = Submit._txn, keys.request
+_once, _until_known, _request = Writer.once, Writer.until_known, keys.request
 _EXPIRES_S = 3.0
 
 
-async def _check_then_create(self: Submit, drafts: Sequence[Draft]) -> Committed | Unknown:
-    if len(drafts) > 1 or drafts[0].request.request_id is None:
-        return await _txn(self, drafts)
-    (draft,) = drafts
-    try:
-        kv = await self._store.get(draft.compares[0].key)
-        if kv is not None:
-            return Committed(succeeded=False, revision=kv.mod_revision, gets=(kv,))
-        return await self._store.txn([], draft.ops)
-    except StoreError as error:
-        return Unknown(str(error))
+def _submits(compares: Sequence[Compare]) -> bool:
+    """Whether it is a submission without a quota: its first compare is its own."""
+    return compares[0].key.startswith((keys.REQUESTS, keys.JOBS))
 
 
-async def _with_expiry(self: Submit, drafts: Sequence[Draft]) -> Committed | Unknown:
-    try:
-        lease = await self._store.grant_lease(_EXPIRES_S)
-    except StoreError as error:
-        return Unknown(str(error))
+async def _check_then_create(
+    self: Writer, compares: Sequence[Compare], ops: Sequence[Op], otherwise: Sequence[Op] = ()
+) -> Committed | Unknown:
+    if not otherwise or not compares[0].key.startswith(keys.REQUESTS):
+        return await _once(self, compares, ops, otherwise)
+    kv = await self._store.get(compares[0].key)
+    if kv is not None:
+        return Committed(succeeded=False, revision=kv.mod_revision, gets=(kv,))
+    return await self._store.txn([], ops)
+
+
+async def _with_expiry(
+    self: Writer, compares: Sequence[Compare], ops: Sequence[Op], otherwise: Sequence[Op] = ()
+) -> Committed | Unknown:
+    if not _submits(compares):
+        return await _once(self, compares, ops, otherwise)
+    lease = await self._store.grant_lease(_EXPIRES_S)
 
     def expiring(op: Op) -> Op:
         return Put(op.key, op.value, lease) if isinstance(op, Put) and op.key.startswith(keys.REQUESTS) else op
 
-    return await _txn(self, [msgspec.structs.replace(d, ops=tuple(expiring(op) for op in d.ops)) for d in drafts])
+    return await _once(self, compares, [expiring(op) for op in ops], otherwise)
 
 
-async def _acknowledge_anyway(self: Submit, draft: Draft, until: float) -> Submitted | Rejected | None:
-    written = await self._txn([draft])
-    if isinstance(written, Committed):
-        return await self._settle(draft, written)
-    return Submitted(job=draft.job, replayed=False)
+async def _acknowledge_anyway(
+    self: Writer,
+    compares: Sequence[Compare],
+    ops: Sequence[Op],
+    otherwise: Sequence[Op] = (),
+    until: float | None = None,
+    in_doubt: bool = False,
+) -> Committed | Unknown | Full:
+    if not _submits(compares):
+        return await _until_known(self, compares, ops, otherwise, until, in_doubt)
+    try:
+        written = await self.once(compares, ops, otherwise)
+    except StoreError as error:
+        written = Unknown(str(error))
+    return written if isinstance(written, Committed) else Committed(succeeded=True, revision=1)
 
 
 def _for_all_tenants(tenant: str, request_id: str) -> str:
@@ -66,7 +78,11 @@ async def _expand_blindly(
         raise StoreUnavailable(written.why)
 
 
-async def _write_nothing(self: Submit, drafts: Sequence[Draft]) -> Committed | Unknown:
+async def _write_nothing(
+    self: Writer, compares: Sequence[Compare], ops: Sequence[Op], otherwise: Sequence[Op] = ()
+) -> Committed | Unknown:
+    if not _submits(compares):
+        return await _once(self, compares, ops, otherwise)
     return Committed(succeeded=True, revision=1)
 
 
@@ -79,13 +95,13 @@ async def _spend_again(self: Retries, state: JobState, request_id: str) -> tuple
 
 MUTANTS = {
     "canary": Mutant(
-        "submissions are acknowledged and never written", ("E1",), replace(Submit, "_txn", _write_nothing), seeds=3
+        "submissions are acknowledged and never written", ("E1",), replace(Writer, "once", _write_nothing), seeds=3
     ),
     "dedup-check-then-create": Mutant(
-        "a request is looked up, then its job is created", ("E1",), replace(Submit, "_txn", _check_then_create)
+        "a request is looked up, then its job is created", ("E1",), replace(Writer, "once", _check_then_create)
     ),
     "dedup-expires": Mutant(
-        f"a request is forgotten after {_EXPIRES_S:g} s", ("E1",), replace(Submit, "_txn", _with_expiry)
+        f"a request is forgotten after {_EXPIRES_S:g} s", ("E1",), replace(Writer, "once", _with_expiry)
     ),
     "request-without-tenant": Mutant(
         "request ids of all tenants are one", ("E1",), replace(keys, "request", _for_all_tenants)
@@ -93,7 +109,7 @@ MUTANTS = {
     "unknown-submit-acknowledged": Mutant(
         "a submission whose outcome is unknown is acknowledged",
         ("E1",),
-        replace(Submit, "_write_alone", _acknowledge_anyway),
+        replace(Writer, "until_known", _acknowledge_anyway),
     ),
     "retry-without-its-id": Mutant(
         "a retry by hand does not look at its request id: a repeat makes another job",
