@@ -6,15 +6,16 @@ from typing import Any
 
 import msgspec
 
-from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.quota import Limit, Limits, Quota, QuotaRecord
 from ares.model.state import TERMINAL, ArrayRecord, JobState
 from ares.ports.store import Put, StoreChange
 from tests.world import ALICE, World, spec
 
-Answers = list[Submitted | Rejected]
+Answers = list[Submitted | Refusal]
 
 
 def limits(**hard: float) -> Limits:
@@ -50,8 +51,8 @@ def admitted(answers: Answers) -> int:
     return sum(isinstance(one, Submitted) for one in answers)
 
 
-def refused(answers: Answers) -> list[Rejected]:
-    return [one for one in answers if isinstance(one, Rejected)]
+def refused(answers: Answers) -> list[Refusal]:
+    return [one for one in answers if isinstance(one, Refusal)]
 
 
 class Ceiling:

@@ -28,8 +28,9 @@ from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.control import replica as services
 from ares.control.execution.transitions import JobChange, Outcome, Written
 from ares.control.planner.mirror import Mirror
-from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.lifecycle.inputs import Bind, Input
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
 from ares.model.state import JobState, Placement
@@ -311,7 +312,7 @@ class World:
         requests = [SubmitRequest(spec=spec(**changes))] * count
         outcomes = await (replica or self.one).submit.submit(who, requests)
         assert all(isinstance(outcome, Submitted) for outcome in outcomes), outcomes
-        return [outcome.job for outcome in outcomes if not isinstance(outcome, Rejected)]
+        return [outcome.job for outcome in outcomes if not isinstance(outcome, Refusal)]
 
     def state(self, job: str) -> JobState:
         """The truth, as the auditor saw it committed."""

@@ -22,7 +22,6 @@ from ares.core.lifecycle.inputs import (
     Preempt,
     RanksResized,
     RankStarted,
-    Refused,
     Release,
     RetryDue,
     RetryNow,
@@ -30,6 +29,7 @@ from ares.core.lifecycle.inputs import (
 )
 from ares.core.lifecycle.ranks import held, place_of, size_limits, used
 from ares.core.lifecycle.retry import FLOOR_S, limit_of
+from ares.core.refusal import Refusal
 from ares.model.event import LedgerEvent
 from ares.model.job import FAILURE_CLASSES, Gang, JobSpec, Preemption, RetryPolicy
 from ares.model.state import BOUND, TERMINAL, ExitInfo, Fence, Job, JobState, Placement, Result
@@ -91,11 +91,11 @@ class Lifecycle(RuleBasedStateMachine):
     def _context(self, jitter: float) -> Context:
         return Context(now=self.now, jitter=jitter, epoch=self.epoch)
 
-    def _do(self, what: Input, jitter: float = 0.5) -> Stepped | Refused:
+    def _do(self, what: Input, jitter: float = 0.5) -> Stepped | Refusal:
         old, self.now = self.state, self.now + 1.0
         self.gpu_s += sum(len(place.gpus) for place in old.placements) if old.phase in BOUND else 0
         done = step(Job(spec=self.spec, state=old), what, self._context(jitter))
-        if isinstance(done, Refused):
+        if isinstance(done, Refusal):
             assert done.message
             return done
         self._judge(old, what, done)
@@ -242,7 +242,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.maybe_started.add(self.state.fence)
         done = self._do(Preempt(fence=self.state.fence, by="j9", reason="needed"))
         never = self.spec.effects == "unsafe" or self.spec.restart == "never" or not self.spec.preemption.allowed
-        assert isinstance(done, Refused) == never
+        assert isinstance(done, Refusal) == never
 
     @precondition(lambda self: self.state.phase == "RUNNING" and self.spec.gang is not None)
     @rule(data=st.data())
@@ -272,7 +272,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(behind=st.integers(1, 5))
     def retry_due_of_an_earlier_backoff(self, behind: int) -> None:
-        assert isinstance(self._do(RetryDue(seq=self.state.seq - behind)), Refused)
+        assert isinstance(self._do(RetryDue(seq=self.state.seq - behind)), Refusal)
 
     @rule()
     def retry_now(self) -> None:
@@ -283,7 +283,7 @@ class Lifecycle(RuleBasedStateMachine):
     def cancel(self) -> None:
         was = self.state.phase
         done = self._do(Cancel(by="ann"))
-        assert isinstance(done, Refused) == (was in TERMINAL)
+        assert isinstance(done, Refusal) == (was in TERMINAL)
         if isinstance(done, Stepped):
             assert done.state.lingering == bool(self.alive)
             assert not done.state.hold
@@ -326,7 +326,7 @@ class Lifecycle(RuleBasedStateMachine):
         more: dict[Any, dict[str, Any]] = {
             Exit: {"exit": ended}, LeaseLost: why, AssemblyOver: why, Preempt: {**why, "by": "j9"},
         }  # fmt: skip
-        assert isinstance(self._do(kind(fence=fence, **more.get(kind, {}))), Refused)
+        assert isinstance(self._do(kind(fence=fence, **more.get(kind, {}))), Refusal)
 
     @precondition(lambda self: len(self.granted) > 1)
     @rule(data=st.data(), ended=EXITS)
@@ -340,7 +340,7 @@ class Lifecycle(RuleBasedStateMachine):
             Release(fence=fence),
         )
         for what in late:
-            assert isinstance(self._do(what), Refused)
+            assert isinstance(self._do(what), Refusal)
 
     # ---- what always holds
 

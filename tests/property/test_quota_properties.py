@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ares.core.quota.asked import asked_by
 from ares.core.quota.counts import TENANT, Counts, QuotaLevel, is_live, levels_of, live, used_by
-from ares.core.quota.judge import No, Yes, judge
+from ares.core.quota.judge import OverQuota, WithinQuota, judge
 from ares.core.quota.measures import add, to_units
 from ares.core.quota.months import month_of
 from ares.model.job import JobSpec, Resources
@@ -98,7 +98,7 @@ def test_whatever_is_asked_for_in_whichever_order_use_stays_within_its_bound(
     most, used = to_units(measure, hard), {measure: 0}
     for share in shares:
         units = 1 + most * share // 1000
-        if isinstance(judge(quota, (TENANT,), lambda _: used, {measure: units}), Yes):
+        if isinstance(judge(quota, (TENANT,), lambda _: used, {measure: units}), WithinQuota):
             used[measure] += units
     whole = measure in _IN_PIECES or threshold_milli == 1000
     # The most that is not beyond the limit, or that does not reach the threshold of it.
@@ -107,5 +107,5 @@ def test_whatever_is_asked_for_in_whichever_order_use_stays_within_its_bound(
     # And nothing that fits is refused, nor is one unit more than that taken.
     left = within - used[measure]
     if left > 0:
-        assert isinstance(judge(quota, (TENANT,), lambda _: used, {measure: left}), Yes)
-    assert isinstance(judge(quota, (TENANT,), lambda _: used, {measure: max(0, left) + 1}), No)
+        assert isinstance(judge(quota, (TENANT,), lambda _: used, {measure: left}), WithinQuota)
+    assert isinstance(judge(quota, (TENANT,), lambda _: used, {measure: max(0, left) + 1}), OverQuota)

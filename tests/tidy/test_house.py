@@ -19,7 +19,7 @@ OTHER_NAMESPACES = {
 # Still double, to be merged or renamed. This table only shrinks.
 STILL_DOUBLE = frozenset({
     "Ask", "AuditHeads", "AuditMonth", "AuditPage", "AuditSummary", "AuditVerified", "Broken", "CertificateView",
-    "ChainReport", "ChannelView", "CheckAnswer", "ClusterView", "Conflict", "ConsolidationView", "DrainStatus",
+    "ChainReport", "ChannelView", "CheckAnswer", "ClusterView", "ConsolidationView", "DrainStatus",
     "DrainedJob", "Happened", "JobDetail", "JobPage", "JobWarning", "KeyRotation", "LeaseView", "LevelUse", "Located",
     "MoveView", "NameView", "NewToken", "NodeView", "OutputList", "Plugin", "PluginList", "PoolBooking", "PoolPromise",
     "PoolView", "Problem", "Provider", "QuotaView", "Refusal", "RefusedPlugin", "ReservationView", "Revoked",

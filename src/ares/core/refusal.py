@@ -28,11 +28,20 @@ RecordCode = Literal[
     "reservation-invalid", "reservation-no-room", "reservation-conflict",
     "secret-invalid", "secret-conflict", "secrets-full", "secrets-key",
 ]  # fmt: skip
-RefusalCode = AdmissionCode | RecordCode
+# A submission or a download that is beyond a limit, or that the store does not take now.
+QuotaCode = Literal["quota-exceeded", "quota-too-small", "budget-exceeded", "priority-ceiling"]
+RoomCode = Literal[
+    "egress-exceeded", "queue-full", "request-conflict", "spec-too-large", "store-full", "store-unavailable",
+]  # fmt: skip
+# A job that is not in a state for it.
+LifecycleCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted", "not-yours"]
+RefusalCode = AdmissionCode | RecordCode | QuotaCode | RoomCode | LifecycleCode
 
 
 class Refusal(Record, frozen=True):
-    """Nothing was changed: `message` says why, with numbers, and `fix` what to do next. Programs decide by `code`."""
+    """Nothing was changed: `message` says why, with numbers, and `fix` what to do next. Programs decide by `code`.
+
+    With "store-unavailable" it is not known whether anything was changed."""
 
     code: RefusalCode
     message: str = ""
@@ -41,6 +50,8 @@ class Refusal(Record, frozen=True):
     reason: str = ""
     # Where in the request, such as `$.spec.command[0]`.
     path: str = ""
+    # When to try again, where that can be told.
+    retry_after_s: float | None = None
 
 
 class Admission(Record, frozen=True):

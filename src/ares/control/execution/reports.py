@@ -7,8 +7,9 @@ import structlog
 
 from ares.control.execution.transitions import JobChange, Outcome, Transitions, Written
 from ares.core.lifecycle import results
-from ares.core.lifecycle.inputs import Exit, Input, LeaseLost, Preempt, Refused, Release
+from ares.core.lifecycle.inputs import Exit, Input, LeaseLost, Preempt, Release
 from ares.core.lifecycle.inputs import RankStarted as Begin
+from ares.core.refusal import Refusal
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 from ares.ports.telemetry import Telemetry
 
@@ -92,7 +93,7 @@ class Reports:
 def _came_late(report: Report, outcome: Outcome) -> bool:
     if isinstance(outcome, Written):
         return report.ref.fence < outcome.before.fence
-    return isinstance(outcome, Refused) and outcome.code == "stale-fence"
+    return isinstance(outcome, Refusal) and outcome.code == "stale-fence"
 
 
 def _inputs(report: Report) -> tuple[Input, ...]:

@@ -15,7 +15,8 @@ from ares.control.state.view import StateEntry, View
 from ares.core import keys
 from ares.core.lifecycle.deadline import outcome
 from ares.core.lifecycle.graph import step
-from ares.core.lifecycle.inputs import Context, Input, Refused, Stepped
+from ares.core.lifecycle.inputs import Context, Input, Stepped
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng
@@ -39,7 +40,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
 
     before: JobState
     state: JobState
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[Refusal, ...] = ()
 
 
 class MissingJob(msgspec.Struct, frozen=True, gc=False):
@@ -50,7 +51,7 @@ class GuardFailed(msgspec.Struct, frozen=True, gc=False):
     """A guard no longer holds: whoever asked has lost the right to ask."""
 
 
-Outcome = Written | Refused | MissingJob | GuardFailed
+Outcome = Written | Refusal | MissingJob | GuardFailed
 
 
 class _Draft(WriteDraft, frozen=True, gc=False):
@@ -60,7 +61,7 @@ class _Draft(WriteDraft, frozen=True, gc=False):
     entry: StateEntry
     state: JobState
     value: bytes
-    refused: tuple[Refused, ...]
+    refused: tuple[Refusal, ...]
 
     @property
     def subject(self) -> str:
@@ -106,16 +107,16 @@ class Transitions:
 
     def _draft(
         self, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
-    ) -> _Draft | Refused | None:
+    ) -> _Draft | Refusal | None:
         """None when the job is not known here."""
         spec = spec or (self._view.spec(entry.state) if entry is not None else None)
         if entry is None or spec is None:
             return None
-        state, ops, refused = entry.state, list[Op](), list[Refused]()
+        state, ops, refused = entry.state, list[Op](), list[Refusal]()
         context = Context(now=self._clock.wall(), jitter=self._rng.uniform(), epoch=self.epoch)
         for what in change.inputs:
             stepped = step(Job(spec=spec, state=state), what, context)
-            if isinstance(stepped, Refused):
+            if isinstance(stepped, Refusal):
                 refused.append(stepped)
                 continue
             state = stepped.state

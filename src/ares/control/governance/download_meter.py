@@ -7,7 +7,7 @@ import structlog
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.quota.counts import TENANT
-from ares.core.quota.judge import LevelUse, over, use_at
+from ares.core.quota.judge import OverQuota, over, use_at
 from ares.core.quota.months import month_end, month_of
 from ares.model.quota import MeterRecord
 from ares.ports.clock import Clock
@@ -16,14 +16,6 @@ from ares.ports.store import Put, Store, StoreError
 log = structlog.get_logger()
 
 _EVERY_S = 3.0
-
-
-class TooMuch(msgspec.Struct, frozen=True):
-    """A download that does not fit into what the tenant may download this month."""
-
-    message: str
-    levels: tuple[LevelUse, ...]
-    retry_after_s: float
 
 
 class Meters:
@@ -44,7 +36,7 @@ class Meters:
         others = (one for name, one in self._view.kept.meters.items() if name.startswith(prefix) and name != own)
         return sum(one.egress_bytes for one in others) + self._own(tenant, month)
 
-    def take(self, tenant: str, size: int) -> TooMuch | None:
+    def take(self, tenant: str, size: int) -> OverQuota | None:
         """Counts a download before it begins, unless it would be too much."""
         record, used = self._view.kept.quotas.get(tenant), {"egress": self.served(tenant)}
         if record is not None and over(record.quota, TENANT, "egress", used, {"egress": size}):
@@ -53,7 +45,10 @@ class Meters:
             message = (
                 f"the tenant may download {seen.limit:g} GiB a month: {seen.used:g} were, {seen.asked:g} asked for"
             )
-            return TooMuch(message, (seen,), month_end(now) - now)
+            again = month_end(now) - now
+            return OverQuota(
+                code="egress-exceeded", message=message, reason="quota", levels=(seen,), retry_after_s=again
+            )
         self._add(tenant, size)
         return None
 

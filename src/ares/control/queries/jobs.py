@@ -16,10 +16,10 @@ from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding
 from ares.control.submit.manual_retries import Retries
-from ares.control.submit.submit import Rejected, Submit, SubmitRequest, Submitted
+from ares.control.submit.submit import Submit, SubmitRequest, Submitted
 from ares.core import keys
 from ares.core.access.table import reaches, scope_of
-from ares.core.lifecycle.inputs import Cancel, Refused, RetryNow
+from ares.core.lifecycle.inputs import Cancel, RetryNow
 from ares.core.lifecycle.usage_report import use_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -167,7 +167,7 @@ class Jobs:
 
     # ---- steering
 
-    async def cancel(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refused | None:
+    async def cancel(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refusal | None:
         """Final as soon as this returns. Cancelling an array cancels every task that has not ended."""
         await self._view.catch_up()
         what = Cancel(by=who.subject, reason=reason)
@@ -188,7 +188,7 @@ class Jobs:
         if not reaches(who, "jobs:cancel", state.tenant, state.submitted_by, state.submitter_id):
             return _not_yours(job_id)
         (outcome,) = await self._transitions.apply([JobChange(job_id, who.tenant, (what,))])
-        if isinstance(outcome, Refused) and outcome.code == "terminal":
+        if isinstance(outcome, Refusal) and outcome.code == "terminal":
             # What was asked for is so: whoever asks again is told the same.
             await self._view.catch_up()
             state = self._mine(who, job_id)
@@ -198,13 +198,13 @@ class Jobs:
 
     async def retry(
         self, who: Principal, job_id: str, reason: str = "", request_id: str = ""
-    ) -> JobState | Refused | Rejected | None:
+    ) -> JobState | Refusal | None:
         """A waiting job is tried now; a finished one becomes a new job that points back to it. Under a request id that
         was used before nothing more is done: the answer is the job that came of it."""
         await self._view.catch_up()
         array = self._view.arrays.get(job_id)
         if array is not None and array.tenant == who.tenant:
-            return Refused(code="not-allowed", message=f"{job_id} is an array; retry its tasks, such as {job_id}_0")
+            return Refusal(code="not-allowed", message=f"{job_id} is an array; retry its tasks, such as {job_id}_0")
         state = self._mine(who, job_id)
         if state is None:
             return None
@@ -219,17 +219,17 @@ class Jobs:
             (outcome,) = await self._transitions.apply([JobChange(job_id, who.tenant, (what,))])
             return _state_of(outcome)
         if state.phase == "SUCCEEDED":
-            return Refused(code="not-allowed", message=f"job {job_id} SUCCEEDED; submit it again as a new job instead")
+            return Refusal(code="not-allowed", message=f"job {job_id} SUCCEEDED; submit it again as a new job instead")
         return await self._retry_finished(who, state, reason, request_id)
 
     async def _retry_finished(
         self, who: Principal, state: JobState, reason: str, request_id: str
-    ) -> JobState | Refused | Rejected | None:
+    ) -> JobState | Refusal | None:
         spec = await self._listing.spec(state)
         if spec is None:
             return None
         spent = await self._retries.spend(state, request_id)
-        if isinstance(spent, Refused):
+        if isinstance(spent, Refusal):
             return spent
         budget, number = spent
         request = SubmitRequest(
@@ -258,15 +258,15 @@ def _seen_by(who: Principal, detail: JobDetail) -> JobDetail:
     return msgspec.structs.replace(detail, spec=spec, state=state, result=result, progress=None)
 
 
-def _not_yours(job_id: str) -> Refused:
-    return Refused(code="not-yours", message=f"{job_id} is another user's; ask them or a tenant-admin")
+def _not_yours(job_id: str) -> Refusal:
+    return Refusal(code="not-yours", message=f"{job_id} is another user's; ask them or a tenant-admin")
 
 
-def _state_of(outcome: Outcome) -> JobState | Refused | None:
+def _state_of(outcome: Outcome) -> JobState | Refusal | None:
     match outcome:
         case Written(state=state):
             return state
-        case Refused():
+        case Refusal():
             return outcome
         case MissingJob() | _:
             return None

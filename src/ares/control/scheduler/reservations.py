@@ -165,7 +165,7 @@ class Reservations:
         self._planner.refresh_ready()
         booked = book(self._planner.cluster, self._all(), wish.asked, start, start + wish.length_s, now)
         if isinstance(booked, NotBooked):
-            return _no(booked)
+            return booked
         by = who.author
         return Reservation(
             name=name,
@@ -211,7 +211,7 @@ class Reservations:
             until = one.until + more_s
             no = extendable(self._planner.cluster, self._all(), one, until)
             if no is not None:
-                return _no(no)
+                return no
             why = f"extended until {clock(until, now)}"
             made = Turn(at=now, state=one.state, by=who.author, why=why)
             after = turned(replace(one, until=until), made)
@@ -241,10 +241,6 @@ class Reservations:
 
 def _whose(one: Reservation, who: Principal) -> bool:
     return sees_all(who) or one.tenant == who.tenant
-
-
-def _no(why: NotBooked) -> Refusal:
-    return Refusal(code=why.code, message=why.message, fix=why.fix)
 
 
 def _exists(one: Reservation, now: float) -> Refusal:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ares.control.governance.quotas import Quotas
 from ares.control.queries.deadlines import Deadlines
@@ -21,8 +22,7 @@ from ares.core.admit.secrets import unavailable
 from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context, Stepped
 from ares.core.policy.verdict import PolicyVerdict, Said
-from ares.core.quota.judge import LevelUse
-from ares.core.refusal import Refusal as NotAdmitted
+from ares.core.refusal import Refusal
 from ares.core.reserve.window import Submitter, refusal
 from ares.model.access import Principal
 from ares.model.base import Record, RequestId
@@ -58,20 +58,7 @@ class Submitted(Record, frozen=True):
     soft_limits: tuple[str, ...] = ()
 
 
-class Rejected(Record, frozen=True):
-    """Nothing was changed, or with "store-unavailable" nobody knows. `code` is stable; `fix` says what to do next."""
-
-    code: str
-    message: str
-    fix: str = ""
-    retry_after_s: float | None = None
-    # What is used of the limits it does not fit into.
-    levels: tuple[LevelUse, ...] = ()
-    # The audit log's word, where the code alone says too little.
-    reason: str = ""
-
-
-FULL = Rejected(
+FULL = Refusal(
     code="store-full",
     message="the disk of the store is full; nothing was written",
     fix="have the operator free some space there, then send the same request again",
@@ -79,19 +66,19 @@ FULL = Rejected(
 )
 
 
-def unwritten(written: Unknown | Full, request: SubmitRequest) -> Rejected:
+def unwritten(written: Unknown | Full, request: SubmitRequest) -> Refusal:
     """Why a request that was to be written is not acknowledged."""
     return FULL if isinstance(written, Full) else unacknowledged(request)
 
 
-def unacknowledged(request: SubmitRequest) -> Rejected:
+def unacknowledged(request: SubmitRequest) -> Refusal:
     """The one answer that does not know whether anything was changed."""
     if request.request_id is None:
         fix = "look for it in the job list before you send it again; with a request id repeats are safe"
     else:
         fix = "send the same request again with the same request id: it will not be doubled"
     message = "the store did not answer, so the job was not acknowledged; it may exist"
-    return Rejected(code="store-unavailable", message=message, fix=fix, retry_after_s=1.0)
+    return Refusal(code="store-unavailable", message=message, fix=fix, retry_after_s=1.0)
 
 
 class Draft(WriteDraft, frozen=True, gc=False):
@@ -118,16 +105,16 @@ class Draft(WriteDraft, frozen=True, gc=False):
         return self.compares[0].key if self.array is None else None
 
 
-def refused_by(said: Said) -> Rejected:
+def refused_by(said: Said) -> Refusal:
     """The answer to whoever submitted what a policy refuses."""
     reason = f"policy:{said.policy}"
     if said.unanswered:
         fix = "have whoever wrote the policy correct it; until then nothing it cannot judge is taken"
-        return Rejected(code="policy-rejected", message=said.message, fix=fix, reason=reason)
+        return Refusal(code="policy-rejected", message=said.message, fix=fix, reason=reason)
     by = f" ({said.by_values})" if said.values else ""
     whose = f"of tenant {said.tenant}" if said.tenant else "of the platform"
     message = f"policy {said.policy} {whose}: {said.message}{by}"
-    return Rejected(code="policy-rejected", message=message, reason=reason)
+    return Refusal(code="policy-rejected", message=message, reason=reason)
 
 
 def begin_ops(begun: Stepped, encode: Encode) -> tuple[Op, ...]:
@@ -177,12 +164,12 @@ class Drafting:
         self._population = Population(view)
         self._encode = msgspec.json.Encoder().encode
 
-    def draft(self, who: Principal, request: SubmitRequest) -> Draft | Rejected:
+    def draft(self, who: Principal, request: SubmitRequest) -> Draft | Refusal:
         admitted = decide(request.spec)
-        if isinstance(admitted, NotAdmitted):
-            return Rejected(code=admitted.code, message=admitted.message, fix=admitted.fix, reason=admitted.reason)
+        if isinstance(admitted, Refusal):
+            return admitted
         judged = self.judged(who, request, 1 if admitted.indices is None else len(admitted.indices))
-        if isinstance(judged, Rejected):
+        if isinstance(judged, Refusal):
             return judged
         digest = payload_sha256(request.spec)
         new_id = job_id(self._rng, self._clock.wall())
@@ -190,7 +177,7 @@ class Drafting:
         spec_op = Put(keys.job(who.tenant, new_id), self._encode(spec))
         if len(spec_op.value) > VALUE_BYTES_MAX:
             message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
-            return Rejected(code="spec-too-large", message=message, fix="put long input into a file")
+            return Refusal(code="spec-too-large", message=message, fix="put long input into a file")
         compares, request_ops = self._claim(who, request, digest, new_id, judged.spec)
         estimated = self._estimates.of(who, spec)
         trace = self._telemetry.new_trace(request.trace)
@@ -231,8 +218,8 @@ class Drafting:
         ops = (*request_ops, spec_op, *begin_ops(begun, self._encode))
         return Draft(ops, compares, who, request, spec, estimated, digest, new_id, judged)
 
-    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Rejected:
-        """What policies make of it; Rejected when with the defaults they give it could not be admitted."""
+    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:
+        """What policies make of it; a refusal when with the defaults they give it could not be admitted."""
         judged = self._judging.judge(
             Submission(
                 who,
@@ -244,12 +231,12 @@ class Drafting:
                 tenant=lambda: self._quotas.numbers(who.tenant),
             )
         )
-        if judged.spec is not request.spec and isinstance(unfit := decide(judged.spec), NotAdmitted):
+        if judged.spec is not request.spec and isinstance(unfit := decide(judged.spec), Refusal):
             message = f"with the defaults that policies give it: {unfit.message}"
-            return Rejected(code=unfit.code, message=message, fix=unfit.fix)
+            return replace(unfit, message=message)
         return judged
 
-    async def no_new(self, who: Principal, draft: Draft, before: int) -> Rejected | None:
+    async def no_new(self, who: Principal, draft: Draft, before: int) -> Refusal | None:
         """Why the job would be refused if it is new, though nothing is wrong with it; `before` jobs come with it."""
         if draft.judged.rejected is not None:
             return refused_by(draft.judged.rejected)
@@ -259,10 +246,10 @@ class Drafting:
         no = no or unavailable(who.tenant, spec, self._view.kept.secrets)
         no = no or self._deadlines.unknown(spec) or await self._deadlines.strict(who, spec)
         if no is not None:
-            return Rejected(code=no.code, message=no.message, fix=no.fix)
+            return no
         return self._no_room(who.tenant, draft.tasks, before)
 
-    def _no_room(self, tenant: str, tasks: int, before: int) -> Rejected | None:
+    def _no_room(self, tenant: str, tasks: int, before: int) -> Refusal | None:
         """One tenant must not take all there is; an array takes as much as its tasks."""
         bounds = (
             ("jobs are kept", len(self._view.entries), self._room.jobs, "limits.jobs_max"),
@@ -272,7 +259,7 @@ class Drafting:
         for words, there, most, key in bounds:
             if there + before + tasks > most:
                 wait = "jobs end, or cancel some" if key == _LIVE_KEY else "finished jobs are removed by retention"
-                return Rejected(
+                return Refusal(
                     code="queue-full",
                     message=f"{tasks} more do not fit: {there + before} of {most} {words}",
                     fix=f"wait until {wait}; an operator can raise {key}",
@@ -280,7 +267,7 @@ class Drafting:
                 )
         return None
 
-    def _not_in(self, who: Principal, spec: JobSpec) -> NotAdmitted | None:
+    def _not_in(self, who: Principal, spec: JobSpec) -> Refusal | None:
         """Why it may not run in the reservation it names."""
         if spec.reservation is None:
             return None

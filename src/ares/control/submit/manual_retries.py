@@ -6,7 +6,7 @@ import msgspec
 
 from ares.core import keys
 from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
-from ares.core.lifecycle.inputs import Refused
+from ares.core.refusal import Refusal
 from ares.model.state import JobState, RetryBudget
 from ares.ports.store import Committed, Compare, Put, Store
 
@@ -21,13 +21,13 @@ class Retries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def spend(self, state: JobState, request_id: str) -> tuple[RetryBudget, int] | Refused:
+    async def spend(self, state: JobState, request_id: str) -> tuple[RetryBudget, int] | Refusal:
         """The number of the retry among those of its lineage: a new one, or that of the same request before."""
 
-        def spent(budget: RetryBudget) -> RetryBudget | Refused:
+        def spent(budget: RetryBudget) -> RetryBudget | Refusal:
             if len(budget.jobs) >= MANUAL_RETRIES_MAX:
                 many = f"job {budget.root} was retried {len(budget.jobs)} times by hand"
-                return Refused(code="budget-exhausted", message=f"{many}, the limit is {MANUAL_RETRIES_MAX}")
+                return Refusal(code="budget-exhausted", message=f"{many}, the limit is {MANUAL_RETRIES_MAX}")
             # A version from before did not note requests.
             unnoted = ("",) * (len(budget.jobs) - len(budget.requests))
             return msgspec.structs.replace(
@@ -40,7 +40,7 @@ class Retries:
                 number = budget.requests.index(request_id) + 1
                 return (budget, number) if budget.jobs[number - 1] == state.id else _used(request_id)
             changed = await self._write(budget, revision, state.tenant, spent)
-            if isinstance(changed, Refused):
+            if isinstance(changed, Refusal):
                 return changed
             if changed is not None:
                 return changed, len(changed.jobs)
@@ -68,11 +68,11 @@ class Retries:
         return (RetryBudget(root=root), 0) if kv is None else (_decode(kv.value), kv.mod_revision)
 
     async def _write(
-        self, budget: RetryBudget, revision: int, tenant: str, change: Callable[[RetryBudget], RetryBudget | Refused]
-    ) -> RetryBudget | Refused | None:
+        self, budget: RetryBudget, revision: int, tenant: str, change: Callable[[RetryBudget], RetryBudget | Refusal]
+    ) -> RetryBudget | Refusal | None:
         """None: somebody else was first, or nobody knows; look again."""
         changed, key = change(budget), keys.retry(tenant, budget.root)
-        if isinstance(changed, Refused):
+        if isinstance(changed, Refusal):
             return changed
         guard = Compare(key, "mod_revision", revision)
         written = await self._store.txn([guard], [Put(key, msgspec.json.encode(changed))])
@@ -83,5 +83,5 @@ def _decode(value: bytes) -> RetryBudget:
     return msgspec.json.decode(value, type=RetryBudget)
 
 
-def _used(request_id: str) -> Refused:
-    return Refused(code="request-conflict", message=f"the request id {request_id[:60]!r} retried another job before")
+def _used(request_id: str) -> Refusal:
+    return Refusal(code="request-conflict", message=f"the request id {request_id[:60]!r} retried another job before")

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.policy.facts import NUMBERS, PolicyJob, facts, ways
-from ares.core.policy.setting import Unfit, put, type_of
+from ares.core.policy.setting import put, type_of
 from ares.core.policy.verdict import PolicyVerdict, Said, said, unanswered
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import JobSpec
 from ares.model.policy import Mistake, PolicyRecord, Type
@@ -218,7 +219,7 @@ def _set(one: Ready, known: _Facts, spec: JobSpec) -> JobSpec | Said:
     for path, rule in one.sets:
         value = Failed(message=str(rule)) if isinstance(rule, Mistake) else known.value(rule)
         after = value if isinstance(value, Failed) else put(spec, path, value)
-        if isinstance(after, Failed | Unfit):
+        if isinstance(after, Failed | Refusal):
             return unanswered(one.record, after.message)
         spec = after
     return spec

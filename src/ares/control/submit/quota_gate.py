@@ -15,17 +15,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ares.control.governance.quota_usage import Counting
 from ares.control.state.commit import Full, Pack, Writer
 from ares.control.state.view import View
-from ares.control.submit.draft import Draft, Rejected, unwritten
+from ares.control.submit.draft import Draft, unwritten
 from ares.core import keys
 from ares.core.access.table import scope_of
 from ares.core.quota.asked import asked_by
 from ares.core.quota.counts import QuotaLevel, levels_of, to_come
-from ares.core.quota.judge import No, Used, Yes, above_ceiling, judge
+from ares.core.quota.judge import OverQuota, Used, WithinQuota, above_ceiling, judge
 from ares.core.quota.measures import add, kind_of, times
+from ares.core.refusal import Refusal
 from ares.model.quota import AdmissionRecord, QuotaRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import KV, Committed, Compare, Get, Op, Put, Unknown
@@ -56,7 +58,7 @@ class SeenRequest(NamedTuple):
     kv: KV
 
 
-Outcome = CreatedJob | SeenRequest | Rejected
+Outcome = CreatedJob | SeenRequest | Refusal
 _Sums = dict[QuotaLevel, dict[str, int]]
 
 
@@ -188,7 +190,9 @@ class Admissions:
         own = lane.ahead[-1][0] if lane.ahead else 0
         return _Basis(self._view.kept.quotas.get(tenant), revisions.get(quota, 0), max(seen, own))
 
-    def _take(self, tenant: str, lane: _Lane, basis: _Basis) -> tuple[list[list[_Waiting]], list[tuple[_Waiting, No]]]:
+    def _take(
+        self, tenant: str, lane: _Lane, basis: _Basis
+    ) -> tuple[list[list[_Waiting]], list[tuple[_Waiting, OverQuota]]]:
         """The first that fit, by transactions, and those refused on the way."""
         used, held = self._counting.used(tenant), dict[QuotaLevel, dict[str, int]]()
 
@@ -199,13 +203,13 @@ class Admissions:
                     add(held[level], sums.get(level, {}))
             return held[level]
 
-        packs, refused = list[list[_Waiting]](), list[tuple[_Waiting, No]]()
+        packs, refused = list[list[_Waiting]](), list[tuple[_Waiting, OverQuota]]()
         pack: Pack[Draft] | None = None
         for one in lane.waiting:
             if one.outcome is not None:
                 continue
             found = _judged(basis, one, in_use, tenant in self._counting.doubted)
-            if isinstance(found, No):
+            if isinstance(found, OverQuota):
                 refused.append((one, found))
                 if len(refused) >= _REFUSED_AT_ONCE:
                     break
@@ -222,7 +226,7 @@ class Admissions:
                 add(in_use(level), one.asked)
         return packs, refused
 
-    def _surely(self, lane: _Lane, no: No) -> bool:
+    def _surely(self, lane: _Lane, no: OverQuota) -> bool:
         """Whether no end of a job that the view has not shown yet can make room: by far too much is in use."""
         if no.code == "priority-ceiling" or self._clock.monotonic() - lane.caught_up_at > _STALE_S:
             return no.code == "priority-ceiling"
@@ -231,7 +235,7 @@ class Admissions:
             for one in no.levels
         )
 
-    def _refuse(self, tenant: str, refused: Sequence[tuple[_Waiting, No]]) -> None:
+    def _refuse(self, tenant: str, refused: Sequence[tuple[_Waiting, OverQuota]]) -> None:
         waits: dict[tuple[QuotaLevel, str, int], float | None] = {}
         for one, no in refused:
             level, measure = no.worst
@@ -243,7 +247,7 @@ class Admissions:
                     waits[key] = self._counting.frees_in_s(tenant, level, measure, no.needs, frees)
                 after = waits[key]
             self._telemetry.count("ares_quota_refusals_total", 1, no.code)
-            one.outcome = Rejected(code=no.code, message=no.message, fix=no.fix, retry_after_s=after, levels=no.levels)
+            one.outcome = replace(no, retry_after_s=after)
 
     # ---- writing
 
@@ -275,7 +279,7 @@ class Admissions:
         _settle((one, _BUSY) for one in late)
 
 
-_BUSY = Rejected(
+_BUSY = Refusal(
     code="store-unavailable",
     message="other jobs of the tenant were admitted all the time; nothing was written",
     fix="send the same request again",
@@ -289,9 +293,9 @@ def _waiting(draft: Draft, until: float) -> _Waiting:
     return _Waiting(draft, asked, levels_of(draft.spec.team, draft.who.subject), until)
 
 
-def _judged(basis: _Basis, one: _Waiting, used: Used, in_doubt: bool) -> Yes | No:
+def _judged(basis: _Basis, one: _Waiting, used: Used, in_doubt: bool) -> WithinQuota | OverQuota:
     if basis.record is None:
-        return Yes()
+        return WithinQuota()
     quota, draft = basis.record.quota, one.draft
     no = above_ceiling(quota, one.levels, draft.spec.priority)
     if no is not None and scope_of(draft.who, "priority:exceed") is None:

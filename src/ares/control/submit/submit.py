@@ -17,19 +17,11 @@ from ares.control.state.commit import Full, Writer, landed
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding
-from ares.control.submit.draft import (
-    Draft,
-    Drafting,
-    Rejected,
-    SubmitRequest,
-    Submitted,
-    refused_by,
-    unacknowledged,
-    unwritten,
-)
+from ares.control.submit.draft import Draft, Drafting, SubmitRequest, Submitted, refused_by, unacknowledged, unwritten
 from ares.control.submit.quota_gate import Admissions, CreatedJob, Outcome, SeenRequest
-from ares.core.admit.dedup import Conflict, New, Replayed, resolve
+from ares.core.admit.dedup import New, Replayed, resolve
 from ares.core.policy.verdict import PolicyVerdict
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.state import RequestRecord
 from ares.ports.store import KV, Committed, Store, StoreError, Unknown
@@ -64,22 +56,22 @@ class Submit:
         self._raising: set[asyncio.Task[None]] = set()
         self._telemetry = telemetry
 
-    async def submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Rejected]:
+    async def submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Refusal]:
         """One outcome per request, in order."""
         outcomes = await self._submit(who, requests)
         for outcome in outcomes:
             self._telemetry.count("ares_submissions_total", 1, _label(outcome))
         return outcomes
 
-    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Rejected:
+    def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:
         """What policies would make of it."""
         judged = self._drafting.judged(who, request, tasks)
-        if isinstance(judged, Rejected) or judged.rejected is None:
+        if isinstance(judged, Refusal) or judged.rejected is None:
             return judged
         return refused_by(judged.rejected)
 
-    async def _submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Rejected]:
-        outcomes: dict[int, Submitted | Rejected] = {}
+    async def _submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Refusal]:
+        outcomes: dict[int, Submitted | Refusal] = {}
         drafts: list[tuple[int, Draft]] = []
         repeats: list[int] = []
         seen: set[str] = set()
@@ -102,7 +94,7 @@ class Submit:
             if request.request_id is not None:
                 seen.add(request.request_id)
             drafted = self._drafting.draft(who, request)
-            if isinstance(drafted, Rejected):
+            if isinstance(drafted, Refusal):
                 outcomes[place] = drafted
             elif (no := await self._drafting.no_new(who, drafted, fresh)) is not None:
                 outcomes[place] = await self._unless_seen(drafted, no)
@@ -122,7 +114,7 @@ class Submit:
                 text = f"job {draft.job} of {who.tenant}: {said.message} ({said.by_values})"
                 await self._raise("policy", said.tenant, said.policy, text)
 
-    async def _tell_soft(self, who: Principal, outcomes: Iterable[Submitted | Rejected]) -> None:
+    async def _tell_soft(self, who: Principal, outcomes: Iterable[Submitted | Refusal]) -> None:
         passed = {text for one in outcomes if isinstance(one, Submitted) for text in one.soft_limits}
         if passed:
             await self._raise("quota-soft", who.tenant, who.tenant, min(passed))
@@ -134,7 +126,7 @@ class Submit:
         task.add_done_callback(self._raising.discard)
         await asyncio.wait({task}, timeout=_ALERT_S)
 
-    async def _unless_seen(self, draft: Draft, no: Rejected) -> Submitted | Rejected:
+    async def _unless_seen(self, draft: Draft, no: Refusal) -> Submitted | Refusal:
         """What was taken in before is still known when nothing new would be."""
         for compare in draft.compares if draft.request.request_id is not None else ():
             with contextlib.suppress(StoreError):
@@ -145,8 +137,8 @@ class Submit:
 
     # ---- writing
 
-    async def _write(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
-        outcomes: dict[int, Submitted | Rejected] = {}
+    async def _write(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Refusal]:
+        outcomes: dict[int, Submitted | Refusal] = {}
         if not self._admissions.limited(tenant):
             outcomes = await self._create(tenant, drafts)
             # The tenant has got a quota meanwhile.
@@ -159,11 +151,11 @@ class Submit:
             outcomes.update(zip((place for place, _ in drafts), settled, strict=True))
         return outcomes
 
-    async def _create(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Rejected]:
+    async def _create(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Refusal]:
         """Without those that need room in a quota."""
         written = await self._writer.create([draft for _, draft in drafts], (self._admissions.unlimited(tenant),))
-        outcomes: dict[int, Submitted | Rejected] = {}
-        waiting: list[tuple[int, Coroutine[Any, Any, Submitted | Rejected | None]]] = []
+        outcomes: dict[int, Submitted | Refusal] = {}
+        waiting: list[tuple[int, Coroutine[Any, Any, Submitted | Refusal | None]]] = []
         for (place, draft), one in zip(drafts, written, strict=True):
             if landed(one) and draft.array is None:
                 outcomes[place] = _new(draft)
@@ -173,16 +165,16 @@ class Submit:
         found = zip((place for place, _ in waiting), settled, strict=True)
         return outcomes | {place: one for place, one in found if one is not None}
 
-    async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> Submitted | Rejected:
+    async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> Submitted | Refusal:
         match outcome:
             case CreatedJob(passed):
                 return msgspec.structs.replace(await self._created(draft), soft_limits=passed)
             case SeenRequest(kv):
                 return await self._found(draft, kv)
-            case Rejected():
+            case Refusal():
                 return await self._unless_seen(draft, outcome)
 
-    async def _settle(self, draft: Draft, written: Committed | Unknown | Full) -> Submitted | Rejected | None:
+    async def _settle(self, draft: Draft, written: Committed | Unknown | Full) -> Submitted | Refusal | None:
         """None when what the draft is to be written under does not hold any more."""
         if not isinstance(written, Committed):
             return unwritten(written, draft.request)
@@ -194,14 +186,14 @@ class Submit:
             return None
         return await self._found(draft, kv)
 
-    async def _found(self, draft: Draft, kv: KV) -> Submitted | Rejected:
+    async def _found(self, draft: Draft, kv: KV) -> Submitted | Refusal:
         """What is there under the key that only a new job may write."""
         if draft.request.request_id is None:
             # Nobody else has this id: an earlier try had landed.
             return await self._created(draft)
         return await self._seen(draft, kv)
 
-    async def _seen(self, draft: Draft, kv: KV | None) -> Submitted | Rejected:
+    async def _seen(self, draft: Draft, kv: KV | None) -> Submitted | Refusal:
         """What the record kept under the request id means for this request."""
         seen = None if kv is None else msgspec.json.decode(kv.value, type=RequestRecord)
         match resolve(seen, draft.digest):
@@ -211,12 +203,8 @@ class Submit:
             case Replayed(job=job):
                 # The same payload has the same number of tasks.
                 return Submitted(job=job, replayed=True, tasks=draft.tasks, warnings=draft.judged.warnings)
-            case Conflict():
-                return Rejected(
-                    code="request-conflict",
-                    message="this request id was already used with a different payload",
-                    fix="use a new request id for a new job, or send the first payload again",
-                )
+            case Refusal() as conflict:
+                return conflict
             case New():
                 return unacknowledged(draft.request)
 
@@ -233,11 +221,11 @@ def _new(draft: Draft) -> Submitted:
     return Submitted(job=draft.job, replayed=False, tasks=draft.tasks, warnings=draft.judged.warnings)
 
 
-def _is_new(outcome: Submitted | Rejected) -> bool:
+def _is_new(outcome: Submitted | Refusal) -> bool:
     return isinstance(outcome, Submitted) and not outcome.replayed
 
 
-def _label(outcome: Submitted | Rejected) -> str:
-    if isinstance(outcome, Rejected):
+def _label(outcome: Submitted | Refusal) -> str:
+    if isinstance(outcome, Refusal):
         return "rejected"
     return "replayed" if outcome.replayed else "created"

@@ -4,6 +4,7 @@ import hashlib
 
 import msgspec
 
+from ares.core.refusal import Refusal
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.state import RequestRecord
@@ -22,23 +23,19 @@ class Replayed(Record, frozen=True):
     job: str
 
 
-class Conflict(Record, frozen=True):
-    """The request id was used for another payload."""
-
-    job: str
-    message: str
-
-
 def payload_sha256(spec: JobSpec) -> str:
     """The digest of the job as it was asked for, before admission fills anything in."""
     return hashlib.sha256(_CANONICAL.encode(spec)).hexdigest()
 
 
-def resolve(seen: RequestRecord | None, digest: str) -> New | Replayed | Conflict:
+def resolve(seen: RequestRecord | None, digest: str) -> New | Replayed | Refusal:
     """What a request with this payload digest means, given the record stored under its request id."""
     if seen is None:
         return New()
     if seen.payload_sha256 == digest:
         return Replayed(job=seen.job)
-    message = f"this request id already made job {seen.job} from another payload; use a new request id"
-    return Conflict(job=seen.job, message=message)
+    return Refusal(
+        code="request-conflict",
+        message="this request id was already used with a different payload",
+        fix="use a new request id for a new job, or send the first payload again",
+    )

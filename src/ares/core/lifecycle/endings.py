@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from ares.core.energy.meter import Fate, kept_rates
 from ares.core.lifecycle import fences, outputs, retry
 from ares.core.lifecycle.handlers import assembled
-from ares.core.lifecycle.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Refused, Release, Stepped
+from ares.core.lifecycle.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Release, Stepped
 from ares.core.lifecycle.ledger import UnnumberedEntry, agent, commit, grants, nodes_of, where
 from ares.core.lifecycle.ranks import held, metered, numbered, place_of, settled, size_limits, why_not_preemptible
+from ares.core.refusal import Refusal
 from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement, Result
 
 # A program that ran this long is not one that exits at once: its next restart is as prompt as the first.
@@ -25,7 +26,7 @@ _AVOIDED_MAX = 3
 # ---- an agent's word
 
 
-def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
+def finish(job: Job, what: Exit, context: Context) -> Stepped | Refusal:
     state = job.state
     if job.spec.gang is None:
         return _ended(job, what, context, state.placements[0])
@@ -33,7 +34,7 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refused:
     if place is None:
         return _let_go(state, (what.rank,), context)
     if what.rank in state.ended_ranks:
-        return Refused(code="not-allowed", message=f"job {state.id}: rank {what.rank} has ended already")
+        return Refusal(code="not-allowed", message=f"job {state.id}: rank {what.rank} has ended already")
     if what.exit.failure is not None:
         return _ended(job, what, context, place)
     ended = (*state.ended_ranks, what.rank)
@@ -89,12 +90,12 @@ def _of_rank(exit_info: ExitInfo, place: Placement) -> tuple[ExitInfo, dict[str,
     return replace(exit_info, message=message), {"rank": place.rank}
 
 
-def _let_go(state: JobState, ranks: tuple[int, ...], context: Context) -> Stepped | Refused:
+def _let_go(state: JobState, ranks: tuple[int, ...], context: Context) -> Stepped | Refusal:
     """Ranks the gang goes on without are gone, however they ended."""
     gone = {place.rank for place in state.leaving} & set(ranks)
     if not gone:
         message = f"job {state.id} is {state.phase} and has let go of none of these ranks"
-        return Refused(code="not-allowed", message=message)
+        return Refusal(code="not-allowed", message=message)
     left = tuple(place for place in state.leaving if place.rank not in gone)
     places = tuple(place for place in state.leaving if place.rank in gone)
     data = {**where(places), "ranks": sorted(gone)}
@@ -107,7 +108,7 @@ def _let_go(state: JobState, ranks: tuple[int, ...], context: Context) -> Steppe
 # ---- taken away
 
 
-def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refused:
+def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refusal:
     state = job.state
     gone = tuple(place for place in held(state) if not what.ranks or place.rank in what.ranks)
     lost = tuple(place for place in gone if place not in state.leaving)
@@ -157,10 +158,10 @@ def _shrink(
     )  # fmt: skip
 
 
-def assembly_over(job: Job, what: AssemblyOver, context: Context) -> Stepped | Refused:
+def assembly_over(job: Job, what: AssemblyOver, context: Context) -> Stepped | Refusal:
     state = job.state
     if job.spec.gang is None:
-        return Refused(code="not-allowed", message=f"job {state.id} is not a gang; assembly-over does not apply to it")
+        return Refusal(code="not-allowed", message=f"job {state.id} is not a gang; assembly-over does not apply to it")
     missing = tuple(place for place in state.placements if place.rank not in state.started_ranks)
     late = f"{numbered(place.rank for place in missing)} on {', '.join(nodes_of(missing)[:8])} had not"
     exit_info = ExitInfo(failure="staging", message=f"{what.reason}: {late}")
@@ -168,11 +169,11 @@ def assembly_over(job: Job, what: AssemblyOver, context: Context) -> Stepped | R
     return _after_failure(job, exit_info, context, (), (), UnnumberedEntry("failed", by="controller", data=data))
 
 
-def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
+def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refusal:
     state = job.state
     why_not = why_not_preemptible(job.spec)
     if why_not:
-        return Refused(code="not-allowed", message=f"job {state.id} cannot be preempted: {why_not}")
+        return Refusal(code="not-allowed", message=f"job {state.id} cannot be preempted: {why_not}")
     data = {**where(held(state)), **what.record, **({"hold": grants(what.hold)} if what.hold else {})}
     entry = UnnumberedEntry("preempted", what.reason, what.by, data, state.fence)
     return commit(
@@ -186,7 +187,7 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
 # ---- confirmed to be gone
 
 
-def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
+def release(job: Job, what: Release, context: Context) -> Stepped | Refusal:
     state = job.state
     if state.phase in BOUND:
         if what.fence != state.fence:
@@ -194,15 +195,15 @@ def release(job: Job, what: Release, context: Context) -> Stepped | Refused:
         return _let_go(state, what.ranks or tuple(place.rank for place in state.leaving), context)
     if not state.lingering:
         code = "terminal" if state.phase in TERMINAL else "not-allowed"
-        return Refused(code=code, message=f"job {state.id} is already {state.phase} and holds nothing")
+        return Refusal(code=code, message=f"job {state.id} is already {state.phase} and holds nothing")
     attempt = fences.revoked_fence(state)
     if what.fence != attempt:
         message = f"job {state.id}: fence {what.fence} is released, the attempt still to end is {attempt}"
-        return Refused(code="stale-fence", message=message)
+        return Refusal(code="stale-fence", message=message)
     gone = tuple(place for place in held(state) if not what.ranks or place.rank in what.ranks)
     if not gone:
         message = f"job {state.id}: {numbered(what.ranks)} of attempt {state.attempt} is gone already"
-        return Refused(code="not-allowed", message=message)
+        return Refusal(code="not-allowed", message=message)
     rest = _rest(state, tuple(place.rank for place in gone))
     if rest["lingering"]:
         data = {**where(gone), "ranks": [place.rank for place in gone]}

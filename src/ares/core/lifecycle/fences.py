@@ -1,6 +1,6 @@
 """Fences: what a grant and a revocation make of them, and the refusal of what carries another one."""
 
-from ares.core.lifecycle.inputs import Refused
+from ares.core.refusal import Refusal
 from ares.model.state import Fence, JobState
 
 
@@ -18,6 +18,6 @@ def revoked_fence(state: JobState) -> Fence:
     return Fence(epoch=state.fence.epoch, counter=state.fence.counter - 1)
 
 
-def stale(state: JobState, fence: Fence) -> Refused:
+def stale(state: JobState, fence: Fence) -> Refusal:
     message = f"job {state.id}: the report carries fence {fence}, the job's fence is {state.fence}"
-    return Refused(code="stale-fence", message=message)
+    return Refusal(code="stale-fence", message=message)

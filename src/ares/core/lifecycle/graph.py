@@ -19,18 +19,18 @@ from ares.core.lifecycle.inputs import (
     Preempt,
     RanksResized,
     RankStarted,
-    Refused,
     Release,
     RetryDue,
     RetryNow,
     Stepped,
 )
 from ares.core.lifecycle.ledger import UnnumberedEntry, commit
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Fence, Job, JobState, Phase
 
 # Each handler takes its own kind of input; the table's key makes sure it gets no other.
-Handler = Callable[[Job, Any, Context], Stepped | Refused]
+Handler = Callable[[Job, Any, Context], Stepped | Refusal]
 
 
 class Transition(NamedTuple):
@@ -113,7 +113,7 @@ def begin(
     return commit(unborn, context.now, (UnnumberedEntry("submitted", reason, submitted_by, data),))
 
 
-def step(job: Job, what: Input, context: Context) -> Stepped | Refused:
+def step(job: Job, what: Input, context: Context) -> Stepped | Refusal:
     """What `what` does to the job now: the whole transition to write, or why nothing changes."""
     state = job.state
     transition = TRANSITIONS.get((state.phase, type(what)))
@@ -124,15 +124,15 @@ def step(job: Job, what: Input, context: Context) -> Stepped | Refused:
     return transition.handler(job, what, context)
 
 
-def _refusal(state: JobState, what: Input) -> Refused:
+def _refusal(state: JobState, what: Input) -> Refusal:
     kind = type(what).__struct_config__.tag
     if state.phase in TERMINAL:
         advice = "; a finished job is retried as a new job" if isinstance(what, RetryNow) else ""
         message = f"job {state.id} is already {state.phase}, which is final{advice}"
-        return Refused(code="terminal", message=message)
+        return Refusal(code="terminal", message=message)
     if isinstance(what, (*_FENCED, Release)) and what.fence != state.fence:
         return fences.stale(state, what.fence)
-    return Refused(code="not-allowed", message=f"job {state.id} is {state.phase}; {kind} does not apply to it")
+    return Refusal(code="not-allowed", message=f"job {state.id} is {state.phase}; {kind} does not apply to it")
 
 
 def diagram() -> str:

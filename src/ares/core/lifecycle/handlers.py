@@ -11,13 +11,13 @@ from ares.core.lifecycle.inputs import (
     Nominate,
     RanksResized,
     RankStarted,
-    Refused,
     RetryDue,
     RetryNow,
     Stepped,
 )
 from ares.core.lifecycle.ledger import UnnumberedEntry, agent, commit, grants, nodes_of, ranked, where
 from ares.core.lifecycle.ranks import held, metered, next_rank, numbered, place_of, settled, size_limits
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, Job, JobState, Placement
 
@@ -25,11 +25,11 @@ MANUAL_RETRIES_MAX = 10
 _NODES_SHOWN = 4
 
 
-def bind(job: Job, what: Bind, context: Context) -> Stepped | Refused:
+def bind(job: Job, what: Bind, context: Context) -> Stepped | Refusal:
     state, places = job.state, what.placements
     wrong = _unfit(job.spec, what)
     if wrong:
-        return Refused(code="not-allowed", message=f"job {state.id}: {wrong}")
+        return Refusal(code="not-allowed", message=f"job {state.id}: {wrong}")
     attempt = state.attempt + 1
     data = grants(places)
     if what.decision:
@@ -72,14 +72,14 @@ def _named(places: tuple[Placement, ...]) -> str:
     return f"node{'s' if len(nodes) > 1 else ''} {shown} ({len(places)} ranks)"
 
 
-def start(job: Job, what: RankStarted, context: Context) -> Stepped | Refused:
+def start(job: Job, what: RankStarted, context: Context) -> Stepped | Refusal:
     state = job.state
     # The agent's clock may be off: a start lies between the binding and now.
     at = max(state.bound_at or 0.0, min(what.at or context.now, context.now))
     if job.spec.gang is not None:
         return _rank_started(state, what, at, context)
     if state.phase != "STAGING":
-        return Refused(code="not-allowed", message=f"job {state.id} is {state.phase}; start does not apply to it")
+        return Refusal(code="not-allowed", message=f"job {state.id} is {state.phase}; start does not apply to it")
     entry = UnnumberedEntry("started", by=agent(state.placements[0]), data=_given(what))
     return commit(state, context.now, (entry,), phase="RUNNING", started_at=at, **first_start(state, at))
 
@@ -88,12 +88,12 @@ def _given(what: RankStarted) -> dict[str, Any]:
     return {"secrets": what.secrets} if what.secrets else {}
 
 
-def _rank_started(state: JobState, what: RankStarted, at: float, context: Context) -> Stepped | Refused:
+def _rank_started(state: JobState, what: RankStarted, at: float, context: Context) -> Stepped | Refusal:
     rank = what.rank
     place = place_of(state.placements, rank)
     if place is None or rank in state.started_ranks:
         why = "has started already" if place is not None else "is not one of the attempt's"
-        return Refused(code="not-allowed", message=f"job {state.id}: rank {rank} {why}")
+        return Refusal(code="not-allowed", message=f"job {state.id}: rank {rank} {why}")
     entry = UnnumberedEntry("rank-started", by=agent(place), data={"rank": rank, "node": place.node, **_given(what)})
     changes, more = assembled(state, (*state.started_ranks, rank), at)
     return commit(state, context.now, (entry, *more), **changes)
@@ -110,10 +110,10 @@ def assembled(
     return {**changes, "phase": "RUNNING", "started_at": at, **first_start(state, at)}, (entry,)
 
 
-def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refused:
+def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refusal:
     state = job.state
     if not what.hold and not state.hold:
-        return Refused(code="not-allowed", message=f"job {state.id}: no room is held for it, so none can be given up")
+        return Refusal(code="not-allowed", message=f"job {state.id}: no room is held for it, so none can be given up")
     # Whose jobs leave is in the record, as far as the tenant may know.
     data = {**what.record, **({"hold": grants(what.hold)} if what.hold else {})}
     entry = UnnumberedEntry("preempting", what.reason, "scheduler", data)
@@ -123,11 +123,11 @@ def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refused:
     )  # fmt: skip
 
 
-def resize(job: Job, what: RanksResized, context: Context) -> Stepped | Refused:
+def resize(job: Job, what: RanksResized, context: Context) -> Stepped | Refusal:
     state, now = job.state, context.now
     wrong = _unfit_size(job.spec, state, what.placements)
     if wrong:
-        return Refused(code="not-allowed", message=f"job {state.id}: {wrong}")
+        return Refusal(code="not-allowed", message=f"job {state.id}: {wrong}")
     stay = {place.rank for place in what.placements}
     added = what.placements[sum(place.rank in stay for place in state.placements) :]
     dropped = tuple(place for place in held(state) if place.rank not in stay and place not in state.leaving)
@@ -165,7 +165,7 @@ def _unfit_size(spec: JobSpec, state: JobState, places: tuple[Placement, ...]) -
     return ""
 
 
-def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refused:
+def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refusal:
     state = job.state
     lingering = state.lingering or state.phase in BOUND
     # An attempt that was taken away before keeps the fence by which its end is told.
@@ -179,17 +179,17 @@ def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refused:
     )  # fmt: skip
 
 
-def retry_due(job: Job, what: RetryDue, context: Context) -> Stepped | Refused:
+def retry_due(job: Job, what: RetryDue, context: Context) -> Stepped | Refusal:
     state = job.state
     if what.seq != state.seq:
         message = f"job {state.id}: the backoff of entry {what.seq} is over, the job is in that of entry {state.seq}"
-        return Refused(code="not-allowed", message=message)
+        return Refusal(code="not-allowed", message=message)
     if state.lingering:
         return _still_ending(state)
     return _requeue(state, context, UnnumberedEntry("requeued", "the backoff is over", "controller"))
 
 
-def retry_now(job: Job, what: RetryNow, context: Context) -> Stepped | Refused:
+def retry_now(job: Job, what: RetryNow, context: Context) -> Stepped | Refusal:
     state = job.state
     if state.lingering:
         return _still_ending(state)
@@ -198,16 +198,16 @@ def retry_now(job: Job, what: RetryNow, context: Context) -> Stepped | Refused:
             f"job {state.id}: all {MANUAL_RETRIES_MAX} manual retries are used; "
             f"it goes on by itself when the backoff of {state.retry_delay_s:.1f} s is over"
         )
-        return Refused(code="budget-exhausted", message=message)
+        return Refusal(code="budget-exhausted", message=message)
     used_up = state.manual_retries + 1
     reason = what.reason or f"manual retry {used_up} of {MANUAL_RETRIES_MAX} by {what.by}"
     return _requeue(state, context, UnnumberedEntry("retry-requested", reason, what.by), manual_retries=used_up)
 
 
-def _still_ending(state: JobState) -> Refused:
+def _still_ending(state: JobState) -> Refusal:
     ranks = numbered(place.rank for place in held(state))
     message = f"job {state.id}: {ranks} of attempt {state.attempt} may still run; it goes on when they are gone"
-    return Refused(code="not-allowed", message=message)
+    return Refusal(code="not-allowed", message=message)
 
 
 def _requeue(state: JobState, context: Context, entry: UnnumberedEntry, **changes: Any) -> Stepped:

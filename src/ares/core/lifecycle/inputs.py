@@ -1,6 +1,6 @@
 """What can happen to a job, as values for `lifecycle.step`."""
 
-from typing import Any, Literal
+from typing import Any
 
 from ares.model.base import Record
 from ares.model.event import LedgerEvent
@@ -140,8 +140,6 @@ Input = (
     | Release
 )
 
-RefusalCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted", "not-yours", "request-conflict"]
-
 
 class Stepped(Record, frozen=True):
     """The transition to write, whole: new state, its ledger entries, and the result if it commits one."""
@@ -149,10 +147,3 @@ class Stepped(Record, frozen=True):
     state: JobState
     events: tuple[LedgerEvent, ...]
     result: Result | None = None
-
-
-class Refused(Record, frozen=True):
-    """Nothing changes; `message` says why in a person's words."""
-
-    code: RefusalCode
-    message: str

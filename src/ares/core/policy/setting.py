@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 from ares.model.policy import Type
 
@@ -78,13 +79,7 @@ def settable() -> str:
     return ", ".join([*FIELDS, *(f"{name}.KEY" for name in MAPS)])
 
 
-class Unfit(msgspec.Struct, frozen=True):
-    """The job cannot have that value."""
-
-    message: str
-
-
-def put(spec: JobSpec, path: str, value: object) -> JobSpec | Unfit:
+def put(spec: JobSpec, path: str, value: object) -> JobSpec | Refusal:
     """The job with the field, if it had left it out; a job that has it stays as it is."""
     head, _, key = path.partition(".")
     if path in FIELDS:
@@ -100,9 +95,9 @@ def put(spec: JobSpec, path: str, value: object) -> JobSpec | Unfit:
     return _checked(spec, path, changes)
 
 
-def _checked(spec: JobSpec, path: str, changes: dict[str, Any]) -> JobSpec | Unfit:
+def _checked(spec: JobSpec, path: str, changes: dict[str, Any]) -> JobSpec | Refusal:
     """As strictly as if the submitter had written it."""
     try:
         return replace(spec, **{name: msgspec.convert(value, _TYPES[name]) for name, value in changes.items()})
     except msgspec.ValidationError as error:
-        return Unfit(message=f"{path}: {error}")
+        return Refusal(code="policy-rejected", message=f"{path}: {error}")

@@ -1,12 +1,13 @@
 """Whether a job fits into the limits of its tenant, its team and its user, with the numbers either way."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ares.core.queue.order import LEVELS
 from ares.core.quota.asked import units_of
 from ares.core.quota.counts import TENANT, QuotaLevel
 from ares.core.quota.measures import STANDING, Amounts, from_units, kind_of, to_units, words
+from ares.core.refusal import Refusal
 from ares.model.base import Record
 from ares.model.job import PRIORITIES, Priority
 from ares.model.quota import LevelName, Limits, Quota
@@ -14,8 +15,6 @@ from ares.model.quota import LevelName, Limits, Quota
 _MILLI = 1000
 # How much earlier a tenant's jobs are refused while its counts are in doubt.
 DOUBT = 100
-
-NoCode = Literal["quota-exceeded", "quota-too-small", "budget-exceeded", "priority-ceiling"]
 
 
 class LevelUse(Record, frozen=True, omit_defaults=False):
@@ -33,18 +32,16 @@ class LevelUse(Record, frozen=True, omit_defaults=False):
     exceeded: bool = False
 
 
-class No(NamedTuple):
-    """`worst` is the limit that is named first; `needs` how many units of it must become free."""
+class OverQuota(Refusal, frozen=True):
+    """`levels` is what is used of the limits in the way, `worst` the limit that is named first, and `needs` how many
+    units of it must become free."""
 
-    code: NoCode
-    message: str
-    fix: str
     levels: tuple[LevelUse, ...] = ()
     worst: tuple[QuotaLevel, str] = (TENANT, "")
     needs: int = 0
 
 
-class Yes(NamedTuple):
+class WithinQuota(NamedTuple):
     """With what is beyond a soft limit now."""
 
     warnings: tuple[str, ...] = ()
@@ -82,17 +79,18 @@ def ceiling(quota: Quota, levels: Sequence[QuotaLevel]) -> Priority | None:
     return PRIORITIES[max(LEVELS[one] for one in found)] if found else None
 
 
-def above_ceiling(quota: Quota, levels: Sequence[QuotaLevel], priority: Priority) -> No | None:
+def above_ceiling(quota: Quota, levels: Sequence[QuotaLevel], priority: Priority) -> OverQuota | None:
     most = ceiling(quota, levels)
     if most is None or LEVELS[priority] >= LEVELS[most]:
         return None
     message = f"priority {priority} is above {most}, the highest that is allowed here"
-    return No("priority-ceiling", message, f"submit it with priority {most} or lower, or ask an operator to")
+    fix = f"submit it with priority {most} or lower, or ask an operator to"
+    return OverQuota(code="priority-ceiling", message=message, fix=fix, reason="priority")
 
 
 def judge(
     quota: Quota, levels: Sequence[QuotaLevel], used: Used, asked: Amounts, *, in_doubt: bool = False
-) -> Yes | No:
+) -> WithinQuota | OverQuota:
     """Whether use and what is asked for stay within every limit."""
     broken: list[tuple[QuotaLevel, str, int, bool]] = []
     warnings: list[str] = []
@@ -112,7 +110,7 @@ def judge(
                 warnings.append(_beyond_soft(level, measure, total, limit.soft))
     if broken:
         return _no(quota, levels, used, asked, broken, in_doubt=in_doubt)
-    return Yes(tuple(warnings))
+    return WithinQuota(tuple(warnings))
 
 
 def over(quota: Quota, level: QuotaLevel, measure: str, held: Amounts, asked: Amounts) -> bool:
@@ -132,7 +130,7 @@ def _no(
     broken: list[tuple[QuotaLevel, str, int, bool]],
     *,
     in_doubt: bool,
-) -> No:
+) -> OverQuota:
     # What can never fit comes first, then what takes longest to become free.
     level, measure, needs, never = max(broken, key=lambda one: (one[3], kind_of(one[1]).frees != "jobs"))
     shown = tuple(
@@ -157,10 +155,20 @@ def _no(
     if (threshold_milli := _threshold_milli(measure, quota.threshold, in_doubt=in_doubt)) < _MILLI:
         message += f" (jobs are taken below {threshold_milli / 10:g} % of a limit)"
     if measure == "budget" and not never:
-        return No("budget-exceeded", message, _FIXES["month"], shown, (level, measure), needs)
-    code: NoCode = "quota-too-small" if never else "quota-exceeded"
-    fix = "ask for less, or have the limit raised" if never else _FIXES[kind_of(measure).frees]
-    return No(code, message, fix, shown, (level, measure), needs)
+        code, fix = "budget-exceeded", _FIXES["month"]
+    elif never:
+        code, fix = "quota-too-small", "ask for less, or have the limit raised"
+    else:
+        code, fix = "quota-exceeded", _FIXES[kind_of(measure).frees]
+    return OverQuota(
+        code=code,
+        message=message,
+        fix=fix,
+        reason="budget" if code == "budget-exceeded" else "quota",
+        levels=shown,
+        worst=(level, measure),
+        needs=needs,
+    )
 
 
 _FIXES = {

@@ -1,14 +1,14 @@
 """Chooses where to book room ahead: nodes and GPUs that nobody has booked and that will be free by then."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ares.core.capacity.node_table import NodeTable
+from ares.core.refusal import Refusal
 from ares.core.reserve.room import WindowRoom, WindowRooms, emptied, mask
 from ares.core.schedule.cluster import Cluster
 from ares.core.text import clock, count, span
 from ares.core.topology.subset import best
-from ares.model.base import Record
 from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Placement
 
@@ -18,12 +18,9 @@ _LENGTH_MAX_S = 366 * 86_400.0
 _AHEAD_MAX_S = 366 * 86_400.0
 
 
-class NotBooked(Record, frozen=True):
+class NotBooked(Refusal, frozen=True):
     """Why not, and the nearest that would do."""
 
-    code: Literal["reservation-invalid", "reservation-no-room"]
-    message: str
-    fix: str = ""
     # So much could be had in the window asked for, and all of it from this moment on.
     most: int = 0
     nearest_start: float | None = None

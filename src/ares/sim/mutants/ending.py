@@ -7,8 +7,9 @@ from msgspec.structs import replace as changed
 
 from ares.core.lifecycle import endings, handlers, retry
 from ares.core.lifecycle.graph import TRANSITIONS, Handler, Transition
-from ares.core.lifecycle.inputs import Cancel, Context, Exit, Preempt, Refused, Stepped
+from ares.core.lifecycle.inputs import Cancel, Context, Exit, Preempt, Stepped
 from ares.core.lifecycle.ledger import UnnumberedEntry
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 from ares.model.state import ExitInfo, Job, JobState
 from ares.sim.mutants.mutant import Mutant
@@ -26,20 +27,20 @@ def _handled_by(kind: type[Any], handler: Handler) -> Patch:
 # ---- taken away
 
 
-def _cancel_and_forget(job: Job, what: Cancel, context: Context) -> Stepped | Refused:
+def _cancel_and_forget(job: Job, what: Cancel, context: Context) -> Stepped | Refusal:
     done = handlers.cancel(job, what, context)
-    return done if isinstance(done, Refused) else changed(done, state=changed(done.state, lingering=False))
+    return done if isinstance(done, Refusal) else changed(done, state=changed(done.state, lingering=False))
 
 
-def _cancel_softly(job: Job, what: Cancel, context: Context) -> Stepped | Refused:
+def _cancel_softly(job: Job, what: Cancel, context: Context) -> Stepped | Refusal:
     """The attempt keeps its fence: it may still say how it ended."""
     done = handlers.cancel(job, what, context)
-    return done if isinstance(done, Refused) else changed(done, state=changed(done.state, fence=job.state.fence))
+    return done if isinstance(done, Refusal) else changed(done, state=changed(done.state, fence=job.state.fence))
 
 
-def _preempt_at_once(job: Job, what: Preempt, context: Context) -> Stepped | Refused:
+def _preempt_at_once(job: Job, what: Preempt, context: Context) -> Stepped | Refusal:
     done = endings.preempt(job, what, context)
-    if isinstance(done, Refused):
+    if isinstance(done, Refusal):
         return done
     waiting = changed(done.state, phase="PENDING", lingering=False, placements=(), queued_at=context.now)
     return changed(done, state=waiting)

@@ -11,7 +11,8 @@ from ares.control.state.leader import Leader
 from ares.control.state.view import StateEntry
 from ares.core import keys
 from ares.core.lifecycle import fences
-from ares.core.lifecycle.inputs import Bind, Exit, Refused
+from ares.core.lifecycle.inputs import Bind, Exit
+from ares.core.refusal import Refusal
 from ares.core.schedule import follower
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import JobSpec
@@ -28,7 +29,7 @@ def uncompared(*kinds: type[Any]) -> Patch:
 
     def draft(
         self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
-    ) -> _Draft | Refused | None:
+    ) -> _Draft | Refusal | None:
         drafted = _draft(self, change, entry, spec)
         if isinstance(drafted, _Draft) and any(isinstance(what, kinds) for what in change.inputs):
             return msgspec.structs.replace(drafted, compares=change.guards)
@@ -42,7 +43,7 @@ def uncompared(*kinds: type[Any]) -> Patch:
 
 def _without_leader(
     self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
-) -> _Draft | Refused | None:
+) -> _Draft | Refusal | None:
     guards = tuple(guard for guard in change.guards if not guard.key.startswith(keys.LEADER))
     return _draft(self, msgspec.structs.replace(change, guards=guards), entry, spec)
 

@@ -8,7 +8,7 @@ from ares.control.submit.arrays import Expanding
 from ares.control.submit.draft import begin_ops
 from ares.control.submit.manual_retries import Retries
 from ares.core import keys
-from ares.core.lifecycle.inputs import Refused
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, JobState, RetryBudget
 from ares.ports.store import Committed, Compare, Op, Put, StoreError, StoreUnavailable, Unknown
@@ -89,7 +89,7 @@ async def _write_nothing(
 _spend = Retries.spend
 
 
-async def _spend_again(self: Retries, state: JobState, request_id: str) -> tuple[RetryBudget, int] | Refused:
+async def _spend_again(self: Retries, state: JobState, request_id: str) -> tuple[RetryBudget, int] | Refusal:
     return await _spend(self, state, "")
 
 

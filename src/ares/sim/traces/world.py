@@ -21,11 +21,11 @@ from ares.core.lifecycle.inputs import (
     Preempt,
     RanksResized,
     RankStarted,
-    Refused,
     Release,
     RetryDue,
 )
 from ares.core.queue.waiting import JobClass
+from ares.core.refusal import Refusal
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import DISRUPTIVE
 from ares.core.schedule.follower import follow, forget, planned_s
@@ -382,7 +382,7 @@ class ReplayWorld:
 
     def _stepped(self, spec: JobSpec, state: JobState, what: Input, context: Context) -> JobState:
         stepped = step(Job(spec=spec, state=state), what, context)
-        if isinstance(stepped, Refused):
+        if isinstance(stepped, Refusal):
             raise RuntimeError(f"the replay is broken: {stepped.message}")
         return stepped.state
 

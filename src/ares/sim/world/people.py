@@ -13,8 +13,8 @@ import msgspec
 from ares.check.invariants.history import Answered, Asked, Verb, digest_of
 from ares.control.queries.jobs import JobDetail
 from ares.control.replica import Replica
-from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
-from ares.core.lifecycle.inputs import Refused
+from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
 from ares.model.state import JobState
@@ -205,14 +205,14 @@ class SimulatedPerson:
                 other = msgspec.structs.replace(request.spec, name="another")
                 await self.send(msgspec.structs.replace(request, spec=other))
 
-    async def send(self, request: SubmitRequest) -> "Submitted | Rejected | LostAnswer":
+    async def send(self, request: SubmitRequest) -> "Submitted | Refusal | LostAnswer":
         payload = hashlib.sha256(msgspec.json.encode(request.spec)).hexdigest()[:12]
         op = self._calls.asked(self.name, self._who.tenant, "submit", request=request.request_id or "", payload=payload)
         outcome = await self._call(lambda replica: replica.submit.submit(self._who, [request]))
         one = outcome if isinstance(outcome, LostAnswer) else outcome[0]
         if isinstance(one, Submitted):
             self._answer(op, "ok", job=one.job, replayed=one.replayed)
-        elif isinstance(one, Rejected) and one.code != "store-unavailable":
+        elif isinstance(one, Refusal) and one.code != "store-unavailable":
             self._answer(op, "refused", code=one.code)
         else:
             self._answer(op, "unknown")
@@ -240,7 +240,7 @@ class SimulatedPerson:
         op = self._calls.asked(self.name, self._who.tenant, "cancel", job=job)
         self._steered(op, job, await self._call(lambda replica: replica.jobs.cancel(self._who, job)))
 
-    async def retry(self, job: str, request: str = "") -> "JobState | Refused | Rejected | LostAnswer | None":
+    async def retry(self, job: str, request: str = "") -> "JobState | Refusal | LostAnswer | None":
         op = self._calls.asked(self.name, self._who.tenant, "retry", job=job, request=request)
         outcome = await self._call(lambda replica: replica.jobs.retry(self._who, job, "", request))
         self._steered(op, job, outcome)
@@ -255,13 +255,13 @@ class SimulatedPerson:
         else:
             self._nothing(op, job, seen)
 
-    def _steered(self, op: int, job: str, outcome: JobState | Refused | Rejected | LostAnswer | None) -> None:
+    def _steered(self, op: int, job: str, outcome: JobState | Refusal | LostAnswer | None) -> None:
         match outcome:
             case JobState():
                 self._answer(op, "ok", job=outcome.id, **_shown(outcome))
                 if outcome.id not in self.jobs:
                     self.jobs.append(outcome.id)
-            case Refused() | Rejected() if outcome.code != "store-unavailable":
+            case Refusal() if outcome.code != "store-unavailable":
                 self._answer(op, "refused", job=job, code=outcome.code)
             case None:
                 self._answer(op, "refused", job=job, code="not-found")

@@ -7,7 +7,8 @@ import pytest
 from ares.adapters.store.memory import StoreFault
 from ares.control.execution.transitions import GuardFailed, JobChange, MissingJob, Outcome, Written
 from ares.core import keys
-from ares.core.lifecycle.inputs import Cancel, Exit, Input, LeaseLost, RankStarted, Refused, RetryNow
+from ares.core.lifecycle.inputs import Cancel, Exit, Input, LeaseLost, RankStarted, RetryNow
+from ares.core.refusal import Refusal
 from ares.model.state import ExitInfo, Fence
 from ares.ports.store import Compare
 from tests.world import World
@@ -38,7 +39,7 @@ async def test_two_writers_of_one_job_both_decide_and_one_writes() -> None:
         await world.advance(1)
         (cancelled,), (exited,) = [call.result() for call in calls]
         assert isinstance(exited, Written)
-        assert isinstance(cancelled, Refused)
+        assert isinstance(cancelled, Refusal)
         assert cancelled.code == "terminal"
         assert world.state(job).phase == "SUCCEEDED"
 
@@ -75,7 +76,7 @@ async def test_one_loser_in_a_pack_costs_the_others_nothing() -> None:
         await world.one.transitions.apply([change(jobs[2], Cancel(by="first"))])
         wanted = [*(change(job, Cancel(by="second")) for job in jobs), change("nosuchjob0000000", Cancel(by="x"))]
         outcomes = await apply(world, *wanted)
-        assert [type(o) for o in outcomes] == [Written, Written, Refused, Written, Written, MissingJob]
+        assert [type(o) for o in outcomes] == [Written, Written, Refusal, Written, Written, MissingJob]
         world.two.wire.release_watch()
 
 
@@ -114,7 +115,7 @@ async def test_fences_of_earlier_attempts_change_nothing() -> None:
         stale.append(Exit(fence=Fence(epoch=new.fence.epoch + 1, counter=new.fence.counter), exit=ok))
         for what in stale:
             (outcome,) = await apply(world, change(job, what))
-            assert isinstance(outcome, Refused)
+            assert isinstance(outcome, Refusal)
             assert outcome.code == "stale-fence"
         assert world.state(job) == new
 

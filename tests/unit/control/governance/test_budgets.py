@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.lifecycle.inputs import Cancel
 from ares.core.quota.months import month_of
+from ares.core.refusal import Refusal
 from ares.model.profile import Pool, Profile
 from ares.model.state import BOUND, JobState
 from tests.quotas import admitted, ask, give, quota, refused
@@ -155,7 +156,7 @@ async def test_the_estimate_of_the_client_counts_for_nothing() -> None:
         (first,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(gpus=1))])
         assert isinstance(first, Submitted)
         (second,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(gpus=1))])
-        assert isinstance(second, Rejected)
+        assert isinstance(second, Refusal)
         assert second.code == "budget-exceeded"
 
 

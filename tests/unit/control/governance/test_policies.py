@@ -5,7 +5,7 @@ import asyncio
 from ares.adapters.store.memory import StoreFault
 from ares.control.governance.policies import VERSIONS_KEPT
 from ares.control.submit.policy_gate import Judging, Submission
-from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.policy.facts import PolicyJob, facts
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -16,7 +16,7 @@ OWNER = Principal(token_id="owner", tenant="alpha", role="tenant-admin")
 BIG = Policy(name="big", when="job.gpus > 4", action="reject", message="ask first")
 
 
-async def outcome(world: World, **changes: object) -> Submitted | Rejected:
+async def outcome(world: World, **changes: object) -> Submitted | Refusal:
     (found,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(**changes))])
     return found
 
@@ -68,7 +68,7 @@ async def test_a_policy_saved_by_a_newer_version_that_this_one_cannot_read_denie
         )
         assert await world.one.policies._write(newer, None)  # pyright: ignore[reportPrivateUsage]
         found = await outcome(world)
-        assert isinstance(found, Rejected)
+        assert isinstance(found, Refusal)
         assert found.code == "policy-rejected"
         assert "policy new could not be evaluated" in found.message
         assert "there is no job.colour" in found.message
@@ -146,7 +146,7 @@ async def test_values_that_may_be_secret_are_not_shown() -> None:
         when = "'x' in job.command || 'K' in job.env_keys || job.labels.k == 'canary' || job.name == 'job'"
         await world.one.policies.save(OWNER, Policy(name="all", when=when, action="reject", message="m"))
         found = await outcome(world, env={"KEY": "canary"}, labels={"k": "canary"})
-        assert isinstance(found, Rejected)
+        assert isinstance(found, Refusal)
         assert "canary" not in found.message
         assert "job.command = 1 of them" in found.message
         assert "job.labels = k" in found.message
@@ -163,7 +163,7 @@ async def test_an_array_is_judged_as_a_whole() -> None:
         await world.one.policies.save(OWNER, rule)
         assert isinstance(await outcome(world, array="0-49"), Submitted)
         refused = await outcome(world, array="0-50")
-        assert isinstance(refused, Rejected)
+        assert isinstance(refused, Refusal)
         assert "job.total_cores = 51" in refused.message
 
 

@@ -8,7 +8,7 @@ from ares.adapters.secrets.vault import EnvelopeVault
 from ares.control.governance.channel_seal import Sealing
 from ares.control.governance.channels import ChannelWish
 from ares.control.governance.secrets import KeyRotation, Secrets, SecretView
-from ares.control.submit.submit import Rejected, SubmitRequest
+from ares.control.submit.submit import SubmitRequest
 from ares.core import keys
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -84,7 +84,7 @@ async def test_admission_names_what_is_missing_and_looks_no_further_than_the_ten
     async with World() as world:
         await put(world, b"value", who=BOB)
         (outcome,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(secrets=PW))])
-        assert isinstance(outcome, Rejected)
+        assert isinstance(outcome, Refusal)
         assert (outcome.code, "'pw'" in outcome.message) == ("secret-unknown", True)
 
 
@@ -106,7 +106,7 @@ async def test_declarations_that_cannot_be(changes: dict[str, object], code: str
         await put(world, b"value")
         await put(world, b"x" * SECRET_BYTES_MAX, "large")
         (outcome,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(**changes))])
-        assert isinstance(outcome, Rejected)
+        assert isinstance(outcome, Refusal)
         assert outcome.code == code
 
 

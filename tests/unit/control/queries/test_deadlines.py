@@ -2,7 +2,8 @@
 
 import pytest
 
-from ares.control.submit.submit import Rejected, SubmitRequest
+from ares.control.submit.submit import SubmitRequest
+from ares.core.refusal import Refusal
 from tests.world import ADMIN, ALICE, World, spec
 
 HOUR = 3600.0
@@ -66,7 +67,7 @@ async def test_a_job_tried_again_by_hand_has_its_class_anew() -> None:
         await world.settle()
         again = await world.one.jobs.retry(ALICE, job, "")
         assert again is not None
-        assert not isinstance(again, Rejected), again
+        assert not isinstance(again, Refusal), again
         await world.settle()
         state = next(one for one in world.audit.states.values() if one.retry_of == job)
         assert state.deadline_at == state.submitted_at + 650.0
@@ -78,4 +79,4 @@ async def test_a_class_set_through_another_replica_is_known() -> None:
         await world.one.profiles.change(ADMIN, {"slas.gold.end_within_s": "650"})
         world.two.wire.release_watch()
         (outcome,) = await world.two.submit.submit(ALICE, [SubmitRequest(spec=spec(sla="gold"))])
-        assert not isinstance(outcome, Rejected)
+        assert not isinstance(outcome, Refusal)

@@ -6,7 +6,6 @@ from ares.control.queries.job_list import JobPage, JobQuery
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys
 from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
-from ares.core.lifecycle.inputs import Refused
 from ares.core.refusal import Refusal
 from ares.model.job import RetryPolicy
 from ares.model.state import JobState
@@ -137,7 +136,7 @@ async def test_retrying_a_waiting_job_skips_its_backoff() -> None:
         await world.settle()
         assert world.state(job).phase == "STAGING"
         refused = await world.one.jobs.retry(ALICE, job)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Refusal)
         assert refused.code == "not-allowed"
 
 
@@ -158,7 +157,7 @@ async def test_retries_of_finished_jobs_share_one_budget_over_the_whole_lineage(
             assert world.state(newest).phase == "FAILED"
         for job in (root, newest, made[3]):
             refused = await world.one.jobs.retry(ALICE, job)
-            assert isinstance(refused, Refused)
+            assert isinstance(refused, Refusal)
             assert refused.code == "budget-exhausted"
         assert world.state(root).seq == 4
         detail = await world.one.jobs.get(ALICE, newest)
@@ -174,7 +173,7 @@ async def test_success_is_not_retried_and_an_array_task_becomes_a_job_of_its_own
         assert isinstance(made, Submitted)
         await world.settle()
         done = await world.one.jobs.retry(ALICE, job)
-        assert isinstance(done, Refused)
+        assert isinstance(done, Refusal)
         await _fail(world, f"{made.job}_3")
         state = await world.one.jobs.retry(ALICE, f"{made.job}_3")
         assert isinstance(state, JobState)
@@ -183,7 +182,7 @@ async def test_success_is_not_retried_and_an_array_task_becomes_a_job_of_its_own
         assert whole is not None
         assert whole.array_counts == {"FAILED": 1, "STAGING": 1}
         refused = await world.one.jobs.retry(ALICE, made.job)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Refusal)
         assert await world.one.jobs.retry(BOB, made.job) is None
 
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from ares.control.execution.transitions import Written
-from ares.core.lifecycle.inputs import RanksResized, Refused
+from ares.core.lifecycle.inputs import RanksResized
+from ares.core.refusal import Refusal
 from ares.model.job import Gang, RetryPolicy
 from ares.model.state import JobState
 from tests.agents import ScriptedAgent
@@ -287,7 +288,7 @@ async def test_a_rank_that_is_let_go_holds_its_place_until_it_is_gone_and_its_nu
         assert (one.stops, two.stops, held(world, job)) == ([], [], [0, 1, 2])
         again = (*state.placements[:2], *world.places("n3", first_rank=2))
         refused = await world.apply(job, RanksResized(fence=state.fence, placements=again, reason="more"))
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Refusal)
         # The new rank is placed beside the one that is still ending.
         anew = (*state.placements[:2], *world.places("n3", first_rank=3))
         assert isinstance(

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ares.core.lifecycle.inputs import Bind, Nominate, Preempt, Refused
+from ares.core.lifecycle.inputs import Bind, Nominate, Preempt
+from ares.core.refusal import Refusal
 from ares.model.job import Gang, Preemption
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World
@@ -119,7 +120,7 @@ async def test_what_may_not_be_taken_away_is_not(changes: dict[str, object]) -> 
     async with World(scheduling=False) as world:
         agent, job = await running(world, **changes)
         refused = await preempt(world, job)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Refusal)
         assert (world.state(job).phase, agent.stops) == ("RUNNING", [])
 
 
@@ -130,7 +131,7 @@ async def test_an_end_that_lands_first_is_not_taken_away() -> None:
         agent.exited(agent.starts[job])
         await world.settle()
         late = await world.apply(job, Preempt(fence=fence, by="scheduler", reason="too late"))
-        assert isinstance(late, Refused)
+        assert isinstance(late, Refusal)
         assert world.state(job).phase == "SUCCEEDED"
 
 

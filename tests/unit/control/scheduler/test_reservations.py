@@ -9,7 +9,7 @@ from msgspec.json import decode
 from ares.adapters.store.memory import StoreFault
 from ares.control.scheduler.reservation_windows import Windows
 from ares.control.scheduler.reservations import ReservationView, ReservationWish
-from ares.control.submit.submit import Rejected, SubmitRequest
+from ares.control.submit.submit import SubmitRequest
 from ares.core import keys
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -155,7 +155,7 @@ async def test_who_may_use_it(changes: dict[str, Any], who: Principal, code: str
         await reserve(world, name="gone")
         await world.one.reservations.cancel(ADMIN, "gone")
         (found,) = await world.one.submit.submit(who, [SubmitRequest(spec=spec(**changes))])
-        assert (found.code if isinstance(found, Rejected) else None) == code, found
+        assert (found.code if isinstance(found, Refusal) else None) == code, found
 
 
 async def test_a_job_may_be_submitted_through_a_replica_that_has_not_heard_of_it() -> None:
@@ -168,7 +168,7 @@ async def test_a_job_may_be_submitted_through_a_replica_that_has_not_heard_of_it
         assert not asked.done()
         world.two.wire.release_watch()
         (found,) = await asked
-        assert not isinstance(found, Rejected), found
+        assert not isinstance(found, Refusal), found
 
 
 async def test_before_it_begins_a_short_job_slips_in_and_a_long_one_hears_why_it_waits() -> None:

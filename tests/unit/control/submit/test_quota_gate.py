@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from ares.adapters.store.memory import StoreFault
 from ares.control.execution.transitions import JobChange
-from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys
 from ares.core.lifecycle.inputs import Cancel
 from ares.core.quota.counts import TENANT
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.quota import Limit, Limits, Quota
 from ares.ports.store import Page
@@ -133,7 +134,7 @@ async def test_a_replica_that_does_not_see_what_others_admit_admits_nothing_by_i
         assert not call.done()
         world.two.wire.release_watch()
         (answer,) = await call
-        assert isinstance(answer, Rejected)
+        assert isinstance(answer, Refusal)
         assert answer.levels[0].used == 3.0
 
 
@@ -148,7 +149,7 @@ async def test_what_a_replica_admitted_counts_before_its_view_shows_it() -> None
         # It would refuse by what it knows, and looks first whether that is still so.
         assert not call.done()
         world.one.wire.release_watch()
-        assert isinstance((await call)[0], Rejected)
+        assert isinstance((await call)[0], Refusal)
         assert len(world.audit.states) == 3
 
 
@@ -173,7 +174,7 @@ async def test_repeats_are_known_when_nothing_fits_any_more() -> None:
         ]
         assert all(isinstance(one, Submitted) and one.replayed for one in again)
         (other,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(name="other"), request_id="0")])
-        assert isinstance(other, Rejected)
+        assert isinstance(other, Refusal)
         assert other.code == "request-conflict"
 
 
@@ -233,11 +234,11 @@ async def test_a_priority_above_the_ceiling_is_for_operators() -> None:
     async with World(scheduling=False) as world:
         await give(world, Quota(own=Limits(priority="HIGH"), users={"anna": Limits(priority="LOW")}))
         (no,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(priority="CRITICAL"))])
-        assert isinstance(no, Rejected)
+        assert isinstance(no, Refusal)
         assert no.code == "priority-ceiling"
         assert no.retry_after_s is None
         (lower,) = await world.one.submit.submit(ANNA, [SubmitRequest(spec=spec(priority="NORMAL"))])
-        assert isinstance(lower, Rejected)
+        assert isinstance(lower, Refusal)
         assert "LOW" in lower.message
         assert admitted(await ask(world, 1, priority="HIGH")) == 1
         assert admitted(await ask(world, 1, OPERATOR, tag="op", priority="CRITICAL")) == 1
@@ -258,7 +259,7 @@ async def test_what_can_never_fit_is_not_asked_to_wait() -> None:
     async with World(scheduling=False) as world:
         await give(world, quota(gpus=4))
         (no,) = await ask(world, 1, gpus=5)
-        assert isinstance(no, Rejected)
+        assert isinstance(no, Refusal)
         assert (no.code, no.retry_after_s) == ("quota-too-small", None)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from ares.adapters.store.memory import StoreFault
-from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys
+from ares.core.refusal import Refusal
 from ares.model.state import JobState
 from tests.world import ALICE, BOB, KEEP_S, World, spec
 
@@ -25,7 +26,7 @@ async def test_the_same_request_is_the_same_job_on_every_replica_and_another_pay
         assert isinstance(first, Submitted)
         assert isinstance(again, Submitted)
         assert (again.job, again.replayed, first.replayed) == (first.job, True, False)
-        assert isinstance(other, Rejected)
+        assert isinstance(other, Refusal)
         assert other.code == "request-conflict"
         assert isinstance(foreign, Submitted)
         assert not foreign.replayed
@@ -68,7 +69,7 @@ async def test_a_store_that_stays_away_gives_no_acknowledgement_and_a_repeat_fin
         call = asyncio.create_task(world.one.submit.submit(ALICE, [ask("r")]))
         await world.advance(3)
         (outcome,) = call.result()
-        assert isinstance(outcome, Rejected)
+        assert isinstance(outcome, Refusal)
         assert outcome.code == "store-unavailable"
         assert world.audit.states == {}
         await world.advance(5)
@@ -87,7 +88,7 @@ async def test_a_store_that_hangs_is_admitted_before_callers_stop_waiting(size: 
         call = asyncio.create_task(world.one.submit.submit(ALICE, [ask(f"r{n}") for n in range(size)]))
         await world.advance(7)
         outcomes = call.result()
-        assert {outcome.code for outcome in outcomes if isinstance(outcome, Rejected)} == {"store-unavailable"}
+        assert {outcome.code for outcome in outcomes if isinstance(outcome, Refusal)} == {"store-unavailable"}
         assert world.audit.states == {}
 
 
@@ -97,7 +98,7 @@ async def test_without_a_request_id_the_caller_is_told_that_the_job_may_exist() 
         call = asyncio.create_task(world.one.submit.submit(ALICE, [ask()]))
         await world.advance(3)
         (outcome,) = call.result()
-        assert isinstance(outcome, Rejected)
+        assert isinstance(outcome, Refusal)
         assert outcome.code == "store-unavailable"
         assert "may" in outcome.message
         assert "same request id" not in outcome.fix
@@ -111,7 +112,7 @@ async def test_repeats_and_conflicts_inside_one_batch_harm_nobody_else() -> None
             ALICE,
             [ask("a"), ask("a"), ask("a", name="x"), ask("old", name="x"), ask(), ask(array="9-1"), ask("b")],
         )
-        kinds = [o.code if isinstance(o, Rejected) else o.replayed for o in outcomes]
+        kinds = [o.code if isinstance(o, Refusal) else o.replayed for o in outcomes]
         assert kinds == [False, True, "request-conflict", "request-conflict", False, "array-syntax", False]
         assert isinstance(outcomes[0], Submitted)
         assert isinstance(outcomes[1], Submitted)
@@ -127,7 +128,7 @@ async def test_what_is_refused_changes_nothing() -> None:
         before = await world.store.revision()
         bad = [ask("r", env={"ARES_X": "1"}), ask("s", array="5-1"), ask("t", array="0-200000")]
         outcomes = await world.one.submit.submit(ALICE, bad)
-        assert [type(outcome) for outcome in outcomes] == [Rejected] * 3
+        assert [type(outcome) for outcome in outcomes] == [Refusal] * 3
         assert await world.store.revision() == before
         (good,) = await world.one.submit.submit(ALICE, [ask("r")])
         assert isinstance(good, Submitted)
@@ -140,7 +141,7 @@ async def test_a_job_too_large_for_the_store_is_refused_for_good_and_big_ones_fi
         huge = SubmitRequest(spec=spec().__class__(command=("x", "\x01" * 131_000), env={"A": "\x01" * 65_000}))
         big = SubmitRequest(spec=spec().__class__(command=("x", "y" * 130_000)))
         outcomes = await asyncio.wait_for(world.one.submit.submit(ALICE, [huge, *[big] * 20]), 5)
-        assert isinstance(outcomes[0], Rejected)
+        assert isinstance(outcomes[0], Refusal)
         assert outcomes[0].code == "spec-too-large"
         assert all(isinstance(outcome, Submitted) for outcome in outcomes[1:])
         assert world.one.wire.txns <= 6
@@ -155,10 +156,10 @@ async def test_a_full_queue_takes_no_more_than_fits_and_still_knows_what_it_took
         assert isinstance(again, Submitted)
         assert again.replayed
         (conflict,) = await world.one.submit.submit(ALICE, [ask("r0", name="x")])
-        assert isinstance(conflict, Rejected)
+        assert isinstance(conflict, Refusal)
         assert conflict.code == "request-conflict"
         (array,) = await world.one.submit.submit(ALICE, [ask("a", array="0-9")])
-        assert isinstance(array, Rejected)
+        assert isinstance(array, Refusal)
         assert array.code == "queue-full"
 
 
@@ -272,7 +273,7 @@ async def test_a_request_made_before_its_deadline_is_still_known_after_it() -> N
         again, late = await world.one.submit.submit(ALICE, [request, ask(deadline_at=due)])
         assert isinstance(again, Submitted)
         assert (again.job, again.replayed) == (first.job, True)
-        assert isinstance(late, Rejected)
+        assert isinstance(late, Refusal)
         assert (late.code, "1 s ago" in late.message) == ("deadline-passed", True)
         # Who asks for another try of a job that came too late wants it all the same.
         await world.one.jobs.cancel(ALICE, first.job)

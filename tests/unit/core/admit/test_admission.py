@@ -6,7 +6,7 @@ import pytest
 
 from ares.core.admit.admission import decide, too_late
 from ares.core.admit.arrays import INDEX_MAX, indices
-from ares.core.admit.dedup import Conflict, New, Replayed, payload_sha256, resolve
+from ares.core.admit.dedup import New, Replayed, payload_sha256, resolve
 from ares.core.refusal import Admission, Refusal
 from ares.model.job import (
     ARGV_BYTES_MAX,
@@ -162,9 +162,9 @@ def test_seen_before() -> None:
     assert resolve(None, "aa") == New()
     assert resolve(seen, "aa") == Replayed(job="j1")
     conflict = resolve(seen, "ab")
-    assert isinstance(conflict, Conflict)
-    assert conflict.job == "j1"
-    assert "j1" in conflict.message
+    assert isinstance(conflict, Refusal)
+    assert conflict.code == "request-conflict"
+    assert "different payload" in conflict.message
 
 
 @pytest.mark.parametrize(("deadline", "late"), [(None, ""), (100.1, ""), (100.0, "0 s"), (10.0, "1 min 30 s")])

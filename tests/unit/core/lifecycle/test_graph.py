@@ -20,13 +20,13 @@ from ares.core.lifecycle.inputs import (
     Preempt,
     RanksResized,
     RankStarted,
-    Refused,
     Release,
     RetryDue,
     RetryNow,
     Stepped,
 )
 from ares.core.lifecycle.ranks import used
+from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, ExitInfo, Fence, Job, JobState, Phase, Placement
 
@@ -47,9 +47,9 @@ def _step(state: JobState, what: Input, context: Context = NOW) -> Stepped:
     return done
 
 
-def _refused(state: JobState, what: Input) -> Refused:
+def _refused(state: JobState, what: Input) -> Refusal:
     done = step(Job(spec=SPEC, state=state), what, NOW)
-    assert isinstance(done, Refused), done
+    assert isinstance(done, Refusal), done
     return done
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ares.core.lifecycle import inputs
 from ares.core.lifecycle.graph import begin, step
+from ares.core.refusal import Refusal
 from ares.model.job import Gang, JobSpec, RetryPolicy
 from ares.model.state import ExitInfo, Fence, Job, JobState, Placement
 
@@ -37,7 +38,7 @@ class Player:
             return self._submit(options)
         assert self.job is not None, "a transcript begins with job"
         done = step(self.job, self._input(name, rest, options), self.context)
-        if isinstance(done, inputs.Refused):
+        if isinstance(done, Refusal):
             return [f"refused {done.code}: {done.message}"]
         self.job = Job(spec=self.job.spec, state=done.state)
         return describe(done)

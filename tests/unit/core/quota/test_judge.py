@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from ares.core.quota.counts import TENANT, QuotaLevel, levels_of
-from ares.core.quota.judge import No, Yes, above_ceiling, bound, judge
+from ares.core.quota.judge import OverQuota, WithinQuota, above_ceiling, bound, judge
 from ares.core.quota.months import month_end, month_of
 from ares.model.quota import Limit, Limits, Quota
 
@@ -49,9 +49,9 @@ def test_all_levels_must_have_room_and_all_are_shown() -> None:
         QuotaLevel("user", "ada"): {"gpus": 1000},
         QuotaLevel("team", "vision"): {"gpus": 4000},
     }
-    assert isinstance(judge(limits, LEVELS, used.__getitem__, {"gpus": 1000}), Yes)
+    assert isinstance(judge(limits, LEVELS, used.__getitem__, {"gpus": 1000}), WithinQuota)
     no = judge(limits, LEVELS, used.__getitem__, {"gpus": 2000})
-    assert isinstance(no, No)
+    assert isinstance(no, OverQuota)
     assert {(one.level, one.exceeded, one.limit, one.free) for one in no.levels} == {
         ("tenant", False, 8.0, 4.0), ("user", True, 2.0, 1.0), ("team", False, None, None),
     }  # fmt: skip
@@ -61,44 +61,44 @@ def test_all_levels_must_have_room_and_all_are_shown() -> None:
 
 def test_a_job_is_not_refused_for_what_it_does_not_ask_for() -> None:
     limits = quota(gpus=Limit(hard=1), cpu=Limit(hard=4))
-    assert isinstance(judge(limits, (TENANT,), lambda _: {"gpus": 9000}, {"cpu": 1000}), Yes)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"gpus": 9000}, {"cpu": 1000}), WithinQuota)
 
 
 def test_who_keeps_too_much_gets_no_more_jobs() -> None:
     limits = quota(storage=Limit(hard=1))
-    assert isinstance(judge(limits, (TENANT,), lambda _: {"storage": 2**30}, {"cpu": 1}), Yes)
-    assert isinstance(judge(limits, (TENANT,), lambda _: {"storage": 2**30 + 1}, {"cpu": 1}), No)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"storage": 2**30}, {"cpu": 1}), WithinQuota)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"storage": 2**30 + 1}, {"cpu": 1}), OverQuota)
 
 
 def test_what_never_fits_comes_before_what_takes_time() -> None:
     limits = quota(cpu=Limit(hard=4), budget=Limit(hard=10))
     asked = {"cpu": 5000, "budget": 1_000_000}
     no = judge(limits, (TENANT,), lambda _: {"budget": 10_000_000}, asked)
-    assert isinstance(no, No)
+    assert isinstance(no, OverQuota)
     assert (no.code, no.worst[1]) == ("quota-too-small", "cpu")
     waits = judge(limits, (TENANT,), lambda _: {"budget": 10_000_000, "cpu": 4000}, {**asked, "cpu": 1000})
-    assert isinstance(waits, No)
+    assert isinstance(waits, OverQuota)
     assert (waits.code, {one.measure for one in waits.levels}) == ("budget-exceeded", {"cpu", "budget"})
 
 
 def test_in_doubt_jobs_are_refused_a_tenth_earlier() -> None:
     limits = quota(1.0, jobs=Limit(hard=10))
-    assert isinstance(judge(limits, (TENANT,), lambda _: {"jobs": 8}, {"jobs": 1}), Yes)
-    assert isinstance(judge(limits, (TENANT,), lambda _: {"jobs": 8}, {"jobs": 1}, in_doubt=True), No)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"jobs": 8}, {"jobs": 1}), WithinQuota)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"jobs": 8}, {"jobs": 1}, in_doubt=True), OverQuota)
 
 
 def test_a_quota_of_one_gpu_admits_one_gpu() -> None:
     limits = quota(0.9, gpus=Limit(hard=1))
-    assert isinstance(judge(limits, (TENANT,), lambda _: {}, {"gpus": 1000}), Yes)
-    assert isinstance(judge(limits, (TENANT,), lambda _: {"gpus": 1000}, {"gpus": 1}), No)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {}, {"gpus": 1000}), WithinQuota)
+    assert isinstance(judge(limits, (TENANT,), lambda _: {"gpus": 1000}, {"gpus": 1}), OverQuota)
 
 
 def test_a_job_that_is_dearer_than_the_whole_budget_need_not_wait_for_the_month() -> None:
     limits = quota(0.9, budget=Limit(hard=10))
     never = judge(limits, (TENANT,), lambda _: {}, {"budget": 10_500_000})
     later = judge(limits, (TENANT,), lambda _: {"budget": 8_000_000}, {"budget": 2_000_000})
-    assert isinstance(never, No)
-    assert isinstance(later, No)
+    assert isinstance(never, OverQuota)
+    assert isinstance(later, OverQuota)
     assert (never.code, later.code) == ("quota-too-small", "budget-exceeded")
     assert "taken below 90 % of a limit" in later.message
 

@@ -4,12 +4,11 @@ from litestar.types import ASGIApp
 from msgspec.structs import replace
 
 from ares.control.queries.explain import UnknownWeight
-from ares.control.submit.submit import Rejected as NotTaken
 from ares.core.admit.admission import decide, too_late
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import Events, PrioList, answer
 from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
-from ares.edge.rest.handlers.submit import rejection, request_of
+from ares.edge.rest.handlers.submit import request_of
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, granted
 
@@ -30,8 +29,8 @@ async def plan_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
         return answer(verdict)
     tasks = 1 if verdict.indices is None else len(verdict.indices)
     judged = call.edge.services.submit.judged(call.who, request, tasks)
-    if isinstance(judged, NotTaken):
-        raise rejection(judged)
+    if isinstance(judged, Refusal):
+        return answer(judged)
     spec = judged.spec
     no = too_late(spec, call.edge.services.clock.wall()) or deadlines.unknown(spec)
     if no is not None:

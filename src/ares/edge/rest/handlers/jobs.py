@@ -3,21 +3,12 @@
 from litestar.types import ASGIApp
 
 from ares.control.queries.job_list import JobQuery
-from ares.control.submit.submit import Rejected
-from ares.core.lifecycle.inputs import Refused
 from ares.edge.rest.answers import Events, Ids, answer
 from ares.edge.rest.bodies import JobsQuery, NoQuery, ReasonBody, ReasonQuery, ResolveQuery, given
-from ares.edge.rest.handlers.submit import rejection, request_id
+from ares.edge.rest.handlers.submit import request_id
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, granted, not_found
+from ares.edge.rest.http.problems import granted
 from ares.model.state import JobState
-
-_REFUSALS = {
-    "terminal": "job-finished",
-    "budget-exhausted": "retry-budget-exhausted",
-    "not-yours": "forbidden",
-    "request-conflict": "request-conflict",
-}
 
 
 async def get_job(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -45,11 +36,11 @@ async def resolve_job(call: RequestCall[ResolveQuery, None]) -> ASGIApp:
 
 
 async def delete_job(call: RequestCall[ReasonQuery, None]) -> ASGIApp:
-    return _steered(await call.edge.services.jobs.cancel(call.who, call.path["id"], call.query.reason))
+    return answer(await call.edge.services.jobs.cancel(call.who, call.path["id"], call.query.reason))
 
 
 async def cancel_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
-    return _steered(await call.edge.services.jobs.cancel(call.who, call.path["id"], call.body.reason))
+    return answer(await call.edge.services.jobs.cancel(call.who, call.path["id"], call.body.reason))
 
 
 async def retry_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
@@ -57,21 +48,9 @@ async def retry_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
     outcome = await call.edge.services.jobs.retry(call.who, call.path["id"], call.body.reason, keyed)
     if isinstance(outcome, JobState) and outcome.id != call.path["id"]:
         call.made(f"jobs/{outcome.id}")
-    return _steered(outcome)
+    return answer(outcome)
 
 
 async def job_events(call: RequestCall[NoQuery, None]) -> ASGIApp:
     events = await call.edge.services.jobs.events(call.who, call.path["id"])
     return answer(Events(events=granted(events)))
-
-
-def _steered(outcome: JobState | Refused | Rejected | None) -> ASGIApp:
-    match outcome:
-        case JobState():
-            return answer(outcome)
-        case Refused(code=code, message=message):
-            raise Problem(_REFUSALS.get(code, "not-allowed"), detail=message)
-        case Rejected():
-            raise rejection(outcome)
-        case None:
-            raise not_found()

@@ -9,7 +9,7 @@ from ares.control.queries.outputs import OpenOutput
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, granted, retry_after
+from ares.edge.rest.http.problems import Problem, granted
 from ares.edge.rest.http.wire import until_gone
 
 _BLOCK_BYTES = 256 * 1024
@@ -26,8 +26,7 @@ async def get_output(call: RequestCall[NoQuery, None]) -> ASGIApp:
     begin, end, partial = _asked(call.header(b"range"), found.file.size)
     too_much = call.edge.services.meters.take(call.who.tenant, end - begin)
     if too_much is not None:
-        after = retry_after(too_much.retry_after_s)
-        raise Problem("egress-exceeded", too_much.message, headers=after, reason="quota", quota=too_much.levels)
+        return answer(too_much)
     try:
         # Before the answer begins: what is not there cannot be told of later.
         first = await found.read(begin, min(_BLOCK_BYTES, end - begin))

@@ -8,12 +8,13 @@ from litestar.types import ASGIApp
 
 from ares.api.deadlines import DeadlineSeen
 from ares.control.state.pacing import WORKED_ON, breathe
-from ares.control.submit.submit import Rejected, SubmitRequest, Submitted
+from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.access.table import reaches
+from ares.core.refusal import Refusal
 from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, JobWarning, ProblemDocument, answer
 from ares.edge.rest.bodies import NoQuery, SubmitBody
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, retry_after
+from ares.edge.rest.http.problems import Problem, problem_of
 from ares.edge.rest.http.strict import StrictDecoder, invalid
 from ares.model.access import Principal
 from ares.model.base import RequestId
@@ -41,8 +42,8 @@ async def submit_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
     # Before it is one of those that wait.
     (deadline,) = await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec])
     (outcome,) = await call.edge.services.submit.submit(call.who, [request])
-    if isinstance(outcome, Rejected):
-        raise rejection(outcome)
+    if isinstance(outcome, Refusal):
+        return answer(outcome)
     links = _links(outcome.job)
     (never,) = await _warnings(call, [request])
     created = Created(
@@ -184,21 +185,8 @@ def request_id(text: str | None) -> str | None:
         raise Problem("invalid", detail=str(error), path="header.Idempotency-Key") from None
 
 
-def rejection(outcome: Rejected) -> Problem:
-    headers = {} if outcome.retry_after_s is None else retry_after(outcome.retry_after_s)
-    reason = {"priority-ceiling": "priority", "budget-exceeded": "budget"}.get(outcome.code, "")
-    return Problem(
-        outcome.code,
-        detail=outcome.message,
-        fix=outcome.fix,
-        headers=headers,
-        reason=outcome.reason or reason or ("quota" if outcome.levels else ""),
-        quota=outcome.levels,
-    )
-
-
 def _outcome(
-    outcome: Submitted | Rejected | Problem,
+    outcome: Submitted | Refusal | Problem,
     warnings: tuple[JobWarning, ...] = (),
     deadline: DeadlineSeen | None = None,
 ) -> BatchOutcome:
@@ -208,7 +196,7 @@ def _outcome(
             id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=(*warnings, *_told(outcome)),
             deadline=seen,
         )  # fmt: skip
-    problem = rejection(outcome) if isinstance(outcome, Rejected) else outcome
+    problem = problem_of(outcome) if isinstance(outcome, Refusal) else outcome
     return BatchOutcome(error=ProblemDocument(**problem.document()))
 
 

@@ -5,13 +5,13 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from ares.core.quota.judge import LevelUse, NoCode
-from ares.core.refusal import AdmissionCode, Refusal
+from ares.core.quota.judge import LevelUse, OverQuota
+from ares.core.refusal import AdmissionCode, QuotaCode, Refusal
 
 T = TypeVar("T")
 MEDIA_TYPE = "application/problem+json"
 ADMISSION_CODES: tuple[str, ...] = get_args(AdmissionCode)
-QUOTA_CODES: tuple[str, ...] = get_args(NoCode)
+QUOTA_CODES: tuple[str, ...] = get_args(QuotaCode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +223,26 @@ NO_NODE = Refusal(code="not-found", message="no node has this name; `ares nodes`
 # Codes that services tell apart, and clients need not.
 _SHOWN_AS = {
     "no-such-version": "not-found",
+    "terminal": "job-finished",
+    "stale-fence": "not-allowed",
+    "not-yours": "forbidden",
+    "budget-exhausted": "retry-budget-exhausted",
+    "spec-too-large": "too-large",
 }
 
 
 def problem_of(no: Refusal) -> Problem:
     """The one way from a refusal to what a client is told. Made anew each time: an exception that is raised again keeps
     what it met before, and with it every request."""
-    return Problem(_SHOWN_AS.get(no.code, no.code), detail=no.message, fix=no.fix, path=no.path, reason=no.reason)
+    return Problem(
+        _SHOWN_AS.get(no.code, no.code),
+        detail=no.message,
+        fix=no.fix,
+        path=no.path,
+        headers={} if no.retry_after_s is None else retry_after(no.retry_after_s),
+        reason=no.reason,
+        quota=no.levels if isinstance(no, OverQuota) else (),
+    )
 
 
 def not_found() -> Problem:

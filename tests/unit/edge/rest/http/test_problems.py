@@ -2,9 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import ares
-from ares.edge.rest.http.problems import KINDS, Problem, not_found
+from ares.core.quota.judge import LevelUse, OverQuota
+from ares.core.refusal import Refusal, RefusalCode
+from ares.edge.rest.http.problems import KINDS, Problem, not_found, problem_of
 
 ROOT = Path(ares.__file__).parents[2]
 ENTRY = re.compile(r"^### `([a-z0-9-]+)` \((\d{3})\)$", re.M)
@@ -26,6 +29,23 @@ def test_codes_used_in_the_code_exist() -> None:
         used |= set(re.findall(r'Problem\(\s*"([a-z-]+)"', path.read_text()))
     assert used - KINDS.keys() == set()
     assert len(used) > 15
+
+
+def test_every_refusal_has_a_status_and_a_title() -> None:
+    """Goal: no service refuses by a code that the API does not know. Method: the codes of the type, mapped each."""
+    codes: list[RefusalCode] = [code for kind in get_args(RefusalCode) for code in get_args(kind) or (kind,)]
+    assert len(codes) > 60
+    for code in codes:
+        problem = problem_of(Refusal(code=code, message="m", fix="f", reason="r", path="$.p"))
+        assert problem.document()["detail"] == "m", code
+        assert (problem.fix, problem.reason, problem.path, problem.headers) == ("f", "r", "$.p", {})
+
+
+def test_a_refusal_says_when_to_try_again_and_what_is_used() -> None:
+    use = LevelUse(level="tenant", name="a", measure="gpus", asked=1, used=4, limit=4, soft=None, free=0)
+    problem = problem_of(OverQuota(code="quota-exceeded", levels=(use,), retry_after_s=12.4))
+    assert problem.headers == {"retry-after": "12"}
+    assert problem.document()["quota"] == (use,)
 
 
 def test_a_problem_is_a_whole_document() -> None:
