@@ -187,6 +187,22 @@ async def test_who_has_had_its_share_waits_and_others_do_not() -> None:
     assert made.waiting == 0
 
 
+async def test_a_step_that_the_machine_interrupted_costs_its_tenant_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with load 35 a tenant was refused for time that other processes had had."""
+    now = [0.0]
+    monkeypatch.setattr("ares.edge.rest.http.pacing.perf_counter", lambda: now[0])
+    made = pacer()
+
+    async def interrupted() -> None:
+        now[0] += 5.0
+
+    await made.serve("other", _work(0, [], "other"))
+    await made.serve("acme", interrupted(), writes=True)
+    now[0] += 0.001
+    await made.serve("other", _work(0, [], "other"))
+    assert await made.begin("acme")
+
+
 async def test_who_is_beyond_its_share_lets_those_within_theirs_pass() -> None:
     """Its next stride begins when nobody else is in service: shown by who is in service when it does."""
     made = pacer(tenant_time_share=0.05, tenant_time_burst_s=0.001)

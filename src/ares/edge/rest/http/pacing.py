@@ -23,6 +23,9 @@ T = TypeVar("T")
 _WRITE_COSTS = 2.5
 # A tenant beyond its share lets those pass that are within theirs, but never waits longer for them before a stride.
 _YIELDS_S = 0.05
+# The most that one step is charged. Long work goes in strides of a millisecond; a step that took longer than this was
+# interrupted by other processes of a busy machine, which is not its tenant's use.
+_STEP_MAX_S = 0.01
 
 
 class Pacer:
@@ -136,7 +139,7 @@ def _stepped(work: Coroutine[Any, Any, T], pacer: Pacer, tenant: str, costs: flo
             return cast("T", done.value)
         finally:
             ended = perf_counter()
-            pacer.took(tenant, costs * (ended - began), ended)
+            pacer.took(tenant, costs * min(ended - began, _STEP_MAX_S), ended)
         try:
             yield awaited
             error = None
