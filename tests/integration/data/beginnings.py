@@ -1,11 +1,20 @@
-"""The first jobs of a log, and which of their starts a whole schedule fixes."""
+"""Logs, their first jobs, and which of their starts a whole schedule fixes."""
 
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from ares.check.replay.trace import Trace
+from ares.sim.traces.formats import read
+
+
+@cache
+def read_once(path: Path) -> Trace:
+    """Read once for all tests of a process: a trace is frozen."""
+    return read(path)
 
 
 def first(trace: Trace, jobs: int | None) -> Trace:

@@ -13,8 +13,8 @@ from ares.check.replay.verdict import ReplayVerdict
 from ares.model.job import JobSpec, Resources
 from ares.sim.study.parts import cut
 from ares.sim.traces.engine import EventOrder, ReplayOptions, replay
-from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
+from tests.integration.data.beginnings import read_once
 from tests.needs import DATA, data
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=data("easy"))
@@ -49,7 +49,7 @@ def _job(number: int, job: dict[str, Any]) -> TraceJob:
 
 @pytest.mark.parametrize("name", ["easy", "easy-sjbf", "conservative", "aggressive", "easy@predicted"])
 def test_the_first_jobs_of_a_real_log_are_in_order(name: str) -> None:
-    trace = cut(read(DATA / "easy" / "KTH-SP2.csv.gz"), first=JOBS)
+    trace = cut(read_once(DATA / "easy" / "KTH-SP2.csv.gz"), first=JOBS)
     verdict = judged(trace, name, "instant")
     assert not verdict.broken, "\n".join(verdict.words())
     assert verdict.starts == JOBS
@@ -63,7 +63,7 @@ def test_the_first_jobs_of_a_real_log_are_in_order(name: str) -> None:
 def test_promises_of_a_real_log_without_limits_slip_and_drain(name: str) -> None:
     """Jobs state a third of what users asked for, and nothing bounds them: promises slip, and nobody new comes into
     their room."""
-    whole = cut(read(DATA / "easy" / "KTH-SP2.csv.gz"), first=JOBS)
+    whole = cut(read_once(DATA / "easy" / "KTH-SP2.csv.gz"), first=JOBS)
     jobs = tuple(put(job, spec=_a_third(job.spec)) for job in whole.jobs)
     verdict = judged(replace(whole, jobs=jobs), name, "instant")
     assert not verdict.broken, "\n".join(verdict.words())

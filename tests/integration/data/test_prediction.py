@@ -16,7 +16,7 @@ from ares.sim.traces.engine import ReplayOptions, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from ares.sim.traces.starts import StartsWatch
-from tests.integration.data.beginnings import differing, first
+from tests.integration.data.beginnings import differing, first, read_once
 from tests.needs import DATA, data
 
 JOBS = 3000
@@ -44,7 +44,7 @@ def test_every_job_starts_as_published_where_estimates_are_corrected(count: int 
     path = DATA / "easy" / "KTH-SP2.csv.gz"
     with gzip.open(path, "rt") as lines:
         rows = list(csv.DictReader(lines))
-    whole, by = read(path), policy("easy-sjbf")
+    whole, by = read_once(path), policy("easy-sjbf")
     jobs = tuple(
         put(job, spec=put(job.spec, expected_runtime_s=float(row["tsafrir_prediction"])))
         for job, row in zip(whole.jobs, rows, strict=True)

@@ -15,7 +15,7 @@ from ares.sim.traces.engine import Estimates, EventOrder, ReplayOptions, replay
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from ares.sim.traces.summary import summary
-from tests.integration.data.beginnings import differing, first
+from tests.integration.data.beginnings import differing, first, read_once
 from tests.needs import DATA, data
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=data("easy"))
@@ -61,7 +61,7 @@ def test_every_job_of_a_published_schedule_starts_when_it_did(
     path = DATA / "easy" / f"{file}.csv.gz"
     with gzip.open(path, "rt") as lines:
         expected = np.array([float(row[column]) for row in csv.DictReader(lines)])
-    trace = read(path)
+    trace = read_once(path)
     outcome = replay(first(trace, jobs), policy(name), ReplayOptions(estimates=estimates, event_order="reference"))
     waits = outcome.jobs.first_start - outcome.jobs.submit
     assert differing(trace, waits, expected) == []
@@ -86,7 +86,7 @@ FIRSTS = (1981, 2756, 4299, 8850, 3316, 2714, 5228, 7762, 4022, 7085)
     ],
 )
 def test_orders_without_backfill_on_the_lublin_model(name: str, order: EventOrder, slowdown: float) -> None:
-    trace = read(DATA / "easy" / "lublin_256.swf.gz")
+    trace = read_once(DATA / "easy" / "lublin_256.swf.gz")
     jobs = [job for job in trace.jobs if job.run_s > 0]
     found = [
         summary(
