@@ -10,17 +10,48 @@ import click
 
 from ares.app.commands.configured import configured, load
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import answer, output_option, print_objects
 from ares.edge.cli.render.text import printable
 from ares.edge.cli.replicas import Replicas
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.audit import AuditMonth, AuditSummary, Filters, Happened
     from ares.edge.client.sync import Client
+    from ares.model.audit import AuditHead
 
 F = TypeVar("F", bound=Callable[..., Any])
-HEADER = ("TIME", "OUTCOME", "OPERATION", "REASON", "WHO", "TENANT", "OBJECT", "FROM", "CHAIN")
 _LISTED = 50
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _who(entry: dict[str, Any]) -> str:
+    who = entry["user"] or entry["token"] or "nobody"
+    return f"{who} ({entry['role']})" if entry["role"] else who
+
+
+# Of entries as they are in the API.
+ENTRIES: "Columns[dict[str, Any]]" = {
+    "TIME": lambda entry: _when(entry["at"]),
+    "OUTCOME": lambda entry: entry["outcome"] + (f" x{entry['count']}" if entry["count"] > 1 else ""),
+    "OPERATION": lambda entry: entry["operation"] or "-",
+    "REASON": lambda entry: entry["reason"] or entry["glass"],
+    "WHO": _who,
+    "TENANT": lambda entry: entry["tenant"] + (f" (of {entry['home']})" if entry["home"] else ""),
+    "OBJECT": lambda entry: entry["object"] or " ".join(entry["made"]),
+    "FROM": lambda entry: entry["remote"],
+    "CHAIN": lambda entry: f"{entry['chain']} {entry['seq']}",
+}
+HEADS: "Columns[AuditHead]" = {
+    "CHAIN": lambda head: head.chain,
+    "ENTRY": lambda head: f"{head.seq:,}",
+    "SIGNED": lambda head: _when(head.at),
+    "KEY": lambda head: head.key,
+    "HASH": lambda head: head.hash[:16],
+}
 
 
 @click.group()
@@ -91,9 +122,9 @@ def search(ctx: click.Context, limit: int, output: str, **given: Any) -> None:
     found.sort(key=lambda entry: (entry["at"], entry["seq"]), reverse=True)
     del found[limit:]
     if not print_objects(output, {"entries": found, "chains": chains, "notAsked": replicas.unasked}, lambda _: []):
-        from ares.edge.cli.render.table import print_table
+        from ares.edge.cli.render.table import print_records
 
-        print_table(HEADER, map(_row, found), of="entries")
+        print_records(ENTRIES, found, of="entries")
     replicas.tell(chains)
 
 
@@ -108,27 +139,6 @@ def _pages(client: "Client", asked: "Filters", limit: int) -> tuple[list[dict[st
         cursor = page["cursor"]
         if not cursor or len(found) >= limit:
             return found[:limit], page["chains"]
-
-
-def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    who = entry["user"] or entry["token"] or "nobody"
-    home = entry["home"]
-    count = f" x{entry['count']}" if entry["count"] > 1 else ""
-    return (
-        _when(entry["at"]),
-        f"{entry['outcome']}{count}",
-        entry["operation"] or "-",
-        entry["reason"] or entry["glass"],
-        f"{who} ({entry['role']})" if entry["role"] else who,
-        f"{entry['tenant']} (of {home})" if home else entry["tenant"],
-        entry["object"] or " ".join(entry["made"]),
-        entry["remote"],
-        f"{entry['chain']} {entry['seq']}",
-    )
-
-
-def _when(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 @audit.command()
@@ -256,14 +266,11 @@ def heads(ctx: click.Context, output: str) -> None:
     """
     from ares.edge.client.calls import audit as calls
 
-    raw = connect(ctx).send(calls.heads().raw())
-    if not print_objects(output, raw, lambda _: []):
-        from ares.edge.cli.render.table import print_table
+    found = answer(connect(ctx), calls.heads(), output)
+    if found is not None:
+        from ares.edge.cli.render.table import print_records
 
-        rows = (
-            (one["chain"], f"{one['seq']:,}", _when(one["at"]), one["key"], one["hash"][:16]) for one in raw["heads"]
-        )
-        print_table(("CHAIN", "ENTRY", "SIGNED", "KEY", "HASH"), rows, of="heads")
+        print_records(HEADS, found.heads, of="heads")
 
 
 @audit.command()

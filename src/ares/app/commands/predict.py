@@ -8,7 +8,7 @@ import click
 
 from ares.edge.cli.connect import connect
 from ares.edge.cli.job_flags import asked, job_options
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import output_option, print_objects, tell
 from ares.edge.cli.render.text import duration, printable
 
 if TYPE_CHECKING:
@@ -44,10 +44,7 @@ def predict_job(ctx: click.Context, command: tuple[str, ...], output: str, **fla
     from ares.edge.client.calls import predictions
 
     call = predictions.job(asked(command, flags))
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        for line in job_lines(call.read(raw), time.time()):
-            click.echo(line)
+    tell(connect(ctx), call, lambda found: "\n".join(job_lines(found, time.time())), output)
 
 
 @predict.command("error")
@@ -70,11 +67,7 @@ def predict_error(ctx: click.Context, trace: Path | None, format_: str | None, o
         return
     from ares.edge.client.calls import predictions
 
-    call = predictions.report()
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        for line in error_lines(call.read(raw)):
-            click.echo(line)
+    tell(connect(ctx), predictions.report(), lambda found: "\n".join(error_lines(found)), output)
 
 
 def _score(trace: Path, format_: str | None) -> Any:
@@ -146,9 +139,7 @@ def predict_install(ctx: click.Context, model: Path, output: str) -> None:
     if model.stat().st_size > _MODEL_MAX:
         raise click.ClickException(f"{model} is too large for a model of run times")
     call = predictions.install(model.read_bytes())
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        click.echo(f"installed: {model_words(call.read(raw))}")
+    tell(connect(ctx), call, lambda installed: f"installed: {model_words(installed)}", output)
 
 
 @predict.command("remove")

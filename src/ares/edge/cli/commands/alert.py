@@ -1,21 +1,45 @@
 """`ares alert` and `ares channel`: what somebody must be told, and by what way."""
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
-from ares.edge.cli.render.text import duration, printable
+from ares.edge.cli.render.output import output_option, show, tell
+from ares.edge.cli.render.text import age, printable
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.alerts import ChannelView
+    from ares.edge.cli.render.table import Columns
+    from ares.edge.client.calls.alerts import ChannelView, SavedChannel
     from ares.model.alert import AlertRecord
 
-ALERT_HEADER = ("ID", "SEVERITY", "STATE", "KIND", "SUBJECT", "COUNT", "LAST", "SENT", "TEXT")
-CHANNEL_HEADER = ("NAME", "KIND", "WHERE", "SEVERITY", "KINDS", "ON")
+
+def _sent(alert: "AlertRecord") -> str:
+    arrived = sum(sent.arrived_at is not None and sent.episode == alert.episode for sent in alert.sent.values())
+    failed = sum(sent.given_up for sent in alert.sent.values())
+    return f"{arrived}" + (f", {failed} given up" if failed else "")
+
+
+ALERTS: "Columns[AlertRecord]" = {
+    "ID": lambda alert: alert.id,
+    "SEVERITY": lambda alert: alert.severity,
+    "STATE": lambda alert: alert.state,
+    "KIND": lambda alert: alert.kind,
+    "SUBJECT": lambda alert: alert.subject,
+    "COUNT": lambda alert: str(alert.count),
+    "LAST": lambda alert: age(alert.last_at),
+    "SENT": _sent,
+    "TEXT": lambda alert: alert.text,
+}
+CHANNELS: "Columns[ChannelView]" = {
+    "NAME": lambda channel: channel.name,
+    "KIND": lambda channel: channel.kind,
+    "WHERE": lambda channel: channel.where,
+    "SEVERITY": lambda channel: channel.severity,
+    "KINDS": lambda channel: ", ".join(channel.kinds) or "all",
+    "ON": lambda channel: "yes" if channel.enabled else "no",
+}
 
 _platform = click.option("--platform", is_flag=True, help="The platform's own; for those who run it.")
 _note = click.option("--note", default="", help="What was done about it.")
@@ -33,14 +57,9 @@ def alert() -> None:
 @click.pass_context
 def list_alerts(ctx: click.Context, every: bool, platform: bool, output: str) -> None:
     """Lists alerts, the newest first."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import alerts
 
-    call = alerts.alerts(platform=platform, every=every)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [one["id"] for one in answer["alerts"]]):
-        now = time.time()
-        print_table(ALERT_HEADER, (_alert_row(one, now) for one in call.read(raw)), of="alerts")
+    show(connect(ctx), alerts.alerts(platform=platform, every=every), ALERTS, output, of="alerts", names="id")
 
 
 @alert.command()
@@ -80,13 +99,9 @@ def channel() -> None:
 @click.pass_context
 def list_channels(ctx: click.Context, platform: bool, output: str) -> None:
     """Lists channels; of a webhook's URL only the host."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import alerts
 
-    call = alerts.channels(platform=platform)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [one["name"] for one in answer["channels"]]):
-        print_table(CHANNEL_HEADER, (_channel_row(one) for one in call.read(raw)), of="channels")
+    show(connect(ctx), alerts.channels(platform=platform), CHANNELS, output, of="channels")
 
 
 @channel.command("set")
@@ -120,12 +135,7 @@ def set_channel(ctx: click.Context, name: str, output: str, platform: bool, **fl
         "kinds": list(flags["kinds"]), "allTenants": flags["all_tenants"], "enabled": not flags["off"],
     }  # fmt: skip
     call = alerts.put_channel(name, body, platform=platform)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [answer["channel"]["name"]]):
-        saved = call.read(raw)
-        click.echo(f"{saved.channel.name} sends to {printable(saved.channel.where)}")
-        if saved.secret:
-            click.echo(f"its requests are signed with {saved.secret}; this is not shown again")
+    tell(connect(ctx), call, _saved, output, lambda answer: [answer["channel"]["name"]])
 
 
 @channel.command()
@@ -154,15 +164,6 @@ def delete_channel(ctx: click.Context, name: str, platform: bool) -> None:
     click.echo(f"{name} is gone")
 
 
-def _alert_row(one: "AlertRecord", now: float) -> tuple[str, ...]:
-    arrived = sum(sent.arrived_at is not None and sent.episode == one.episode for sent in one.sent.values())
-    failed = sum(sent.given_up for sent in one.sent.values())
-    sent = f"{arrived}" + (f", {failed} given up" if failed else "")
-    return (
-        one.id, one.severity, one.state, one.kind, one.subject, str(one.count), duration(now - one.last_at), sent,
-        one.text,
-    )  # fmt: skip
-
-
-def _channel_row(one: "ChannelView") -> tuple[str, ...]:
-    return one.name, one.kind, one.where, one.severity, ", ".join(one.kinds) or "all", "yes" if one.enabled else "no"
+def _saved(saved: "SavedChannel") -> str:
+    signed = f"\nits requests are signed with {saved.secret}; this is not shown again" if saved.secret else ""
+    return f"{saved.channel.name} sends to {printable(saved.channel.where)}{signed}"

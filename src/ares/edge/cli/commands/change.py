@@ -10,7 +10,7 @@ import click
 from ares.edge.cli.commands.jobs import ACTIVE, fetch
 from ares.edge.cli.connect import connect, find_job, job_argument, jobs_argument
 from ares.edge.cli.options import pairs_option
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import answer, output_option, print_objects
 from ares.edge.cli.render.text import printable
 
 if TYPE_CHECKING:
@@ -134,10 +134,8 @@ def retry(ctx: click.Context, job: str, reason: str, request_id: str | None, out
 
     client = connect(ctx)
     old = find_job(client, job)
-    call = calls.retry(old, reason, request_id or new_request_id())
-    raw: Any = client.send(call.raw())
-    if print_objects(output, raw, lambda answer: [answer["id"]]):
+    state = answer(client, calls.retry(old, reason, request_id or new_request_id()), output, "id")
+    if state is None:
         return
-    state = call.read(raw)
     kind = "submitted" if state.id != old else "retrying"
     click.echo(f"{kind} {state.id} ({printable(state.name)}){f', again after {old}' if state.id != old else ''}")

@@ -1,20 +1,26 @@
 """`ares node drain`, `undrain`, `taint`, `untaint`, `rm`, and `ares consolidate`."""
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import output_option, print_objects, tell
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.answers import NodeView
-    from ares.edge.client.calls.calls import Call
-    from ares.edge.client.calls.operator import ConsolidationView, DrainStatus
+    from ares.edge.cli.render.table import Columns
+    from ares.edge.client.calls.operator import ConsolidationView, DrainStatus, MoveView
 
-MOVE_HEADER = ("JOB", "NAME", "TENANT", "GPUS", "FROM", "TO", "LOST GPU-S")
+MOVES: "Columns[MoveView]" = {
+    "JOB": lambda move: move.job,
+    "NAME": lambda move: move.name,
+    "TENANT": lambda move: move.tenant,
+    "GPUS": lambda move: f"{move.gpus:g}",
+    "FROM": lambda move: ",".join(move.origin),
+    "TO": lambda move: ",".join(move.to),
+    "LOST GPU-S": lambda move: f"{move.lost_gpu_s:,.0f}",
+}
 _POLL_S = 1.0
 _TAINT_EFFECTS = ("no-schedule", "prefer-not")
 # The exit code that says "no moves would do it". Documented in docs/guides/drain.md.
@@ -55,13 +61,6 @@ def _say(status: "DrainStatus", said: str, output: str) -> str:
     return status.message
 
 
-def change_node(ctx: click.Context, call: "Call[NodeView]", output: str, said: "Callable[[NodeView], str]") -> None:
-    """Sends it and shows the node as it then is."""
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda node: [node["name"]]):
-        click.echo(said(call.read(raw)))
-
-
 @click.command()
 @click.argument("name", metavar="NODE")
 @output_option("table", "json", "yaml", "name")
@@ -70,8 +69,11 @@ def undrain(ctx: click.Context, name: str, output: str) -> None:
     """Lets jobs on a drained machine again. What was moved away stays where it is."""
     from ares.edge.client.calls import operator
 
-    change_node(
-        ctx, operator.undrain(name), output, lambda node: f"{node.name} takes jobs again; {node.running} running"
+    tell(
+        connect(ctx),
+        operator.undrain(name),
+        lambda node: f"{node.name} takes jobs again; {node.running} running",
+        output,
     )
 
 
@@ -92,11 +94,11 @@ def taint(ctx: click.Context, name: str, taint: str, output: str) -> None:
     if effect and effect not in _TAINT_EFFECTS:
         raise click.UsageError(f"there is no effect {effect!r}; it is {' or '.join(_TAINT_EFFECTS)}", ctx)
     effect = effect or "no-schedule"
-    change_node(
-        ctx,
+    tell(
+        connect(ctx),
         operator.taint(name, key, value, effect),
-        output,
         lambda node: f"{node.name} tainted {pair}:{effect}; {node.running} running",
+        output,
     )
 
 
@@ -109,7 +111,7 @@ def untaint(ctx: click.Context, name: str, key: str, output: str) -> None:
     """Takes away the taints of a KEY that were set by `ares node taint`."""
     from ares.edge.client.calls import operator
 
-    change_node(ctx, operator.untaint(name, key), output, lambda node: f"{node.name} has no taint {key} of ours")
+    tell(connect(ctx), operator.untaint(name, key), lambda node: f"{node.name} has no taint {key} of ours", output)
 
 
 @click.command()
@@ -124,7 +126,7 @@ def rm(ctx: click.Context, name: str, output: str) -> None:
     """
     from ares.edge.client.calls import operator
 
-    change_node(ctx, operator.remove_node(name), output, lambda node: f"{node.name} removed")
+    tell(connect(ctx), operator.remove_node(name), lambda node: f"{node.name} removed", output)
 
 
 @click.command()
@@ -156,22 +158,10 @@ def consolidate(ctx: click.Context, gpus: int, nodes: int, revision: str | None,
 
 
 def _print_plan(found: "ConsolidationView") -> None:
-    from ares.edge.cli.render.table import print_table
+    from ares.edge.cli.render.table import print_records
 
     if found.moves:
-        rows = (
-            (
-                one.job,
-                one.name,
-                one.tenant,
-                f"{one.gpus:g}",
-                ",".join(one.origin),
-                ",".join(one.to),
-                f"{one.lost_gpu_s:,.0f}",
-            )
-            for one in found.moves
-        )
-        print_table(MOVE_HEADER, rows, of="moves")
+        print_records(MOVES, found.moves, of="moves")
         moves = f"{len(found.moves)} move{'' if len(found.moves) == 1 else 's'}"
         click.echo(
             f"nodes with {found.gpus} free GPUs: {found.before} now, {found.after} after {moves}; "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ares.edge.cli.connect import connect, find_job, job_argument, of_one_job
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import answer, output_option
 
 if TYPE_CHECKING:
     from ares.edge.client.calls.answers import StreamEvent
@@ -42,11 +42,10 @@ def events(ctx: click.Context, job: str | None, follow: bool, cursor: str, outpu
     from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import calls
 
-    call = calls.job_events(job_id)
     with of_one_job(client, job_id, "a ledger"):
-        raw = client.send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        print_table(EVENT_HEADER, (event_row(event, _clock(event.at)) for event in call.read(raw)), of="events")
+        ledger = answer(client, calls.job_events(job_id), output)
+    if ledger is not None:
+        print_table(EVENT_HEADER, (event_row(event, _clock(event.at)) for event in ledger), of="events")
 
 
 def _json_line(item: "StreamEvent") -> str:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import answer, output_option
 from ares.edge.cli.render.text import duration, printable
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.answers import WhoAmI
     from ares.edge.client.login import Provider
 
-HEADER = ("MAY", "HOW FAR")
 # Scopes in the words of people.
 SCOPES = {
     "mine": "what it made itself",
@@ -23,6 +23,11 @@ SCOPES = {
     "any": "everything",
     "glass": "other tenants for a stated reason",
     "self": "itself",
+}
+# Of a permission and its scope.
+PERMISSIONS: "Columns[tuple[str, str]]" = {
+    "MAY": lambda may: may[0],
+    "HOW FAR": lambda may: SCOPES.get(may[1], may[1]),
 }
 
 
@@ -71,20 +76,18 @@ def logout() -> None:
 @click.pass_context
 def whoami(ctx: click.Context, output: str) -> None:
     """Prints as whom you act, and what you may do."""
-    from ares.edge.cli.render.table import print_table
+    from ares.edge.cli.render.table import print_records
     from ares.edge.client.calls import calls
 
     client = connect(ctx)
-    call = calls.whoami()
-    raw = client.send(call.raw())
-    if print_objects(output, raw, lambda answer: [answer["user"] or answer["tokenId"]]):
+    who = answer(client, calls.whoami(), output, lambda answer: [answer["user"] or answer["tokenId"]])
+    if who is None:
         return
-    who = call.read(raw)
     for label, value in _facts(who, time.time()):
         click.echo(f"{label + ':':<10} {printable(value)}")
     click.echo(f"{'server:':<10} {client.endpoint.shown}")
     click.echo(f"{'by:':<10} {client.endpoint.token_from}\n")
-    print_table(HEADER, ((one, SCOPES.get(scope, scope)) for one, scope in who.permissions.items()), of="permissions")
+    print_records(PERMISSIONS, who.permissions.items(), of="permissions")
 
 
 def _facts(who: "WhoAmI", now: float) -> list[tuple[str, str]]:

@@ -1,18 +1,25 @@
 """`ares node certs` and `ares node revoke`."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
-from ares.edge.cli.render.text import duration
+from ares.edge.cli.render.output import output_option, show, tell
+from ares.edge.cli.render.text import age, duration
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.machines import CertificateView
 
-CERTIFICATE_HEADER = ("MACHINE", "SERIAL", "STATE", "AGE", "ENDS")
+CERTIFICATES: "Columns[CertificateView]" = {
+    "MACHINE": lambda held: f"{held.role} {held.name}",
+    "SERIAL": lambda held: held.serial,
+    "STATE": lambda held: f"revoked by {held.revoked_by}" if held.revoked_by else held.state,
+    "AGE": lambda held: age(held.issued_at),
+    "ENDS": lambda held: f"in {duration(held.ends_at - time.time())}" if held.ends_at > time.time() else "-",
+}
 
 
 @click.command()
@@ -20,14 +27,9 @@ CERTIFICATE_HEADER = ("MACHINE", "SERIAL", "STATE", "AGE", "ENDS")
 @click.pass_context
 def certs(ctx: click.Context, output: str) -> None:
     """Lists the certificates by which machines prove themselves."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import machines
 
-    call = machines.certificates()
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [one["serial"] for one in answer["certificates"]]):
-        now = time.time()
-        print_table(CERTIFICATE_HEADER, (certificate_row(one, now) for one in call.read(raw)), of="certificates")
+    show(connect(ctx), machines.certificates(), CERTIFICATES, output, of="certificates", names="serial")
 
 
 @click.command()
@@ -44,13 +46,9 @@ def revoke(ctx: click.Context, name: str, cluster: bool, output: str) -> None:
     from ares.edge.client.calls import machines
 
     call = machines.revoke_cluster(name) if cluster else machines.revoke_node(name)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        done = call.read(raw)
-        click.echo(f"{done.name} revoked: {done.certificates} certificates, {done.tokens} tokens")
-
-
-def certificate_row(one: "CertificateView", now: float) -> tuple[str, ...]:
-    ends = f"in {duration(one.ends_at - now)}" if one.ends_at > now else "-"
-    state = f"revoked by {one.revoked_by}" if one.revoked_by else one.state
-    return (f"{one.role} {one.name}", one.serial, state, duration(max(0.0, now - one.issued_at)), ends)
+    tell(
+        connect(ctx),
+        call,
+        lambda done: f"{done.name} revoked: {done.certificates} certificates, {done.tokens} tokens",
+        output,
+    )

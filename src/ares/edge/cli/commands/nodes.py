@@ -4,22 +4,56 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ares.edge.cli.commands.drain import change_node, drain, rm, taint, undrain, untaint
+from ares.edge.cli.commands.drain import drain, rm, taint, undrain, untaint
 from ares.edge.cli.commands.machines import certs, revoke
 from ares.edge.cli.connect import connect, find_job, job_argument
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import output_option, print_objects, show, tell
 from ares.edge.cli.render.text import cpus, duration, memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.answers import ClusterView, LeaseView, NodeView
 
-NODE_HEADER = ("NAME", "STATE", "POOL", "RUNNING", "CPUS", "MEMORY", "GPUS", "LEASE")
-NODE_HEADER_WIDE = (*NODE_HEADER, "MODEL", "ISOLATION", "AGENT", "LABELS", "TAINTS")
+
+def _state(node: "NodeView") -> str:
+    closed = "DRAINED" if node.drained_by else "CORDONED" if node.cordoned else ""
+    return ",".join(word for word in ("READY" if node.ready else "LOST", closed) if word)
+
+
+NODES: "Columns[NodeView]" = {
+    "NAME": lambda node: node.name,
+    "STATE": _state,
+    "POOL": lambda node: node.info.pool,
+    "RUNNING": lambda node: str(node.running),
+    "CPUS": lambda node: f"{cpus(node.cpu_milli_free)}/{cpus(node.info.cpu_milli)}",
+    "MEMORY": lambda node: f"{memory(node.memory_mib_free)}/{memory(node.info.memory_mib)}",
+    "GPUS": lambda node: f"{node.gpus_free}/{len(node.info.gpus)}",
+    "LEASE": lambda node: "-" if node.lease_age_s is None else f"{duration(node.lease_age_s)} ago",
+}
+NODES_WIDE: "Columns[NodeView]" = {
+    **NODES,
+    "MODEL": lambda node: ", ".join(dict.fromkeys(gpu.model for gpu in node.info.gpus)),
+    "ISOLATION": lambda node: f"{node.info.isolation_level}:{','.join(node.info.isolation)}",
+    "AGENT": lambda node: node.info.agent_version,
+    "LABELS": lambda node: ",".join(f"{key}={value}" for key, value in node.info.labels.items()),
+    "TAINTS": lambda node: ",".join(
+        f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+        for taint in (*node.info.taints, *node.taints)
+    ),
+}
+LEASES: "Columns[LeaseView]" = {
+    "JOB": lambda lease: lease.job,
+    "STATE": lambda lease: lease.phase,
+    "ATTEMPT": lambda lease: str(lease.attempt),
+    "FENCE": lambda lease: lease.fence,
+    "NODE": lambda lease: lease.node,
+    "HELD": lambda lease: duration(lease.held_s),
+    "EXPIRES": lambda lease: "" if lease.expires_in_s is None else f"in {lease.expires_in_s:.0f}s unless renewed",
+}
 # Nodes that one line names.
 _NAMED_MAX = 3
-LEASE_HEADER = ("JOB", "STATE", "ATTEMPT", "FENCE", "NODE", "HELD", "EXPIRES")
 
 
 @click.group(invoke_without_command=True)
@@ -29,29 +63,22 @@ def nodes(ctx: click.Context, output: str) -> None:
     """Lists the machines, and says who leads them. CPUS, MEMORY and GPUS are free/total."""
     if ctx.invoked_subcommand is not None:
         return
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import calls
 
-    call, wide = calls.nodes(), output == "wide"
     client = connect(ctx)
-    raw = client.send(call.raw())
-    if not print_objects(output, raw, lambda answer: [node["name"] for node in answer["nodes"]]):
-        print_table(
-            NODE_HEADER_WIDE if wide else NODE_HEADER,
-            (node_row(node, wide=wide) for node in call.read(raw)),
-            of="nodes",
-        )
-        for line in not_apart(call.read(raw)):
+    found = show(client, calls.nodes(), NODES_WIDE if output == "wide" else NODES, output, of="nodes")
+    if found is not None:
+        for line in not_apart(found):
             click.echo(line)
         for cluster in client.clusters():
             click.echo(led_by(cluster))
 
 
-@nodes.command()
+@nodes.command("show")
 @click.argument("name")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def show(ctx: click.Context, name: str, output: str) -> None:
+def show_node(ctx: click.Context, name: str, output: str) -> None:
     """Shows one machine, and how well jobs are kept apart on it."""
     from ares.edge.cli.render.text import printable
     from ares.edge.client.calls import calls
@@ -75,7 +102,8 @@ def cordon(ctx: click.Context, name: str, output: str) -> None:
     """Keeps new jobs off a machine. What runs there goes on."""
     from ares.edge.client.calls import calls
 
-    change_node(ctx, calls.cordon(name, on=True), output, lambda node: f"{node.name} cordoned; {node.running} running")
+    call = calls.cordon(name, on=True)
+    tell(connect(ctx), call, lambda node: f"{node.name} cordoned; {node.running} running", output)
 
 
 @nodes.command()
@@ -86,7 +114,7 @@ def uncordon(ctx: click.Context, name: str, output: str) -> None:
     """Lets new jobs on a machine again."""
     from ares.edge.client.calls import calls
 
-    change_node(ctx, calls.cordon(name, on=False), output, lambda node: f"{node.name} uncordoned")
+    tell(connect(ctx), calls.cordon(name, on=False), lambda node: f"{node.name} uncordoned", output)
 
 
 for command in (drain, undrain, taint, untaint, rm, certs, revoke):
@@ -104,14 +132,11 @@ def lease(ctx: click.Context, job: str | None, output: str) -> None:
 
     EXPIRES is when the control plane takes the job away unless its machine renews the lease.
     """
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import calls
 
     client = connect(ctx)
     call = calls.leases(find_job(client, job) if job else None)
-    raw = client.send(call.raw())
-    if not print_objects(output, raw, lambda answer: [lease["job"] for lease in answer["leases"]]):
-        print_table(LEASE_HEADER, (lease_row(lease) for lease in call.read(raw)), of="leases")
+    show(client, call, LEASES, output, of="leases", names="job")
 
 
 def not_apart(nodes: "Iterable[NodeView]") -> list[str]:
@@ -136,37 +161,14 @@ def led_by(cluster: "ClusterView") -> str:
     return f"{cluster.id}: {led}; the store was heard of {duration(cluster.store_age_s)} ago"
 
 
-def node_row(node: "NodeView", *, wide: bool) -> tuple[str, ...]:
-    info = node.info
-    state = "READY" if node.ready else "LOST"
-    row = (
-        node.name,
-        ",".join((state, *(("DRAINED",) if node.drained_by else ("CORDONED",) if node.cordoned else ()))),
-        info.pool,
-        str(node.running),
-        f"{cpus(node.cpu_milli_free)}/{cpus(info.cpu_milli)}",
-        f"{memory(node.memory_mib_free)}/{memory(info.memory_mib)}",
-        f"{node.gpus_free}/{len(info.gpus)}",
-        "-" if node.lease_age_s is None else f"{duration(node.lease_age_s)} ago",
-    )
-    if not wide:
-        return row
-    models = ", ".join(dict.fromkeys(gpu.model for gpu in info.gpus))
-    labels = ",".join(f"{key}={value}" for key, value in info.labels.items())
-    taints = ",".join(
-        f"{one.key}{f'={one.value}' if one.value else ''}:{one.effect}" for one in (*info.taints, *node.taints)
-    )
-    return (*row, models, f"{info.isolation_level}:{','.join(info.isolation)}", info.agent_version, labels, taints)
-
-
 def node_lines(node: "NodeView") -> tuple[tuple[str, str], ...]:
     from ares.model.isolation import shortfall
 
-    info, (_, state, *_) = node.info, node_row(node, wide=False)
+    info = node.info
     place = ", ".join(text for text in (info.rack, info.zone, info.region) if text)
     return (
         ("Node", node.name),
-        ("State", state),
+        ("State", _state(node)),
         ("Pool", info.pool),
         ("Running", f"{node.running} jobs"),
         ("CPUs", f"{cpus(node.cpu_milli_free)} free of {cpus(info.cpu_milli)}"),
@@ -178,8 +180,3 @@ def node_lines(node: "NodeView") -> tuple[tuple[str, str], ...]:
         ("Not apart", shortfall(info.sandbox)),
         ("Agent", f"{info.agent_version} on {info.hostname}, kernel {info.kernel}"),
     )
-
-
-def lease_row(held: "LeaseView") -> tuple[str, ...]:
-    left = "" if held.expires_in_s is None else f"in {held.expires_in_s:.0f}s unless renewed"
-    return (held.job, held.phase, str(held.attempt), held.fence, held.node, duration(held.held_s), left)

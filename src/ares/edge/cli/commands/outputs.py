@@ -10,8 +10,15 @@ from ares.edge.cli.connect import connect, find_job, job_argument, of_one_job
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
-    from ares.edge.client.outputs import OutputList
+    from ares.edge.cli.render.table import Columns
+    from ares.edge.client.outputs import OutputFile, OutputList
     from ares.edge.client.sync import Client
+
+FILES: "Columns[OutputFile]" = {
+    "PATH": lambda file: file.path,
+    "BYTES": lambda file: f"{file.size:,}",
+    "SHA-256": lambda file: file.sha256,
+}
 
 
 @click.command()
@@ -43,14 +50,13 @@ def outputs(ctx: click.Context, job: str, paths: tuple[str, ...], to: Path | Non
 
 
 def _print(client: "Client", found: "OutputList", kept: set[str]) -> None:
-    from ares.edge.cli.render.table import print_table
+    from ares.edge.cli.render.table import print_records
 
-    rows = [(file.path, f"{file.size:,}", file.sha256) for file in found.files if file.path in kept]
     if not found.committed:
         phase = client.get(found.job).state.phase
         click.echo(f"{found.job} is {phase}: outputs are there once a job has succeeded", err=True)
         return
-    print_table(("PATH", "BYTES", "SHA-256"), rows, of="outputs")
+    print_records(FILES, (file for file in found.files if file.path in kept), of="outputs")
 
 
 def _save(client: "Client", found: "OutputList", to: Path, paths: tuple[str, ...]) -> None:

@@ -1,6 +1,5 @@
 """`ares policy`: rules over submitted jobs."""
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -8,17 +7,35 @@ import click
 
 from ares.edge.cli.connect import connect
 from ares.edge.cli.options import read_pairs, read_seconds
-from ares.edge.cli.render.output import output_option, print_objects
-from ares.edge.cli.render.text import duration, printable
+from ares.edge.cli.render.output import output_option, print_objects, show, tell
+from ares.edge.cli.render.text import age, printable
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
+    from ares.edge.client.calls.calls import Call
+    from ares.edge.client.calls.policies import Tried
     from ares.model.policy import PolicyRecord
 
-HEADER = ("NAME", "WHOSE", "VERSION", "ACTION", "ON", "WHEN", "BY", "AGE")
 _WHEN_CHARS = 48
 _KEYS = ("name", "when", "action", "message", "set", "enabled")
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _when(record: "PolicyRecord") -> str:
+    when = " ".join(record.when.split())
+    return when if len(when) <= _WHEN_CHARS else f"{when[:_WHEN_CHARS]}..."
+
+
+POLICIES: "Columns[PolicyRecord]" = {
+    "NAME": lambda record: record.name,
+    "WHOSE": lambda record: record.tenant or "platform",
+    "VERSION": lambda record: str(record.version),
+    "ACTION": lambda record: record.action,
+    "ON": lambda record: "yes" if record.enabled else "no",
+    "WHEN": _when,
+    "BY": lambda record: record.by,
+    "AGE": lambda record: age(record.at),
+}
 _platform = click.option("--platform", is_flag=True, help="For every tenant; for those who run the platform.")
 _note = click.option("--note", default="", help="Why, for those who look at the versions.")
 
@@ -54,33 +71,26 @@ def policy() -> None:
 @click.pass_context
 def list_(ctx: click.Context, output: str) -> None:
     """Lists policies in the order they are applied."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import policies
 
-    call = policies.policies()
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [one["name"] for one in answer["policies"]]):
-        now = time.time()
-        print_table(HEADER, (_row(one, now) for one in call.read(raw)), of="policies")
+    show(connect(ctx), policies.policies(), POLICIES, output, of="policies")
 
 
-@policy.command()
+@policy.command("show")
 @click.argument("name")
 @click.option("--history", is_flag=True, help="Every version that is kept, the newest first.")
 @_platform
 @output_option("table", "json", "yaml")
 @click.pass_context
-def show(ctx: click.Context, name: str, history: bool, platform: bool, output: str) -> None:
+def show_policy(ctx: click.Context, name: str, history: bool, platform: bool, output: str) -> None:
     """Prints a policy, or with --history its versions."""
     from ares.edge.client.calls import policies
 
-    call = policies.policy_versions(name, platform=platform) if history else policies.policy(name, platform=platform)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        read: Any = call.read(raw)
-        for one in read if history else (read,):
-            for line in _page(one):
-                click.echo(line)
+    if history:
+        versions = policies.policy_versions(name, platform=platform)
+        tell(connect(ctx), versions, lambda records: "\n".join(map(_page, records)), output)
+    else:
+        tell(connect(ctx), policies.policy(name, platform=platform), _page, output)
 
 
 @policy.command("set")
@@ -151,15 +161,7 @@ def try_(ctx: click.Context, since: float | None, limit: int | None, platform: b
     from ares.edge.client.calls import policies
 
     call = policies.try_policy(_draft(flags), platform=platform, since_s=since, limit=limit)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [*answer["jobs"], *answer["failedJobs"]]):
-        found = call.read(raw)
-        click.echo(found.text)
-        for title, jobs in (("jobs", found.jobs), ("no answer for", found.failed_jobs)):
-            if jobs:
-                click.echo(f"{title}: {' '.join(jobs)}")
-        if found.why_failed:
-            click.echo(printable(found.why_failed))
+    tell(connect(ctx), call, _tried, output, lambda answer: [*answer["jobs"], *answer["failedJobs"]])
 
 
 @policy.command()
@@ -237,24 +239,23 @@ def _draft(flags: dict[str, Any]) -> dict[str, Any]:
     return rule
 
 
-def _told(ctx: click.Context, call: Any, output: str) -> None:
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [answer["name"]]):
-        one = call.read(raw)
-        click.echo(f"{one.name} is at version {one.version}{'' if one.enabled else ', not applied'}")
+def _tried(found: "Tried") -> str:
+    lists = (("jobs", found.jobs), ("no answer for", found.failed_jobs))
+    named = (f"{title}: {' '.join(jobs)}" for title, jobs in lists if jobs)
+    return "\n".join((found.text, *named, *((printable(found.why_failed),) if found.why_failed else ())))
 
 
-def _row(one: "PolicyRecord", now: float) -> tuple[str, ...]:
-    when = " ".join(one.when.split())
-    shown = when if len(when) <= _WHEN_CHARS else f"{when[:_WHEN_CHARS]}..."
-    whose, on = one.tenant or "platform", "yes" if one.enabled else "no"
-    return one.name, whose, str(one.version), one.action, on, shown, one.by, duration(now - one.at)
+def _told(ctx: click.Context, call: "Call[PolicyRecord]", output: str) -> None:
+    def words(saved: "PolicyRecord") -> str:
+        return f"{saved.name} is at version {saved.version}{'' if saved.enabled else ', not applied'}"
+
+    tell(connect(ctx), call, words, output)
 
 
-def _page(one: "PolicyRecord") -> list[str]:
+def _page(one: "PolicyRecord") -> str:
     facts = [
         ("Whose", one.tenant or "platform"), ("Version", str(one.version)), ("Applied", "yes" if one.enabled else "no"),
         ("When", " ".join(one.when.split())), ("Action", one.action), ("Message", one.message),
         ("Set", ", ".join(f"{path} = {text}" for path, text in one.set.items())), ("By", one.by), ("Note", one.note),
     ]  # fmt: skip
-    return [one.name, *(f"  {label:<10}{printable(text)}" for label, text in facts if text)]
+    return "\n".join((one.name, *(f"  {label:<10}{printable(text)}" for label, text in facts if text)))

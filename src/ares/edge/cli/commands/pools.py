@@ -6,13 +6,46 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import output_option, show, tell
 from ares.edge.cli.render.text import amount, cpus, duration, memory, printable
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.answers import PoolView, ShapeEta
 
-HEADER = ("NAME", "READY", "CPUS", "MEMORY", "GPUS", "RESERVED", "PENDING", "POWER", "MODELS")
+
+def power(pool: "PoolView") -> str:
+    """What it draws, and of how much."""
+    cap = pool.terms.power_cap_watts
+    return f"{pool.power_watts:,.0f}/{cap:,.0f}W" if cap else f"{pool.power_watts:,.0f}W"
+
+
+def _starts(pool: "PoolView") -> str:
+    return _when(pool.shapes[0], time.time()) if pool.shapes else ""
+
+
+def _models(pool: "PoolView") -> str:
+    return ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items())
+
+
+def _when(one: "ShapeEta", now: float) -> str:
+    from ares.edge.cli.render.explanation import when
+
+    return "never" if one.starts is None else when(one.starts, now)
+
+
+POOLS: "Columns[PoolView]" = {
+    "NAME": lambda pool: pool.name,
+    "READY": lambda pool: f"{pool.ready_nodes}/{pool.nodes}",
+    "CPUS": lambda pool: f"{cpus(pool.cpu_milli_free)}/{cpus(pool.cpu_milli)}",
+    "MEMORY": lambda pool: f"{memory(pool.memory_mib_free)}/{memory(pool.memory_mib)}",
+    "GPUS": lambda pool: f"{pool.gpus_free}/{pool.gpus}",
+    "RESERVED": lambda pool: str(pool.gpus_reserved),
+    "PENDING": lambda pool: str(pool.pending_jobs),
+    "POWER": power,
+    "STARTS": _starts,
+    "MODELS": _models,
+}
 
 
 @click.command()
@@ -36,54 +69,15 @@ def pools(ctx: click.Context, name: str | None, output: str, **shape: Any) -> No
       ares pools --gpus 8 --ranks 4 --runtime 2h
       ares pools gold
     """
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import calls
 
     given = {key: value for key, value in shape.items() if value is not None}
-    asked = calls.pool_shape(**given)
-    client = connect(ctx)
+    client, asked = connect(ctx), calls.pool_shape(**given)
     if name is not None:
-        call = calls.pool(name, asked)
-        raw: Any = client.send(call.raw())
-        if not print_objects(output, raw, lambda answer: [answer["name"]]):
-            for line in page(call.read(raw), time.time()):
-                click.echo(line)
+        tell(client, calls.pool(name, asked), lambda pool: "\n".join(page(pool, time.time())), output)
         return
-    listing = calls.pools(asked)
-    raw = client.send(listing.raw())
-    if not print_objects(output, raw, lambda answer: [pool["name"] for pool in answer["nodepools"]]):
-        found = listing.read(raw)
-        now, wanted = time.time(), bool(given)
-        header = (*HEADER[:-1], "STARTS", HEADER[-1]) if wanted else HEADER
-        print_table(header, (row(pool, now, starts=wanted) for pool in found), of="pools")
-
-
-def row(pool: "PoolView", now: float, *, starts: bool) -> tuple[str, ...]:
-    told = (_when(pool.shapes[0], now),) if starts and pool.shapes else ("",) if starts else ()
-    return (
-        pool.name,
-        f"{pool.ready_nodes}/{pool.nodes}",
-        f"{cpus(pool.cpu_milli_free)}/{cpus(pool.cpu_milli)}",
-        f"{memory(pool.memory_mib_free)}/{memory(pool.memory_mib)}",
-        f"{pool.gpus_free}/{pool.gpus}",
-        str(pool.gpus_reserved),
-        str(pool.pending_jobs),
-        power(pool),
-        *told,
-        ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items()),
-    )
-
-
-def power(pool: "PoolView") -> str:
-    """What it draws, and of how much."""
-    cap = pool.terms.power_cap_watts
-    return f"{pool.power_watts:,.0f}/{cap:,.0f}W" if cap else f"{pool.power_watts:,.0f}W"
-
-
-def _when(one: "ShapeEta", now: float) -> str:
-    from ares.edge.cli.render.explanation import when
-
-    return "never" if one.starts is None else when(one.starts, now)
+    columns = {header: cell for header, cell in POOLS.items() if given or header != "STARTS"}
+    show(client, calls.pools(asked), columns, output, of="pools")
 
 
 def page(pool: "PoolView", now: float) -> list[str]:
@@ -103,7 +97,7 @@ def page(pool: "PoolView", now: float) -> list[str]:
         ("GPUs", f"{pool.gpus}: {held}, {pool.gpus_reserved} reserved" if pool.gpus else ""),
         ("CPUs", f"{cpus(pool.cpu_milli_free)} of {cpus(pool.cpu_milli)} free"),
         ("Memory", f"{memory(pool.memory_mib_free)} of {memory(pool.memory_mib)} free"),
-        ("Models", ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items())),
+        ("Models", _models(pool)),
         ("Jobs", f"{pool.running_jobs} running, {pool.pending_jobs} waiting that could run here"),
         ("Power", f"draws {pool.power_watts:,.0f}{cap}"),
         ("Price", price if terms.gpu_hour or terms.cpu_hour or terms.spot else ""),

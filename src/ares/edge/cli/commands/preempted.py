@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ares.edge.cli.connect import connect, find_job, job_argument, of_one_job
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import answer, output_option
 
 if TYPE_CHECKING:
     from ares.model.event import LedgerEvent
@@ -26,12 +26,10 @@ def why_preempted(ctx: click.Context, job: str, output: str) -> None:
 
     client = connect(ctx)
     job_id = find_job(client, job)
-    call = calls.preemptions(job_id)
     with of_one_job(client, job_id, "preemptions"):
-        raw: Any = client.send(call.raw())
-    if print_objects(output, raw, lambda _: []):
+        events = answer(client, calls.preemptions(job_id), output)
+    if events is None:
         return
-    events = call.read(raw)
     if not events:
         click.echo(f"{job_id} was never preempted, and nobody was for it", err=True)
     for line in (line for event in events for line in told(event, job_id, time.time())):

@@ -1,11 +1,11 @@
 """`ares prio`: the queue in order, and why it is in that order."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import answer, output_option
 
 if TYPE_CHECKING:
     from ares.api.decisions import PrioRow
@@ -26,10 +26,8 @@ def prio(ctx: click.Context, limit: int, output: str) -> None:
     from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import calls
 
-    call = calls.prio(limit)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [row["job"] for row in answer["jobs"]]):
-        rows = call.read(raw)
+    rows = answer(connect(ctx), calls.prio(limit), output, "job")
+    if rows is not None:
         print_table(header(rows), (cells(row) for row in rows), of="jobs that wait")
 
 

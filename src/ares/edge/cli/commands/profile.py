@@ -1,22 +1,33 @@
 """`ares profile` and `ares plugins`: what scheduling goes by."""
 
-import time
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from ares.edge.cli.connect import connect
 from ares.edge.cli.options import read_pairs
-from ares.edge.cli.render.output import output_option, print_objects
-from ares.edge.cli.render.text import duration
+from ares.edge.cli.render.output import answer, output_option, print_objects, show, tell
+from ares.edge.cli.render.text import age
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
+    from ares.edge.client.calls.operator import Plugin
     from ares.edge.client.sync import Client
     from ares.model.profile import Profile, ProfileRecord
 
-VERSION_HEADER = ("VERSION", "AGE", "BY", "NOTE")
-PLUGIN_HEADER = ("KIND", "NAME", "USED", "FROM")
+VERSIONS: "Columns[ProfileRecord]" = {
+    "VERSION": lambda record: str(record.version),
+    "AGE": lambda record: age(record.at),
+    "BY": lambda record: record.by,
+    "NOTE": lambda record: record.note,
+}
+PLUGINS: "Columns[Plugin]" = {
+    "KIND": lambda plugin: plugin.kind,
+    "NAME": lambda plugin: plugin.name,
+    "USED": lambda plugin: "yes" if plugin.used else "no",
+    "FROM": lambda plugin: plugin.origin,
+}
 # Sections of a profile in the words of `ares profile set`.
 _WEIGHTS = {"scorers": "weight", "order.primary": "order.primary", "order.secondary": "order.secondary"}
 
@@ -33,11 +44,11 @@ def profile() -> None:
     """
 
 
-@profile.command()
+@profile.command("show")
 @click.argument("version", type=click.IntRange(0), required=False)
 @output_option("table", "json", "yaml")
 @click.pass_context
-def show(ctx: click.Context, version: int | None, output: str) -> None:
+def show_profile(ctx: click.Context, version: int | None, output: str) -> None:
     """Prints the profile in force, or another VERSION.
 
     As settings that `ares profile set` takes.
@@ -56,14 +67,10 @@ def show(ctx: click.Context, version: int | None, output: str) -> None:
 @click.pass_context
 def history(ctx: click.Context, output: str) -> None:
     """Lists the versions that are kept, the newest first."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import operator
 
-    call = operator.profiles()
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [str(one["version"]) for one in answer["profiles"]]):
-        rows = ((str(one.version), duration(time.time() - one.at), one.by, one.note) for one in call.read(raw))
-        print_table(VERSION_HEADER, rows, of="changes: the profile is the one that Ares comes with")
+    none = "changes: the profile is the one that Ares comes with"
+    show(connect(ctx), operator.profiles(), VERSIONS, output, of=none, names="version")
 
 
 @profile.command(name="set")
@@ -152,16 +159,15 @@ def diff(ctx: click.Context, old: int, new: int | None, output: str) -> None:
 @click.pass_context
 def plugins(ctx: click.Context, output: str) -> None:
     """Lists what a profile can name, and where it comes from."""
-    from ares.edge.cli.render.table import print_table
+    from ares.edge.cli.render.table import print_records
     from ares.edge.client.calls import operator
 
-    call = operator.plugins()
-    raw: Any = connect(ctx).send(call.raw())
-    if print_objects(output, raw, lambda answer: [one["name"] for one in answer["plugins"]]):
+    found = answer(
+        connect(ctx), operator.plugins(), output, lambda listed: [each["name"] for each in listed["plugins"]]
+    )
+    if found is None:
         return
-    found = call.read(raw)
-    rows = ((one.kind, one.name, "yes" if one.used else "no", one.origin) for one in found.plugins)
-    print_table(PLUGIN_HEADER, rows, of="plugins")
+    print_records(PLUGINS, found.plugins, of="plugins")
     for one in found.plugins:
         if one.cut_off:
             click.echo(f"cut off: {one.kind} {one.name} of {one.origin}: {one.cut_off}", err=True)
@@ -194,10 +200,12 @@ def _record(raw: dict[str, Any]) -> "ProfileRecord":
 
 
 def _change(ctx: click.Context, call: "Call[ProfileRecord]", output: str) -> None:
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        record = call.read(raw)
-        click.echo(f"version {record.version} is in force; `ares profile revert {record.version - 1}` takes it back")
+    tell(
+        connect(ctx),
+        call,
+        lambda made: f"version {made.version} is in force; `ares profile revert {made.version - 1}` takes it back",
+        output,
+    )
 
 
 def flat(profile: "Profile") -> dict[str, str]:

@@ -1,20 +1,57 @@
 """`ares quota`: what tenants, teams and users may have, and how much of it is in use."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import answer, output_option, show
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
     from ares.edge.client.calls.quotas import LevelUse, QuotaView
 
-HEADER = ("WHOSE", "WHAT", "USED", "LIMIT", "FREE", "SOFT", "")
-LIST_HEADER = ("TENANT", "LIMITS", "FULLEST", "PRIORITY", "THRESHOLD", "NOTE")
 _BAR = 20
 _UNITS = {"cpu": "cores", "memory": "GiB", "storage": "GiB", "egress": "GiB"}
+
+
+def _amount(number: float | None) -> str:
+    return "" if number is None else f"{number:,.2f}".rstrip("0").rstrip(".")
+
+
+def bar(use: "LevelUse") -> str:
+    """How full it is, in twentieths; `!` where it is beyond its limit."""
+    if use.limit is None:
+        return ""
+    part = use.used / use.limit if use.limit else float(use.used > 0)
+    full = min(_BAR, round(part * _BAR))
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {part:.0%}{'!' if part > 1 else ''}"
+
+
+def fullest(view: "QuotaView") -> str:
+    """The measure of which the largest part is used."""
+    parts = [(use.used / use.limit, use.measure) for use in view.uses if use.limit]
+    part, measure = max(parts, key=lambda found: found[0], default=(0.0, ""))
+    return f"{measure} {part:.0%}" if measure else ""
+
+
+USES: "Columns[LevelUse]" = {
+    "WHAT": lambda use: f"{use.measure} ({_UNITS[use.measure]})" if use.measure in _UNITS else use.measure,
+    "USED": lambda use: _amount(use.used),
+    "LIMIT": lambda use: _amount(use.limit),
+    "FREE": lambda use: _amount(use.free),
+    "SOFT": lambda use: _amount(use.soft),
+    "": bar,
+}
+QUOTAS: "Columns[QuotaView]" = {
+    "TENANT": lambda view: view.tenant,
+    "LIMITS": lambda view: str(0 if view.quota is None else len(view.quota.own.amounts)),
+    "FULLEST": fullest,
+    "PRIORITY": lambda view: "" if view.quota is None else view.quota.own.priority or "",
+    "THRESHOLD": lambda view: "" if view.quota is None else f"{view.quota.threshold:.0%}",
+    "NOTE": lambda view: view.note,
+}
 _team = click.option("--team", default="", metavar="NAME", help="Of a team; * is every one without limits of its own.")
 _user = click.option(
     "--user", default="", metavar="NAME", help="Of a user; * is every one without limits of their own."
@@ -26,11 +63,11 @@ def quota() -> None:
     """Shows and sets what tenants, teams and users may have."""
 
 
-@quota.command()
+@quota.command("show")
 @click.argument("tenant", required=False)
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def show(ctx: click.Context, tenant: str | None, output: str) -> None:
+def show_quota(ctx: click.Context, tenant: str | None, output: str) -> None:
     """Shows limits and what is used of them.
 
     Without a name, of your own tenant. A job counts from its submission to its end, with all it asked for.
@@ -45,13 +82,9 @@ def show(ctx: click.Context, tenant: str | None, output: str) -> None:
 @click.pass_context
 def list_(ctx: click.Context, output: str) -> None:
     """Lists the tenants that have limits, and how full they are."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import quotas
 
-    call = quotas.quotas()
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [one["tenant"] for one in answer["quotas"]]):
-        print_table(LIST_HEADER, (list_row(one) for one in call.read(raw)), of="quotas")
+    show(connect(ctx), quotas.quotas(), QUOTAS, output, of="quotas", names="tenant")
 
 
 @quota.command("set")
@@ -106,35 +139,17 @@ def unset(ctx: click.Context, tenant: str, names: tuple[str, ...], team: str, us
 
 
 def _print(ctx: click.Context, call: "Call[QuotaView]", output: str) -> None:
-    from ares.edge.cli.render.table import print_table
+    from ares.edge.cli.render.table import print_records
 
-    raw: Any = connect(ctx).send(call.raw())
-    if print_objects(output, raw, lambda answer: [answer["tenant"]]):
+    found = answer(connect(ctx), call, output, "tenant")
+    if found is None:
         return
-    found = call.read(raw)
-    print_table(HEADER, (row(one, found.tenant) for one in found.uses), of="limits or uses")
+    whose: Columns[LevelUse] = {
+        "WHOSE": lambda use: found.tenant if use.level == "tenant" else f"{use.level} {use.name}"
+    }
+    print_records({**whose, **USES}, found.uses, of="limits or uses")
     for line in remarks(found):
         click.echo(line)
-
-
-def row(one: "LevelUse", tenant: str) -> tuple[str, ...]:
-    whose = tenant if one.level == "tenant" else f"{one.level} {one.name}"
-    what = f"{one.measure} ({_UNITS[one.measure]})" if one.measure in _UNITS else one.measure
-    limit, free, soft = (_shown(amount) for amount in (one.limit, one.free, one.soft))
-    return (whose, what, _shown(one.used), limit, free, soft, bar(one))
-
-
-def bar(one: "LevelUse") -> str:
-    """How full it is, in twentieths; `!` where it is beyond its limit."""
-    if one.limit is None:
-        return ""
-    part = one.used / one.limit if one.limit else float(one.used > 0)
-    full = min(_BAR, round(part * _BAR))
-    return f"[{'#' * full}{'.' * (_BAR - full)}] {part:.0%}{'!' if part > 1 else ''}"
-
-
-def _shown(amount: float | None) -> str:
-    return "" if amount is None else f"{amount:,.2f}".rstrip("0").rstrip(".")
 
 
 def remarks(found: "QuotaView") -> list[str]:
@@ -150,13 +165,3 @@ def remarks(found: "QuotaView") -> list[str]:
     if found.in_doubt:
         said.append("its use was counted wrong a moment ago: jobs are admitted with more care until a recount agrees")
     return said
-
-
-def list_row(one: "QuotaView") -> tuple[str, ...]:
-    quota_ = one.quota
-    fullest = max((use for use in one.uses if use.limit), key=lambda use: use.used / (use.limit or 1.0), default=None)
-    full = "" if fullest is None else f"{fullest.measure} {fullest.used / (fullest.limit or 1.0):.0%}"
-    limits = 0 if quota_ is None else len(quota_.own.amounts)
-    priority = "" if quota_ is None else quota_.own.priority or ""
-    threshold = "" if quota_ is None else f"{quota_.threshold:.0%}"
-    return (one.tenant, str(limits), full, priority, threshold, one.note)

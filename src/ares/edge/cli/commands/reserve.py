@@ -7,13 +7,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import answer, output_option, show, tell
 from ares.edge.cli.render.text import cpus, duration, memory, printable
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.reservations import ReservationView
 
-HEADER = ("NAME", "STATE", "TENANT", "GPUS", "CPUS", "MEMORY", "NODES", "FROM", "UNTIL", "JOBS")
+
+def moment(at: float) -> str:
+    """In local time, as people plan by it."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _jobs(booking: "ReservationView") -> str:
+    return f"{booking.running} running, {booking.waiting} waiting"
+
+
+RESERVATIONS: "Columns[ReservationView]" = {
+    "NAME": lambda booking: booking.name or "(of another tenant)",
+    "STATE": lambda booking: booking.state,
+    "TENANT": lambda booking: booking.tenant,
+    "GPUS": lambda booking: str(booking.gpus),
+    "CPUS": lambda booking: cpus(booking.cpu_milli),
+    "MEMORY": lambda booking: memory(booking.memory_mib),
+    "NODES": lambda booking: str(len(booking.placements)),
+    "FROM": lambda booking: moment(booking.start),
+    "UNTIL": lambda booking: moment(booking.until),
+    "JOBS": lambda booking: _jobs(booking) if booking.running or booking.waiting else "",
+}
 
 
 @click.command()
@@ -51,10 +73,8 @@ def reserve(ctx: click.Context, output: str, **flags: Any) -> None:
     from ares.edge.client.calls import reservations
 
     given = {key: value for key, value in flags.items() if value not in (None, ())}
-    call = reservations.reserve(**given)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [answer["name"]]):
-        one = call.read(raw)
+    one = answer(connect(ctx), reservations.reserve(**given), output)
+    if one is not None:
         click.echo(f"reserved {one.name}: {room(one)} on {where(one)}, {window(one)}")
         click.echo(f"use it with: ares submit --reservation {one.name} ...", err=True)
 
@@ -65,13 +85,9 @@ def reserve(ctx: click.Context, output: str, **flags: Any) -> None:
 @click.pass_context
 def reservations(ctx: click.Context, over: bool, output: str) -> None:
     """Lists room that is booked ahead. Other tenants' reservations have no name."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import reservations
 
-    call = reservations.reservations(over=over)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [one["name"] for one in answer["reservations"] if one["name"]]):
-        print_table(HEADER, (row(one) for one in call.read(raw)), of="reservations")
+    show(connect(ctx), reservations.reservations(over=over), RESERVATIONS, output, of="reservations")
 
 
 @click.group()
@@ -79,19 +95,15 @@ def reservation() -> None:
     """Shows and changes one reservation."""
 
 
-@reservation.command()
+@reservation.command("show")
 @click.argument("name")
 @output_option("table", "json", "yaml")
 @click.pass_context
-def show(ctx: click.Context, name: str, output: str) -> None:
+def show_reservation(ctx: click.Context, name: str, output: str) -> None:
     """Prints all there is to know about a reservation."""
     from ares.edge.client.calls import reservations
 
-    call = reservations.reservation(name)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        for line in page(call.read(raw), time.time()):
-            click.echo(line)
+    tell(connect(ctx), reservations.reservation(name), lambda one: "\n".join(page(one, time.time())), output)
 
 
 @reservation.command()
@@ -103,11 +115,12 @@ def cancel(ctx: click.Context, name: str, reason: str, output: str) -> None:
     """Gives its room back. What runs in it goes on."""
     from ares.edge.client.calls import reservations
 
-    call = reservations.cancel(name, reason)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        one = call.read(raw)
-        click.echo(f"{one.name} cancelled; {one.running} running go on, {one.waiting} waiting wait for any room")
+    tell(
+        connect(ctx),
+        reservations.cancel(name, reason),
+        lambda one: f"{one.name} cancelled; {one.running} running go on, {one.waiting} waiting wait for any room",
+        output,
+    )
 
 
 @reservation.command()
@@ -120,28 +133,10 @@ def extend(ctx: click.Context, name: str, more: str, output: str) -> None:
     from ares.edge.client.calls import reservations
 
     call = reservations.extend(name, more)
-    raw: Any = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda _: []):
-        one = call.read(raw)
-        click.echo(f"{one.name} lasts until {moment(one.until)}")
+    tell(connect(ctx), call, lambda one: f"{one.name} lasts until {moment(one.until)}", output)
 
 
 # ---- for people
-
-
-def row(one: "ReservationView") -> tuple[str, ...]:
-    return (
-        one.name or "(of another tenant)",
-        one.state,
-        one.tenant,
-        str(one.gpus),
-        cpus(one.cpu_milli),
-        memory(one.memory_mib),
-        str(len(one.placements)),
-        moment(one.start),
-        moment(one.until),
-        f"{one.running} running, {one.waiting} waiting" if one.running or one.waiting else "",
-    )
 
 
 def page(one: "ReservationView", now: float) -> list[str]:
@@ -155,7 +150,7 @@ def page(one: "ReservationView", now: float) -> list[str]:
         ("Room", f"{room(one)} on {where(one)}"),
         ("Window", f"{window(one)} ({_away(one, now)})"),
         ("For", f"{one.tenant}: {who}"),
-        ("Jobs", f"{one.running} running, {one.waiting} waiting"),
+        ("Jobs", _jobs(one)),
         ("Last used", f"{used}; {gives_up}"),
         ("In the way", f"{one.strangers} jobs that do not belong there" if one.strangers else ""),
         ("Missing", f"{', '.join(one.missing[:8])}: gone, cordoned or silent" if one.missing else ""),
@@ -192,8 +187,3 @@ def where(one: "ReservationView") -> str:
 
 def window(one: "ReservationView") -> str:
     return f"from {moment(one.start)} until {moment(one.until)}"
-
-
-def moment(at: float) -> str:
-    """In local time, as people plan by it."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")

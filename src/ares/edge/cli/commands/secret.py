@@ -1,19 +1,26 @@
 """`ares secret`: values that jobs are given and that nobody is shown."""
 
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import note, output_option, print_objects
-from ares.edge.cli.render.text import duration
+from ares.edge.cli.render.output import answer, note, output_option, print_objects, show
+from ares.edge.cli.render.text import age
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.secrets import SecretView
 
-HEADER = ("NAME", "VERSION", "SIZE", "MADE BY", "CHANGED BY", "AGE")
+SECRETS: "Columns[SecretView]" = {
+    "NAME": lambda secret: secret.name,
+    "VERSION": lambda secret: str(secret.version),
+    "SIZE": lambda secret: f"{secret.size} B",
+    "MADE BY": lambda secret: secret.created_by,
+    "CHANGED BY": lambda secret: secret.updated_by,
+    "AGE": lambda secret: age(secret.updated_at),
+}
 
 
 @click.group()
@@ -35,10 +42,8 @@ def set_(ctx: click.Context, name: str, from_file: str | None, if_version: int |
     """
     from ares.edge.client.calls import secrets
 
-    call = secrets.set_secret(name, _value(from_file), if_version)
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [answer["name"]]):
-        kept = call.read(raw)
+    kept = answer(connect(ctx), secrets.set_secret(name, _value(from_file), if_version), output)
+    if kept is not None:
         click.echo(f"{kept.name} is at version {kept.version}")
         note(f"give it to a job with `ares submit --secret {kept.name}`")
 
@@ -48,17 +53,11 @@ def set_(ctx: click.Context, name: str, from_file: str | None, if_version: int |
 @click.pass_context
 def list_(ctx: click.Context, output: str) -> None:
     """Lists the secrets, without their values."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import secrets
 
-    call = secrets.secrets()
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [one["name"] for one in answer["secrets"]]):
-        now = time.time()
-        found = call.read(raw)
-        print_table(HEADER, (_row(one, now) for one in found), of="secrets")
-        if any(not one.readable for one in found):
-            click.echo("the server does not have the key of some: give all servers the same secrets.key_file", err=True)
+    found = show(connect(ctx), secrets.secrets(), SECRETS, output, of="secrets")
+    if found and any(not secret.readable for secret in found):
+        click.echo("the server does not have the key of some: give all servers the same secrets.key_file", err=True)
 
 
 @secret.command()
@@ -102,8 +101,3 @@ def _value(from_file: str | None) -> bytes:
     if sys.stdin.isatty():
         return str(click.prompt("value", hide_input=True, confirmation_prompt=True, err=True)).encode()
     return sys.stdin.buffer.read().removesuffix(b"\n")
-
-
-def _row(one: "SecretView", now: float) -> tuple[str, ...]:
-    age = duration(now - one.updated_at)
-    return (one.name, str(one.version), f"{one.size} B", one.created_by, one.updated_by, age)

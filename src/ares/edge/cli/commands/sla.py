@@ -1,16 +1,34 @@
 """`ares sla`: how deadlines and classes of service fare."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import output_option, show
+from ares.edge.cli.render.text import duration
 
 if TYPE_CHECKING:
     from ares.api.deadlines import SlaView
+    from ares.edge.cli.render.table import Columns
 
-HEADER = ("CLASS", "PROMISES", "JOBS", "MET", "MISSED", "OPEN", "AT RISK", "MET %")
+
+def promises(service: "SlaView") -> str:
+    starts = "" if service.start_within_s is None else f"starts within {duration(service.start_within_s)}"
+    ends = "" if service.end_within_s is None else f"ends within {duration(service.end_within_s)}"
+    return ", ".join(part for part in (starts, ends) if part)
+
+
+CLASSES: "Columns[SlaView]" = {
+    "CLASS": lambda service: service.name or "(own)",
+    "PROMISES": promises,
+    "JOBS": lambda service: str(service.jobs),
+    "MET": lambda service: str(service.met),
+    "MISSED": lambda service: str(service.missed),
+    "OPEN": lambda service: str(service.open),
+    "AT RISK": lambda service: str(service.at_risk),
+    "MET %": lambda service: "" if service.met_percent is None else f"{service.met_percent:g}",
+}
 
 
 @click.command()
@@ -23,31 +41,10 @@ def sla(ctx: click.Context, output: str) -> None:
     Jobs with a deadline of their own are counted as (own). An administrator sees the jobs of all
     tenants. Classes are made with `ares profile set slas.NAME.end_within_s=SECONDS`.
     """
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import calls
 
-    call = calls.sla()
-    raw: Any = connect(ctx).send(call.raw())
-    if print_objects(output, raw, lambda answer: [one["name"] for one in answer["classes"] if one["name"]]):
-        return
-    rows = call.read(raw)
-    print_table(HEADER, (cells(row) for row in rows), of="classes of service")
-    for row in rows:
-        if row.at_risk_jobs:
-            more = row.at_risk - len(row.at_risk_jobs)
-            named = ", ".join(row.at_risk_jobs) + (f" and {more} more" if more > 0 else "")
-            click.echo(f"at risk ({row.name or 'own'}): {named}")
-
-
-def cells(row: "SlaView") -> tuple[str, ...]:
-    percent = "" if row.met_percent is None else f"{row.met_percent:g}"
-    counts = (row.jobs, row.met, row.missed, row.open, row.at_risk)
-    return (row.name or "(own)", promises(row), *map(str, counts), percent)
-
-
-def promises(row: "SlaView") -> str:
-    from ares.edge.cli.render.text import duration
-
-    starts = "" if row.start_within_s is None else f"starts within {duration(row.start_within_s)}"
-    ends = "" if row.end_within_s is None else f"ends within {duration(row.end_within_s)}"
-    return ", ".join(part for part in (starts, ends) if part)
+    for service in show(connect(ctx), calls.sla(), CLASSES, output, of="classes of service") or ():
+        if service.at_risk_jobs:
+            more = service.at_risk - len(service.at_risk_jobs)
+            named = ", ".join(service.at_risk_jobs) + (f" and {more} more" if more > 0 else "")
+            click.echo(f"at risk ({service.name or 'own'}): {named}")

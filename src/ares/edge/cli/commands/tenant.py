@@ -1,19 +1,26 @@
 """`ares tenant` and `ares role`: who shares the platform, and what people may do."""
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
-from ares.edge.cli.render.text import duration, printable
+from ares.edge.cli.render.output import answer, output_option, print_objects, show, tell
+from ares.edge.cli.render.text import age
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
-    from ares.edge.client.calls.identity import RoleView, TenantView
+    from ares.edge.client.calls.identity import TenantView
 
-HEADER = ("NAME", "STATE", "ISOLATION", "AGE", "BY", "NOTE")
+TENANTS: "Columns[TenantView]" = {
+    "NAME": lambda tenant: tenant.name,
+    "STATE": lambda tenant: "disabled" if tenant.disabled else "active",
+    "ISOLATION": lambda tenant: tenant.isolation,
+    "AGE": lambda tenant: age(tenant.created_at),
+    "BY": lambda tenant: tenant.created_by,
+    "NOTE": lambda tenant: tenant.note,
+}
 ISOLATIONS = ("any", "process", "sandbox")
 _note = click.option("--note", help="For people who look at it.")
 _isolation = click.option("--isolation", type=click.Choice(ISOLATIONS), help="How well its jobs must be kept apart.")
@@ -45,29 +52,23 @@ def create(ctx: click.Context, name: str, note: str | None, isolation: str | Non
 @click.pass_context
 def list_(ctx: click.Context, output: str) -> None:
     """Lists the tenants you may know of."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import identity
 
-    call = identity.tenants()
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [one["name"] for one in answer["tenants"]]):
-        now = time.time()
-        print_table(HEADER, (tenant_row(one, now) for one in call.read(raw)), of="tenants")
+    show(connect(ctx), identity.tenants(), TENANTS, output, of="tenants")
 
 
-@tenant.command()
+@tenant.command("show")
 @click.argument("name")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def show(ctx: click.Context, name: str, output: str) -> None:
+def show_tenant(ctx: click.Context, name: str, output: str) -> None:
     """Shows one tenant."""
+    from ares.edge.cli.render.table import print_record
     from ares.edge.client.calls import identity
 
-    call = identity.tenant(name)
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [answer["name"]]):
-        for label, value in zip(HEADER, tenant_row(call.read(raw), time.time()), strict=True):
-            click.echo(f"{label.lower() + ':':<10} {printable(value) or '-'}")
+    found = answer(connect(ctx), identity.tenant(name), output)
+    if found is not None:
+        print_record(TENANTS, found)
 
 
 @tenant.command("set")
@@ -111,15 +112,8 @@ def enable(ctx: click.Context, name: str, output: str) -> None:
     _print(ctx, identity.set_tenant(name, {"disabled": False}), output, "enabled")
 
 
-def tenant_row(one: "TenantView", now: float) -> tuple[str, ...]:
-    state = "disabled" if one.disabled else "active"
-    return (one.name, state, one.isolation, duration(now - one.created_at), one.created_by, one.note)
-
-
 def _print(ctx: click.Context, call: "Call[TenantView]", output: str, done: str) -> None:
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [answer["name"]]):
-        click.echo(f"{call.read(raw).name} {done}")
+    tell(connect(ctx), call, lambda tenant: f"{tenant.name} {done}", output)
 
 
 # ---- roles
@@ -140,12 +134,13 @@ def list_roles(ctx: click.Context, output: str) -> None:
     contents), glass (other tenants for a stated reason, see --break-glass), any (everything), self (a machine's own).
     """
     from ares.edge.cli.render.table import print_table
+    from ares.edge.client.calls import identity
 
-    raw, roles = _roles(ctx)
-    if not print_objects(output, raw, lambda answer: [one["role"] for one in answer["roles"]]):
-        permissions = sorted({permission for one in roles for permission in one.permissions})
-        header = ("PERMISSION", *(one.role.upper() for one in roles))
-        rows = ((name, *(one.permissions.get(name, "") for one in roles)) for name in permissions)
+    roles = answer(connect(ctx), identity.roles(), output, "role")
+    if roles is not None:
+        permissions = sorted({permission for role in roles for permission in role.permissions})
+        header = ("PERMISSION", *(role.role.upper() for role in roles))
+        rows = ((name, *(role.permissions.get(name, "") for role in roles)) for name in permissions)
         print_table(header, rows, of="roles")
 
 
@@ -155,26 +150,16 @@ def list_roles(ctx: click.Context, output: str) -> None:
 @click.pass_context
 def show_role(ctx: click.Context, name: str, output: str) -> None:
     """Prints what one role may do, and which it may give."""
-    from ares.edge.cli.commands.login import HEADER as MAY
-    from ares.edge.cli.commands.login import SCOPES
-    from ares.edge.cli.render.table import print_table
-
-    raw, roles = _roles(ctx)
-    one = next((one for one in roles if one.role == name), None)
-    if one is None:
-        known = ", ".join(one.role for one in roles)
-        raise click.UsageError(f"there is no role {name!r}; there are {known}", ctx)
-    found = next(each for each in raw["roles"] if each["role"] == name)
-    if not print_objects(output, found, lambda answer: [answer["role"]]):
-        click.echo(f"may give: {', '.join(one.grants) or 'no role'}\n")
-        print_table(
-            MAY, ((each, SCOPES.get(scope, scope)) for each, scope in one.permissions.items()), of="permissions"
-        )
-
-
-def _roles(ctx: click.Context) -> "tuple[Any, tuple[RoleView, ...]]":
+    from ares.edge.cli.commands.login import PERMISSIONS
+    from ares.edge.cli.render.table import print_records
     from ares.edge.client.calls import identity
 
     call = identity.roles()
     raw = connect(ctx).send(call.raw())
-    return raw, call.read(raw)
+    roles = {role.role: (role, its_raw) for role, its_raw in zip(call.read(raw), raw["roles"], strict=True)}
+    if name not in roles:
+        raise click.UsageError(f"there is no role {name!r}; there are {', '.join(roles)}", ctx)
+    found, its_raw = roles[name]
+    if not print_objects(output, its_raw, lambda answer: [answer["role"]]):
+        click.echo(f"may give: {', '.join(found.grants) or 'no role'}\n")
+        print_records(PERMISSIONS, found.permissions.items(), of="permissions")

@@ -7,15 +7,37 @@ import click
 
 from ares.edge.cli.connect import connect
 from ares.edge.cli.options import read_seconds
-from ares.edge.cli.render.output import note, output_option, print_objects
-from ares.edge.cli.render.text import duration
+from ares.edge.cli.render.output import answer, note, output_option, show
+from ares.edge.cli.render.text import age, duration
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.answers import NewToken, TokenView
     from ares.edge.client.calls.calls import Call
 
 ROLES = ("viewer", "submitter", "tenant-admin", "auditor", "operator", "admin")
-HEADER = ("ID", "NAME", "TENANT", "USER", "ROLE", "STATE", "AGE", "EXPIRES")
+
+
+def _expired(token: "TokenView") -> bool:
+    return token.expires_at is not None and token.expires_at <= time.time()
+
+
+def _expires(token: "TokenView") -> str:
+    if token.expires_at is None:
+        return "never"
+    return "-" if _expired(token) else f"in {duration(token.expires_at - time.time())}"
+
+
+TOKENS: "Columns[TokenView]" = {
+    "ID": lambda token: token.id,
+    "NAME": lambda token: token.name,
+    "TENANT": lambda token: token.tenant,
+    "USER": lambda token: token.user,
+    "ROLE": lambda token: f"{token.role} {token.node}" if token.node else token.role,
+    "STATE": lambda token: "revoked" if token.revoked else "expired" if _expired(token) else "valid",
+    "AGE": lambda token: age(token.created_at),
+    "EXPIRES": _expires,
+}
 _me = click.option("--me", is_flag=True, help="Only yours: every user may.")
 
 
@@ -84,14 +106,10 @@ def join(
 @click.pass_context
 def list_(ctx: click.Context, me: bool, output: str) -> None:
     """Lists the tokens, without their secrets."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import calls, identity
 
     call = identity.own_tokens() if me else calls.tokens()
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [record["id"] for record in answer["tokens"]]):
-        now = time.time()
-        print_table(HEADER, (token_row(record, now) for record in call.read(raw)), of="tokens")
+    show(connect(ctx), call, TOKENS, output, of="tokens", names="id")
 
 
 @token.command()
@@ -108,16 +126,8 @@ def revoke(ctx: click.Context, ids: tuple[str, ...], me: bool) -> None:
         click.echo(f"revoked {token_id}")
 
 
-def token_row(record: "TokenView", now: float) -> tuple[str, ...]:
-    expired = record.expires_at is not None and record.expires_at <= now
-    state = "revoked" if record.revoked else "expired" if expired else "valid"
-    kind = f"{record.role} {record.node}" if record.node else record.role
-    expires = "never" if record.expires_at is None else "-" if expired else f"in {duration(record.expires_at - now)}"
-    return (record.id, record.name, record.tenant, record.user, kind, state, duration(now - record.created_at), expires)
-
-
 def _print_new(ctx: click.Context, call: "Call[NewToken]", output: str) -> None:
-    made = connect(ctx).send(call.raw())
-    if not print_objects(output, made, lambda answer: [answer["token"]]):
-        click.echo(made["token"])
+    made = answer(connect(ctx), call, output, "token")
+    if made is not None:
+        click.echo(made.token)
         note("shown this once; give it to a client as ARES_TOKEN or in a file named by ARES_TOKEN_FILE")

@@ -1,19 +1,35 @@
 """`ares usage`: what jobs used, what it cost, and how much of it came to nothing."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ares.edge.cli.connect import connect
 from ares.edge.cli.options import read_seconds
-from ares.edge.cli.render.output import note, output_option, print_objects
+from ares.edge.cli.render.output import answer, note, output_option
 from ares.edge.cli.render.text import duration
 
 if TYPE_CHECKING:
     from ares.api.usage import By, UsageReport, UsageRow
+    from ares.edge.cli.render.table import Columns
 
 GROUPS = ("tenant", "team", "user", "pool", "gpu-model", "job")
-HEADER = ("JOBS", "GPU-HOURS", "CPU-HOURS", "KWH", "COST", "WASTED GPU-HOURS", "WASTED COST")
+
+
+def _wasted(row: "UsageRow") -> str:
+    part = f" ({row.wasted_gpu_hours / row.gpu_hours:.0%})" if row.gpu_hours else ""
+    return f"{row.wasted_gpu_hours:,.2f}{part}"
+
+
+USED: "Columns[UsageRow]" = {
+    "JOBS": lambda row: f"{row.jobs:,}",
+    "GPU-HOURS": lambda row: f"{row.gpu_hours:,.2f}",
+    "CPU-HOURS": lambda row: f"{row.cpu_hours:,.2f}",
+    "KWH": lambda row: f"{row.energy_kwh:,.3f}",
+    "COST": lambda row: f"{row.cost:,.2f}",
+    "WASTED GPU-HOURS": _wasted,
+    "WASTED COST": lambda row: f"{row.wasted_cost:,.2f}",
+}
 
 
 @click.command()
@@ -44,34 +60,20 @@ def usage(ctx: click.Context, by: "By", since: float | None, limit: int, output:
     """
     from ares.edge.client.calls import calls
 
-    call = calls.usage(by, since, limit)
-    raw: Any = connect(ctx).send(call.raw())
+    client, call = connect(ctx), calls.usage(by, since, limit)
     if output == "csv":
-        click.echo(csv_of(call.read(raw)), nl=False)
-    elif not print_objects(output, raw, lambda answer: [row["key"] for row in answer["rows"]]):
-        from ares.edge.cli.render.table import print_table
+        click.echo(csv_of(client.send(call)), nl=False)
+        return
+    report = answer(client, call, output, lambda found: [row["key"] for row in found["rows"]])
+    if report is None:
+        return
+    from ares.edge.cli.render.table import print_records
 
-        report = call.read(raw)
-        shown = (*report.rows, report.total) if report.rows else ()
-        print_table((by.upper(), *HEADER), (cells(row) for row in shown), of="jobs that used anything")
-        for line in remarks(report):
-            note(line)
-
-
-def cells(row: "UsageRow") -> tuple[str, ...]:
-    wasted = f"{row.wasted_gpu_hours:,.2f}"
-    if row.gpu_hours:
-        wasted += f" ({row.wasted_gpu_hours / row.gpu_hours:.0%})"
-    return (
-        f"{row.key} {row.name}".strip(),
-        f"{row.jobs:,}",
-        f"{row.gpu_hours:,.2f}",
-        f"{row.cpu_hours:,.2f}",
-        f"{row.energy_kwh:,.3f}",
-        f"{row.cost:,.2f}",
-        wasted,
-        f"{row.wasted_cost:,.2f}",
-    )
+    group: Columns[UsageRow] = {by.upper(): lambda row: f"{row.key} {row.name}".strip()}
+    rows = (*report.rows, report.total) if report.rows else ()
+    print_records({**group, **USED}, rows, of="jobs that used anything")
+    for line in remarks(report):
+        note(line)
 
 
 def remarks(report: "UsageReport") -> list[str]:

@@ -1,20 +1,28 @@
 """`ares user`: people and programs of a tenant."""
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.render.output import output_option, print_objects
-from ares.edge.cli.render.text import duration, printable
+from ares.edge.cli.render.output import answer, output_option, show, tell
+from ares.edge.cli.render.text import age
 
 if TYPE_CHECKING:
+    from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
     from ares.edge.client.calls.identity import UserView
 
 ROLES = ("viewer", "submitter", "tenant-admin", "auditor", "operator", "admin")
-HEADER = ("NAME", "ROLE", "TEAM", "KIND", "STATE", "AGE", "IDENTITY")
+USERS: "Columns[UserView]" = {
+    "NAME": lambda user: user.name,
+    "ROLE": lambda user: user.role,
+    "TEAM": lambda user: user.team or "",
+    "KIND": lambda user: "program" if user.service else "person",
+    "STATE": lambda user: "disabled" if user.disabled else "active",
+    "AGE": lambda user: age(user.created_at),
+    "IDENTITY": lambda user: user.identity,
+}
 _identity = click.option("--identity", metavar="'ISSUER SUBJECT'", help="Who they are to an identity provider.")
 
 
@@ -50,29 +58,23 @@ def create(ctx: click.Context, name: str, output: str, **asked: Any) -> None:
 @click.pass_context
 def list_(ctx: click.Context, output: str) -> None:
     """Lists the users of the tenant."""
-    from ares.edge.cli.render.table import print_table
     from ares.edge.client.calls import identity
 
-    call = identity.users()
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [one["name"] for one in answer["users"]]):
-        now = time.time()
-        print_table(HEADER, (user_row(one, now) for one in call.read(raw)), of="users")
+    show(connect(ctx), identity.users(), USERS, output, of="users")
 
 
-@user.command()
+@user.command("show")
 @click.argument("name")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def show(ctx: click.Context, name: str, output: str) -> None:
+def show_user(ctx: click.Context, name: str, output: str) -> None:
     """Shows one user."""
+    from ares.edge.cli.render.table import print_record
     from ares.edge.client.calls import identity
 
-    call = identity.user(name)
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [answer["name"]]):
-        for label, value in zip(HEADER, user_row(call.read(raw), time.time()), strict=True):
-            click.echo(f"{label.lower() + ':':<10} {printable(value) or '-'}")
+    found = answer(connect(ctx), identity.user(name), output)
+    if found is not None:
+        print_record(USERS, found)
 
 
 @user.command("set")
@@ -137,13 +139,5 @@ def delete(ctx: click.Context, name: str, output: str) -> None:
     _print(ctx, identity.delete_user(name), output, "deleted")
 
 
-def user_row(one: "UserView", now: float) -> tuple[str, ...]:
-    kind, state = "program" if one.service else "person", "disabled" if one.disabled else "active"
-    return (one.name, one.role, one.team or "", kind, state, duration(now - one.created_at), one.identity)
-
-
 def _print(ctx: click.Context, call: "Call[UserView]", output: str, done: str) -> None:
-    raw = connect(ctx).send(call.raw())
-    if not print_objects(output, raw, lambda answer: [answer["name"]]):
-        one = call.read(raw)
-        click.echo(f"{one.name} of {one.tenant} {done} ({one.role})")
+    tell(connect(ctx), call, lambda user: f"{user.name} of {user.tenant} {done} ({user.role})", output)

@@ -3,7 +3,8 @@
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import click
 
@@ -11,6 +12,20 @@ from ares.edge.cli.render.text import phase_colour, printable, use_colour
 
 GAP = "  "
 _KEPT = 10
+R = TypeVar("R")
+# A table as data: each header, and how the cell below it is read from a record.
+Columns = Mapping[str, Callable[[R], str]]
+
+
+def print_records(columns: Columns[R], records: Iterable[R], *, of: str) -> None:
+    """A line for each record."""
+    print_table(tuple(columns), ([cell(record) for cell in columns.values()] for record in records), of=of)
+
+
+def print_record(columns: Columns[R], record: R) -> None:
+    """A line for each column."""
+    for header, cell in columns.items():
+        click.echo(f"{header.lower() + ':':<10} {printable(cell(record)) or '-'}")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, of: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 _PHASE_COLOURS = {
     "PENDING": "yellow", "STAGING": "cyan", "RUNNING": "blue", "RETRYING": "yellow", "PREEMPTED": "yellow",
@@ -36,6 +37,11 @@ def duration(seconds: float | None) -> str:
             rest = total % size // below
             return f"{total // size}{unit}{f'{rest}{below_unit}' if rest else ''}"
     return f"{total}s"
+
+
+def age(at: float) -> str:
+    """How long ago that was."""
+    return duration(time.time() - at)
 
 
 def memory(mib: int) -> str:
