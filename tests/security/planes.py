@@ -27,8 +27,8 @@ from ares.app.authority import Serving
 from ares.control.access.machines import Admitted
 from ares.control.planner.mirror import Mirror
 from ares.control.replica import Ports, Replica, ReplicaTerms
-from ares.core.access.tokens import Denied
 from ares.core.audit.chain import entry_of
+from ares.core.refusal import Refusal
 from ares.edge.grpc.agents import AgentServer
 from ares.edge.rest.api import ApiSettings, services_of
 from ares.edge.rest.app import build_app
@@ -81,7 +81,7 @@ class Plane:
         text, _ = await self.replica.tokens.create_join(ROOT, node=node, ttl_s=ttl_s, cluster=cluster)
         return text
 
-    async def try_join(self, token: str, name: str, key: str) -> Admitted | Denied | None:
+    async def try_join(self, token: str, name: str, key: str) -> Admitted | Refusal:
         return await self.replica.authority.join(token, name, REQUESTS.request(key))
 
     async def proof(self, name: str, *, cluster: bool = False) -> Proof:

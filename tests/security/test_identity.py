@@ -13,7 +13,8 @@ from joserfc.jwk import RSAKey
 from msgspec.structs import replace
 from websockets.asyncio.client import ClientConnection
 
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
+from ares.core.refusal import Refusal
 from ares.edge.rest.api import ApiSettings
 from ares.model.access import Principal
 from tests.integration.api.world import JOB, ROOT, World, open_world
@@ -87,8 +88,8 @@ async def test_forged_logins_are_refused(tmp_path: Path, idp: Idp) -> None:
         for why, tokens in forgeries(idp).items():
             for token in tokens:
                 denied = await world.services.tokens.authenticate(token)
-                assert isinstance(denied, Denied), (why, token)
-                assert denied.word == f"bad_token:{why}", token
+                assert isinstance(denied, Refusal), (why, token)
+                assert denied.reason == f"bad_token:{why}", token
         async with world.client_with(None) as client:
             bodies = {
                 (answer.status_code, answer.content)
@@ -111,7 +112,7 @@ async def test_keys_are_fetched_seldom_and_kept(tmp_path: Path, idp: Idp) -> Non
         try:
             for number in range(20):
                 token = idp.token(header={"kid": f"k{number}"})
-                assert await world.services.tokens.authenticate(token) == Denied(reason="bad_token", why="kid")
+                assert await world.services.tokens.authenticate(token) == denied("bad_token", "kid")
             assert isinstance(await world.services.tokens.authenticate(idp.token()), Principal)
         finally:
             idp.up = True
@@ -143,8 +144,8 @@ async def test_a_provider_may_bring_new_people_but_not_take_names(tmp_path: Path
         ]
         for claims in refused:
             denied = await authenticate(idp.token(**claims))
-            assert isinstance(denied, Denied), claims
-            assert denied.reason == "bad_token"
+            assert isinstance(denied, Refusal), claims
+            assert denied.code == "bad_token"
         # The record decides from now on: the claim raises nobody again.
         said["groups"] = ["ml-admins"]
         raised = await authenticate(idp.token(sub="carol-sub", **said))
@@ -201,8 +202,8 @@ async def test_who_is_shut_out_is_out_everywhere(tmp_path: Path, idp: Idp, chang
             assert {await closed(by_token), await closed(by_login)} == {4401}
             assert await status(world, token) == await status(world, login) == 401
             denied = await world.services.tokens.authenticate(token)
-            assert isinstance(denied, Denied)
-            assert denied.word == word
+            assert isinstance(denied, Refusal)
+            assert denied.reason == word
             await safe.ping()
             assert await status(world, other) == 200
 

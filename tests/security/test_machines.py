@@ -16,12 +16,13 @@ from ares.adapters.certificates.x509 import NoAuthority, X509Issuer, make_author
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.store.memory import StoreFault
 from ares.agent.link import identity
-from ares.control.access.machines import Admitted, ForeignAuthority, MachineAuthority
+from ares.control.access.machines import Admitted, ForeignAuthority, MachineAuthority, join_denied
 from ares.control.execution.transitions import JobChange, Written
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.access.certificates import CONTROL_PLANE, SKEW_S
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
 from ares.core.lifecycle.inputs import Bind, RankStarted
+from ares.core.refusal import Refusal
 from ares.edge.grpc.agents import AgentServer
 from ares.model.job import JobSpec
 from ares.model.link import (
@@ -191,15 +192,15 @@ async def test_a_join_token_is_good_for_one_key_one_name_and_its_time(plane: Pla
     """N32: replayed, expired, for another name."""
     mine, other = REQUESTS.new_key(), REQUESTS.new_key()
     token = await plane.token(node="n1")
-    assert await plane.try_join(token, "n2", mine) == Denied(reason="join", why="name")
+    assert await plane.try_join(token, "n2", mine) == join_denied("name")
     assert isinstance(await plane.try_join(token, "n1", mine), Admitted)
-    assert await plane.try_join(token, "n1", other) == Denied(reason="join", why="revoked")
+    assert await plane.try_join(token, "n1", other) == join_denied("revoked")
     expired = await plane.token(node="n1", ttl_s=-1.0)
-    assert await plane.try_join(expired, "n1", mine) == Denied(reason="join", why="expired")
+    assert await plane.try_join(expired, "n1", mine) == join_denied("expired")
     wrong = token[:-4] + ("AAAA" if not token.endswith("AAAA") else "BBBB")
-    assert await plane.try_join(wrong, "n1", mine) == Denied(reason="join", why="unknown")
+    assert await plane.try_join(wrong, "n1", mine) == join_denied("unknown")
     for_cluster = await plane.token(cluster="n3")
-    assert await plane.replica.tokens.trade_join(for_cluster, "n3") == Denied(reason="unknown")
+    assert await plane.replica.tokens.trade_join(for_cluster, "n3") == denied("unknown")
 
 
 async def test_a_join_whose_answer_was_lost_can_be_repeated_by_the_same_key(plane: Plane) -> None:
@@ -208,7 +209,7 @@ async def test_a_join_whose_answer_was_lost_can_be_repeated_by_the_same_key(plan
     first, second = [await plane.try_join(token, "n1", key) for _ in range(2)]
     assert isinstance(first, Admitted)
     assert isinstance(second, Admitted)
-    assert await plane.try_join(token, "n2", key) == Denied(reason="join", why="name"), "it was bound by its first use"
+    assert await plane.try_join(token, "n2", key) == join_denied("name"), "it was bound by its first use"
     await plane.replica.view.catch_up()
     late = await plane.link(Proof(first.authority, first.certificate, key)).connect("")
     with pytest.raises(LinkRefused, match="revoked"):
@@ -217,7 +218,7 @@ async def test_a_join_whose_answer_was_lost_can_be_repeated_by_the_same_key(plan
     session, _ = await welcomed(plane, Proof(second.authority, second.certificate, key), "n1")
     await session.close()
     await plane.replica.authority.revoke(ROOT, "node", "n1")
-    assert await plane.try_join(token, "n1", key) == Denied(reason="join", why="revoked")
+    assert await plane.try_join(token, "n1", key) == join_denied("revoked")
 
 
 async def test_a_join_that_the_store_did_not_confirm_is_repeated(planes: Planes, plane: Plane) -> None:
@@ -228,7 +229,7 @@ async def test_a_join_that_the_store_did_not_confirm_is_repeated(planes: Planes,
         with pytest.raises(StoreUnavailable):
             await plane.try_join(token, "n1", key)
         assert isinstance(await plane.try_join(token, "n1", key), Admitted)
-        assert await plane.try_join(token, "n1", REQUESTS.new_key()) == Denied(reason="join", why="revoked")
+        assert await plane.try_join(token, "n1", REQUESTS.new_key()) == join_denied("revoked")
 
 
 def test_what_a_node_keeps_is_of_one_piece(tmp_path: Path) -> None:
@@ -253,7 +254,7 @@ async def test_a_token_for_any_name_admits_no_second_machine_of_a_name(plane: Pl
     """N32: it would take the name of one that is in. A token for that very name replaces the machine."""
     before = await plane.proof("n1")
     key = REQUESTS.new_key()
-    assert await plane.try_join(await plane.token(), "n1", key) == Denied(reason="join", why="taken")
+    assert await plane.try_join(await plane.token(), "n1", key) == join_denied("taken")
     assert isinstance(await plane.try_join(await plane.token(), "n2", key), Admitted)
     await plane.proof("n1")
     await plane.replica.view.catch_up()
@@ -330,9 +331,9 @@ async def test_of_a_request_only_the_key_counts(plane: Plane) -> None:
     token = await plane.token(node="n1")
     good = REQUESTS.request(REQUESTS.new_key())
     for bad in ("", "x" * 20_000, good.replace("A", "B"), good[: len(good) // 2], _rsa_request()):
-        assert await join(token, "n1", bad) == Denied(reason="join", why="malformed")
+        assert await join(token, "n1", bad) == join_denied("malformed")
     for name in ("", "../n1", "n1/..", "-n1", "n" * 200, "n1\n"):
-        assert isinstance(await join(await plane.token(), name, good), Denied), name
+        assert isinstance(await join(await plane.token(), name, good), Refusal), name
     request, _ = _ambitious_request()
     admitted = await join(token, "n1", request)
     assert isinstance(admitted, Admitted)

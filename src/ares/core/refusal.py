@@ -35,7 +35,9 @@ RoomCode = Literal[
 ]  # fmt: skip
 # A job that is not in a state for it.
 LifecycleCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted", "not-yours"]
-RefusalCode = AdmissionCode | RecordCode | QuotaCode | RoomCode | LifecycleCode
+# A credential that is not accepted.
+CredentialCode = Literal["unknown", "expired", "revoked", "malformed", "bad_token", "join"]
+RefusalCode = AdmissionCode | RecordCode | QuotaCode | RoomCode | LifecycleCode | CredentialCode
 
 
 class Refusal(Record, frozen=True):

@@ -14,7 +14,8 @@ from ares.control.access.machines import MachineAuthority
 from ares.control.execution.enrolment import SessionRefused
 from ares.control.governance.audit import Audit
 from ares.control.state.view import View
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
+from ares.core.refusal import Refusal
 from ares.edge.grpc.agents import AgentServer
 from ares.model.access import Principal
 from ares.model.link import (
@@ -39,9 +40,9 @@ HELLO = Hello(info=NodeInfo(name="n1", cpu_milli=1, memory_mib=1))
 
 
 class FakeTokens:
-    async def authenticate(self, presented: str) -> Principal | Denied:
+    async def authenticate(self, presented: str) -> Principal | Refusal:
         known = {"good": NODE, "person": Principal(token_id="b", tenant="t", role="admin")}
-        return known.get(presented) or Denied(reason="revoked" if presented == "old" else "unknown")
+        return known.get(presented) or denied("revoked" if presented == "old" else "unknown")
 
 
 class FakeSessions:
@@ -51,9 +52,9 @@ class FakeSessions:
         self.frames: list[AgentFrame] = []
         self.ended = asyncio.Event()
 
-    async def join(self, request: JoinRequest) -> JoinReply | Denied:
+    async def join(self, request: JoinRequest) -> JoinReply | Refusal:
         if request.token != "join-me":
-            return Denied(reason="expired")
+            return denied("expired")
         return JoinReply(node=request.node, credential="good")
 
     async def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]:

@@ -6,7 +6,8 @@ from ares.control.state.records import Records
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import lesser, narrowed
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.tenant import IdentityRecord, UserRecord
 from ares.ports.store import Store
@@ -19,22 +20,22 @@ class AccountCheck:
         self._records = Records(store, view)
         self._view = view
 
-    async def of(self, who: Principal, user_id: str) -> Principal | Denied:
+    async def of(self, who: Principal, user_id: str) -> Principal | Refusal:
         """The same, as far as its tenant and its user still let it. `user_id` is the record it was made for."""
         if (no := self.shut(who.tenant)) is not None or not who.user:
             return no or who
         user = await self.user(who.tenant, who.user)
         if user is None or user.id != user_id:
-            return Denied(reason="revoked", why="user_gone")
+            return denied("revoked", "user_gone")
         if user.disabled:
-            return Denied(reason="revoked", why="user_disabled")
+            return denied("revoked", "user_disabled")
         role, common = lesser(who.role, user.role)
         permissions = who.permissions if common is None else narrowed(common, who.permissions)
         return replace(who, user_id=user.id, role=role, team=user.team, permissions=permissions)
 
-    def shut(self, tenant: str) -> Denied | None:
+    def shut(self, tenant: str) -> Refusal | None:
         record = self._view.kept.tenants.get(tenant)
-        return Denied(reason="revoked", why="tenant_disabled") if record is not None and record.disabled else None
+        return denied("revoked", "tenant_disabled") if record is not None and record.disabled else None
 
     async def user(self, tenant: str, name: str) -> UserRecord | None:
         known = self._view.kept.users.get(f"{tenant}/{name}")

@@ -6,7 +6,7 @@ import structlog
 from ares.control.access.account_check import AccountCheck
 from ares.control.access.users import Users, UserWish
 from ares.core.access import jwt
-from ares.core.access.tokens import Denied
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.provider import Provider
 from ares.model.tenant import UserRecord
@@ -26,12 +26,12 @@ class Logins:
         self._keys = keys
         self.providers = providers
 
-    async def authenticate(self, presented: str, now: float) -> Principal | Denied:
+    async def authenticate(self, presented: str, now: float) -> Principal | Refusal:
         token = jwt.read(presented)
-        if isinstance(token, Denied):
+        if isinstance(token, Refusal):
             return token
         provider = jwt.provider_of(token, self.providers)
-        if isinstance(provider, Denied):
+        if isinstance(provider, Refusal):
             return provider
         if self._keys is None:
             return jwt.bad("keys")
@@ -39,11 +39,11 @@ class Logins:
         if checked != "good":
             return jwt.bad(checked)
         person = jwt.check(token.claims, provider, now)
-        if isinstance(person, Denied):
+        if isinstance(person, Refusal):
             return person
         return await self._enter(person, provider)
 
-    async def _enter(self, person: jwt.VouchedPerson, provider: Provider) -> Principal | Denied:
+    async def _enter(self, person: jwt.VouchedPerson, provider: Provider) -> Principal | Refusal:
         user = await self._standing.user_of(person.identity) or await self._welcome(person, provider)
         if user is None:
             return jwt.bad("no_user")

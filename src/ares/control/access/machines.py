@@ -1,7 +1,7 @@
 """Identities of machines: join tokens traded for certificates, renewed, listed and taken back."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 import structlog
@@ -11,7 +11,8 @@ from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access import certificates as rules
 from ares.core.access import tokens as texts
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
+from ares.core.refusal import Refusal
 from ares.model.access import Principal, TokenRecord
 from ares.model.base import Record
 from ares.model.machine import AuthorityRecord, Certificate, MachineRecord, MachineRole, Presented
@@ -23,6 +24,15 @@ log = structlog.get_logger()
 
 _TRIES = 10
 State = Literal["valid", "expired", "revoked"]
+# What is wrong with a join token, or with what came with it.
+_WHY: Final = {
+    "malformed": "the request is no certificate request in PEM for a P-256 key",
+    "name": "the join token is for another name",
+    "expired": "the join token has expired",
+    "revoked": "the join token was used by another key, or taken back",
+    "taken": "a machine of this name is in; a token for any name admits only new names",
+}
+_NO_AUTHORITY = Refusal(code="no-authority")
 
 
 class ForeignAuthority(Exception):
@@ -106,16 +116,16 @@ class MachineAuthority:
         """What a certificate says whose chain was verified; None when it is no machine's."""
         return None if self._issuer is None else self._issuer.read(certificate)
 
-    def identify(self, shown: Presented) -> Principal | Denied:
+    def identify(self, shown: Presented) -> Principal | Refusal:
         """Reads memory only: revocation takes effect as fast as the view follows."""
         return rules.verify(self._view.kept.machines.get(f"{shown.role}/{shown.name}"), shown, self._now())
 
     # ---- getting certificates
 
-    async def invited(self, presented: str) -> Principal | Denied:
+    async def invited(self, presented: str) -> Principal | Refusal:
         """Who has a join token, be it spent or expired: that is said by `join`, to nobody else."""
         found = await self._token(presented)
-        if isinstance(found, Denied):
+        if isinstance(found, Refusal):
             return found
         token = found[1]
         return Principal(
@@ -123,23 +133,21 @@ class MachineAuthority:
             node=token.node, cluster=token.cluster,
         )  # fmt: skip
 
-    async def join(self, presented: str, name: str, request: str) -> Admitted | Denied | None:
-        """Spends a join token. The same key may trade it again until it expires: an answer can be lost.
-
-        None when this replica signs nothing."""
+    async def join(self, presented: str, name: str, request: str) -> Admitted | Refusal:
+        """Spends a join token. The same key may trade it again until it expires: an answer can be lost."""
         if (issuer := self._issuer) is None:
-            return None
+            return _NO_AUTHORITY
         if (key := issuer.key_of(request)) is None:
-            return _denied("malformed")
+            return join_denied("malformed")
         for _ in range(_TRIES):
             found = await self._token(presented)
-            if isinstance(found, Denied):
+            if isinstance(found, Refusal):
                 return found
             kv, token = found
             role: MachineRole = "cluster" if token.cluster is not None else "node"
             machine_kv, machine = await self._machine(role, name)
             if why := rules.unwelcome(token, machine, key, self._now()):
-                return _denied(why)
+                return join_denied(why)
             if rules.in_use(machine, self._now()):
                 # One identity, one machine: what an earlier one of this name has is over.
                 machine = rules.taken_back(machine, "a later join", self._now())
@@ -154,15 +162,15 @@ class MachineAuthority:
                 return self._admitted(issuer, machine, fresh, signed)
         raise StoreUnavailable("the join could not be written: the store kept changing; try again")
 
-    async def renew(self, shown: Presented, request: str) -> Admitted | Denied:
+    async def renew(self, shown: Presented, request: str) -> Admitted | Refusal:
         """The next certificate for a machine that proves itself by one that is still good."""
         issuer, key = self._issuer, None if self._issuer is None else self._issuer.key_of(request)
         if issuer is None or key is None:
-            return Denied(reason="malformed")
+            return denied("malformed")
         for _ in range(_TRIES):
             kv, machine = await self._machine(shown.role, shown.name)
             verified = rules.verify(machine, shown, self._now())
-            if isinstance(verified, Denied):
+            if isinstance(verified, Refusal):
                 return verified
             fresh, signed = self._sign(issuer, request, machine, key, "")
             changed = rules.with_certificate(machine, fresh, shown.serial, self._now())
@@ -239,15 +247,15 @@ class MachineAuthority:
 
     # ---- records
 
-    async def _token(self, presented: str) -> tuple[KV, TokenRecord] | Denied:
+    async def _token(self, presented: str) -> tuple[KV, TokenRecord] | Refusal:
         """A join token and its record. Of one whose secret is not right nothing is said."""
         parsed = texts.parse(presented)
         kv = None if parsed is None else await self._store.get(keys.token(parsed[0]))
         token = None if kv is None else msgspec.json.decode(kv.value, type=TokenRecord)
         lasting = None if token is None else replace(token, revoked=False, expires_at=None)
         shown = texts.verify(lasting, "" if parsed is None else parsed[1], self._now())
-        if isinstance(shown, Denied) or kv is None or token is None or not token.single_use:
-            return _denied("unknown")
+        if isinstance(shown, Refusal) or kv is None or token is None or not token.single_use:
+            return join_denied("unknown")
         return kv, token
 
     async def _machine(self, role: MachineRole, name: str) -> tuple[KV | None, MachineRecord]:
@@ -270,8 +278,10 @@ class MachineAuthority:
         return self._clock.wall()
 
 
-def _denied(why: str) -> Denied:
-    return Denied(reason="join", why=why)
+def join_denied(why: str) -> Refusal:
+    """Says what is wrong with the token, to a machine that has one. Of an unknown one nothing is said."""
+    fix = "Make a new join token: `ares token join --node NAME`."
+    return replace(denied("join", why), message=_WHY.get(why, ""), fix=fix)
 
 
 def _back(machine: MachineRecord, one: Certificate) -> bool:

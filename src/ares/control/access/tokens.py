@@ -18,7 +18,7 @@ from ares.core import keys
 from ares.core.access import tokens as texts
 from ares.core.access.jwt import looks_signed
 from ares.core.access.table import WIDE, covers, may_grant, reaches, scope_of
-from ares.core.access.tokens import Denied, digest, parse, verify
+from ares.core.access.tokens import denied, digest, parse, verify
 from ares.core.refusal import Refusal
 from ares.model.access import BootstrapRecord, Permission, Principal, Role, TokenRecord
 from ares.model.tenant import UserRecord
@@ -54,19 +54,19 @@ class Tokens:
         # One that never runs ahead: it must not forget what is still valid.
         self._keeping = keeping
 
-    async def authenticate(self, presented: str) -> Principal | Denied:
+    async def authenticate(self, presented: str) -> Principal | Refusal:
         """Who presents this, whatever it came by. Asked again, it tells whether they still may."""
         parsed = parse(presented)
         if parsed is None:
             signed = looks_signed(presented)
-            return await self._logins.authenticate(presented, self._now()) if signed else Denied(reason="malformed")
+            return await self._logins.authenticate(presented, self._now()) if signed else denied("malformed")
         token_id, secret = parsed
         record = self._view.tokens.get(token_id) or await self._read(token_id)
         if record is not None and record.single_use:
             # A join token admits a node; it is never a credential.
             record = None
         who = verify(record, secret, self._now())
-        if isinstance(who, Denied) or record is None:
+        if isinstance(who, Refusal) or record is None:
             return who
         return await self._standing.of(who, record.user_id)
 
@@ -157,20 +157,20 @@ class Tokens:
             raise StoreUnavailable("the store did not confirm the first administrator; start again")
         return text if written.succeeded else None
 
-    async def trade_join(self, presented: str, node: str) -> str | Denied:
+    async def trade_join(self, presented: str, node: str) -> str | Refusal:
         """Spends a join token and issues the node's own credential in one transaction."""
         parsed = parse(presented)
         if parsed is None or not _NODE_NAME.fullmatch(node):
-            return Denied(reason="malformed")
+            return denied("malformed")
         kv = await self._store.get(keys.token(parsed[0]))
         record = None if kv is None else msgspec.json.decode(kv.value, type=TokenRecord)
         verified = verify(record, parsed[1], self._now())
-        if isinstance(verified, Denied):
+        if isinstance(verified, Refusal):
             return verified
         assert kv is not None
         assert record is not None
         if not record.single_use or record.cluster is not None or record.node not in (None, node):
-            return Denied(reason="unknown")
+            return denied("unknown")
         text, issued = self._draft(tenant=PLATFORM, role="node", name=node, ttl_s=None, node=node)
         spent = replace(record, revoked=True)
         written = await self._store.txn(
@@ -179,7 +179,7 @@ class Tokens:
         )
         if isinstance(written, Unknown):
             raise StoreUnavailable("the store did not confirm the join; make a new join token and try again")
-        return text if written.succeeded else Denied(reason="revoked")
+        return text if written.succeeded else denied("revoked")
 
     async def list(self, who: Principal) -> Sequence[TokenRecord]:
         """Those the caller rules over: of its tenant, or with a wide role of all, or of the one it acts in."""

@@ -22,8 +22,8 @@ from ares.control.execution.uploads import Uploads
 from ares.control.governance.secrets import Secrets
 from ares.control.scheduler.handover import Handover
 from ares.control.state.view import Delta, View
-from ares.core.access.tokens import Denied
 from ares.core.lifecycle.ranks import held
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.link import (
     AgentFrame,
@@ -105,10 +105,10 @@ class Sessions:
         self._stopping = False
         view.subscribe(self._on_delta)
 
-    async def join(self, request: JoinRequest) -> JoinReply | Denied:
+    async def join(self, request: JoinRequest) -> JoinReply | Refusal:
         """Trades a one-time token for the node's own credential."""
         traded = await self._tokens.trade_join(request.token, request.node)
-        return traded if isinstance(traded, Denied) else JoinReply(node=request.node, credential=traded)
+        return traded if isinstance(traded, Refusal) else JoinReply(node=request.node, credential=traded)
 
     async def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]:
         """One agent's stream, from its Hello until either side goes away."""

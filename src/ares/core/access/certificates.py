@@ -5,7 +5,8 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
+from ares.core.refusal import Refusal
 from ares.model.access import Principal, TokenRecord
 from ares.model.machine import Certificate, MachineRecord, MachineRole, Presented
 
@@ -36,13 +37,13 @@ def parse(text: str) -> tuple[MachineRole, str] | None:
     return role, match[2]
 
 
-def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Principal | Denied:
+def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Principal | Refusal:
     """Who presents it. The authority's signature is the proof: the record only takes it back, so that a store
     restored from a backup locks no machine out."""
     if machine is not None and shown.generation < machine.generation:
-        return Denied(reason="revoked")
+        return denied("revoked")
     if now >= shown.ends_at:
-        return Denied(reason="expired")
+        return denied("expired")
     return Principal(
         token_id=shown.serial,
         tenant=_PLATFORM,

@@ -13,7 +13,8 @@ from typing import Any, Final, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
+from ares.core.refusal import Refusal
 from ares.model.access import Role
 from ares.model.base import Record
 from ares.model.provider import Algorithm, Provider
@@ -48,8 +49,8 @@ class VouchedPerson(Record, frozen=True):
     role: Role = "viewer"
 
 
-def bad(why: str) -> Denied:
-    return Denied(reason="bad_token", why=why)
+def bad(why: str) -> Refusal:
+    return denied("bad_token", why)
 
 
 def looks_signed(text: str) -> bool:
@@ -57,7 +58,7 @@ def looks_signed(text: str) -> bool:
     return text.count(".") == 2
 
 
-def read(text: str) -> Unverified | Denied:
+def read(text: str) -> Unverified | Refusal:
     """Takes a token apart and refuses what could not be right whoever signed it."""
     parts = _TEXT.fullmatch(text) if len(text) <= TEXT_CHARS_MAX else None
     if parts is None:
@@ -77,7 +78,7 @@ def read(text: str) -> Unverified | Denied:
     return Unverified(text=text, algorithm=algorithm, key_id=key_id, claims=claims)
 
 
-def provider_of(token: Unverified, providers: Sequence[Provider]) -> Provider | Denied:
+def provider_of(token: Unverified, providers: Sequence[Provider]) -> Provider | Refusal:
     """Whose token it says it is: the issuer is compared whole."""
     issuer = token.claims.get("iss")
     found = next((one for one in providers if one.issuer == issuer), None)
@@ -86,7 +87,7 @@ def provider_of(token: Unverified, providers: Sequence[Provider]) -> Provider | 
     return found if token.algorithm in found.algorithms else bad("alg")
 
 
-def check(claims: Mapping[str, Any], provider: Provider, now: float) -> VouchedPerson | Denied:
+def check(claims: Mapping[str, Any], provider: Provider, now: float) -> VouchedPerson | Refusal:
     """Whom a token with a good signature speaks for."""
     subject, audience = claims.get("sub"), claims.get("aud")
     audiences: Any = [audience] if isinstance(audience, str) else audience
@@ -103,7 +104,7 @@ def check(claims: Mapping[str, Any], provider: Provider, now: float) -> VouchedP
     return _placed(person, claims, provider)
 
 
-def _placed(person: VouchedPerson, claims: Mapping[str, Any], provider: Provider) -> VouchedPerson | Denied:
+def _placed(person: VouchedPerson, claims: Mapping[str, Any], provider: Provider) -> VouchedPerson | Refusal:
     """With the tenant it is claimed for, and what a new record would say."""
     tenant = provider.tenant or ""
     if provider.tenant_claim:

@@ -3,10 +3,9 @@
 import hashlib
 import hmac
 import re
-from typing import Literal
 
+from ares.core.refusal import CredentialCode, Refusal
 from ares.model.access import Principal, TokenRecord
-from ares.model.base import Record
 
 # The secret is base64url and may itself hold "_": the id may not, so the text splits one way only.
 _TEXT = re.compile(r"ares_([0-9a-z]{10})_([A-Za-z0-9_-]{43})", re.ASCII)
@@ -14,18 +13,12 @@ _TEXT = re.compile(r"ares_([0-9a-z]{10})_([A-Za-z0-9_-]{43})", re.ASCII)
 _NOBODY = hashlib.sha256(b"").hexdigest()
 
 
-class Denied(Record, frozen=True):
-    """Why a credential is not accepted. A wrong secret is "unknown" too: it must not tell that the id exists."""
-
-    reason: Literal["unknown", "expired", "revoked", "malformed", "bad_token", "join"]
-    # What exactly: of a signed token the check it failed, of a revoked one whose end it was.
-    why: str = ""
-
-    @property
-    def word(self) -> str:
-        """For the audit log and metrics; clients are told nothing."""
-        reason = "bad_key" if self.reason in ("unknown", "malformed") else self.reason
-        return f"{reason}:{self.why}" if self.why else reason
+def denied(code: CredentialCode, why: str = "") -> Refusal:
+    """Why a credential is not accepted: for the audit log and metrics, so without words for the client, which is told
+    nothing. A wrong secret is "unknown" too: it must not tell that the id exists. `why` is what exactly: of a signed
+    token the check it failed, of a revoked one whose end it was."""
+    word = "bad_key" if code in ("unknown", "malformed") else code
+    return Refusal(code=code, reason=f"{word}:{why}" if why else word)
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -43,15 +36,15 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def verify(record: TokenRecord | None, secret: str, now: float) -> Principal | Denied:
+def verify(record: TokenRecord | None, secret: str, now: float) -> Principal | Refusal:
     """Who presents `secret`, given the record stored under its id (None when there is none)."""
     same = hmac.compare_digest(digest(secret), _NOBODY if record is None else record.sha256)
     if record is None or not same:
-        return Denied(reason="unknown")
+        return denied("unknown")
     if record.revoked:
-        return Denied(reason="revoked")
+        return denied("revoked")
     if record.expires_at is not None and now >= record.expires_at:
-        return Denied(reason="expired")
+        return denied("expired")
     return Principal(
         token_id=record.id,
         tenant=record.tenant,

@@ -19,9 +19,10 @@ import structlog
 from ares.control.access.machines import Admitted
 from ares.control.execution.enrolment import SessionRefused
 from ares.control.governance.audit import Audit
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
 from ares.core.audit.chain import clean
 from ares.core.net.addresses import is_loopback
+from ares.core.refusal import Refusal
 from ares.model.access import Principal, Proof
 from ares.model.audit import AuditDraft
 from ares.model.link import (
@@ -73,7 +74,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class SessionService(Protocol):
     """What this edge needs of `services.sessions.SessionService`."""
 
-    async def join(self, request: JoinRequest) -> JoinReply | Denied: ...
+    async def join(self, request: JoinRequest) -> JoinReply | Refusal: ...
 
     def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]: ...
 
@@ -81,7 +82,7 @@ class SessionService(Protocol):
 class TokenChecks(Protocol):
     """What this edge needs of `services.tokens.TokenChecks`."""
 
-    async def authenticate(self, presented: str) -> Principal | Denied: ...
+    async def authenticate(self, presented: str) -> Principal | Refusal: ...
 
 
 class MachineChecks(Protocol):
@@ -89,9 +90,9 @@ class MachineChecks(Protocol):
 
     def read(self, certificate: bytes) -> Presented | None: ...
 
-    def identify(self, shown: Presented) -> Principal | Denied: ...
+    def identify(self, shown: Presented) -> Principal | Refusal: ...
 
-    async def renew(self, shown: Presented, request: str) -> Admitted | Denied: ...
+    async def renew(self, shown: Presented, request: str) -> Admitted | Refusal: ...
 
 
 class Tls(NamedTuple):
@@ -182,12 +183,12 @@ class AgentServer:
         if (refusing := self._audit.refusing) is not None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"nothing can be recorded now: {refusing}")
         reply = await self._sessions.join(await _read(data, JoinRequest, context))
-        if isinstance(reply, Denied):
+        if isinstance(reply, Refusal):
             await self._deny(
                 context,
                 grpc.StatusCode.UNAUTHENTICATED,
-                f"join:{reply.reason}",
-                f"the join token is {reply.reason}; make a new one with `ares token join`",
+                f"join:{reply.code}",
+                f"the join token is {reply.code}; make a new one with `ares token join`",
             )
         joined = AuditDraft(
             operation="joinMachine", outcome="ALLOW", role="node", proof="token", remote=_address(context),
@@ -207,7 +208,7 @@ class AgentServer:
             renewed = await self._machines.renew(shown, request.request)
         except StoreError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-        if isinstance(renewed, Denied):
+        if isinstance(renewed, Refusal):
             await self._denied(context, renewed, _about(shown))
         self._audit.tell(_allowed("renewCertificate", "certificate", shown.role, shown.name, shown.serial))
         return CertifyReply(certificate=renewed.certificate, authority=renewed.authority)
@@ -216,7 +217,7 @@ class AgentServer:
         shown = self._shown(context)
         who = await self._authenticate(shown)
         about = _about(shown.certificate)
-        if isinstance(who, Denied):
+        if isinstance(who, Refusal):
             await self._denied(context, who, about)
         if who.role != "node" or who.node is None:
             await self._deny(
@@ -233,14 +234,14 @@ class AgentServer:
         finally:
             for task in (serving, ending):
                 task.cancel()
-            served, denied = await asyncio.gather(serving, ending, return_exceptions=True)
-        if isinstance(denied, Denied):
-            _log.warning("agent.cut_off", node=who.node, reason=denied.reason)
-            await self._denied(context, denied, about or f"nodes/{who.node}")
+            served, no = await asyncio.gather(serving, ending, return_exceptions=True)
+        if isinstance(no, Refusal):
+            _log.warning("agent.cut_off", node=who.node, reason=no.code)
+            await self._denied(context, no, about or f"nodes/{who.node}")
         if isinstance(served, SessionRefused):
             code, why = _REFUSED.get(served.reason, grpc.StatusCode.FAILED_PRECONDITION), str(served)
             _forget_stack(served)
-            del served, denied, serving, ending
+            del served, no, serving, ending
             await context.abort(code, why)
         if isinstance(served, Exception):
             raise served
@@ -260,14 +261,14 @@ class AgentServer:
         proofs = list((context.auth_context() or {}).get("x509_pem_cert", ()))
         return _Shown(self._machines.read(proofs[0]) if len(proofs) == 1 else None, "")
 
-    async def _authenticate(self, shown: _Shown) -> Principal | Denied:
+    async def _authenticate(self, shown: _Shown) -> Principal | Refusal:
         if shown.certificate is not None:
             return self._machines.identify(shown.certificate)
         if not shown.token:
-            return Denied(reason="malformed", why="no_credential")
+            return denied("malformed", "no_credential")
         return await self._tokens.authenticate(shown.token)
 
-    async def _until_denied(self, node: str, shown: _Shown) -> Denied:
+    async def _until_denied(self, node: str, shown: _Shown) -> Refusal:
         while True:
             await asyncio.sleep(until_turn_s(node, self._recheck_s, asyncio.get_running_loop().time()))
             try:
@@ -275,14 +276,14 @@ class AgentServer:
             except StoreError:
                 # Nothing is known to have changed.
                 continue
-            if isinstance(who, Denied):
+            if isinstance(who, Refusal):
                 return who
 
-    async def _denied(self, context: Context, denied: Denied, about: str) -> NoReturn:
+    async def _denied(self, context: Context, no: Refusal, about: str) -> NoReturn:
         # A certificate that ended while the stream was open may have been renewed: the agent comes back with that.
-        ended = denied.reason == "expired"
+        ended = no.code == "expired"
         code = grpc.StatusCode.UNAVAILABLE if ended and _is_secure(context) else grpc.StatusCode.UNAUTHENTICATED
-        await self._deny(context, code, denied.reason, f"the node's credential is {denied.reason}; {_FIX}", about)
+        await self._deny(context, code, no.code, f"the node's credential is {no.code}; {_FIX}", about)
 
     async def _deny(self, context: Context, code: grpc.StatusCode, reason: str, text: str, about: str = "") -> NoReturn:
         self._telemetry.count("ares_auth_denials_total", 1, reason)

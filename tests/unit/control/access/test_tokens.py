@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ares.adapters.store.memory import StoreFault
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
 from ares.core.refusal import Refusal
 from ares.model.access import Principal, TokenRecord
 from ares.model.link import JoinReply, JoinRequest
@@ -30,7 +30,7 @@ async def test_a_token_works_on_every_replica_until_it_expires() -> None:
             assert isinstance(who, Principal)
             assert (who.tenant, who.role, who.token_id) == ("alpha", "viewer", record.id)
         await world.advance(61)
-        assert await world.two.tokens.authenticate(text) == Denied(reason="expired")
+        assert await world.two.tokens.authenticate(text) == denied("expired")
         world.two.wire.release_watch()
         kv = await world.store.get(f"/tokens/{record.id}")
         assert kv is not None
@@ -42,17 +42,17 @@ async def test_expiry_fails_closed_whichever_way_the_clock_jumps() -> None:
         tokens = world.one.tokens
         text, _ = await make(world, tenant="alpha", role="viewer", name="", ttl_s=60.0)
         world.clock.jump_wall(+300)
-        assert await tokens.authenticate(text) == Denied(reason="expired")
+        assert await tokens.authenticate(text) == denied("expired")
         world.clock.jump_wall(-300)
         assert isinstance(await tokens.authenticate(text), Principal)
         await world.advance(61)
         world.clock.jump_wall(-300)
-        assert await tokens.authenticate(text) == Denied(reason="expired")
+        assert await tokens.authenticate(text) == denied("expired")
         # One that is made while the clock is behind lasts no longer once it is right again.
         text, record = await make(world, tenant="alpha", role="viewer", name="", ttl_s=60.0)
         assert record.expires_at == world.clock.wall() + 300 + 60
         await world.advance(61)
-        assert await tokens.authenticate(text) == Denied(reason="expired")
+        assert await tokens.authenticate(text) == denied("expired")
 
 
 async def test_revocation_is_seen_by_other_replicas_and_a_wrong_secret_tells_nothing() -> None:
@@ -62,18 +62,18 @@ async def test_revocation_is_seen_by_other_replicas_and_a_wrong_secret_tells_not
         assert await world.one.tokens.revoke(ADMIN, record.id)
         await world.settle()
         for replica in world.replicas:
-            assert await replica.tokens.authenticate(text) == Denied(reason="revoked")
+            assert await replica.tokens.authenticate(text) == denied("revoked")
             forged = text[:-4] + ("AAAA" if not text.endswith("AAAA") else "BBBB")
-            assert await replica.tokens.authenticate(forged) == Denied(reason="unknown")
+            assert await replica.tokens.authenticate(forged) == denied("unknown")
         assert await world.two.tokens.revoke(ADMIN, record.id)
         assert not await world.two.tokens.revoke(ADMIN, "nosuchtokn")
-        assert await world.one.tokens.authenticate("ares_short") == Denied(reason="malformed")
+        assert await world.one.tokens.authenticate("ares_short") == denied("malformed")
 
 
 async def test_a_join_token_admits_one_node_once_even_in_a_race() -> None:
     async with World(replicas=2) as world:
         text, _ = await world.one.tokens.create_join(ADMIN, node=None, ttl_s=900.0)
-        assert await world.one.tokens.authenticate(text) == Denied(reason="unknown")
+        assert await world.one.tokens.authenticate(text) == denied("unknown")
         world.faults(StoreFault("delayed", 0.2), StoreFault("delayed", 0.1))
         calls = [
             asyncio.create_task(replica.sessions.join(JoinRequest(token=text, node=name)))
@@ -81,29 +81,29 @@ async def test_a_join_token_admits_one_node_once_even_in_a_race() -> None:
         ]
         await world.advance(1)
         lost, won = [call.result() for call in calls]
-        assert lost == Denied(reason="revoked")
+        assert lost == denied("revoked")
         assert isinstance(won, JoinReply)
         who = await world.one.tokens.authenticate(won.credential)
         assert isinstance(who, Principal)
         assert (who.role, who.node, who.tenant) == ("node", "n2", "system")
-        assert await world.two.sessions.join(JoinRequest(token=text, node="n2")) == Denied(reason="revoked")
+        assert await world.two.sessions.join(JoinRequest(token=text, node="n2")) == denied("revoked")
         # A node's credential is no join token.
-        assert await world.two.sessions.join(JoinRequest(token=won.credential, node="n2")) == Denied(reason="unknown")
+        assert await world.two.sessions.join(JoinRequest(token=won.credential, node="n2")) == denied("unknown")
 
 
 async def test_a_join_token_for_one_node_is_good_for_no_other_and_not_for_ever() -> None:
     async with World() as world:
         text, _ = await world.one.tokens.create_join(ADMIN, node="n1", ttl_s=900.0)
-        assert await world.one.sessions.join(JoinRequest(token=text, node="n2")) == Denied(reason="unknown")
+        assert await world.one.sessions.join(JoinRequest(token=text, node="n2")) == denied("unknown")
         assert isinstance(await world.one.sessions.join(JoinRequest(token=text, node="n1")), JoinReply)
         late, _ = await world.one.tokens.create_join(ADMIN, node=None, ttl_s=900.0)
         await world.advance(901)
-        assert await world.one.sessions.join(JoinRequest(token=late, node="n3")) == Denied(reason="expired")
+        assert await world.one.sessions.join(JoinRequest(token=late, node="n3")) == denied("expired")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "n1\n", "x" * 200, "a b", "\x1b[31m"])
 async def test_a_node_must_have_a_plain_name(name: str) -> None:
     async with World() as world:
         text, _ = await world.one.tokens.create_join(ADMIN, node=None, ttl_s=900.0)
-        assert await world.one.sessions.join(JoinRequest(token=text, node=name)) == Denied(reason="malformed")
+        assert await world.one.sessions.join(JoinRequest(token=text, node=name)) == denied("malformed")
         assert isinstance(await world.one.sessions.join(JoinRequest(token=text, node="n-1.rack2")), JoinReply)

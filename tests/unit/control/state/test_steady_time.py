@@ -1,6 +1,6 @@
 """Wrong clocks: what expired stays so over a restart, and a month ahead is not a month later."""
 
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
 from ares.core.lifecycle.inputs import Cancel
 from ares.core.refusal import Refusal
 from tests.world import ADMIN, KEEP_S, World
@@ -15,11 +15,11 @@ async def test_a_token_that_expired_stays_so_when_a_server_starts_with_its_clock
         assert not isinstance(made, Refusal)
         text, _ = made
         await world.advance(700)
-        assert await world.one.tokens.authenticate(text) == Denied(reason="expired")
+        assert await world.one.tokens.authenticate(text) == denied("expired")
         await world.one.crash()
         world.clock.jump_wall(-3600)
         fresh = await world.add_replica()
-        assert await fresh.tokens.authenticate(text) == Denied(reason="expired")
+        assert await fresh.tokens.authenticate(text) == denied("expired")
         # Nor do new ones last longer once the clock is right again.
         assert fresh.time.ending.wall() >= world.clock.wall() + 3500
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ares.core.access import tokens
 from ares.core.access.table import GRANTS, TABLE, may_grant, reaches, scope_of
+from ares.core.refusal import Refusal
 from ares.model.access import Permission, Principal, Role, TokenRecord
 
 SECRET = base64.urlsafe_b64encode(bytes(range(224, 256))).decode().rstrip("=")
@@ -38,21 +39,21 @@ def test_the_right_secret_gives_the_principal_of_the_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "secret", "now", "reason"),
+    ("changes", "secret", "now", "code"),
     [({}, SECRET[:-1] + "A", 0.0, "unknown"), ({}, "", 0.0, "unknown"), ({}, SECRET, 100.0, "expired"),
      ({"revoked": True}, SECRET, 0.0, "revoked"), ({"revoked": True}, SECRET, 999.0, "revoked"),
      # A wrong secret learns nothing about the record.
      ({"revoked": True}, "x", 0.0, "unknown"), ({}, "x", 999.0, "unknown"), ({"sha256": ""}, SECRET, 0.0, "unknown")],
 )  # fmt: skip
-def test_denied(changes: dict[str, Any], secret: str, now: float, reason: str) -> None:
+def test_denied(changes: dict[str, Any], secret: str, now: float, code: str) -> None:
     denied = tokens.verify(replace(RECORD, **changes), secret, now)
-    assert isinstance(denied, tokens.Denied)
-    assert denied.reason == reason
+    assert isinstance(denied, Refusal)
+    assert denied.code == code
 
 
 @pytest.mark.parametrize("secret", ["", "x", SECRET])
 def test_an_unknown_id_is_denied_whatever_the_secret(secret: str) -> None:
-    assert tokens.verify(None, secret, 0.0) == tokens.Denied(reason="unknown")
+    assert tokens.verify(None, secret, 0.0) == tokens.denied("unknown")
 
 
 def test_a_token_without_expiry_lasts() -> None:

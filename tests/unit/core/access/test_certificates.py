@@ -15,7 +15,7 @@ from ares.core.access.certificates import (
     verify,
     with_certificate,
 )
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
 from ares.model.access import Principal, TokenRecord
 from ares.model.machine import Certificate, MachineRecord, Presented
 
@@ -56,14 +56,14 @@ def test_what_was_taken_back_stays_so_and_what_came_after_is_good(steps: list[tu
         for one in good:
             assert isinstance(verify(machine, shown(one), NOW), Principal)
         for one in bad:
-            assert verify(machine, shown(one), NOW) == Denied(reason="revoked")
+            assert verify(machine, shown(one), NOW) == denied("revoked")
     assert len(machine.certificates) <= 22
 
 
 def test_a_certificate_ends_and_one_whose_record_is_lost_does_not() -> None:
     machine, one = issue(EMPTY, "a", NOW)
     assert isinstance(verify(None, shown(one), NOW), Principal)
-    assert verify(machine, shown(one), one.ends_at) == Denied(reason="expired")
+    assert verify(machine, shown(one), one.ends_at) == denied("expired")
     assert not in_use(machine, one.ends_at)
     assert renew_after_s(one.issued_at, one.ends_at, NOW) == LIFE_S * 2 / 3
     assert renew_after_s(one.issued_at, one.ends_at, one.ends_at + 1) == 0.0
@@ -74,7 +74,7 @@ def test_a_restored_record_takes_back_what_was_issued_after_the_backup() -> None
     later, one = issue(taken_back(backup, "root", NOW + 60), "b", NOW + 61)
     assert isinstance(verify(later, shown(one), NOW + 120), Principal)
     assert isinstance(verify(backup, shown(one), NOW + 120), Principal), "a restore locks nobody out"
-    assert verify(taken_back(backup, "root", NOW + 120), shown(one), NOW + 121) == Denied(reason="revoked")
+    assert verify(taken_back(backup, "root", NOW + 120), shown(one), NOW + 121) == denied("revoked")
 
 
 def test_whom_a_join_token_admits() -> None:

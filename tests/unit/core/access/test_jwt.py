@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from ares.core.access import jwt
 from ares.core.access.table import ROLES, TABLE, covers, lesser, scope_of
-from ares.core.access.tokens import Denied
+from ares.core.access.tokens import denied
+from ares.core.refusal import Refusal
 from ares.model.access import Permission, Principal, Role, Scope
 from ares.model.provider import Provider
 
@@ -25,9 +26,9 @@ def text(header: Any, claims: Any = CLAIMS, signature: str = "c2ln") -> str:
 
 
 def why(outcome: object) -> str:
-    assert isinstance(outcome, Denied), outcome
-    assert outcome.reason == "bad_token"
-    return outcome.why
+    assert isinstance(outcome, Refusal), outcome
+    assert outcome == denied("bad_token", outcome.reason.removeprefix("bad_token:"))
+    return outcome.reason.removeprefix("bad_token:")
 
 
 @pytest.mark.parametrize(

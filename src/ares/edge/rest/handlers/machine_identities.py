@@ -1,27 +1,18 @@
 """How machines come in and go: a join token for a certificate, what certificates there are, taking them back."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from litestar.types import ASGIApp
 from msgspec import Meta
 
 from ares.control.access.machines import CertificateView
-from ares.core.access.tokens import Denied
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NodeName, NoQuery
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import NO_NODE, NOT_FOUND, Problem
+from ares.edge.rest.http.problems import NO_NODE, NOT_FOUND
 from ares.model.base import Record
 from ares.model.machine import MachineRole
-
-_WHY: Final = {
-    "malformed": "the request is no certificate request in PEM for a P-256 key",
-    "name": "the join token is for another name",
-    "expired": "the join token has expired",
-    "revoked": "the join token was used by another key, or taken back",
-    "taken": "a machine of this name is in; a token for any name admits only new names",
-}
 
 
 class JoinBody(Record, frozen=True):
@@ -36,17 +27,7 @@ class CertificateList(Record, frozen=True):
 
 
 async def join(call: RequestCall[NoQuery, JoinBody]) -> ASGIApp:
-    admitted = await call.edge.services.authority.join(call.token, call.body.name, call.body.request)
-    if admitted is None:
-        raise Problem("no-authority")
-    if isinstance(admitted, Denied):
-        raise Problem(
-            "unauthenticated",
-            detail=_WHY.get(admitted.why, ""),
-            fix="Make a new join token: `ares token join --node NAME`.",
-            reason=admitted.word,
-        )
-    return answer(admitted)
+    return answer(await call.edge.services.authority.join(call.token, call.body.name, call.body.request))
 
 
 async def list_certificates(call: RequestCall[NoQuery, None]) -> ASGIApp:

@@ -13,7 +13,8 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from ares.control.state.pacing import PACE
 from ares.core.access.table import scope_of
-from ares.core.access.tokens import Denied, parse
+from ares.core.access.tokens import denied, parse
+from ares.core.refusal import Refusal
 from ares.edge.rest.answers import refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.http.audit_middleware import mutates, unavailable
@@ -87,12 +88,12 @@ class Gate:
         token = _bearer(scope)
         who = await self._authenticate(scope, token, access) if token else None
         if not isinstance(who, Principal):
-            self._denied(who.word if isinstance(who, Denied) else "no-credential")
+            self._denied(who.reason if isinstance(who, Refusal) else "no-credential")
             if token:
                 self._meter.failed(scope)
             else:
                 self._meter.anonymous(scope)
-            raise replace(_unauthenticated(), reason="no_credential" if who is None else who.word)
+            raise replace(_unauthenticated(), reason="no_credential" if who is None else who.reason)
         scope["state"][CALLER] = (who, token)
         about.who = who
         self._meter.admit(who, lane_of(scope["method"]) if scope["type"] == "http" else "read")
@@ -113,13 +114,13 @@ class Gate:
         if (refusing := self._services.audit.refusing) is not None and mutates(scope):
             raise unavailable(refusing)
 
-    async def _authenticate(self, scope: Scope, token: str, access: Access) -> Principal | Denied:
+    async def _authenticate(self, scope: Scope, token: str, access: Access) -> Principal | Refusal:
         known = parse(token)
         if known and known[0] not in self._services.view.tokens and self._meter.guesses(scope):
             # What is not in memory would be looked for in the store: not for one that guesses.
-            return Denied(reason="unknown")
+            return denied("unknown")
         who = await self._services.tokens.authenticate(token)
-        if isinstance(who, Denied) and access == "machines:join":
+        if isinstance(who, Refusal) and access == "machines:join":
             # Elsewhere a join token is no credential.
             return await self._services.authority.invited(token)
         return who

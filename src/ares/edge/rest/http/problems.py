@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from ares.core.quota.judge import LevelUse, OverQuota
-from ares.core.refusal import AdmissionCode, QuotaCode, Refusal
+from ares.core.refusal import AdmissionCode, CredentialCode, QuotaCode, Refusal
 
 T = TypeVar("T")
 MEDIA_TYPE = "application/problem+json"
@@ -228,6 +228,7 @@ _SHOWN_AS = {
     "not-yours": "forbidden",
     "budget-exhausted": "retry-budget-exhausted",
     "spec-too-large": "too-large",
+    **dict.fromkeys(get_args(CredentialCode), "unauthenticated"),
 }
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal
 
-from ares.core.access.tokens import Denied
+from ares.core.refusal import Refusal
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.http.limits import payer
 from ares.edge.rest.http.pacing import charged
@@ -107,7 +107,7 @@ class Streams:
         while True:
             await self._services.clock.sleep(self._settings.recheck_s)
             now = await self._services.tokens.authenticate(token)
-            if isinstance(now, Denied) or (now.tenant, now.role, now.permissions) != entered:
+            if isinstance(now, Refusal) or (now.tenant, now.role, now.permissions) != entered:
                 return
 
     def _count(self, who: Principal, by: int) -> None:
