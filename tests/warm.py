@@ -8,6 +8,7 @@ from: tests of those do without.
 
 import atexit
 import ctypes
+import gc
 import json
 import os
 import select
@@ -166,6 +167,8 @@ def _main() -> None:
     for name in _MODULES:
         import_module(name)
     import_module("ares.edge.rest.app").routed_once()
+    # What is imported here is no garbage in any fork: to look through it copies all its pages.
+    gc.freeze()
     if begun := _serve(own):
         _run(begun, parent)
 
