@@ -1,21 +1,21 @@
-"""How far one cycle may go through the queue, and who has had a turn: the next one begins with the others."""
+"""How far one cycle may go through the queue, and which jobs had a turn: the next cycle begins with the others."""
 
 from collections.abc import Callable
 
-# However short the time, so many get a turn: every cycle comes further.
+# However short the time, so many jobs get a turn: every cycle comes further.
 _LEAST = 16
 
 
 class CycleBudget:
-    """Lasts from cycle to cycle. `over` says when the time is up: this knows no clock."""
+    """Lasts from cycle to cycle. `over` says when the time is up: the budget itself reads no clock."""
 
     def __init__(self, over: Callable[[], bool]) -> None:
         self._over = over
-        # Jobs that had their turn since everybody had one, and those of them that had it in earlier cycles.
+        # Jobs that had a turn since all jobs had one, and the ones among them that had it in earlier cycles.
         self.seen: set[str] = set()
         self.before: frozenset[str] = frozenset()
-        # Turns in this cycle; whether it ended before everybody had one in it, and whether those who had none before
-        # all had one.
+        # Turns in this cycle. `spent`: the cycle ended before every job had a turn in it. `whole`: every job that had
+        # none in earlier cycles had one.
         self._turns = 0
         self.spent = self.whole = False
 
@@ -34,7 +34,7 @@ class CycleBudget:
         return True
 
     def all_had_one(self) -> None:
-        """Nobody is left who had none: those of earlier cycles are next."""
+        """Every job without a turn in earlier cycles had one: jobs that earlier cycles came to are next."""
         self.whole = True
         self.seen -= self.before
 

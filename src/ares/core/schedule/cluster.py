@@ -1,4 +1,4 @@
-"""The scheduler's picture of the cluster: nodes, what is held on them, and who waits. In memory, without I/O.
+"""The scheduler's picture of the cluster: nodes, what is held on them, and waiting jobs. In memory, without I/O.
 
 The service keeps it up to date from what it sees in the store; every operation may be repeated.
 """
@@ -40,7 +40,7 @@ class Moment(NamedTuple):
 
 
 class Cluster(Capacity):
-    """Jobs on top of what is taken: who holds it, who waits, what is to come."""
+    """Jobs on top of capacity: what running jobs hold, which jobs wait, and starts that were promised."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Cluster(Capacity):
         cut: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__()
-        # Plugins that are not to be entered, "kind name", with what happened.
+        # Plugins that are not to be called, "kind name", with what happened.
         self.cut = cut
         self.waiting = WaitingQueue()
         self.backlog = Backlog()
@@ -60,28 +60,28 @@ class Cluster(Capacity):
         self._held: dict[str, Amounts] = {}
         # Running gangs that may have more or fewer ranks.
         self.elastic: set[str] = set()
-        # Jobs that hold something and are on their way out, or some of their ranks are.
+        # Jobs that hold resources and are on their way out, or some of their ranks are.
         self.leaving: set[str] = set()
         # How many running jobs may be evicted, by priority level.
         self.preemptible: Counter[int] = Counter()
         self.predictor = predictor or Predictor()
         # Starts that the latest plan promised to waiting jobs.
         self.promises: dict[str, Promise] = {}
-        # These, and those that the latest plan could not make anew because nobody could say: not forgotten until then.
+        # These, and older promises that the latest plan could not renew for want of an estimate: kept until it can.
         self.told: dict[str, Promise] = {}
-        # How much slack the future had when they were made, and how often it had changed.
+        # How much slack the future had when promises were made, and how often it had changed.
         self.promised_at = self.promised_when = self.promised_before = 0
         self._facts_stale = True
         self.profile = profile
         self.configure(profile)
 
     def configure(self, profile: Profile) -> None:
-        """Goes by another profile from now on."""
+        """Another profile applies from now on."""
         before, self.profile = self.profile, profile
         self.predictor.policy = profile.prediction
         self.evaluations.rules = rules_of(profile, self.cut)
         self.waiting.settle(profile.order)
-        # Of all that is known about a node, only what its pool says and what it draws are by the profile.
+        # Of what is known about a node, only its pool's settings and its power draw depend on the profile.
         moved = {
             name for name in before.pools.keys() | profile.pools if before.pools.get(name) != profile.pools.get(name)
         }
@@ -134,7 +134,7 @@ class Cluster(Capacity):
         self.evaluations.forget_possible()
         self._facts_stale = True
 
-    # ---- what attempts hold
+    # ---- resources that attempts hold
 
     def hold(self, holding: Holding) -> None:
         """Takes an attempt's resources, instead of any that the job held before."""
@@ -142,7 +142,7 @@ class Cluster(Capacity):
         if old is not None and old.placements == holding.placements:
             self.preemptible[old.level] -= old.preemptible
             self.preemptible[holding.level] += holding.preemptible
-            # It was corrected while it ran.
+            # The estimated end was corrected while the attempt ran.
             self._put_holding(holding if old.since != holding.since else replace(holding, ends_at=old.ends_at))
             return
         self.release(holding.job)
@@ -163,7 +163,7 @@ class Cluster(Capacity):
         self.matching.put(holding.job, holding.tenant, holding.labels, rows)
 
     def _match_on(self, name: str) -> None:
-        """The node has another row now, or none: whoever runs there is to be found by it."""
+        """The node has another row now, or none: jobs that run there are found by the new row."""
         for job in self.on_node.get(name, ()):
             self._match(self.holdings[job])
 
@@ -190,7 +190,7 @@ class Cluster(Capacity):
         self._count(holding, -1)
 
     def reserve(self, job_id: str, kept: Reserved) -> None:
-        """Keeps room for a job that others are evicted for; nobody else gets it."""
+        """Keeps room for the job that victims are evicted for; no other job gets it."""
         if self.reserved.get(job_id) != kept:
             self.unreserve(job_id)
             if kept.placements:
@@ -203,7 +203,7 @@ class Cluster(Capacity):
         if kept is not None:
             self._change(kept.placements, -1)
 
-    # ---- who waits
+    # ---- waiting jobs
 
     def enqueue(self, state: JobState, spec: JobSpec) -> JobClass:
         estimate = self.predictor.met(state.id, spec, account_of(state))
@@ -220,15 +220,15 @@ class Cluster(Capacity):
         if self.promises.pop(job_id, None) is not None:
             self.future.slack += 1
 
-    # ---- what is to come
+    # ---- promises, reservations and expected ends
 
     def promise(self, promises: Iterable[Promise], *, more: bool = False, as_of: Moment | None = None) -> None:
-        """What the latest plan promised, instead of what earlier ones did. With `more` it did not come to everybody;
-        where several together did, `as_of` is when the first of them began."""
+        """What the latest plan promised, instead of what earlier plans did. With `more` that plan did not come to every
+        waiting job; where several plans together did, `as_of` is when the first of them began."""
         self.promises = {one.job: one for one in promises if one.job in self.waiting}
         others = self.told.keys() - self.promises.keys()
         if not more and self.promises:
-            # Whoever has all its nodes was passed over: others are ahead of it now.
+            # The plan came to a job all of whose promised nodes are ready, and promised it nothing: others are ahead.
             others = {job for job in others if not self._all_there(self.told[job])}
         self.told = {job: self.told[job] for job in others} | self.promises
         if more:
@@ -237,7 +237,7 @@ class Cluster(Capacity):
         self.promised_at, self.promised_before, self.promised_when = as_of or self.moment
 
     def remember(self, told: Iterable[Promise]) -> None:
-        """What jobs were told before this picture was made."""
+        """What jobs were told before this picture was built."""
         self.told |= {one.job: one for one in told if one.job in self.waiting}
 
     def _all_there(self, promise: Promise) -> bool:
@@ -246,7 +246,7 @@ class Cluster(Capacity):
 
     @property
     def moment(self) -> Moment:
-        """What tells whether anything got better or worse since."""
+        """Counters that tell whether anything got better or worse since."""
         return Moment(self.future.slack, self.future.setbacks, self.future.changes)
 
     def book(self, reservation: Reservation) -> None:
@@ -260,12 +260,12 @@ class Cluster(Capacity):
             self._end_with(name)
 
     def closing(self, ask: Ask, now: float) -> Reservation | None:
-        """The reservation of the ask, when it is so near its end that whoever starts in it is told to leave at once."""
+        """The ask's reservation, when its end is so near that a job started in it would be told to leave at once."""
         one = self.booked(ask.reservation, now)
         return one if one is not None and now >= one.until - ask.leave_s else None
 
     def _end_with(self, name: str) -> None:
-        """Its jobs end when it does."""
+        """Jobs of a reservation end when it does."""
         for one in [one for one in self.holdings.values() if one.reservation == name]:
             self.future.release(one.job, one.placements)
             self.future.hold(one.job, one.placements, self._end_of(one))
@@ -275,7 +275,7 @@ class Cluster(Capacity):
         return _at(one) if booked is None else min(_at(one), booked.until)
 
     def outlive(self, job_id: str, now: float) -> None:
-        """The job runs beyond its estimate: plans go by another from now on."""
+        """The job runs beyond its estimate: plans go by a corrected one from now on."""
         one = self.holdings[job_id]
         if one.runs_s is None:
             return
@@ -307,7 +307,7 @@ class Cluster(Capacity):
     # ---- shares
 
     def shares(self, now: float) -> Shares:
-        """What every account holds and has used. One for each cycle: it is changed there."""
+        """What every account holds and has used. Each cycle makes its own, and changes it."""
         shares = Shares(self.capacity(), self.profile.shares, self.usage, now)
         for account, held in self._held.items():
             shares.take(account, held)
@@ -329,15 +329,15 @@ class Cluster(Capacity):
             held[at] for account, held in self._held.items() if account == path or account.startswith(f"{path}/")
         )
 
-    # ---- inside
+    # ---- before a cycle
 
     def advance(self, now: float) -> None:
-        """Before a cycle: whoever runs beyond his estimate gets another."""
+        """Jobs that run beyond their estimate get a new one."""
         for job_id in self.future.overdue(now):
             self.outlive(job_id, now)
 
     def prepare(self) -> None:
-        """Before a cycle: what is true of the cluster as a whole."""
+        """Recomputes what holds for the cluster as a whole, if it changed."""
         if not self._facts_stale:
             return
         self._facts_stale = False

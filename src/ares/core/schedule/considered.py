@@ -1,4 +1,4 @@
-"""A decision kept so that it can be made again: which nodes could have taken the job, and what each scorer said."""
+"""A decision kept whole, so that it can be made again: the nodes that could take the job, and each scorer's say."""
 
 import numpy as np
 
@@ -18,20 +18,20 @@ class Considered(Record, frozen=True):
 
     nodes: tuple[str, ...]
     parts: dict[str, tuple[float, ...]]
-    # How many could have taken it; more than `nodes` when not all were kept.
+    # How many nodes could have taken the job; more than `nodes` when not all were kept.
     passing: int
     ranks: int = 1
-    # Ranks that fitted on each, for gangs.
+    # Ranks that fitted on each node, for gangs.
     room: tuple[int, ...] = ()
 
 
 def consider(evaluations: Evaluations, ask: Ask) -> Considered | None:
-    """What one ask thinks of the nodes now; None when there is no choice to be made."""
+    """What the filters and scorers say of the nodes for this ask; None when no node can take it."""
     found = evaluations.of(ask)
     rows = np.flatnonzero(found.score != NO)
     if not len(rows):
         return None
-    # In the order of rows: of equals the first is chosen, now and when the decision is made again.
+    # In the order of rows: of equal nodes the first is chosen, now and when the decision is made again.
     best = np.sort(rows[np.argsort(-found.score[rows], kind="stable")][:NODES_MAX])
     parts = evaluations.parts(evaluations.rows(ask, best))
     records = [evaluations.table.records[int(row)] for row in best]
@@ -45,7 +45,7 @@ def consider(evaluations: Evaluations, ask: Ask) -> Considered | None:
 
 
 def decide_again(considered: Considered, weights: tuple[Weight, ...]) -> tuple[Ranked, ...]:
-    """The nodes in the order these weights give; the first is chosen, or for a gang those with ranks."""
+    """The nodes in the order that these weights give. The first is chosen; for a gang, the nodes with ranks."""
     count = len(considered.nodes)
     total = np.zeros(count)
     by_name = {one.name: one.weight for one in weights}

@@ -1,7 +1,7 @@
-"""Room made by moving running jobs together: which go where, down to the GPU, and what it costs. Nothing is changed.
+"""Room made by moving running jobs together: which job goes where, down to the GPU, and the cost. Nothing is changed.
 
-The choice is `evict.consolidate`'s; here each move is tried on the columns with all that the job asks for, and what
-does not come together is left alone.
+`preempt.consolidate` chooses the moves. Here each one is tried on the columns with all that the job asks for; a job
+that does not fit where it was to go is left alone.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from ares.core.schedule.trial import HELD_BACK, Trial
 from ares.model.job import Qos
 from ares.model.state import Placement
 
-# Jobs that turn out not to fit where they were to go are left alone, so often.
+# So many jobs that turn out not to fit where they were to go are left alone before the search gives up.
 _TRIES_MAX = 8
 _NOBODY = Asker("", 0, "")
 
@@ -32,7 +32,7 @@ AskOf = Callable[[str], Ask | None]
 
 
 class Relocation(NamedTuple):
-    """One job on its way: where it is, and what is free now and kept for it."""
+    """One move of a job: where it is, and the free room that is held for it."""
 
     job: str
     origin: tuple[Placement, ...]
@@ -62,7 +62,7 @@ def consolidation(cluster: Cluster, ask_of: AskOf, gpus: int, nodes: int, now: f
     """Moves after which `nodes` nodes have `gpus` free GPUs each. `ask_of` tells what a running job asks for."""
     cluster.prepare()
     trial = Trial(cluster, cluster.profile, now)
-    # Nobody is moved into what is booked.
+    # No job is moved into room that is booked.
     trial.claims.keep_booked()
     found = _consolidation(trial, ask_of, gpus, nodes)
     trial.close()
@@ -83,7 +83,7 @@ def _consolidation(trial: Trial, ask_of: AskOf, gpus: int, nodes: int) -> Consol
 
     found = consolidate(rooms, screened, goal, answers)
     if not found.moves and found.reason:
-        # The search tries the cheapest nodes only: those with jobs that fit nowhere now must not take all its tries.
+        # The search tries the cheapest nodes only: nodes with jobs that fit nowhere now must not use up its tries.
         screened = without(screened, {one.job for one in screened.holders} - _movable(rooms, screened))
         found = consolidate(rooms, screened, goal, answers)
     for _ in range(_TRIES_MAX):
@@ -104,7 +104,7 @@ def still_fit(cluster: Cluster, moves: Sequence[Relocation]) -> str:
 
 
 def _obstacle(cluster: Cluster, moves: Sequence[Relocation]) -> Obstacle | None:
-    # Counts every holder: on the columns, what two hold looks free once one of them has given it back.
+    # Counts every holder: on the columns, what two jobs hold looks free once one of the two has given it back.
     nodes = {place.node for move in moves for place in (*move.origin, *move.hold)}
     used = {name: cluster.used_on(name) for name in nodes}
     for move in moves:
@@ -129,7 +129,7 @@ def _reason(found: Moves) -> str:
 
 
 def _rooms(trial: Trial, wanted: Ask) -> RoomColumns:
-    """With all kinds of devices: those who move may hold some."""
+    """With all kinds of devices: the jobs that move may hold some."""
     rows = trial.rows_held_back(wanted)
     rooms = rooms_of(trial, wanted, rows)
     kinds = {kind for one in trial.cluster.holdings.values() for place in one.placements for kind in place.devices}
@@ -138,7 +138,7 @@ def _rooms(trial: Trial, wanted: Ask) -> RoomColumns:
 
 
 def _movable(rooms: RoomColumns, screened: Screened) -> set[str]:
-    """Jobs each rank of which some node has the GPUs for as it is."""
+    """Jobs for which every rank has a node with enough GPUs free now."""
     largest: dict[int, int] = {}
     movable: set[str] = set()
     for one in screened.holders:
@@ -151,7 +151,7 @@ def _movable(rooms: RoomColumns, screened: Screened) -> set[str]:
 
 
 def _mask(trial: Trial, ask: Ask, row: int) -> int | None:
-    """The GPUs of a node that a job may use; None when something other than room keeps it away."""
+    """The GPUs of a node that the job may use; None when anything but a lack of room keeps the job away."""
     evaluations = trial.evaluations
     stage, names = int(evaluations.of(ask).stage[row]), [name for name, _ in evaluations.rules.filters]
     if stage < len(names) and names[stage] not in HELD_BACK:
@@ -160,7 +160,7 @@ def _mask(trial: Trial, ask: Ask, row: int) -> int | None:
     return sum(1 << index for index, answer in enumerate(answers.tolist()) if answer)
 
 
-# ---- each move on the columns
+# ---- each move, tried on the columns
 
 
 def _relocate(trial: Trial, asks: dict[str, Ask], found: Moves) -> tuple[tuple[Relocation, ...], str | None]:
@@ -172,7 +172,7 @@ def _relocate(trial: Trial, asks: dict[str, Ask], found: Moves) -> tuple[tuple[R
         hold = _places(trial, asks[move.job], holding, move)
         if hold is None:
             return (), move.job
-        # What it leaves is nobody's for now: who waited for it to leave could be placed elsewhere meanwhile.
+        # What the job leaves stays taken: a job that waits for that room could be placed elsewhere meanwhile.
         for place in _left(holding.placements, hold):
             trial.txn.take(taken_by(trial.cluster.table, trial.cluster.rows[place.node], place))
         done.append(Relocation(move.job, holding.placements, hold, move.lost_gpu_s, asks[move.job].qos))
@@ -181,7 +181,7 @@ def _relocate(trial: Trial, asks: dict[str, Ask], found: Moves) -> tuple[tuple[R
 
 
 def _left(origin: tuple[Placement, ...], hold: tuple[Placement, ...]) -> list[Placement]:
-    """Where it is and will not be."""
+    """Placements that the job gives up by the move."""
     kept = {(place.node, place.gpus) for place in hold}
     return [place for place in origin if (place.node, place.gpus) not in kept]
 
@@ -195,14 +195,14 @@ def _give(trial: Trial, holding: Holding) -> None:
 
 
 def _places(trial: Trial, ask: Ask, holding: Holding, move: Move) -> tuple[Placement, ...] | None:
-    """One for each rank, numbered anew: those that move get what fits there, the others what they had."""
+    """One placement for each rank, numbered anew: ranks that move get what fits there, the others keep theirs."""
     table, rows = trial.cluster.table, trial.cluster.rows
     targets: dict[int, list[int]] = {}
     for origin, target in move.ranks:
         targets.setdefault(origin, []).append(target)
     goals = [going.pop(0) if (going := targets.get(rows[place.node])) else None for place in holding.placements]
     taken = [taken_by(table, rows[place.node], place) for place in holding.placements]
-    # Those that stay come first: nobody else of the gang may be given their GPUs.
+    # Ranks that stay come first: no other rank of the gang may be given their GPUs.
     for one, goal in zip(taken, goals, strict=True):
         if goal is None:
             trial.txn.take(one)

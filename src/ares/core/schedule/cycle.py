@@ -1,4 +1,4 @@
-"""One scheduling cycle: waiting jobs in order, each to its best place; then, if need be, room made for others."""
+"""One scheduling cycle: waiting jobs in order, each to its best place; then, if need be, room is made for more."""
 
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.budget import CycleBudget
@@ -7,7 +7,7 @@ from ares.core.schedule.plan import Plan
 from ares.core.schedule.trial import Trial
 from ares.model.profile import Profile
 
-# Actions that look at everybody who runs: too dear for every cycle of a busy cluster.
+# Actions that look at every running job: too dear for every cycle of a busy cluster.
 DISRUPTIVE = frozenset({"shrink", "reclaim", "preempt"})
 
 
@@ -23,9 +23,9 @@ def cycle(
 ) -> Plan:
     """The same inputs give the same plan, and the cluster is left as it was.
 
-    `keep` decisions are kept whole. A `gentle` cycle takes nothing away from anybody. Without `tells`, and where no
-    action needs it, those behind the first that waits are not in the plan's `left`. With a `budget` the cycle may end
-    before everybody had a turn; who had none comes first in the next cycle under the same budget.
+    `keep` decisions are kept whole. A `gentle` cycle takes nothing away from running jobs. Without `tells`, and where
+    no action needs it, jobs behind the first waiting one are not in the plan's `left`. With a `budget` the cycle may
+    end before every job had a turn; jobs without a turn come first in the next cycle under the same budget.
     """
     if cluster.profile is not profile and cluster.profile != profile:
         cluster.configure(profile)

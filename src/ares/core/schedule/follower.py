@@ -1,4 +1,4 @@
-"""Keeps the picture of the cluster in step with the records of jobs: the service and the simulator both go by this."""
+"""Keeps the cluster picture in step with the records of jobs: the scheduler and the simulator both use it."""
 
 from math import inf
 
@@ -14,9 +14,9 @@ from ares.model.state import BOUND, TERMINAL, JobState, Placement
 
 
 def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: JobSpec | None, now: float) -> None:
-    """The job's record was `before` when the picture last heard of it. Without its specification it is not placed."""
+    """The job's record was `before` when the picture last heard of it. Without a specification it is not placed."""
     if state.phase == "PENDING":
-        # What lies between two states may never be seen here: it may have run in the meantime.
+        # States between two updates may never be seen here: the job may have run in the meantime.
         if spec is not None and (before is None or before.phase != "PENDING" or before.queued_at != state.queued_at):
             cluster.enqueue(state, spec)
     elif before is None or before.phase == "PENDING":
@@ -41,7 +41,7 @@ def _hold(cluster: Cluster, state: JobState, spec: JobSpec) -> None:
 
 
 def planned_s(cluster: Cluster, state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -> float | None:
-    """How long the waiting job will hold it: settled when it was queued, unless it depends on what it gets."""
+    """How long the waiting job will hold its resources: settled when queued, unless it depends on the GPU model."""
     runs_s = cluster.waiting.runs_of(state.id)
     if runs_s < inf and not spec.expected_runtimes_s:
         return runs_s
@@ -50,7 +50,7 @@ def planned_s(cluster: Cluster, state: JobState, spec: JobSpec, placements: tupl
 
 
 def _gpu_model(cluster: Cluster, placements: tuple[Placement, ...]) -> str | None:
-    """Of the first GPU it got."""
+    """The model of the first GPU placed."""
     place = next((one for one in placements if one.gpus), None)
     row = None if place is None else cluster.rows.get(place.node)
     record = None if row is None else cluster.table.records[row]
@@ -68,12 +68,12 @@ def forget(cluster: Cluster, job_id: str) -> None:
 
 
 def count_use(cluster: Cluster, before: JobState | None, state: JobState, now: float) -> None:
-    """Fair share counts what is over and what still runs, by the record: heard of late, it is the same."""
+    """Fair share counts ended and running attempts by the job's record: a late update gives the same sum."""
     usage, whose = cluster.usage, account_of(state)
     gpu_s, cpu_s = (0.0, 0.0) if before is None else (before.gpu_s, before.cpu_s)
     gpu_s, cpu_s = state.gpu_s - gpu_s, state.cpu_s - cpu_s
     if before is not None and before.phase in BOUND:
-        # It ended when it had used what the record says.
+        # The attempt ended when it had used what the record says.
         each_s = weighed(held_by(before.placements)) / 1000
         usage.end(state.id, _since(before, now) + (CPUS_PER_GPU * gpu_s + cpu_s) / each_s)
     elif gpu_s or cpu_s:
@@ -83,10 +83,10 @@ def count_use(cluster: Cluster, before: JobState | None, state: JobState, now: f
 
 
 def _metered(state: JobState) -> tuple[bool, int, int]:
-    """What a job uses changes with this."""
+    """When any of these changes, what the job uses changes."""
     return state.phase in BOUND, state.attempt, state.generation
 
 
 def _since(state: JobState, now: float) -> float:
-    """From when on what a bound job uses is not in its record."""
+    """The time from which on the use of a bound job is not in its record yet."""
     return state.metered_at or state.bound_at or now

@@ -1,4 +1,4 @@
-"""A gang to its place: all ranks or none, in the tightest domain that has room."""
+"""A gang to its place: all ranks or none, in the tightest topology domain that has room."""
 
 from typing import NamedTuple
 
@@ -26,12 +26,12 @@ class Domain(NamedTuple):
 
 
 def place_gang(evaluations: Evaluations, txn: Transaction, ask: Ask, most: int = RANKS_MAX) -> list[Allocation] | None:
-    """Every rank in the order of ranks, taken; or None and nothing taken. An elastic gang gets as many as it can."""
+    """Every rank in the order of ranks, taken; or None and nothing taken. An elastic gang gets as many as fit."""
     return place_ranks(evaluations, txn, evaluations.of(ask), most)
 
 
 def place_ranks(evaluations: Evaluations, txn: Transaction, found: Evaluation, most: int) -> list[Allocation] | None:
-    """The same by what somebody thinks of the nodes."""
+    """The same, by an evaluation of the nodes that is already there."""
     assert found.room is not None, "a gang's evaluation counts ranks"
     ask = found.ask
     if ask.level == "nvlink" and ask.level_required:
@@ -103,7 +103,7 @@ def _domain_at(
 def below_caps(
     evaluations: Evaluations, ask: Ask, level: str, rows: Ints, room: Ints, *, emptied: bool = False
 ) -> Ints:
-    """Of the ranks that fit on each row, those that the caps of pools allow on all rows of one domain together."""
+    """Ranks that fit on each row, cut down to what power caps allow on all rows of one domain together."""
     power = evaluations.table.power
     if power is None or not len(rows):
         return room
@@ -115,7 +115,7 @@ def below_caps(
         left = max(0, int(lefts[pool]))
         if not len(here) or int((room[here] * need[here]).sum()) <= left:
             continue
-        # The least thirsty rows first, then those with the most room.
+        # The least thirsty rows first, then the rows with the most room.
         at = here[np.lexsort((rows[here], -room[here], need[here]))]
         spare = dict.fromkeys(places[at].tolist(), left)
         for one, place in zip(at.tolist(), places[at].tolist(), strict=True):

@@ -1,8 +1,8 @@
-"""Who starts now, and on which GPU, where jobs say how long they run on which model.
+"""Which jobs start now, and on which GPU, where jobs say how long they run on which model.
 
-All of them are put in line before the GPUs: those with a deadline by how late they may start, then the longest first,
-each where it adds the least to the time that all take together and makes nobody late. Whoever is first in line before
-a GPU that is free starts there; the others wait, for a better GPU or for their turn.
+All of these jobs are put in line before the GPUs: jobs with a deadline by their latest start, then the longest
+first. Each goes where it adds the least to the total time and makes no other job late. The first in line before a
+free GPU starts there; the others wait, for a better GPU or for their turn.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ class PacedRunner(NamedTuple):
 
     job: str
     kind: int
-    # How much its time counts beside that of others.
+    # How much its time counts beside that of other jobs.
     weight: float
     deadline: float
     # Started later than this it is late on any GPU.
@@ -30,8 +30,8 @@ class PacedRunner(NamedTuple):
 
 
 class Gpus(NamedTuple):
-    """Each GPU there is: from when on it is free, and its sort; by kind of job and sort of GPU how long it runs there.
-    inf: not at all."""
+    """Each GPU: from when on it is free, and its sort. `runs_s`: run time by kind of job and sort of GPU; inf where the
+    job cannot run."""
 
     free_at: Floats
     sort: Ints
@@ -48,28 +48,28 @@ class PacedSlot(NamedTuple):
 
 
 class PacedJob(NamedTuple):
-    """What is best for a job that says how long it runs on which GPU model: this model, from then on."""
+    """The best choice for a job that says how long it runs on which GPU model: this model, from then on."""
 
-    # None: several, as it comes.
+    # None: on several models, as they come.
     model: str | None
     start: float
     end: float
-    # It ends after its deadline.
+    # The job ends after its deadline.
     late: bool
-    # A model that it could have now and does without, and how long it would run there.
+    # A model that the job could have now and does without, and how long it would run there.
     instead: tuple[str, float] | None
-    # It starts on a GPU that somebody else has later, and ends by then.
+    # The job starts on a GPU that another job has later, and ends by then.
     slips_in: bool = False
 
 
 class _Put(NamedTuple):
     runner: PacedRunner
-    # Nobody is to wait so that it ends in time: it cannot.
+    # The job misses its deadline anyway: no other job is to wait for it.
     late: bool
 
 
 def pace(runners: Sequence[PacedRunner], gpus: Gpus, now: float) -> dict[str, PacedSlot]:
-    """A slot for everyone who can have one. The same inputs give the same slots, whatever the order of `runners`."""
+    """A slot for each job that can have one. The same inputs give the same slots, whatever the order of `runners`."""
     if not runners:
         return {}
     lines = _Lines(gpus, len(runners))
@@ -86,10 +86,10 @@ def pace(runners: Sequence[PacedRunner], gpus: Gpus, now: float) -> dict[str, Pa
 
 
 class _Lines:
-    """Jobs in line before each GPU. For every place in every line it is known when one put there would begin, how much
-    those behind it count, and how far they can be put off before one of them is late.
+    """Jobs in line before each GPU. For every place in every line it is known when a job put there would begin, how
+    much the jobs behind it count, and how far they can be put off before one of them is late.
 
-    Of GPUs of one sort that nobody is in line for only the one that is free first is looked at."""
+    Of the GPUs of one sort without a line, only the one that is free first is looked at."""
 
     def __init__(self, gpus: Gpus, jobs: int) -> None:
         self._gpus = gpus
@@ -110,7 +110,7 @@ class _Lines:
             self._open(sort)
 
     def insert(self, runner: PacedRunner) -> None:
-        """Where it adds the least; in time if that can be, else where it makes nobody else late."""
+        """Puts the job where it adds the least: in time if that can be, else where it makes no other job late."""
         lines = len(self._of)
         runs = self._gpus.runs_s[runner.kind][self._sort[:lines]][:, None]
         with np.errstate(invalid="ignore"):
@@ -126,14 +126,14 @@ class _Lines:
         self._put(line, at, _Put(runner, late))
 
     def use_idle(self, now: float) -> None:
-        """Nobody waits who would end sooner on a GPU that nobody is to use now."""
+        """Moves jobs to GPUs without a line that are free now, where a job would end sooner there."""
         line = 0
         while line < len(self._of):
             if self._of[line] or self._begin[line, 0] > now or not self._move_to(line, now):
                 line += 1
 
     def _move_to(self, line: int, now: float) -> bool:
-        """Gives the idle GPU to whoever gains most, with those behind it; whether anybody does who gains itself."""
+        """Gives the idle GPU to the job that gains most, counting the jobs behind it; False when none gains itself."""
         lines = len(self._of)
         kinds, began = self._kind[:lines, :-1], self._begin[:lines, :-1]
         there = kinds >= 0
@@ -174,7 +174,7 @@ class _Lines:
             self._open(self._sort.item(line))
 
     def _measure(self, line: int) -> None:
-        """After the line changed."""
+        """After the line changed: its columns anew."""
         puts, sort = self._of[line], self._sort.item(line)
         count = len(puts)
         if count >= self._begin.shape[1]:
@@ -199,11 +199,11 @@ class _Lines:
         self._weight = np.concatenate([self._weight, np.zeros(more)], axis=1)
 
 
-# ---- Which GPU models a job that tells them apart could run on: on one of them, or on several as it comes.
+# ---- GPU models that a job with run times by model could run on: on one of them, or on several as they come.
 
 
 class ModelChoice(NamedTuple):
-    """The ask as it would be for that choice, and how long it runs then. `slowest` is the model that decides it."""
+    """The ask for this choice, and the run time with it. `slowest` is the model that decides the run time."""
 
     ask: Ask
     model: str | None
@@ -212,7 +212,7 @@ class ModelChoice(NamedTuple):
 
 
 def choices(table: NodeTable, ask: Ask) -> Iterator[ModelChoice]:
-    """None for asks that do not tell models apart."""
+    """Yields nothing for asks that do not tell models apart."""
     records = [record for record in table.records if record is not None]
     models = sorted({gpu.model for record in records for gpu in record.info.gpus if not gpu.mig})
     if not ask.runs or not models:

@@ -1,4 +1,4 @@
-"""One job to its best place: a single rank to the best node, or as many alike as are wanted at once."""
+"""One job to its best place: a single rank to the best node, or as many like jobs as are wanted at once."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from ares.core.schedule.filters import BUILT_IN
 
 
 def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Allocation | None:
-    """The best row takes it; None when no row can."""
+    """The best row takes the job; None when no row can."""
     if evaluations.table.used == 1 and _only_counts(evaluations, ask):
         return _on_the_only_row(evaluations, txn, ask)
     found, row = evaluations.best(ask)
@@ -22,7 +22,7 @@ def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Allocatio
         if taken is not None:
             txn.take(taken)
             return taken
-        # Its parts do not go together: not this row, until something on it changes.
+        # The parts on this row do not go together: it is out until something on it changes.
         found.score[row] = NO
         row = int(found.score.argmax())
         found.best = row = row if found.score[row] != NO else -1
@@ -30,14 +30,14 @@ def place_one(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Allocatio
 
 
 def _only_counts(evaluations: Evaluations, ask: Ask) -> bool:
-    """Whether of what changes from job to job nothing but free CPU and memory decides."""
+    """Whether, of what changes from job to job, only free CPU and memory decide."""
     if ask.gpus or ask.devices or ask.near or ask.numa != "none" or evaluations.table.power is not None:
         return False
     return _built_in(evaluations)
 
 
 def _built_in(evaluations: Evaluations) -> bool:
-    """Whether it is known what every filter looks at."""
+    """Whether every filter is built in, so that what it looks at is known."""
     rules, known = evaluations.all_known
     if rules is not evaluations.rules:
         known = {name for name, _ in evaluations.rules.filters} <= BUILT_IN
@@ -46,7 +46,7 @@ def _built_in(evaluations: Evaluations) -> bool:
 
 
 def _on_the_only_row(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Allocation | None:
-    """Nothing to choose between, and nothing to weigh."""
+    """One row: nothing to choose between, and nothing to score."""
     table, more = evaluations.table, ask.qos != "guaranteed"
     cpu = table.cpu_free.item(0) + more * table.cpu_extra.item(0)
     memory = table.memory_free.item(0) + more * table.memory_extra.item(0)
@@ -59,16 +59,16 @@ def _on_the_only_row(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Al
     return taken
 
 
-# One more job on a row: minus the lowest score on the way there, the row, a running number, what is taken. Until scores
-# have fallen that low others come first; sorted, they are in the order in which one by one would choose them.
+# One more job on a row: minus the lowest score on the way there, the row, a running number, what is taken. Other rows
+# come first until scores have fallen that low; sorted, the steps are in the order in which `place_one` chooses them.
 _Step = tuple[float, int, int, Allocation]
 
 
 def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Allocation]:
     """What `place_one` would give `wanted` times in a row, in that order, computed for many rows at once.
 
-    It may be a few more, and is fewer only when there is no room for more, or when a cap on power may be near: then
-    it is at least one if there is room for one. All are taken.
+    It may be a few more. It is fewer only when there is no room for more, or when a power cap may be near: then it is
+    at least one if there is room for one. All are taken.
     """
     power = evaluations.table.power
     if power is None:
@@ -77,7 +77,7 @@ def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int
     if safe <= 1:
         alone = place_one(evaluations, txn, ask)
         return [] if alone is None else [alone]
-    # So many stay below every cap wherever they go: caps are in nobody's way.
+    # So many jobs stay below every power cap wherever they go: no cap is in the way.
     power.paused = True
     try:
         taken = _together(evaluations, txn, ask, safe)
@@ -89,7 +89,7 @@ def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int
 
 
 def _below_caps(evaluations: Evaluations, power: PoolPower, ask: Ask, wanted: int) -> int:
-    """How many of them any pool could take that takes one, as far as caps go."""
+    """How many of the jobs fit below the cap of any pool that has power left for one."""
     seen, lefts = evaluations.of(ask).power, power.left()
     fits = [int(lefts[pool]) // most for pool, (_, least, most) in seen.items() if most > 0 and least <= lefts[pool]]
     return min([wanted, *fits])
@@ -111,7 +111,7 @@ def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int)
     steps: list[_Step] = []
     cut = False
     while begin < len(order) and len(steps) < wanted:
-        # Rows beyond the chosen ones come in where a chosen row gets worse than the first of them.
+        # Rows beyond the chosen ones come in where a chosen row gets worse than the first row beyond.
         beyond = (-float(score[order[end]]), int(order[end])) if end < len(order) else None
         fresh = order[begin:end]
         front = _Front(np.concatenate([front.rows, fresh]), np.concatenate([front.keys, score[fresh]]))
@@ -175,7 +175,7 @@ def _fill_up(
 
 
 def _take_each(evaluations: Evaluations, txn: Transaction, ask: Ask, front: _Front) -> tuple[_Front, list[Allocation]]:
-    """One job more on each row; rows whose parts do not go together are left out."""
+    """One more job on each row; a row whose parts do not go together is left out."""
     if alike(ask):
         taken, each = fit_each(evaluations.table, ask, front.rows)
         txn.take_each(each)
@@ -192,7 +192,7 @@ def _take_each(evaluations: Evaluations, txn: Transaction, ask: Ask, front: _Fro
 
 
 def _again(evaluations: Evaluations, ask: Ask, front: _Front) -> _Front:
-    """Those of the rows that can take one more, with how good they are now."""
+    """The rows that can take one more job, with their scores now."""
     seen = evaluations.rows(ask, front.rows)
     passes = evaluations.stages(seen) == len(evaluations.rules.filters)
     if not passes.all():

@@ -1,4 +1,4 @@
-"""What a cycle proposes."""
+"""What a cycle proposes: placements, evictions, resizes and promised starts."""
 
 from typing import Any
 
@@ -15,21 +15,21 @@ class Placed(Record, frozen=True):
     placements: tuple[Placement, ...]
     alternative: int = 0
     class_id: int = 0
-    # It makes use of a gap, and is asked to leave by then.
+    # The job makes use of a gap, and is asked to leave by then.
     leaves_at: float | None = None
 
 
 class LeftOut(Record, frozen=True):
-    """Jobs of one class that found no place. Why, `explain` tells."""
+    """Jobs of one class that found no place. `explain` tells why."""
 
     class_id: int
     jobs: int
-    # The first of them that no room is kept for.
+    # The first of these jobs that no room is kept for.
     first_job: str
 
 
 class Eviction(Record, frozen=True):
-    """Room made for one job by taking others away: `hold` is kept for it until they are gone."""
+    """Room made for one job by evicting others: `hold` is kept for it until they are gone."""
 
     job: str
     rule: str
@@ -38,7 +38,7 @@ class Eviction(Record, frozen=True):
     alternative: int
     lost_gpu_s: float
     reason: str
-    # What both sides are told.
+    # What the job and its victims are told.
     record: dict[str, Any] = {}
     # Elastic gangs that give up ranks for it.
     shrunk: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Plan(Record, frozen=True):
     at: float
     placed: tuple[Placed, ...] = ()
     left: tuple[LeftOut, ...] = ()
-    # Starts to come: until then the room is held for these jobs.
+    # Starts to come: room is held for these jobs until then.
     promises: tuple[Promise, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     resized: tuple[Resized, ...] = ()
@@ -67,5 +67,5 @@ class Plan(Record, frozen=True):
     # Decisions kept whole, by job: of the first jobs placed.
     considered: dict[str, Considered] = {}
     more: bool = False
-    # Waiting jobs that the cycle did not come to for want of time: the next one begins with them.
+    # Waiting jobs that the cycle had no time for: the next cycle begins with them.
     unreached: int = 0

@@ -50,7 +50,7 @@ def _filter(name: str, cut: Mapping[str, str]) -> Filter:
 
 
 def without_cut(profile: Profile, cut: Container[str]) -> Profile:
-    """The profile without plugins that were cut off, "kind name"; filters stay, for they refuse every node then."""
+    """The profile without plugins that were cut off, "kind name". Filters stay: cut off, they refuse every node."""
     order = profile.order
 
     def kept(kind: str, weights: tuple[Weight, ...]) -> tuple[Weight, ...]:

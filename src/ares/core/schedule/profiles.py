@@ -120,7 +120,7 @@ def changed(profile: Profile, sets: Mapping[str, str]) -> Profile:
     for key, value in sets.items():
         _set(plain, profile, key, value)
         try:
-            # One at a time, so that the one that does not fit can be named as it was typed.
+            # One at a time, so that the setting that does not fit can be named as it was typed.
             made = msgspec.convert(plain, Profile, strict=False)
         except msgspec.ValidationError as error:
             raise BadSetting(_misfit(key, value, str(error))) from None
@@ -132,7 +132,7 @@ def _misfit(key: str, value: str, error: str) -> str:
     if (choices := _choices(key)) and "enum" in error:
         return f"{key}={value} does not fit: {key} is one of {', '.join(choices)}"
     if found is None:
-        # About a name in the key: its place in the whole profile tells nobody anything.
+        # The error is about a name in the key: its place in the whole profile helps no reader.
         return f"{key} cannot be set: {error.partition(' - at ')[0]}"
     bound = f" of {_BOUNDS[found['sign']]} {float(found['bound']):.12g}" if found["sign"] else ""
     return f"{key}={value} does not fit: {key} is {_KINDS[found['kind']]}{bound}"

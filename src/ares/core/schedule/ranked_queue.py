@@ -11,18 +11,18 @@ from ares.core.queue.order import Place, job_of
 from ares.core.queue.waiting import JobClass, facts_of
 from ares.core.schedule.trial import Trial
 
-# (minus what the primary rank counts in line, whether after others that count as much, minus primary rank, minus
-# secondary rank, place in line, index of the turn): the smallest comes first.
+# (minus what the primary rank counts in line, whether after jobs that count as much, minus primary rank, minus
+# secondary rank, place in line, index of the class): the smallest comes first.
 _Key = tuple[float, bool, float, float, Place, int]
 
 
 @dataclass(slots=True)
 class RankedClass:
-    """A class on its way through the cycle."""
+    """A class of like jobs on its way through the cycle."""
 
     job_class: JobClass
     index: int
-    # Those of its jobs that are dealt with: the first of the line.
+    # How many of its jobs are dealt with: the first of the line.
     done: int = 0
     # Of the next job: its number in line, what its rank is made from, and the weighted factors that stay as they are.
     ranked: int = -1
@@ -35,11 +35,11 @@ class RankedClass:
 
 
 class RankedQueue:
-    """Whose turn it is. Jobs that are placed already are passed over."""
+    """Which class is next. Jobs that are placed already are passed over."""
 
     def __init__(self, trial: Trial) -> None:
         self._round = trial
-        # Some got the room that was kept for them, some wait for a better GPU.
+        # Jobs that got the room kept for them, and jobs that wait for a better GPU.
         self._placed = trial.dealt_with
         self._order = order = trial.profile.order
         sums = (order.primary, order.secondary)
@@ -61,7 +61,7 @@ class RankedQueue:
         return bool(self._placed)
 
     def first(self) -> RankedClass:
-        """Whose job comes next. There must be one."""
+        """The class of the next job. There must be one."""
         heap = self._heap
         while True:
             turn = self._turns[heap[0][-1]]

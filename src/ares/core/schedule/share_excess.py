@@ -1,7 +1,7 @@
-"""How far each account is beyond its soft limit, as things will be once what was decided has come about.
+"""How far each account is beyond its soft limit, once everything that was decided has come about.
 
-Whoever is on the way out holds nothing any more then, and room that is kept for somebody is theirs. Without that, an
-account would take back its own again for every job that waits, until the first of them has started.
+By then a job on its way out holds nothing, and room that is kept for a job is that job's. Without this, an account
+would take back its own share again for every waiting job, until the first of them has started.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _to_come(trial: Trial) -> Iterator[tuple[int, str, Amounts]]:
 
 
 def _account(trial: Trial, job: str) -> str | None:
-    """Of a job that waits, or that is still where it is to be moved from."""
+    """The account of a waiting job, or of a running job that is to be moved."""
     running, job_class = trial.cluster.holdings.get(job), trial.cluster.waiting.class_of(job)
     if running is not None:
         return running.account

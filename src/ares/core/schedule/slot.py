@@ -1,7 +1,7 @@
-"""When there will be room: the earliest start of an ask, by the estimates of those who run and around what is claimed.
+"""When there will be room: the earliest start of an ask, by the estimated ends of running jobs and around claims.
 
-For asks of one rank the answer of every row is kept, and found again only for rows that changed. A gang's is found by
-going through the ends of all that run, until enough of them have ended. Whatever is found is tried with the very
+For asks of one rank the answer of every row is kept, and computed again only for rows that changed. For a gang, the
+ends of running jobs are gone through until there is room for enough ranks. What is found is tried with the same
 functions that place jobs.
 """
 
@@ -22,7 +22,7 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.gang import place_gang, widest_allowed
 from ares.model.state import Placement
 
-# ---- How many ranks of a gang there is room for at any time to come, by the ends of all who run: columns, not objects.
+# ---- Room for the ranks of a gang at any time to come, by the ends of running jobs: columns, not objects.
 
 
 def countable(cluster: Cluster, ask: Ask) -> bool:
@@ -59,7 +59,7 @@ class GangSlots:
             self._free_cpu[row] -= cpu
             self._free_memory[row] -= memory
             if self._free_gpus is not None and answers is not None:
-                # Those that are free now and spoken for; the others come back with whoever holds them.
+                # GPUs that are free now and claimed; claimed GPUs that are taken now come back when their job ends.
                 self._free_gpus[row] -= (bits & int(answers[row])).bit_count()
         level = widest_allowed(ask)
         self._domains: Ints | None = None if level in ("cluster", "node") else getattr(table, level)[:used][rows]
@@ -123,7 +123,7 @@ def _claimed(claims: Claims, now: float, used: int) -> list[tuple[int, int, int,
     ]
 
 
-# ---- From when on pools with a cap may draw what a job needs, by the estimates of those who run there.
+# ---- From when on a pool below its power cap may draw what a job needs, by the ends of the jobs that run there.
 
 
 def powered_from(cluster: Cluster, ask: Ask, rows: Ints, now: float) -> Floats:
@@ -164,7 +164,7 @@ def _beyond_idle(table: NodeTable, row: int, place: Placement) -> int:
     return drawn + place.cpu_milli * int(table.cpu_mw[row])
 
 
-# Rows or times that are tried before nobody can say.
+# Rows or times that are tried before the answer is "not known".
 _TRIES = 16
 # Up to this many rows are gone through one by one.
 _FEW = 16
@@ -179,9 +179,9 @@ class Slot(NamedTuple):
 
 
 def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: float, runs_s: float) -> Slot | None:
-    """The first time from which the ask has room for as long as it runs; None when nobody can say."""
+    """The first time from which the ask has room for as long as it runs; None when it is not known."""
     if ask.near:
-        # Who runs around it by then is another question.
+        # Which jobs run nearby by then is not known.
         return None
     claims.lift()
     rows = _rows(cluster, ask)
@@ -214,7 +214,7 @@ def full(cluster: Cluster, claims: Claims, ask: Ask, now: float, runs_s: float) 
 
 
 def _rows(cluster: Cluster, ask: Ask) -> Ints:
-    """Those that could take one rank if nothing ran on them."""
+    """Rows that could take one rank if nothing ran on them."""
     possible, healthy = cluster.evaluations.possible(ask), cluster.table.healthy
     if cluster.table.used == 1:
         return _FIRST if possible[0] and healthy[0] else _FIRST[:0]
@@ -318,7 +318,7 @@ def _gang_by_columns(
 
 
 def _ended(levels: dict[int, NodeTimeline], room: dict[int, int], end: tuple[float, int, CapacityChange]) -> int:
-    """How many more ranks there is room for once somebody has ended."""
+    """How many more ranks there is room for once this holder has ended."""
     _, row, shift = end
     levels[row].shift(shift.sign, shift.use)
     before, room[row] = room[row], levels[row].ranks()

@@ -1,4 +1,4 @@
-"""One cycle under way: the transaction everything is tried in, and what was decided so far."""
+"""One cycle under way: the transaction in which everything is tried, and what was decided so far."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -93,9 +93,9 @@ class Trial:
         tells: bool = True,
         budget: CycleBudget | None = None,
     ) -> None:
-        # Without one, everybody gets a turn.
+        # Without one, every job gets a turn.
         self.budget = budget
-        # Whether somebody wants to know who was left out.
+        # Whether the caller wants to know which jobs were left out.
         self.tells = tells
         # How many decisions to keep whole, so that they can be made again.
         self.keep = keep
@@ -114,7 +114,7 @@ class Trial:
         self.licences: Counter[str] = cluster.licences_used.copy() if cluster.licences_used else Counter()
         self.placed: list[Placed] = []
         self.left: dict[int, LeftOut] = {}
-        # Classes that would fit, but what is free is held for somebody else.
+        # Classes that would fit, but what is free is held for other jobs.
         self.held_back: dict[int, LeftOut] = {}
         # Starts to come, by job.
         self.promises: dict[str, Promise] = {}
@@ -123,12 +123,12 @@ class Trial:
         self.evictions: list[Eviction] = []
         self.resized: list[Resized] = []
         self.unheld: list[str] = []
-        # Jobs for which somebody is asked to leave in this cycle.
+        # Jobs for which running jobs are asked to leave in this cycle.
         self.making_room: set[str] = set()
         self.more = False
         # By job, where `pace` decided.
         self.paced: dict[str, PacedJob] = {}
-        # Placed jobs that others must be near to or away from.
+        # Placed jobs that other jobs must be near to or away from.
         self._matched: list[str] = []
         self._near: bool | None = None
 
@@ -142,7 +142,7 @@ class Trial:
 
     @property
     def shares(self) -> Shares:
-        """Made when somebody asks: not every order and profile does."""
+        """Made on first use: not every order and profile needs shares."""
         if self._shares is None:
             self._shares = self.cluster.shares(self.now)
             for account, held in self._spent:
@@ -181,16 +181,16 @@ class Trial:
         return len(self.placed) >= self.profile.max_placements_per_cycle
 
     def reach(self, job: str) -> bool:
-        """Whether the cycle comes to the job; if not, it comes to nobody any more."""
+        """Whether the cycle comes to the job; if not, it comes to no further job either."""
         if self.budget is None or self.budget.reach(job):
             return True
-        # Once everybody had a turn, there is nothing more to do until something changes.
+        # Once every job had a turn, there is nothing more to do until something changes.
         self.more = self.more or not self.budget.whole
         return False
 
     @property
     def resumes(self) -> bool:
-        """Whether an earlier cycle did not come to everybody."""
+        """Whether an earlier cycle did not come to every job."""
         return self.budget is not None and bool(self.budget.before)
 
     def gate(self, key: ClassKey, ask: Ask, ranks: int | None = None) -> Reason | None:
@@ -234,7 +234,7 @@ class Trial:
         return found
 
     def most_ranks(self, account: str, ask: Ask) -> int:
-        """As many ranks as the account's hard limits allow, if those are fewer."""
+        """As many ranks as the account's hard limits allow, if they allow fewer than the ask."""
         if ask.ranks == ask.min_ranks or not self.profile.shares:
             return ask.ranks
         most = ask.ranks
@@ -325,7 +325,7 @@ class Trial:
             promises=tuple(one for job, one in self._promised(placed).items() if job not in self.making_room),
             evictions=tuple(self.evictions),
             resized=tuple(self.resized),
-            # Whoever found another place gives up the room with it.
+            # A job that found another place gives up the room kept for it by starting there.
             unheld=tuple(job for job in self.unheld if job not in placed),
             considered=self.considered,
             more=self.more,

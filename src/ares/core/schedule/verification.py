@@ -1,6 +1,6 @@
-"""What a plan that was made elsewhere, a while ago, is still worth: by the columns as they are now.
+"""How much of a plan that was made elsewhere, a while ago, still holds: by the columns as they are now.
 
-Who planned it may have seen an old picture, or be wrong: nothing of it is believed that can be looked at here.
+The planner may have seen an old picture, or be wrong: whatever can be checked here is checked here.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def verified(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str]
     trial = Trial(cluster, cluster.profile, now)
     placed = tuple(one for one in plan.placed if unchanged(one.job) and _takes(trial, one))
     evictions = tuple(one for one in plan.evictions if _evicts(cluster, one, unchanged))
-    # Who was to give up ranks for a job that does not get them keeps them.
+    # A gang that was to give up ranks for a job keeps them when that job does not get them.
     spared = {job for one in plan.evictions for job in one.shrunk} - {job for one in evictions for job in one.shrunk}
     resized = tuple(
         one for one in plan.resized if one.job not in spared and unchanged(one.job) and _resizes(trial, one)
@@ -113,7 +113,7 @@ def _resizes(trial: Trial, one: Resized) -> bool:
 
 
 def _evicts(cluster: Cluster, one: Eviction, unchanged: Callable[[str], bool]) -> bool:
-    """Whether the job still waits, those who are to leave for it are there, and the room would be of use."""
+    """Whether the job still waits, its victims are still there, and the room would be of use."""
     leave = (*one.victims, *one.shrunk)
     if one.job not in cluster.waiting or not all(unchanged(job) for job in (one.job, *leave)):
         return False

@@ -25,7 +25,7 @@ class _Run:
     """Like jobs one after the other, of whatever class: their places are found together, ever more at a time."""
 
     ask: Ask
-    # Found and taken ahead; given back when somebody else comes in between.
+    # Places found and taken ahead; given back when another job comes in between.
     ahead: deque[Allocation] = field(default_factory=deque[Allocation])
     streak: int = 1
 
@@ -75,18 +75,18 @@ class _Allocation:
             self._run = None
 
     def _hand_over(self, rest: Iterator[tuple[str, JobClass]]) -> None:
-        """Everybody must look out for what is spoken for; without backfill as well."""
+        """Every job behind must respect claims, also without backfill."""
         if strategy_of(self._round.profile) == "strict":
             self._behind.run(rest)
         else:
             self._round.behind = (self._behind, rest)
 
     def _waits(self, job: str, job_class: JobClass) -> bool:
-        """Whether nobody, or not everybody, may pass a job that found no place."""
+        """Whether the job that found no place blocks some or all jobs behind it."""
         self._end_run()
         waits = self._behind.waits(job, job_class)
         if waits and strategy_of(self._round.profile) == "strict":
-            # Without backfill nobody goes through those that wait; others may still make room for the first.
+            # Without backfill no job behind is looked at; other actions may still make room for the first.
             left = LeftOut(class_id=job_class.id, jobs=len(job_class.line), first_job=job)
             self._round.left[job_class.id] = left
         return waits
@@ -130,7 +130,7 @@ class _ByClass(_Allocation):
         return True
 
     def _rush(self, turn: RankedClass) -> bool:
-        """Nobody else can come in between: all that are left of a class, together. Whether they found a place."""
+        """No other class can come in between: the rest of this class at once. False when a job found no place."""
         one, trial = turn.job_class, self._round
         if not _simple(one.key) or one.key.asks[0].runs or trial.profile.shares or self._turns.passed_over:
             return True
@@ -150,7 +150,7 @@ class _ByClass(_Allocation):
     def _leave(self, turn: RankedClass) -> None:
         one, reserved = turn.job_class, self._round.cluster.reserved
         line = (job_of(one.line.nth(at)) for at in range(turn.done, len(one.line)))
-        # Room is being made for some of them: the next one need not wait until those have it.
+        # Room is being made for some of these jobs: the next job need not wait until they have it.
         first = next((job for job in line if job not in reserved), job_of(one.line.nth(turn.done)))
         self._round.left[one.id] = LeftOut(class_id=one.id, jobs=len(one.line) - turn.done, first_job=first)
 

@@ -1,6 +1,6 @@
-"""Backfill: who may start before a job that waits for room. The strategies differ in who is promised a start.
+"""Backfill: which jobs may start before a job that waits for room. Strategies differ in which jobs get a promise.
 
-A promise is a claim on the future: whoever comes after may have the room only as long as the promise is kept.
+A promise is a claim on the future: jobs that come after may use the room only as long as the promise is kept.
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ Candidate = tuple[str, JobClass]
 
 
 def strategy_of(profile: Profile) -> Strategy:
-    """Without the action nobody may pass."""
+    """Without the action no job may pass another."""
     return profile.backfill.strategy if "backfill" in profile.actions else "strict"
 
 
@@ -49,14 +49,14 @@ class BackfillPass:
         self._kept = trial.cluster.promises
         # What was promised holds as long as nothing got better.
         self._slack = trial.cluster.future.slack != trial.cluster.promised_at
-        # Jobs whose promise cannot be kept: somebody outlived his estimate, or a node is gone.
+        # Jobs whose promise cannot be kept: a running job outlived its estimate, or a node is gone.
         self._lost: set[str] = set()
         self._counted = 0
-        # By class: the shortest run time that found no place; whoever runs as long need not try.
+        # By class: the shortest run time that found no place; jobs that run as long need not try.
         self._refused: dict[int, float] = {}
-        # By class: whether its jobs wait for room that others could give back.
+        # By class: whether its jobs wait for room that other jobs could give back.
         self._ever: dict[int, bool] = {}
-        # Classes of which nobody can start any more.
+        # Classes of which no job can start any more.
         self.closed: set[int] = set()
         # The most of CPU, memory and GPU that any row has, by what is hidden; until something is placed.
         self._most: dict[tuple[float, str], tuple[int, int, int]] = {}
@@ -65,13 +65,13 @@ class BackfillPass:
 
     @property
     def from_the_start(self) -> bool:
-        """Whether something is spoken for already, so that even the first in line must look out for it; or whether
-        others come before it, to whom the last cycle did not come."""
+        """Whether there are claims already, so that even the first in line must respect them; or whether jobs that the
+        last cycle did not come to go before it."""
         resumes = self._strategy == "greedy" and self._round.resumes
         return self._strategy == "conservative" or bool(self._round.claims) or resumes
 
     def waits(self, job: str, one: JobClass) -> bool:
-        """The job found no place. Whether others may not simply pass it."""
+        """The job found no place. Whether jobs behind may not simply pass it."""
         if self._strategy == "greedy" or self._has_its_own(one):
             return False
         if self._strategy == "strict":
@@ -79,7 +79,7 @@ class BackfillPass:
         self._begin_placed()
         return self._promise(job, one)
 
-    # ---- those behind
+    # ---- jobs behind
 
     def run(self, rest: Iterable[Candidate]) -> None:
         trial = self._round
@@ -101,7 +101,7 @@ class BackfillPass:
                 self._found_none(job, one)
                 if self._strategy == "strict" and not self._has_its_own(one) and self._could_ever(one):
                     break
-        # Whoever this cycle did not come to keeps what was promised.
+        # Jobs that this cycle did not come to keep their promises.
         keeps = self._strategy == "conservative" or (trial.budget is not None and trial.budget.spent)
         for job, kept in self._kept.items():
             if keeps and job in trial.claims.of:
@@ -118,8 +118,8 @@ class BackfillPass:
         self._leave(job, one)
 
     def _resumed(self, rest: Iterator[Candidate]) -> Iterator[Candidate]:
-        """Those that the last cycle did not come to, then the others. Nobody loses by it: what was promised to the
-        others is held, and who is promised a start by his rank comes first as ever."""
+        """Jobs that the last cycle did not come to, then the others. No job loses by it: promised room is held, and
+        jobs that are promised a start by rank still come first."""
         trial, budget = self._round, self._round.budget
         if budget is None or not budget.before:
             yield from rest
@@ -141,8 +141,8 @@ class BackfillPass:
         return iter(rest) if by_rank else self._shortest_first(iter(rest))
 
     def _within_depth(self, rest: Iterable[Candidate]) -> Iterator[Candidate]:
-        """So many that wait for room. Those that could never run, are over a limit or have room of their own are told
-        so and take nobody's turn: however many there are, the jobs behind them are looked at."""
+        """So many jobs that wait for room. Jobs that could never run, are over a limit or have room of their own are
+        told so and do not count: however many there are, the jobs behind them are looked at."""
         seen = 0
         for job, one in rest:
             if self._could_ever(one) and not self._has_its_own(one):
@@ -161,7 +161,7 @@ class BackfillPass:
         yield from sorted(rest, key=lambda candidate: self._waiting.likely_of(candidate[0]))
 
     def _hopeless(self, job: str, one: JobClass) -> bool:
-        """A quick look at most of those behind: no room, no promise to make, and nobody who wants to know."""
+        """A quick look at most jobs behind: no room, no promise to make, and no caller that wants the reason."""
         if self._round.tells or self._strategy not in ("easy", "aggressive"):
             return False
         if len(self._round.promises) < self._policy.reservations or self._waiting.gap_of(job) is not None:
@@ -170,7 +170,7 @@ class BackfillPass:
         return runs_s >= self._refused.get(one.id, _EVER) or not self.may_fit(one, runs_s)
 
     def _start(self, job: str, one: JobClass) -> bool:
-        """Gives the job a place now, if it may have one: to its end, or for as long as others do not need it."""
+        """Gives the job a place now, if it may have one: to its end, or for as long as no claim needs it."""
         runs_s, gap_s = self._round.runs_of(job), self._waiting.gap_of(job)
         return self._start_to_end(job, one, runs_s) or (
             gap_s is not None and gap_s < runs_s and self._start_in_gap(job, one, gap_s)
@@ -232,7 +232,7 @@ class BackfillPass:
         return all(full(cluster, claims, ask, now, runs_s) for ask in self._ungated(one))
 
     def _ungated(self, one: JobClass) -> Iterator[Ask]:
-        """Those of its alternatives that neither licences nor limits stand in the way of."""
+        """The job's alternatives that neither licences nor limits stand in the way of."""
         gated = bool(one.key.licences or self._round.profile.shares)
         return (ask for ask in one.key.asks if not gated or self._round.gate(one.key, ask) is None)
 
@@ -247,7 +247,7 @@ class BackfillPass:
     # ---- promises
 
     def _has_its_own(self, one: JobClass) -> bool:
-        """Room is booked for it: nobody else's is held for it."""
+        """Room is booked for the job: no other room is held for it."""
         return self._cluster.booked(one.key.asks[0].reservation, self._round.now) is not None
 
     def _entitled(self, one: JobClass) -> bool:
@@ -262,9 +262,9 @@ class BackfillPass:
         return len(self._round.promises) < self._policy.reservations
 
     def _promise(self, job: str, one: JobClass) -> bool:
-        """Promises the job the earliest start there is; whether anybody can say when that is."""
+        """Promises the job its earliest start; False when that start is not known."""
         if job in self._cluster.reserved:
-            # Room is kept for it already: others are on their way out.
+            # Room is kept for the job already: its victims are on their way out.
             return False
         trial, runs_s = self._round, self._waiting.runs_of(job)
         kept = self._kept.get(job)
@@ -301,12 +301,12 @@ class BackfillPass:
         return True
 
     def _held_from(self, start: float, told: Promise | None) -> float:
-        """Others have to be gone by the earliest start it was ever promised: whatever holds its room for longer than
-        was thought, nobody new comes into it meanwhile. Where it may be delayed, by so much after the first."""
+        """Other jobs have to be gone by the earliest start the job was ever promised: though a holder may stay longer
+        than estimated, no new job comes into that room. Where delay is allowed, by so much after the first promise."""
         if self._strategy == "aggressive":
             return (start if told is None else told.first_start) + self._policy.delay_max_s
         if told is None or not self._policy.drain or self._strategy == "conservative":
-            # Where everybody is promised a start, room kept longer for one would be in the way of those ahead of it.
+            # Where every job is promised a start, room kept longer for one would be in the way of jobs ahead of it.
             return start
         return min(start, told.start if told.held_from is None else told.held_from)
 
@@ -330,11 +330,11 @@ class BackfillPass:
         return cluster.promised_when == cluster.future.changes
 
     def _opening(self, one: JobClass, runs_s: float) -> Slot | None:
-        """Of its alternatives the one that opens first."""
+        """The alternative of the job that has room first."""
         trial = self._round
         best: Slot | None = None
         if not (self._cluster.future.ending or trial.claims.ending):
-            # It has no place now, and nobody is known to end.
+            # The job has no place now, and no running job has a known end.
             return None
         for ask in self._ungated(one):
             found = earliest(self._cluster, trial.txn, trial.claims, ask, trial.now, runs_s)
@@ -343,7 +343,7 @@ class BackfillPass:
         return best
 
     def _could_ever(self, one: JobClass) -> bool:
-        """Whether it waits for room, and not for something that may never come."""
+        """Whether the job waits for room, and not for something that may never come."""
         found = self._ever.get(one.id)
         if found is None:
             asks = (ask for ask in one.key.asks if self._round.gate(one.key, ask) is None)
@@ -353,7 +353,7 @@ class BackfillPass:
     # ---- conservative: what was promised stays promised
 
     def _claim_kept(self) -> None:
-        """What cannot be had any more is not in the way of others, who may do better than they were promised."""
+        """A promise that cannot be kept any more blocks no other job: those may now start sooner than promised."""
         claims = self._round.claims
         setback = self._cluster.future.setbacks != self._cluster.promised_before
         if setback:
@@ -390,7 +390,7 @@ class BackfillPass:
         self._counted = len(trial.placed)
 
     def _leave(self, job: str, one: JobClass) -> None:
-        """Whoever would fit is held back; the others lack room."""
+        """A job that would fit is held back by claims; any other lacks room."""
         trial = self._round
         if not trial.tells or one.id in trial.left or one.id in trial.held_back:
             return

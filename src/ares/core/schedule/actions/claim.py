@@ -1,4 +1,4 @@
-"""Claim: jobs that others made room for get it as soon as it is there."""
+"""Claim: a job that victims made room for starts there as soon as they are gone."""
 
 from ares.core.ask import Ask
 from ares.core.capacity.capacity import Reserved
@@ -38,7 +38,7 @@ def _considered(trial: Trial, ask: Ask, taken: list[Allocation]) -> Considered |
 
 
 def _free(trial: Trial, job_class: JobClass, kept: Reserved) -> bool:
-    """Whether nobody else is left on it, and no limit was reached meanwhile."""
+    """Whether no other job is left on the room, and no limit was reached meanwhile."""
     key, ranks = job_class.key, len(kept.placements)
     ask = key.asks[kept.alternative]
     alone = all(trial.cluster.is_alone(place, ask.qos) for place in kept.placements)
@@ -46,9 +46,9 @@ def _free(trial: Trial, job_class: JobClass, kept: Reserved) -> bool:
 
 
 def _awaited(cluster: Cluster, kept: Reserved) -> bool:
-    """Whether somebody is still on the way out, of a place that is still there.
+    """Whether a victim is still on its way out, of a place that is still there.
 
-    Of a node that died, somebody takes away what is left there, and then nobody is on the way out any more."""
+    What is left on a dead node is taken away by the monitor; after that no victim is on its way out there."""
     there = all(cluster.may_be_there(place) for place in kept.placements)
     leaving = ((one := cluster.holdings.get(job)) is not None and one.leaving for job in kept.evicting)
     return there and any(leaving)

@@ -1,4 +1,4 @@
-"""Making room: reclaim what was borrowed, or preempt what matters less. Only for jobs that found no place."""
+"""Making room: reclaim what was borrowed, or preempt less important jobs. Only for jobs that found no place."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -50,7 +50,7 @@ def evict(rule: Rule, trial: Trial) -> None:
 
 
 def _worth_a_try(rule: Rule, trial: Trial, job_class: JobClass) -> bool:
-    """Whether anybody is there who could be evicted for it at all."""
+    """Whether any running job could be evicted for this class at all."""
     levels = trial.cluster.preemptible
     if rule == "priority":
         yields_from = job_class.key.level + trial.profile.preemption.gap
@@ -59,7 +59,7 @@ def _worth_a_try(rule: Rule, trial: Trial, job_class: JobClass) -> bool:
 
 
 def prospects(trial: Trial, job: str, job_class: JobClass) -> Eviction | str:
-    """Whom the job would displace, or why nobody. The round is left with the room made."""
+    """The victims of the job, or why there are none. The trial is left with the room made."""
     if trial.cluster.booked(job_class.key.asks[0].reservation, trial.now) is not None:
         return "it waits for room in its reservation"
     if trial.cluster.bookings:
@@ -89,7 +89,7 @@ _RULE_OF: dict[str, Rule] = {"reclaim": "reclaim", "preempt": "priority"}
 
 
 def holders(trial: Trial, going: set[str]) -> Iterator[EvictionCandidate]:
-    """Running jobs as the choice of victims wants them; those on their way out are nobody's victims."""
+    """Running jobs as eviction candidates; a job on its way out is no candidate."""
     rows = trial.cluster.rows
     # Some of their ranks were given back already.
     shrunk = {one.job for one in trial.resized}
@@ -128,7 +128,7 @@ def _freed(one: Holding, number: int) -> Freed:
 
 
 def find_victims(rule: Rule, trial: Trial, job: str, job_class: JobClass, counted: Census) -> Eviction | str:
-    """The cheapest victims whose leaving makes room, which is then taken; or why there are none."""
+    """The cheapest victims whose eviction makes room, which is then taken; or why there are none."""
     key = job_class.key
     why = ""
     for number, ask in enumerate(key.asks):

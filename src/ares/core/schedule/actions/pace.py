@@ -1,6 +1,6 @@
 """Pace: jobs that say how long they run on which GPU model start where they all end soonest, or wait for it.
 
-Decides only; `allocate` places those whose time has come, in the order of their ranks and of that model.
+Decides only; `allocate` places the jobs whose time has come, in the order of their ranks and of that model.
 """
 
 import heapq
@@ -23,7 +23,7 @@ from ares.core.schedule.plan import LeftOut
 from ares.core.schedule.slot import earliest
 from ares.core.schedule.trial import Trial
 
-# Jobs that are planned together, the first by rank; those behind take what is left, as jobs without run times do.
+# Jobs that are planned together, the first by rank; jobs behind take what is left, as jobs without run times do.
 _JOBS_MAX = 512
 # Jobs further behind than this by rank count as much as nothing.
 _WEIGHT_MIN = 2.0**-20
@@ -36,7 +36,7 @@ class _Lines(NamedTuple):
     gpus: Ints
     models: list[str]
     free_at: Floats
-    # Of those that are free before somebody else has them: until when. Otherwise -inf.
+    # For a GPU that is free now and claimed later: until when it is free. Otherwise -inf.
     before: Floats
 
 
@@ -44,7 +44,7 @@ def paces(trial: Trial) -> None:
     trial.paced = paced(trial)
     waiting: dict[int, list[str]] = {}
     for job, one in trial.paced.items():
-        # Whoever could have nothing now lacks room like any other; room may be made for it.
+        # A job that can have no GPU now lacks room like any other; room may be made for it.
         if one.start > trial.now and one.instead is None:
             waiting.setdefault(_class_of(trial, job), []).append(job)
     for number, jobs in waiting.items():
@@ -69,7 +69,7 @@ def _wide(trial: Trial, one: JobClass) -> Iterator[tuple[str, PacedJob]]:
                 best = PacedJob(choice.model, opening.start, end, late=False, instead=None)
             if opening.start <= now and (free is None or end < now + free[1]):
                 free = (choice.slowest, choice.runs_s)
-    # Where it can have nothing now it takes what comes; whoever is free by then is another question.
+    # A job that can have nothing now takes what comes: which GPU is free by then is not known.
     if best is not None and free is not None:
         for place in one.line.heads(_JOBS_MAX):
             if job_of(place) not in trial.cluster.reserved:
@@ -213,7 +213,7 @@ def _runner(place: Place, kind: int, key: ClassKey, weight: float) -> PacedRunne
 
 
 def _idle(slots: dict[str, PacedSlot], lines: _Lines, gpus: Gpus, now: float) -> dict[int, str]:
-    """Sorts of GPUs of which one is free that nobody of these is to use now, each with its model."""
+    """Sorts of GPUs of which one is free and no job of these is to use it now, each with its model."""
     used = {slot.gpu for slot in slots.values() if slot.start <= now}
     free = (gpu for gpu in np.flatnonzero(lines.free_at <= now).tolist() if gpu not in used)
     return {gpus.sort.item(gpu): lines.models[gpu] for gpu in free}
@@ -231,7 +231,7 @@ def _paced(slot: PacedSlot, runs: Floats, idle: dict[int, str], lines: _Lines) -
 
 
 def _before(one: PacedRunner, found: PacedJob | None, lines: _Lines, gpus: Gpus, now: float) -> PacedJob | None:
-    """A start now, on a GPU that somebody else has later, for whoever is to wait and would have ended by then."""
+    """A start now, on a GPU claimed for later, for a job that would otherwise wait and ends before the claim."""
     ends = now + gpus.runs_s[one.kind][gpus.sort]
     ends = np.where(ends <= lines.before, ends, inf)
     at = int(ends.argmin()) if len(ends) else 0

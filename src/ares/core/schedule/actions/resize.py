@@ -1,4 +1,4 @@
-"""Elastic gangs give ranks back when somebody else needs the room, and grow into what nobody needs."""
+"""Elastic gangs give ranks back when other jobs need the room, and grow into idle resources."""
 
 from collections import Counter
 from copy import copy
@@ -118,7 +118,7 @@ def _without(names: tuple[str, ...], ranks: dict[str, tuple[Holding, Placement]]
 
 
 def grow(trial: Trial) -> None:
-    """Only when nobody waits for room: what is idle then is of no use to anybody else."""
+    """Only when no job waits for room: idle resources are then of no use to any other job."""
     if trial.more or trial.cluster.reserved or not trial.cluster.elastic or _waits_for_room(trial):
         return
     wishing = [
@@ -140,7 +140,7 @@ def grow(trial: Trial) -> None:
 
 
 def _waits_for_room(trial: Trial) -> bool:
-    """Whether a job was left out that some node could take if others left it; those that can never run do not count."""
+    """Whether a left-out job would fit on some node if its jobs left; jobs that can never run do not count."""
     for left in trial.left.values():
         job_class = trial.cluster.waiting.class_of(left.first_job)
         if job_class is not None and any(len(trial.rows_held_back(ask)) for ask in job_class.key.asks):
@@ -179,7 +179,7 @@ def _wanted(trial: Trial, one: Holding, ask: Ask) -> int:
 
 
 def _in_its_domain(trial: Trial, one: Holding, ask: Ask, wanted: int) -> list[Allocation]:
-    """More ranks with GPUs that NVLink joins to those it has."""
+    """More ranks, on GPUs that NVLink joins to the gang's own."""
     table, row = trial.cluster.table, trial.cluster.rows[one.ranks[0].node]
     mine = sum(1 << gpu for gpu in {gpu for place in one.ranks for gpu in place.gpus})
     inside = next((domain for domain in domains_of(table, row) if domain & mine), 0)

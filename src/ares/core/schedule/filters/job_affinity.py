@@ -1,4 +1,4 @@
-"""Nodes near to the jobs a job must be near to, and away from those it must be away from."""
+"""Nodes near to the jobs that a job must be near to, and away from the jobs that it must be away from."""
 
 import numpy as np
 

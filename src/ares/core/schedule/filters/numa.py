@@ -24,7 +24,7 @@ def _wants(rows: NodeSlice) -> list[tuple[Ints, int]]:
 
 
 def _gpus(rows: NodeSlice) -> Ints:
-    """GPUs that hang off each NUMA node: if NVLink must join them, those that it joins."""
+    """Free GPUs of each NUMA node; where NVLink must join them, the most in one NVLink domain."""
     if not one_domain(rows.ask):
         return rows.numa_gpus_free
     numa = rows.table.gpu_numa[rows.at]

@@ -31,7 +31,7 @@ def _too_thirsty(miss: Miss, ranks: int) -> Reason:
     power, pools = here.table.power, here.table.pool[here.at]
     assert power is not None, "refused by a cap"
     need, lefts = ranks * needed(here), power.left_on(pools, emptied=miss.ever)
-    # Of a gang some rows may be in pools without a cap: those are not what is in the way.
+    # Of a gang some rows may be in pools without a cap: these rows are not what is in the way.
     at = int(np.where(np.isin(pools, power.capped), lefts - need, -UNLIMITED).argmax())
     pool = miss.record(int(miss.reached[at])).info.pool
     cap, left = power.cap(pool), int(lefts[at])

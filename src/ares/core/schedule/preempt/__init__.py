@@ -1,1 +1,1 @@
-"""Who has to go when somebody else needs the place: who may be evicted, at what cost, and who is chosen."""
+"""Preemption: which running jobs may be evicted for a waiting one, at what cost, and which are chosen."""

@@ -38,7 +38,7 @@ class Vacate(NamedTuple):
 
 
 class FreeNodes(NamedTuple):
-    """So many more nodes are empty. Nobody moves to an empty node, and everybody has a place to go to."""
+    """So many more nodes are empty. No job moves to an empty node, and every job has a place to go to."""
 
     nodes: int
 
@@ -164,7 +164,7 @@ def _move(
 def _move_all(
     ground: _Ground, holders: Sequence[EvictionCandidate], away: Iterable[int], closed: Bools, answers: Answers
 ) -> tuple[list[Move], list[str]]:
-    """Moves them, the largest first; and those that found no place."""
+    """Moves the holders, the largest first; also returns the jobs that found no place."""
     moves: list[Move] = []
     homeless: list[str] = []
     for holder in sorted(holders, key=lambda one: (-one.gpus_milli, -one.cpu_milli, one.job)):
@@ -197,7 +197,7 @@ def _make_room(rooms: RoomColumns, screened: Screened, request: RoomRequest, ans
             )
             return _plan(screened, (), (), before, before, reason)
         moves += more
-        # Whoever moved is left alone from now on.
+        # A job that moved is left alone from now on.
         rest = without(rest, {move.job for move in more})
         places = int(ranks_everywhere(request, ground.rooms).sum())
     return _plan(screened, moves, (), before, places)
@@ -234,7 +234,7 @@ def _clear(ground: _Ground, field: Field, row: int, answers: Answers) -> list[Mo
     here = [field.candidate(holder, {slot: row}) for holder in field.holders_on(row)]
     only_this = np.arange(len(field.rooms)) == row
     mark = ground.mark()
-    # A node with a place for the request may lose it to those who move: then those nodes are closed as well.
+    # A node with room for the request may lose it to the jobs that move: then such nodes are closed as well.
     for closed in (only_this, only_this | (field.now > 0)):
         moves = _relocate(ground, field, here, row, closed, answers)
         if moves is not None and int(ranks_everywhere(field.request, ground.rooms).sum()) > int(field.now.sum()):
@@ -257,7 +257,7 @@ def _relocate(
         moves, homeless = _move_all(ground, holders, (slot,), closed, answers)
         if not homeless:
             return moves
-        # Without those who have nowhere to go: fewer each time, so this ends.
+        # Without the jobs that have nowhere to go: fewer each time, so this ends.
         here = [one for one in here if field.screened.holders[one.holder].job not in homeless]
 
 
@@ -281,7 +281,7 @@ def _free_nodes(rooms: RoomColumns, screened: Screened, nodes: int, answers: Ans
     empty = ~np.isin(rooms.slots, [*by_slot, *screened.kept])
     before = int(empty.sum())
     moves: list[Move] = []
-    # Nodes that somebody stays on, moved to, or must come back to.
+    # Nodes that a job stays on, moved to, or must come back to.
     settled = set(screened.kept)
     cost = {slot: sum(map(lost_gpu_ms, holders)) for slot, holders in by_slot.items()}
     for row in sorted(np.flatnonzero(~empty).tolist(), key=lambda row: (cost.get(rooms.slots.item(row), 0), row)):

@@ -1,4 +1,4 @@
-"""Who may be evicted for whom, by which rule; and who may not, with the reason."""
+"""Which holder may be evicted for which asker, by which rule; and why the others may not."""
 
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -7,7 +7,7 @@ from ares.core.schedule.preempt.holders import Asker, EvictionCandidate
 from ares.model.job import PRIORITIES
 from ares.model.profile import PreemptionPolicy
 
-# Why somebody is evicted: for a more important job, for a lender's own, to tidy up, or because an operator says so.
+# Why a job is evicted: for a more important job, for a lender's own, to tidy up, or because an operator says so.
 Rule = Literal["priority", "reclaim", "shrink", "consolidate", "drain"]
 # Why a holder stays.
 Exclusion = Literal[
@@ -42,7 +42,7 @@ def _borrows(holder: EvictionCandidate, asker: Asker) -> bool:
 
 
 def _stays_within(holder: EvictionCandidate, asker: Asker) -> bool:
-    """With all it asks for: whoever would borrow itself has nothing to take back."""
+    """With all that the asker asks for: an account that would borrow itself has nothing to take back."""
     path = answerable(asker.account, holder.account, asker)
     return path is not None and asker.standing[path] + asker.asked <= 0
 

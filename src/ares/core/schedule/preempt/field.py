@@ -1,4 +1,4 @@
-"""Where evicting somebody would help a request, and the least it could cost there: columns first, nodes when needed."""
+"""Where evicting a job would help a request, and the least it could cost there: columns first, nodes when needed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The request laid over the rooms: how many ranks fit on each row now, and with everybody gone who may go."""
+    """The request laid over the rooms: how many ranks fit on each row now, and with every evictable job gone."""
 
     request: RoomRequest
     rooms: RoomColumns
@@ -32,7 +32,7 @@ class Field:
 
     @property
     def helpful(self) -> Ints:
-        """Rows where evicting somebody makes room."""
+        """Rows where an eviction makes room."""
         return np.flatnonzero(self.most > self.now)
 
     def site(self, row: int) -> Site:

@@ -45,13 +45,13 @@ class EvictionCandidate(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Who wants the room. `standing` is use minus soft limit of every account that has one, in the unit of `asked`."""
+    """The job that wants room. `standing` is use minus soft limit of each account that has one, in units of `asked`."""
 
     job: str
     level: int
     account: str
     standing: Mapping[str, int] = {}
-    # All it asks for: what its account would hold more.
+    # All that the job asks for: what its account would hold more.
     asked: int = 0
 
 
@@ -78,7 +78,7 @@ class NodeRoom(NamedTuple):
     slot: int
     cpu_milli: int
     memory_mib: int
-    # Thousandths left of each GPU, by index, and the mask of those that answer to the request.
+    # Thousandths left of each GPU, by index, and the mask of the GPUs that answer to the request.
     gpus: tuple[int, ...] = ()
     answering: int = -1
     devices: Devices = ()

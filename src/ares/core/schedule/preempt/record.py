@@ -1,4 +1,4 @@
-"""What both sides of an eviction are told: who, why, by which rule, and what it cost."""
+"""What both sides of an eviction are told: the asker, the victims, the rule, and the cost."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Running jobs as columns, and those of them that may be evicted for one asker."""
+"""Running jobs as columns, and the ones among them that may be evicted for one asker."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """All holders by job id. Made once for all who ask at one time."""
+    """All holders by job id. Made once for all askers of one moment."""
 
     holders: tuple[EvictionCandidate, ...]
     lost_gpu_ms: Ints
@@ -43,13 +43,13 @@ class Screened:
 
     holders: tuple[EvictionCandidate, ...]
     lost_gpu_ms: Ints
-    # By holder: the account whose borrowing it is; empty where that does not matter.
+    # By holder: the account whose borrowing it counts as; empty where that does not matter.
     lenders: tuple[str, ...]
     # By holder: how often its size is halved for the disruption bound.
     leniency: tuple[int, ...]
     parts: Parts
     excluded: Mapping[Exclusion, int]
-    # Nodes where somebody stays.
+    # Nodes where a job stays.
     kept: frozenset[int]
 
 
@@ -96,7 +96,7 @@ def without(screened: Screened, jobs: Container[str]) -> Screened:
 
 
 def _parts_of(parts: Parts, goes: Bools) -> Parts:
-    """The parts of those who go, with holders and parts numbered anew."""
+    """The parts of the holders that go, with holders and parts numbered anew."""
     mine = goes[parts.holder]
     holder_now, part_now = np.cumsum(goes) - 1, np.cumsum(mine) - 1
     gpus = mine[parts.gpu_part]

@@ -40,7 +40,7 @@ class Bound(NamedTuple):
         of: dict[str, list[int]] = {}
         for one in chosen:
             of.setdefault(one.lender, []).append(one.milli)
-        # The largest goes last: whoever goes before must leave something borrowed.
+        # The largest goes last: the evictions before it must leave something borrowed.
         return all(sum(milli) - max(milli) < self.borrowed.get(lender, 0) for lender, milli in of.items())
 
     def after(self, taken: Candidate) -> "Bound":
@@ -98,7 +98,7 @@ def worth(one: Candidate) -> tuple[float, int]:
     return -one.cost, -one.holder
 
 
-# Whom to spare first: the dearest, the dearest for its size, the largest. Each is the right one in some case.
+# Which candidate to spare first: the dearest, the dearest for its size, the largest. Each is best in some case.
 _SPARED_FIRST: tuple[Callable[[Candidate], tuple[float, int]], ...] = (
     worth,
     lambda one: (-one.cost / (one.milli + 1), -one.holder),
@@ -141,7 +141,7 @@ def cheapest(
 def spared(
     stand: Stand, candidates: Sequence[Candidate], want: int, bound: Bound, best: Key | None = None
 ) -> Key | None:
-    """Everybody gone, and then all spared who need not go: the best of a few orders to spare them in."""
+    """All candidates gone, then every one spared that need not go: the best of a few orders to spare them in."""
     for first in _SPARED_FIRST:
         for one in candidates:
             stand.evict(one)
@@ -160,7 +160,7 @@ def _exact(
 ) -> Key | None:
     """Branch and bound, the dearest decided first.
 
-    Whoever is not decided counts as gone, so a branch ends as soon as sparing one more would leave too little room.
+    An undecided candidate counts as gone, so a branch ends as soon as sparing one more would leave too little room.
     When the budget is over, the best one so far is the answer.
     """
     order = sorted(candidates, key=worth)

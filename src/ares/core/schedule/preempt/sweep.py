@@ -31,7 +31,7 @@ _NODE_STEPS = 2_000
 
 
 class _Option(NamedTuple):
-    """Whom to evict on one node for so many more ranks there."""
+    """The holders to evict on one node for so many more ranks there."""
 
     gain: int
     holders: tuple[int, ...]
@@ -129,7 +129,7 @@ def _promising(field: Field, need: int) -> Ints:
 
 
 def _polished(field: Field, need: int, bound: Bound, state: _Sweep, budget: SearchBudget) -> Key | None:
-    """Without those who need not go; and with few left, exactly among them and the others that were looked at."""
+    """Without the holders that need not go; and with few left, exactly among them and the others that were tried."""
 
     def stand_for(holders: list[int]) -> tuple[Stand, list[Candidate], int]:
         slots = field.row_of_slot(field.helpful)

@@ -1,9 +1,9 @@
-"""Choosing whom to evict: the least lost GPU-seconds, then the fewest jobs, then the lowest ids.
+"""The choice of victims: the least lost GPU-seconds, then the fewest jobs, then the lowest ids.
 
 Exact when at most EXACT_MAX holders matter, and for one missing rank on any number of nodes with at most EXACT_MAX
 holders each. Otherwise a sweep over the most promising nodes; what it answers fits, keeps the bound, and has no smaller
-set within it that would do, but a cheaper one may exist. All limits are counts of
-steps: the same input, the same answer.
+set within it that would do, but a cheaper one may exist. All limits are counts of steps: the same input gives the
+same answer.
 """
 
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ from ares.model.profile import PreemptionPolicy
 STEPS_MAX = 50_000
 # Laying out one node for a choice takes as long as so many steps.
 _NODE_STEPS = 5
-# Above this, those who matter are not worth counting: there are too many to try all.
+# With more parts than this, the holders that matter are not counted: there are too many to try all.
 _PARTS_MAX = 4_096
 
 Obstacle = Literal["not-enough", "disruption-bound", "borrowed"]
 
 
 class Victims(NamedTuple):
-    """Who goes, and where the ranks then fit: (node slot, ranks). No jobs: there is room already."""
+    """The jobs that go, and where the ranks then fit: (node slot, ranks). No jobs: there is room already."""
 
     jobs: tuple[str, ...]
     slots: tuple[tuple[int, int], ...]
@@ -43,7 +43,7 @@ class Victims(NamedTuple):
 
 
 class NoVictims(NamedTuple):
-    """Nobody is evicted: why, and how many holders each rule keeps in place."""
+    """No job is evicted: why, and how many holders each rule keeps in place."""
 
     obstacle: Obstacle
     reason: str
@@ -60,7 +60,7 @@ def bound_of(request: RoomRequest, asker: Asker, policy: PreemptionPolicy, rule:
 
 
 def choose(request: RoomRequest, rooms: RoomColumns, screened: Screened, bound: Bound) -> Victims | NoVictims:
-    """Whom to evict so that all ranks of the request fit."""
+    """The holders to evict so that all ranks of the request fit."""
     field = lay_out(request, rooms, screened)
     need = request.ranks - int(field.now.sum())
     if need <= 0:

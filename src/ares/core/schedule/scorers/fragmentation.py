@@ -22,7 +22,7 @@ def score(rows: NodeSlice) -> Floats | None:
     kind = common.kind(rows)
     idle, cpu = rows.gpu_idle_milli, rows.cpu_free
     whole = rows.gpu_count if rows.emptied else np.bitwise_count(rows.table.gpu_whole[rows.at]).astype(np.int64)
-    # Rows that cannot take the ask get a score as well, that nobody looks at.
+    # Rows that cannot take the ask get a score as well; it is never read.
     idle_after = np.maximum(idle - ask.gpus_milli, 0)
     cpu_after = np.maximum(cpu - ask.cpu_milli, 0)
     pieces, opened = _on_devices(rows, common.pieces, kind)

@@ -35,5 +35,5 @@ def _runs_there(runs: Runs, record: NodeRecord | None) -> float:
 
 @lru_cache(4096)
 def _slowest(runs: Runs, models: tuple[str, ...]) -> float:
-    """On a machine with several models nobody can say which one the job gets."""
+    """On a machine with several GPU models it is not known which one the job gets: the slowest counts."""
     return max((runs_on(runs, model) for model in set(models)), default=np.inf)
