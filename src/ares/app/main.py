@@ -8,7 +8,7 @@ from typing import NoReturn
 import click
 
 from ares import __version__
-from ares.edge.cli.render.error import report
+from ares.edge.cli.render.output import report
 
 # gRPC's fork handlers crash children that a process with open channels starts; read when it is first imported.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

@@ -303,7 +303,7 @@ def verify(ctx: click.Context, online: bool, copy: str | None, key: str | None, 
         untold = bool(replicas.unasked)
         replicas.tell([chain for answer in answers for chain in answer["chains"]])
     else:
-        from ares.edge.cli.render.error import report
+        from ares.edge.cli.render.output import report
         from ares.edge.cli.render.progress import Bars
 
         config = load({}, **where)

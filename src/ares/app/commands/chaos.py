@@ -9,8 +9,7 @@ import click
 
 from ares.app.commands.trace_flags import read_output
 from ares.edge.cli.options import read_seconds
-from ares.edge.cli.render.error import report
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import output_option, print_objects, report
 from ares.edge.cli.render.text import printable
 
 _CANNOT_RUN = 2

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from ares.app.commands.configured import configured, load
-from ares.edge.cli.render.error import report
-from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.render.output import output_option, print_objects, report
 from ares.edge.cli.render.progress import Bars
 from ares.edge.cli.render.text import printable
 

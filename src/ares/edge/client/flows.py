@@ -1,6 +1,6 @@
 """How the client behaves: repeat, resume, follow, wait. Decisions only; see `steps`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import random
 from typing import TypeVar
@@ -12,7 +12,6 @@ from ares.edge.client.calls import answers, calls
 from ares.edge.client.calls.calls import Call, Reply, Request, read_answer, read_problem, retry_after_s
 from ares.edge.client.errors import Unavailable, Unreachable, WaitTimeout
 from ares.edge.client.retry import DEFAULT_RETRY, RETRY_STATUSES, Retry, repeatable_failure, repeatable_status
-from ares.edge.client.sse import ServerEvent, SseParser
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
@@ -25,6 +24,7 @@ POLL_S = 1.0
 # Progress, and why a job waits, change without an event: whoever watches looks again after this long.
 REFRESH_S = 2.0
 _EVENT = msgspec.json.Decoder(LedgerEvent)
+_LINE_MAX = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +189,46 @@ class Patience:
         if isinstance(why, Broken) or why.status >= 400:
             return self._flows.failure(why, asked, self.tour)
         return Unreachable(f"{self.tour.at} keeps closing the stream at once")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """A server-sent event: `id` is the cursor to resume after it."""
+
+    id: str
+    event: str
+    data: str
+
+
+class SseParser:
+    """Feed it chunks as they come; it yields events as they are complete."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._id = ""
+        self._event = ""
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
+        *lines, self._rest = (self._rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
+        if len(self._rest) > _LINE_MAX:
+            raise ValueError(f"a line of the event stream is longer than {_LINE_MAX} bytes")
+        for line in lines:
+            if line:
+                self._field(line.decode("utf-8", "replace"))
+            elif self._data or self._event:
+                yield ServerEvent(self._id, self._event or "message", "\n".join(self._data))
+                self._event, self._data = "", []
+
+    def _field(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._event = value
+        elif name == "id":
+            self._id = value
 
 
 def ended(detail: answers.JobDetail) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.edge.client import errors
-from ares.edge.client.sse import ServerEvent, SseParser
+from ares.edge.client.flows import ServerEvent, SseParser
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, event, problem
 
 Ask = Callable[[Callable[[Any], Any]], Any]

@@ -61,7 +61,7 @@ def cancel(
 
 def _cancel(client: "Client", ids: Iterable[str], reason: str, output: str) -> int:
     """Each by itself: one that cannot be cancelled does not save the others."""
-    from ares.edge.cli.render.error import report
+    from ares.edge.cli.render.output import report
     from ares.edge.client.calls import calls
     from ares.edge.client.errors import Conflict, NotFound
 

@@ -1,20 +1,21 @@
-"""`ares nodes` and `ares lease`."""
+"""`ares nodes`, with the certificates of machines, and `ares lease`."""
 
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from ares.edge.cli.commands.drain import drain, rm, taint, undrain, untaint
-from ares.edge.cli.commands.machines import certs, revoke
 from ares.edge.cli.connect import connect, find_job, job_argument
 from ares.edge.cli.render.output import output_option, print_objects, show, tell
-from ares.edge.cli.render.text import cpus, duration, memory
+from ares.edge.cli.render.text import age, cpus, duration, memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.answers import ClusterView, LeaseView, NodeView
+    from ares.edge.client.calls.machines import CertificateView
 
 
 def _state(node: "NodeView") -> str:
@@ -51,6 +52,13 @@ LEASES: "Columns[LeaseView]" = {
     "NODE": lambda lease: lease.node,
     "HELD": lambda lease: duration(lease.held_s),
     "EXPIRES": lambda lease: "" if lease.expires_in_s is None else f"in {lease.expires_in_s:.0f}s unless renewed",
+}
+CERTIFICATES: "Columns[CertificateView]" = {
+    "MACHINE": lambda held: f"{held.role} {held.name}",
+    "SERIAL": lambda held: held.serial,
+    "STATE": lambda held: f"revoked by {held.revoked_by}" if held.revoked_by else held.state,
+    "AGE": lambda held: age(held.issued_at),
+    "ENDS": lambda held: f"in {duration(held.ends_at - time.time())}" if held.ends_at > time.time() else "-",
 }
 # Nodes that one line names.
 _NAMED_MAX = 3
@@ -117,7 +125,39 @@ def uncordon(ctx: click.Context, name: str, output: str) -> None:
     tell(connect(ctx), calls.cordon(name, on=False), lambda node: f"{node.name} uncordoned", output)
 
 
-for command in (drain, undrain, taint, untaint, rm, certs, revoke):
+@nodes.command()
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def certs(ctx: click.Context, output: str) -> None:
+    """Lists the certificates by which machines prove themselves."""
+    from ares.edge.client.calls import machines
+
+    show(connect(ctx), machines.certificates(), CERTIFICATES, output, of="certificates", names="serial")
+
+
+@nodes.command()
+@click.argument("name")
+@click.option("--cluster", is_flag=True, help="NAME is a cluster's.")
+@output_option("table", "json", "yaml")
+@click.pass_context
+def revoke(ctx: click.Context, name: str, cluster: bool, output: str) -> None:
+    """Takes back all that a machine proves itself by.
+
+    Within 5 seconds its stream is cut; what runs there is taken away as from a lost machine. A new
+    join token lets it in again.
+    """
+    from ares.edge.client.calls import machines
+
+    call = machines.revoke_cluster(name) if cluster else machines.revoke_node(name)
+    tell(
+        connect(ctx),
+        call,
+        lambda done: f"{done.name} revoked: {done.certificates} certificates, {done.tokens} tokens",
+        output,
+    )
+
+
+for command in (drain, undrain, taint, untaint, rm):
     nodes.add_command(command)
 # The same for one: `ares node drain gpu-07` reads better.
 node = nodes

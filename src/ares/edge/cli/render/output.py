@@ -81,3 +81,13 @@ def note(text: str) -> None:
     """A remark for a person at a terminal: on stderr, and only there."""
     if sys.stderr.isatty():
         click.echo(text, err=True)
+
+
+def report(what: str, fix: str, code: int) -> int:
+    """An error on stderr: what happened, and what to do about it."""
+    from ares.edge.cli.render.text import printable
+
+    click.echo(f"error: {printable(what)}", err=True)
+    if fix:
+        click.echo(f"fix: {printable(fix)}", err=True)
+    return code
