@@ -45,15 +45,13 @@ STILL_SAID = {
     "api": 4,
     ".": 1, "adapters": 1, "adapters/alerts": 1, "adapters/audit": 1, "adapters/certificates": 2,
     "adapters/executors": 11, "adapters/oidc": 2, "adapters/planning": 2, "adapters/secrets": 1, "adapters/store": 13,
-    "agent": 2, "agent/attempts": 5, "agent/files": 4, "agent/link": 7, "app": 14, "app/commands": 3,
-    "check/invariants": 21, "check/replay": 27, "control": 5, "control/access": 17, "control/execution": 13,
-    "control/governance": 16, "control/planner": 4, "control/queries": 11, "control/scheduler": 23,
-    "control/state": 10, "control/submit": 11, "core": 4, "core/access": 6, "core/admit": 2, "core/audit": 4,
-    "core/capacity": 26, "core/energy": 3, "core/explain": 3, "core/forecast": 7, "core/lifecycle": 5,
-    "core/limits": 5, "core/policy": 3, "core/queue": 16, "core/reserve": 11, "core/starts": 12,
-    "edge/cli": 17, "edge/client": 16, "edge/grpc": 3, "edge/rest": 24, "model": 34, "ports": 7, "sim/chaos": 6,
-    "sim/learn": 4, "sim/mutants": 2, "sim/report": 2, "sim/study": 3, "sim/traces": 11, "sim/tune": 2,
-    "sim/world": 21,
+    "app": 14, "app/commands": 3, "check/invariants": 21, "check/replay": 27, "control": 5, "control/access": 17,
+    "control/execution": 12, "control/governance": 16, "control/planner": 4, "control/queries": 8,
+    "control/scheduler": 22, "control/state": 10, "control/submit": 10, "core": 4, "core/access": 6, "core/admit": 2,
+    "core/audit": 4, "core/capacity": 26, "core/energy": 3, "core/explain": 3, "core/forecast": 7, "core/lifecycle": 5,
+    "core/limits": 5, "core/policy": 3, "core/queue": 16, "core/reserve": 11, "core/starts": 12, "edge/cli": 17,
+    "edge/client": 10, "edge/grpc": 3, "edge/rest": 24, "model": 34, "ports": 7, "sim/chaos": 6, "sim/learn": 4,
+    "sim/mutants": 2, "sim/report": 2, "sim/study": 3, "sim/traces": 11, "sim/tune": 2, "sim/world": 21,
 }  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""The node agent: holds attempts while it has the right to, and reports on them until it is heard."""
+"""The node agent: runs attempts while its lease lasts, and repeats each report until it is acknowledged."""

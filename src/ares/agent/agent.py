@@ -32,6 +32,8 @@ _KILL_S = 5.0
 
 
 class Agent:
+    """Wires the parts of one node: its attempts, its session with the control plane, and the disk guard."""
+
     def __init__(
         self,
         *,
@@ -56,7 +58,7 @@ class Agent:
         self._boot = boot
         self._settings = settings or AgentSettings()
         self._collect = collect
-        # Tells whether there is a control plane at all; None: nobody can.
+        # Tells a dead control plane from one that cannot be reached. None: this node cannot tell.
         self._witness = witness
         self._workspace = Workspace(state_dir)
         self._mailbox = Mailbox()
@@ -67,7 +69,7 @@ class Agent:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Until `stop`. Raises LinkRefused when the control plane does not want this node."""
+        """Serves until `stop`. Raises LinkRefused when the control plane does not accept this node."""
         # What an earlier process left is ended before this one registers.
         await self._executor.open()
         try:
@@ -143,7 +145,7 @@ class Agent:
             attempts.look()
 
     async def _leave(self, attempts: Attempts, talking: "asyncio.Task[None]") -> None:
-        """Lets attempts save their work and ends them, and says so for as long as somebody listens."""
+        """Drains the node: attempts save their work and end. Waits for their reports while the session lasts."""
         _log.info("agent.leaving", attempts=attempts.processes_left())
         attempts.leaving = True
         self._mailbox.leave()
@@ -153,7 +155,7 @@ class Agent:
         gone_by = began + save_s + settings.shutdown_grace_s + _KILL_S
         while attempts.processes_left() and self._clock.monotonic() < gone_by:
             await self._clock.sleep(_CHECK_S)
-        # Files that are not handed over by now are not waited for.
+        # An upload that is not complete by now is given up.
         attempts.stop_all(0.0, "the agent is shutting down")
         heard_by = self._clock.monotonic() + self._settings.farewell_s
         while len(self._mailbox.outbox) and not talking.done() and self._clock.monotonic() < heard_by:

@@ -1,1 +1,1 @@
-"""Attempts on this node: prepared, launched, watched and ended."""
+"""Attempts on this node: prepared, launched, watched and ended. Their states: `attempt.Attempt`."""

@@ -18,36 +18,53 @@ from ares.ports.executor import Running
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """Mutable and owned by `Attempts`."""
+    """One rank of an attempt, mutable, owned by `Attempts`. Its states, in order, and the collection that holds each:
+
+    - held: its Start came while the node had no valid lease. `Attempts._held` has the Start until the next renewal.
+    - starting: the executor was asked for a process and has not answered. `Attempts._live`, `running` is None.
+    - running: the executor has a process for it. `Attempts._live`, `running` is set.
+    - ending: it was told to end. `Attempts._live`, `ending` is set; `timers` has the next signal.
+    - handing over: its processes are gone and its output files are uploaded. `Attempts._live`, `outcome` is set.
+    - ended: its final report is under way. `Attempts._live`, `final` is the report's number in the `Outbox`.
+    - heard: the report was acknowledged; its log is not all stored yet. `Attempts._live`, `heard` is set.
+    - over: nothing of it is left on the node. `Attempts._over` has its key, so that a repeated Start does no harm.
+
+    An attempt leaves out the states it has no need for. A `fenced` attempt may be in any state from starting on.
+    """
 
     start: Start
     folder: Folder
     tail: Tail
+    # When the attempt's right to run ends, by the agent's monotonic clock.
     deadline: float
-    # Who takes part now; `start` has who did then.
+    # The gang as it is now. `start.world` is the gang as it was at the start.
     world: WorldInfo
-    # The deadline moved since it was handed to the executor.
+    # The deadline has moved since the executor was given it.
     extended: bool = False
+    # The process, while it runs.
     running: Running | None = None
-    # Set when the attempt may not go on: it will be reported as fenced, not as exited.
+    # Why the attempt may not go on. With it the end is reported as Fenced, not as Exited.
     fenced: str = ""
+    # It reached its time limit.
     timed_out: bool = False
-    # It was asked to end.
+    # It was told to end.
     ending: bool = False
-    # It was told to save its work and is left the time for it.
+    # It was told to save its work, and its time for that is not over.
     saving: bool = False
-    # Why the agent ended it, told with its exit.
+    # Why the agent ended it: part of the exit message.
     note: str = ""
+    # Timers of the time limit, of signals and of repeated uploads. The end of the processes cancels them.
     timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
-    # How it ended and what it gave, while its files are handed over.
+    # Its exit and its result, kept while its output files are uploaded.
     outcome: tuple[ExitInfo, bytes] | None = None
     upload: Upload | None = None
-    # Of an attempt that has secrets.
+    # Masks its output. None: the job has no secrets.
     cover: SecretGuard | None = None
-    # Number of the final report once every process is gone.
+    # Number of the final report. Invariant: set only when no process of the attempt is left.
     final: int | None = None
-    # The final report was acknowledged.
+    # The final report was acknowledged. Invariant: only with `final`.
     heard: bool = False
+    # Inode and time of the progress file as it was last read.
     progress_seen: tuple[int, int] = (0, 0)
 
     @property
@@ -60,15 +77,15 @@ class Attempt:
 
     @property
     def handing_over(self) -> bool:
-        """All its processes are gone, and its files are not all kept yet."""
+        """All its processes are gone, and the control plane does not have all its output files yet."""
         return self.outcome is not None and not self.ended
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Not any more once it has ended."""
+        """Runs the action after that time, unless `cancel_timers` comes first."""
         self.timers.append(asyncio.get_running_loop().call_later(seconds, action))
 
     def progress(self) -> Progress | None:
-        """What it wrote about itself since the last look."""
+        """The progress that the job wrote since the last look, None when there is none."""
         try:
             seen = os.lstat(self.folder.progress)
         except OSError:

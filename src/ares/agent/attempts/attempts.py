@@ -36,7 +36,7 @@ from ares.ports.executor import CannotStart, Executor, Finished, Running
 _log = structlog.get_logger(__name__)
 
 _EXPIRED = "its right to run ended: no renewal was acknowledged in time"
-# Attempts remembered after they are over, so that a late repetition of a command does no harm.
+# Attempts remembered after their end, so that a command that is repeated late does no harm.
 _REMEMBERED = 100_000
 
 
@@ -68,12 +68,12 @@ class Attempts:
         self._live: dict[Key, Attempt] = {}
         self._held: dict[Key, Start] = {}
         self._over: RecentSet[Key, None] = RecentSet(_REMEMBERED)
-        # Of a rank, or of every rank: None.
+        # Stop commands, by attempt and rank. A rank of None stands for every rank.
         self._stopped: RecentSet[tuple[AttemptRef, int | None], None] = RecentSet(_REMEMBERED)
         self._newest: RecentSet[str, Fence] = RecentSet(_REMEMBERED)
         self._removals: set[asyncio.Task[None]] = set()
 
-    # ---- what is there
+    # ---- queries
 
     def refs(self) -> tuple[AttemptRef, ...]:
         """Attempts whose end the control plane has not acknowledged."""
@@ -94,7 +94,7 @@ class Attempts:
         if self._leash.deadline(start.spec.lease_s) > self._clock.monotonic():
             self._launch(start)
         else:
-            # No renewal was acknowledged lately: it starts with the next one.
+            # The lease has run out: the attempt starts with the next renewal.
             self._held[(start.ref, start.placement.rank)] = start
 
     def _is_new(self, start: Start) -> bool:
@@ -107,7 +107,7 @@ class Attempts:
         if key in self._held or start.placement.incarnation != self.incarnation:
             return False
         if attempt is not None or key in self._over:
-            # Its end was acknowledged, and yet it is asked for: the control plane was restored to before that.
+            # The control plane acknowledged its end and asks for it again: it was restored from an older snapshot.
             self._fence_unstarted(key, "it ended here before, and its report is lost")
             return False
         newest = self._newest.get(start.ref.job)
@@ -121,7 +121,7 @@ class Attempts:
         return True
 
     def stop(self, command: Stop) -> None:
-        """Ends the ranks it names, or all. Each that is not here is confirmed to be gone."""
+        """Ends the ranks that the command names, or all. A rank that is not on this node is reported as gone."""
         here = tuple(rank for ref, rank in (*self._live, *self._held) if ref == command.ref)
         for rank in command.ranks or (None,):
             self._stopped.put((command.ref, rank), None)
@@ -137,12 +137,12 @@ class Attempts:
             self._mailbox.again(attempt.final)
         else:
             farewell = Farewell(command.grace_s, command.checkpoint_signal, command.wait_s)
-            # What is no longer wanted, a preempted job that is cancelled, need not be saved.
+            # A job that is cancelled while it is preempted need not save its work.
             hurry = attempt.saving and farewell.checkpoint_signal is None
             self._stop(attempt, farewell, command.reason or "stopped", anew=hurry)
 
     def resize(self, command: Resize) -> None:
-        """Tells every rank of the gang that stays who takes part now."""
+        """Tells every remaining rank of the gang which ranks take part now."""
         for key, start in self._held.items():
             if key[0] == command.ref and start.world.generation < command.world.generation:
                 self._held[key] = msgspec.structs.replace(start, world=command.world)
@@ -151,31 +151,31 @@ class Attempts:
                 take_world(attempt, command.world)
 
     def keep_only(self, refs: Iterable[AttemptRef]) -> None:
-        """After a reconnect: what the control plane no longer grants ends at once."""
+        """After a reconnect: an attempt that the control plane no longer grants ends at once."""
         granted = set(refs)
         for attempt in self._live.values():
             if attempt.start.ref not in granted:
                 self._stop(attempt, Farewell(), "no longer granted to this node")
 
     def stop_all(self, grace_s: float, reason: str, save_s: float = 0.0) -> None:
-        """`save_s`: what can go on elsewhere is told to save its work first, and has that long for it at most."""
+        """`save_s`: the time that attempts which can go on elsewhere have to save their work first."""
         held, self._held = self._held, {}
         for start in held.values():
             self._refuse(start, reason)
         for attempt in self._live.values():
             if attempt.handing_over and grace_s > 0:
-                # What it made would be lost; its processes are gone already.
+                # Its processes are gone already; stopping its upload would only lose its files.
                 continue
             farewell, saving = farewell_of(attempt.start.spec, grace_s, save_s), attempt.saving and save_s > 0
             self._stop(attempt, farewell, reason, anew=not saving)
 
     def end_by_force(self, attempt: Attempt, note: str) -> None:
-        """Ends an attempt for the node's sake: reported as exited, with the reason."""
+        """Ends an attempt to protect the node. It is reported as exited, with the reason."""
         attempt.note = attempt.note or note
         end(attempt, Farewell())
 
     def drop_held(self) -> None:
-        """The session ended: commands not yet acted on will be given again."""
+        """The session ended: the control plane will repeat the Starts that are still held."""
         self._held.clear()
 
     # ---- the right to run
@@ -192,7 +192,7 @@ class Attempts:
             self.begin(start)
 
     def fence_expired(self) -> None:
-        """Ends what lost its right. Their slots do so by themselves too, even while this process is frozen."""
+        """Ends attempts whose lease has run out. Their slots do so too, even while this process is frozen."""
         now = self._clock.monotonic()
         for attempt in self._live.values():
             if attempt.deadline <= now and not attempt.ended and not attempt.fenced:
@@ -228,7 +228,7 @@ class Attempts:
         outcome = answer.result()
         if isinstance(outcome, CannotStart):
             if outcome.expired:
-                # The slot's own word that it did not start it is proof, whatever was ordered meanwhile.
+                # The slot says that it did not start the process: that is proof, whatever was ordered meanwhile.
                 attempt.fenced = "" if starts_once(attempt.start.spec) else attempt.fenced or _EXPIRED
             if outcome.uncertain:
                 attempt.fenced = attempt.fenced or outcome.message
@@ -259,7 +259,7 @@ class Attempts:
     # ---- stopping
 
     def _warn(self, attempt: Attempt, warn: Warn) -> None:
-        """The end is timed from here: an agent that was held up and warns late leaves the job all of its time."""
+        """The end is timed from the warning: a job that is warned late by a slow agent still has all of its time."""
         if attempt.running is not None:
             attempt.running.signal(signal.Signals[warn.signal])
         attempt.later(warn.before_s, partial(self._time_is_up, attempt))
@@ -302,12 +302,12 @@ class Attempts:
         if trouble:
             ended = unkept(ended, f"its outputs cannot be kept: {trouble}")
         if attempt.final is not None:
-            # The control plane has lost what it had, and it cannot be sent again.
+            # The control plane has lost the files, and they cannot be sent again.
             self._mailbox.outbox.settle((attempt.final,))
         self._end(attempt, ended, value, files)
 
     def _quiet(self, attempt: Attempt) -> None:
-        """Its processes are gone; what is left of its log is sent."""
+        """The attempt has no process any more: its timers and secrets go, and the rest of its log is sent."""
         attempt.cancel_timers()
         if attempt.cover is not None:
             attempt.cover.finish()
@@ -339,7 +339,7 @@ class Attempts:
         self._mailbox.report(Fenced(number=number, ref=key[0], rank=key[1], reason=reason))
 
     def _refuse(self, start: Start, reason: str) -> None:
-        """A start that was certainly never acted on, and now never will be."""
+        """Reports a Start for which no process ever ran, and none will."""
         key = ref, rank = (start.ref, start.placement.rank)
         if not starts_once(start.spec):
             self._fence_unstarted(key, reason)
@@ -390,7 +390,7 @@ class Attempts:
     # ---- watching
 
     def look(self) -> None:
-        """Output and progress of everything that runs, and what ran out of time."""
+        """Sends new output and progress of running attempts, and ends attempts whose lease has run out."""
         for attempt in self._live.values():
             self._shipping.look(attempt, leaving=self.leaving)
             if attempt.running is not None and (news := attempt.progress()) is not None:

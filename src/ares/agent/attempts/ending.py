@@ -1,4 +1,4 @@
-"""How an attempt is brought to its end: a signal to save its work, SIGTERM, SIGKILL, with time between them."""
+"""Ending an attempt: the checkpoint signal, then SIGTERM, then SIGKILL, with time between them."""
 
 import signal
 from functools import partial
@@ -12,7 +12,7 @@ from ares.ports.executor import Running
 
 
 class Farewell(msgspec.Struct, frozen=True):
-    """The time an attempt is left."""
+    """The time an attempt has: `wait_s` after the checkpoint signal, then `grace_s` between SIGTERM and SIGKILL."""
 
     grace_s: float = 0.0
     checkpoint_signal: WarnSignal | None = None
@@ -24,15 +24,17 @@ class Farewell(msgspec.Struct, frozen=True):
 
 
 def farewell_of(spec: JobSpec, grace_s: float, save_s: float) -> Farewell:
-    """Of an attempt whose agent is told to stop. Only what goes on elsewhere has something to save."""
+    """For an attempt whose agent is told to stop. Only a job that can be preempted has work to save."""
     saves = save_s > 0 and not why_not_preemptible(spec)
     signal_ = spec.preemption.checkpoint_signal if saves else None
     return Farewell(min(grace_s, spec.grace_s), signal_, min(save_s, spec.preemption.wait_s))
 
 
 def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:
-    """Once begun, a later word neither begins it again nor shortens it, unless it is to die at once. With `anew`
-    a second farewell runs beside the first, and the earlier SIGKILL counts; nobody waits for a checkpoint any more."""
+    """Begins to end an attempt. A later call neither restarts nor shortens that, unless it kills at once.
+
+    With `anew` a second farewell runs beside the first: the earlier SIGKILL counts, and the attempt's time to save
+    its work is over."""
     if attempt.running is None:
         return
     if farewell.at_once:
@@ -50,7 +52,7 @@ def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:
 
 
 def _saved(attempt: Attempt, grace_s: float) -> None:
-    """The time to save is over, unless a later word has ended it before."""
+    """The time to save is over. Nothing to do when a second farewell ended it before."""
     if attempt.saving:
         _terminate(attempt, grace_s)
 
@@ -68,5 +70,5 @@ def _terminate(attempt: Attempt, grace_s: float) -> None:
 
 def _tell(running: Running, number: signal.Signals) -> None:
     running.signal(number)
-    # A stopped process hears nothing.
+    # A process that is stopped (SIGSTOP) handles no signal before it continues.
     running.signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""The environment a job sees: little of the agent's, its own, and what Ares tells it."""
+"""A job's environment: a few variables of the agent, the job's own, and those that Ares sets."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from ares.agent.attempts.workspace import Folder
 from ares.model.link import Start
 from ares.model.node import NodeInfo
 
-# Taken over from the agent. Everything else may hold secrets.
+# Inherited from the agent. The agent's other variables may hold secrets.
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]")
 _MIG = "mig-"
@@ -20,7 +20,7 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def job_environment(base: Mapping[str, str], start: Start, folder: Folder, info: NodeInfo) -> dict[str, str]:
-    """Later lines win: a job may set its own PATH or HOME, never Ares' variables."""
+    """Later entries win: a job may set its own PATH or HOME, but no variable that Ares sets."""
     return {
         **base,
         "HOME": folder.work,
@@ -63,7 +63,7 @@ def _devices(start: Start, info: NodeInfo) -> dict[str, str]:
     named |= _visible(start.placement.gpus, slices, info)
     if start.placement.gpus and (milli := start.placement.gpu_milli) < _WHOLE_MILLI:
         named["ARES_GPU_MILLI"] = str(milli)
-        # Obeyed where NVIDIA's multi-process service runs; it takes whole percents.
+        # NVIDIA's multi-process service obeys it, where it runs. It takes whole percents.
         named["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(max(1, milli // 10))
     return named
 
@@ -74,6 +74,6 @@ def _visible(gpus: tuple[int, ...], slices: list[str], info: NodeInfo) -> dict[s
     if granted and any(gpu.vendor == "amd" for gpu in info.gpus):
         return {"ROCR_VISIBLE_DEVICES": granted}
     if slices:
-        # Slices go by their UUID, and numbers cannot stand beside those.
+        # MIG slices are named by UUID, and CUDA does not accept numbers beside UUIDs.
         granted = ",".join([*(gpu.uuid for gpu in info.gpus if gpu.index in gpus), *slices])
     return {"CUDA_VISIBLE_DEVICES": granted, "ROCR_VISIBLE_DEVICES": ""}

@@ -1,4 +1,4 @@
-"""How an attempt's end is told."""
+"""The exit of an attempt: its failure class and the message that users read."""
 
 import signal
 from typing import Final
@@ -9,7 +9,7 @@ from ares.model.job import FailureClass, JobSpec, Qos
 from ares.model.state import ExitInfo
 from ares.ports.executor import Finished
 
-# What it was killed for is not what it asked for, where it may use more than that.
+# The reason depends on the class: a burstable or best-effort job may use more memory than it asked for.
 _OOM: Final[dict[Qos, str]] = {
     "guaranteed": "killed for using more memory than it asked for",
     "burstable": "killed for using more than twice the memory it asked for, or because the node had none left",
@@ -31,7 +31,7 @@ def exit_info(finished: Finished, timed_out: bool, spec: JobSpec, note: str, pro
 
 
 def unkept(ended: ExitInfo, trouble: str) -> ExitInfo:
-    """What it gave cannot be kept: calling it a success would lose it without a word."""
+    """The exit of an attempt whose result or files cannot be stored: a failure, or they would be lost silently."""
     message = "; ".join(text for text in (ended.message, trouble) if text)
     return msgspec.structs.replace(ended, failure=ended.failure or "exit", message=message)
 
@@ -60,5 +60,5 @@ def _judge(finished: Finished, timed_out: bool, spec: JobSpec) -> tuple[FailureC
 
 
 def starts_once(spec: JobSpec) -> bool:
-    """Whether only proof that nothing ran lets it be placed again; others have the larger budget of a lost node."""
+    """Whether only proof that no process ran lets the job be placed again. Others are retried as after a lost node."""
     return spec.effects == "unsafe" or spec.restart == "never"

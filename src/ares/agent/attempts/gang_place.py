@@ -1,4 +1,4 @@
-"""A rank's place in its gang, as its program is told: in variables when it starts, in a file whenever it changes."""
+"""A rank's place in its gang. The program reads it from variables at its start, and from a file after a resize."""
 
 import signal
 
@@ -24,13 +24,13 @@ class _WorldFile(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def place_of(world: WorldInfo, rank: int) -> int | None:
-    """The rank's number in the program: its place among those who take part now, None when it does not."""
+    """The rank's number in the program: its index among the ranks that take part now. None: it takes no part."""
     return next((place for place, peer in enumerate(world.peers) if peer.rank == rank), None)
 
 
 def variables(world: WorldInfo, rank: int) -> dict[str, str]:
-    """Names as `torch.distributed` and its launchers use them. To them every rank is a node of its own: it sees
-    its own GPUs only, and programs take the one with the number of their local rank."""
+    """Variables with the names of `torch.distributed`. Every rank is a node of its own there, with local rank 0: it
+    sees only its own GPUs, and programs take the GPU with the number of their local rank."""
     if not world.peers:
         return dict(_ALONE)
     world, place = _seen_by(world, rank)
@@ -72,15 +72,15 @@ def file_of(world: WorldInfo, rank: int) -> bytes:
 
 
 def _seen_by(world: WorldInfo, rank: int) -> tuple[WorldInfo, int]:
-    """The world and the rank's place in it. One that was told of nobody is a world of its own."""
+    """The world and the rank's index in it. A rank that the world does not name is alone in a world of its own."""
     place = place_of(world, rank)
     return (world, place) if place is not None else (WorldInfo(peers=(GangPeer(rank=rank, node="", address=""),)), 0)
 
 
 def take_world(attempt: Attempt, world: WorldInfo) -> None:
-    """Tells a running rank who takes part now, if that is news to it."""
+    """Tells a running rank which ranks take part now, if this world is newer than the one it knows."""
     _, rank = attempt.key
-    # One that is no longer among them is about to be stopped.
+    # A rank that is not in the new world is about to be stopped.
     if attempt.ended or world.generation <= attempt.world.generation or place_of(world, rank) is None:
         return
     attempt.world = world
@@ -92,6 +92,6 @@ def take_world(attempt: Attempt, world: WorldInfo) -> None:
     gang = attempt.start.spec.gang
     if gang is not None and gang.resize_signal is not None and attempt.running is not None:
         number = signal.Signals[gang.resize_signal]
-        # One that has just started would die of it; it reads the file after it has set its handler.
+        # A program without a handler yet would die of the signal. It reads the file after it has set the handler.
         if attempt.running.catches(number):
             attempt.running.signal(number)

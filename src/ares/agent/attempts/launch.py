@@ -1,4 +1,4 @@
-"""What the executor is asked for: the job's command with its environment, limits and place on the machine."""
+"""The request to the executor: the job's command, environment, limits and CPUs."""
 
 from typing import Final
 
@@ -14,11 +14,11 @@ from ares.ports.executor import Launch, Pin
 
 
 class _Hold(msgspec.Struct, frozen=True):
-    """How firmly a class holds what it asked for."""
+    """What a QoS class means on the node: CPU weight, CPU limit and OOM score."""
 
-    # Whether its weight is what it asked for, or the least there is.
+    # Whether the CPU weight is the requested CPU, or the least weight there is.
     weighs: bool
-    # Whether it gets no more CPU time than it asked for.
+    # Whether the requested CPU is also the limit.
     capped: bool
     oom_score_adj: int
 
@@ -36,7 +36,7 @@ def _memory_mib(qos: Qos, asked: int, node: int) -> int:
 
 
 def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: AgentSettings, deadline: float) -> Launch:
-    """Raises NoUidLeft or OSError when its tenant has no user of its own and should."""
+    """Raises NoUidLeft or OSError when the tenant needs a user of its own and cannot have one."""
     placement, hold = start.placement, _HOLDS[start.spec.qos]
     return Launch(
         argv=start.spec.command,

@@ -1,4 +1,4 @@
-"""A user of its own for every tenant on this node, the same for as long as the node keeps its directory."""
+"""A Unix user for every tenant on this node. A tenant keeps its user for as long as the state directory exists."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from ares.agent.files.job_files import write_whole
 
 
 class NoUidLeft(Exception):
-    """There are more tenants than users for them; the attempt must not start as anybody else."""
+    """There are more tenants than users for them. The attempt must not start as another tenant's user."""
 
 
 class Owners:
@@ -18,14 +18,14 @@ class Owners:
         self._uids = self._read()
 
     def _read(self) -> dict[str, int]:
-        """Raises msgspec.ValidationError rather than giving away a user whose files may still be there."""
+        """Raises msgspec.ValidationError for a damaged file: a user id given out twice opens another tenant's files."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, int])
         except FileNotFoundError:
             return {}
 
     def of(self, tenant: str) -> int:
-        """Raises NoUidLeft, or OSError when it cannot be kept."""
+        """The user id of a tenant. Raises NoUidLeft, or OSError when a new one cannot be stored."""
         uid = self._uids.get(tenant)
         if uid is not None and self._first <= uid <= self._last:
             return uid

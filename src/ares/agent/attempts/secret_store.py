@@ -1,7 +1,7 @@
-"""Secrets on a node: given to the attempt that declares them, taken out of what it writes, gone with its end.
+"""Secrets on a node: given to the attempt that declares them, masked in its output, removed at its end.
 
-They are never on a disk where there is memory to put them: files lie below /dev/shm, and the output of an attempt that
-has secrets comes through a pipe and is masked before it is kept.
+They stay off the disk where the node has memory for them: their files are below /dev/shm. The output of an attempt
+with secrets goes through a pipe and is masked before it is written to the log.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _MEMORY: Final = "/dev/shm"
 _PIPE_BYTES: Final = 1024 * 1024
 _READ_BYTES_MAX: Final = 64 * 1024
 _READ_BYTES_MIN: Final = 4 * 1024
-# Masking that takes longer than this holds the agent up: less is read at once.
+# Masking blocks the event loop. When a read takes longer than this, the next one is smaller.
 _READ_S: Final = 0.01
 
 
@@ -38,7 +38,7 @@ class Uncovered(Exception):
 
 
 class Shelter:
-    """Where this agent puts secrets, all of them gone when it starts and when it ends."""
+    """The directory of this agent's secrets. It is removed when the agent starts and when it ends."""
 
     def __init__(self, attempts: Path) -> None:
         """`attempts` is where this agent's attempts have their directories."""
@@ -50,7 +50,7 @@ class Shelter:
             shutil.rmtree(self.root, ignore_errors=True)
 
     def cover(self, start: Start, folder: Folder, clock: Clock) -> "SecretGuard | None":
-        """What the attempt's secrets need; None when it has none. Raises Uncovered or OSError."""
+        """The guard of the attempt's secrets, None when it has none. Raises Uncovered or OSError."""
         if start.secrets_trouble:
             raise Uncovered(start.secrets_trouble)
         missing = {ref.name for ref in start.spec.secrets} - {given.name for given in start.secrets}
@@ -67,7 +67,7 @@ class Shelter:
         return cover
 
     def _room(self, folder: Folder) -> str:
-        """Of one attempt, empty: in memory, or in its own directory where that cannot be."""
+        """An empty directory for one attempt's secrets: in memory, or in the attempt's directory without /dev/shm."""
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.root, 0o700)
@@ -81,10 +81,10 @@ class Shelter:
 
 
 class SecretGuard:
-    """One attempt's secrets: its files, and what its output goes through."""
+    """One attempt's secrets: their files, and the pipe and mask for the attempt's output."""
 
     def __init__(self, given: Iterable[SecretGiven], folder: Folder, clock: Clock) -> None:
-        # It brings a large library along, which agents without secrets do without.
+        # Imported late: the mask needs a large library, and an agent without secrets does not load it.
         from ares.core.secrets.mask import Masker
 
         self.given = tuple(given)
@@ -108,7 +108,7 @@ class SecretGuard:
                     file.write(one.value.reveal())
         os.mkfifo(self._folder.pipe, 0o600)
         reader = os.open(self._folder.pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        # With a writer of our own it never looks as if all had gone.
+        # A writer of our own: without one, the pipe reads as closed whenever the job has it closed.
         self._pipe = reader, os.open(self._folder.pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with contextlib.suppress(OSError):
             fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -117,13 +117,13 @@ class SecretGuard:
         asyncio.get_running_loop().add_reader(reader, self._readable)
 
     def dress(self, launch: Launch) -> Launch:
-        """With the secrets in its environment, and its output led through the pipe."""
+        """The launch with the secrets in its environment, and the pipe as its output."""
         mine = {one.env: os.fsdecode(one.value.reveal()) for one in self.given if one.env is not None}
         env = {**launch.env, **mine, "ARES_SECRETS_DIR": self._folder.secrets}
         folders = (*launch.folders, self._room)
         return msgspec.structs.replace(launch, env=env, log_path=self._folder.pipe, folders=folders)
 
-    # ---- what it writes
+    # ---- output and result
 
     def _readable(self) -> None:
         began = self._clock.monotonic()
@@ -132,7 +132,7 @@ class SecretGuard:
         self._at_once = max(_READ_BYTES_MIN, self._at_once // 2) if slow else min(_READ_BYTES_MAX, self._at_once * 2)
 
     def _read(self) -> bool:
-        """Whether there was anything."""
+        """Moves one read of the pipe to the log. False when the pipe was empty."""
         assert self._pipe is not None, "only what is open is read"
         try:
             data = os.read(self._pipe[0], self._at_once)
@@ -142,7 +142,7 @@ class SecretGuard:
         return bool(data)
 
     def _keep(self, data: bytes) -> None:
-        # A disk that is full costs output, as it does without secrets.
+        # A full disk loses output, as it does for a job without secrets.
         with contextlib.suppress(OSError):
             while data:
                 data = data[os.write(self._log, data) :]
@@ -151,7 +151,7 @@ class SecretGuard:
         return self._masker.text(text)
 
     def result(self, result: ResultFile) -> ResultFile:
-        """JSON stays JSON: only texts in it are masked."""
+        """The result with its strings masked. It stays valid JSON."""
         if not result.value:
             return result
         masked = msgspec.json.encode(self._masker.value(msgspec.json.decode(result.value)))
@@ -163,7 +163,7 @@ class SecretGuard:
     # ---- the end
 
     def finish(self) -> None:
-        """No process of the attempt is left: what it wrote is kept, and its secrets are gone. Repeatable."""
+        """Called when the attempt has no process left: writes the rest of its output and removes its secrets."""
         if self._pipe is not None:
             asyncio.get_running_loop().remove_reader(self._pipe[0])
             while self._read():
@@ -181,7 +181,7 @@ class SecretGuard:
 
 
 def _is_ours(path: str) -> bool:
-    """Anybody may have put something there first."""
+    """Whether the directory is this user's alone. Another user of the machine may have made one of that name first."""
     try:
         seen = os.lstat(path)
     except OSError:

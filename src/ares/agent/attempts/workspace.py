@@ -1,7 +1,7 @@
 """Directories of attempts: `attempts/<job>.<fence>.<rank>/` with `work/`, `outputs/` and files beside them.
 
-Making and removing directories costs more than starting a process, so one that an attempt left clean
-is renamed for the next instead.
+Making and removing directories costs more than starting a process. A directory that an attempt left clean
+is therefore renamed for the next attempt.
 """
 
 import contextlib
@@ -57,30 +57,30 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def pipe(self) -> str:
-        """What the output of an attempt with secrets goes through."""
+        """The named pipe for the output of an attempt with secrets."""
         return f"{self.path}/pipe"
 
 
 class Workspace:
     def __init__(self, state_dir: Path) -> None:
         self.root = state_dir / "attempts"
-        # By the user they belong to: what one tenant's job left clean is never another's.
+        # By owner: a directory is never passed from one tenant's user to another's.
         self._spare: dict[int, list[Folder]] = {}
         self._spares = 0
 
     def clear(self) -> None:
-        """Whatever an earlier process left belongs to an older incarnation."""
+        """Removes everything: directories of an earlier process belong to an older incarnation."""
         self._spare.clear()
         self._spares = 0
         _remove(self.root)
         self.root.mkdir(parents=True, mode=0o700, exist_ok=True)
 
     def folder(self, ref: AttemptRef, rank: int) -> Folder:
-        """Where an attempt lives; `create` makes it."""
+        """The path of an attempt's directory. `create` makes it."""
         return Folder(f"{self.root}/{ref.job}.{ref.fence}.{rank}")
 
     def create(self, folder: Folder, uid: int | None = None) -> None:
-        """One that was that user's before, or one of the agent's own, to be given away."""
+        """Reuses a spare directory of that user, or makes a new one, which belongs to the agent's user at first."""
         if spare := self._spare.get(os.geteuid() if uid is None else uid):
             self._spares -= 1
             os.rename(spare.pop().path, folder.path)
@@ -108,14 +108,14 @@ class Workspace:
 
     @staticmethod
     def remove(folder: Folder) -> None:
-        """May take long: not for the event loop."""
+        """Removes it with everything in it. May take long: call it in a thread."""
         _remove(folder.path)
 
 
 def _remove(root: str | Path) -> None:
-    """All of it, directories that a job closed to everyone included."""
+    """Removes the whole tree, also directories that a job left without any permission."""
     shutil.rmtree(root, ignore_errors=True)
-    # Permissions do not hold root up.
+    # Root needs no permission, so a second try would not help it.
     if os.geteuid() and os.path.lexists(root):
         _unlock(root)
         shutil.rmtree(root, ignore_errors=True)
@@ -125,7 +125,7 @@ def _unlock(root: str | Path) -> None:
     with contextlib.suppress(OSError):
         os.chmod(root, 0o700)
     for path, names, _ in os.walk(root):
-        # Each is opened before the walk goes into it; a link leads to what is not ours.
+        # Each directory is opened before the walk enters it. A link may lead out of the tree.
         for inner in (os.path.join(path, name) for name in names):
             with contextlib.suppress(OSError):
                 if not os.path.islink(inner):
@@ -139,7 +139,7 @@ def _names(path: str, limit: int) -> set[str]:
 
 
 def _clean(folder: Folder, uid: int) -> bool:
-    """Empties the files Ares itself put there; anything else means no."""
+    """Whether only files of Ares are left; it removes or empties those. False when the job left anything else."""
     names = _names(folder.path, len(_OWN_NAMES))
     if not _DIRECTORIES <= names <= _OWN_NAMES:
         return False
@@ -149,7 +149,7 @@ def _clean(folder: Folder, uid: int) -> bool:
             return False
     if "log" in names:
         log = os.lstat(folder.log)
-        # Another name for the same file would show the next attempt's output.
+        # A second hard link would show the next attempt's output to this job.
         if log.st_mode != _LOG_MODE or log.st_nlink != 1:
             return False
         if log.st_size:

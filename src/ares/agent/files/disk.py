@@ -1,4 +1,4 @@
-"""Keeps one job from filling the disk everybody shares: the largest is ended before nothing is left."""
+"""Keeps one job from filling the disk that all jobs share: the largest one is ended before the disk is full."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ def free_bytes(path: str) -> int:
 
 
 def used_bytes(folder: Folder) -> int:
-    """What a directory takes on disk. Files may vanish meanwhile."""
+    """The disk space of a directory. Files that vanish meanwhile do not count."""
     total, ahead = 0, [folder.path]
     while ahead:
         try:
@@ -41,7 +41,7 @@ class DiskGuard:
         free: Callable[[], int],
         look_every_s: float,
     ) -> None:
-        """`limits`: what is to be left on the disk, and what one attempt may hold of it, 0 for as much as it likes."""
+        """`limits`: bytes that stay free on the disk, and bytes that one attempt may hold, where 0 sets no limit."""
         self._attempts = attempts
         self._clock = clock
         self._reserve_bytes, self._share_bytes = limits
@@ -54,8 +54,8 @@ class DiskGuard:
             await self.check()
 
     async def check(self) -> None:
-        """Ends attempts that hold more than they may; if the disk is short, also the one that holds most, if that is
-        more than what is left."""
+        """Ends attempts over their limit. On a disk that is short, also the largest one, if it holds more than is
+        free: ending a small one would not help."""
         short = (free := self._free()) < self._reserve_bytes
         if not (short or self._share_bytes):
             return

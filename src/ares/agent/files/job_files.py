@@ -1,4 +1,4 @@
-"""What a job hands over in files, its result and its progress, and what it is told in one. None of them is trusted."""
+"""Files between a job and the agent: its result and its progress, and its gang. Files of a job are not trusted."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ PROGRESS_MESSAGE_MAX = 1000
 
 
 class ResultFile(msgspec.Struct, frozen=True, gc=False):
-    """JSON bytes, empty when there are none; `trouble` says why what was written cannot be kept."""
+    """A job's result: JSON bytes, empty without a result. `trouble` says why a result cannot be stored."""
 
     value: bytes = b""
     trouble: str = ""
@@ -28,7 +28,7 @@ class ProgressNote(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Written(msgspec.Struct):
-    """What `ares.job.progress` writes; other fields are the job's own."""
+    """The progress file as `ares.job.progress` writes it. Other fields in it are the job's own."""
 
     fraction: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None = None
     message: Annotated[str, msgspec.Meta(max_length=PROGRESS_MESSAGE_MAX)] = ""
@@ -50,7 +50,7 @@ def read_result(path: str) -> ResultFile:
 
 
 def read_progress(path: str) -> ProgressNote | None:
-    """The progress written there, or None when it is not usable."""
+    """The progress in that file, or None when it is missing or not valid."""
     try:
         written = msgspec.json.decode(_read(path, PROGRESS_BYTES_MAX), type=_Written)
     except (OSError, ValueError, RecursionError):
@@ -59,19 +59,19 @@ def read_progress(path: str) -> ProgressNote | None:
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Whoever reads it sees the old or the new. The job may have put anything in the way."""
+    """Replaces a file atomically: a reader sees the old content or the new. The job may have put a file in the way."""
     draft = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft)
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb") as file:
-        # To be read by the user the job runs as, in a directory that only that user gets into, whatever the umask.
+        # Readable by the job's user whatever the umask is. Only that user can enter the directory.
         os.fchmod(file.fileno(), 0o644)
         file.write(data)
     os.replace(draft, path)
 
 
 def _read(path: str, limit: int) -> bytes:
-    # Non-blocking, so that a named pipe in its place cannot hold the agent up.
+    # Non-blocking: a named pipe in place of the file must not block the agent.
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

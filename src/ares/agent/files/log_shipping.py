@@ -1,4 +1,4 @@
-"""Attempts' output on its way to the control plane: what cannot be kept there waits here, and is sent again."""
+"""Shipping of logs to the control plane. Output that it cannot store now waits on the node and is sent again."""
 
 from ares.agent.attempts.attempt import Attempt
 from ares.agent.link.mailbox import Mailbox
@@ -7,7 +7,7 @@ from ares.ports.clock import Clock
 
 
 class Shipping:
-    """`patience_s` is how long the end of an attempt waits for its output."""
+    """Sends logs. `patience_s` is how long the report of an attempt's end waits for its log to be stored."""
 
     def __init__(self, mailbox: Mailbox, clock: Clock, patience_s: float) -> None:
         self._mailbox = mailbox
@@ -19,7 +19,7 @@ class Shipping:
         if ack.trouble:
             attempt.tail.rest(ack.offset, self._clock.monotonic())
             if attempt.final is not None:
-                # Its end is not taken before its output, and goes out once more after that.
+                # The control plane refuses a final report before the whole log: it is sent again after the log.
                 self._mailbox.again(attempt.final)
             return
         attempt.tail.acked(ack.offset)
@@ -27,7 +27,7 @@ class Shipping:
             self._mailbox.output(attempt)
 
     def look(self, attempt: Attempt, *, leaving: bool) -> None:
-        """What is new, and what has rested long enough."""
+        """Sends new output, and output whose pause is over."""
         tail = attempt.tail
         woken = tail.resting and tail.wake(self._clock.monotonic(), 0.0 if leaving else self._patience_s)
         if woken and tail.lost and attempt.final is not None:

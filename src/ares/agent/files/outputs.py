@@ -1,6 +1,6 @@
 """The files an attempt leaves in its output directory: found, checked and digested. None of them is trusted.
 
-Every step is taken by descriptor and without following links, so that nothing outside the directory can be meant.
+Every directory is opened by descriptor and without following links, so that no path leads out of it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from ares.core.lifecycle.outputs import FILES_MAX, list_flaw, path_flaw
 from ares.model.state import OutputFile
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Non-blocking, so that a named pipe in its place cannot hold the agent up.
+# Non-blocking: a named pipe in place of a file must not block the agent.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BLOCK = 1024 * 1024
 _DEPTH_MAX = 32
@@ -29,33 +29,33 @@ Stamp = tuple[int, int, int, int]
 
 
 class FoundFile(msgspec.Struct, frozen=True, gc=False):
-    """One file as it was when it was read. `stamp` tells whether it has been touched since."""
+    """One file as it was when it was read. A `stamp` that differs later means that the file was changed."""
 
     file: OutputFile
     stamp: Stamp
 
 
 class Collected(msgspec.Struct, frozen=True, gc=False):
-    """`trouble` says why they cannot be kept."""
+    """The files of one attempt. `trouble` says why they cannot be stored."""
 
     found: tuple[FoundFile, ...] = ()
     trouble: str = ""
 
 
 class _Unfit(Exception):
-    """Something in the directory cannot be kept."""
+    """The directory holds an entry that cannot be stored."""
 
 
 class GivenUp(Exception):
-    """Nobody wants them any more."""
+    """The attempt was fenced, so its files are not needed any more."""
 
 
-# Directory, bytes at most, and whether somebody still wants them.
+# Directory, limit in bytes, and a check whether the files are still wanted.
 Collect = Callable[[str, int, Callable[[], bool]], Awaitable[Collected]]
 
 
 async def collect(root: str, bytes_max: int, wanted: Callable[[], bool]) -> Collected:
-    """In a thread: digests of large files take their time."""
+    """`collect_now` in a thread: digests of large files take long."""
     return await asyncio.to_thread(collect_now, root, bytes_max, wanted)
 
 
@@ -72,18 +72,18 @@ def collect_now(root: str, bytes_max: int, wanted: Callable[[], bool]) -> Collec
 
 
 def holds_any(root: str) -> bool:
-    """The one look that every attempt costs."""
+    """Whether there is any output file. Every attempt pays for this look, so it reads one entry only."""
     try:
         with os.scandir(root) as entries:
             return next(entries, None) is not None
     except OSError:
-        # What took its place is told with the rest.
+        # Something else took the directory's place: `collect_now` says what.
         return os.path.lexists(root)
 
 
 @contextlib.contextmanager
 def opened(root: str, path: str) -> Generator[int]:
-    """A file below a directory, to read."""
+    """Opens a file below a directory for reading."""
     with _descriptor(root, _DIRECTORY) as top, _opened(top, path) as fd:
         yield fd
 
@@ -112,7 +112,7 @@ def _descriptor(path: str, flags: int, above: int | None = None) -> Generator[in
 
 
 def _paths(folder: int, above: str, depth: int, seen: list[int]) -> list[str]:
-    """Regular files below a directory. Counts what it sees: a job may leave millions."""
+    """Paths of regular files below a directory. Entries are counted, as a job may leave millions."""
     found = list[str]()
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -143,7 +143,7 @@ def _digested(top: int, paths: list[str], bytes_max: int, wanted: Callable[[], b
             if not stat.S_ISREG(seen.st_mode):
                 raise _Unfit(f"{path!r} is no longer a file")
             if seen.st_nlink > 1 and seen.st_uid != owner:
-                # The agent may be able to read it, and the job not.
+                # A hard link to a file that the agent may read and the job may not.
                 raise _Unfit(f"{path!r} is a second name of another user's file")
             left -= before[1]
             if left < 0:
@@ -158,7 +158,7 @@ def _digested(top: int, paths: list[str], bytes_max: int, wanted: Callable[[], b
 
 def _digest(fd: int, size: int, wanted: Callable[[], bool]) -> str:
     digest, at = hashlib.sha256(), 0
-    # Not beyond the size it had: one that grows would never end.
+    # Only up to the size seen before: reading a file that grows would never end.
     while at < size and (block := os.pread(fd, min(_BLOCK, size - at), at)):
         if not wanted():
             raise GivenUp

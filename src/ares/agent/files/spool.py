@@ -1,4 +1,4 @@
-"""One attempt's output file, tailed: what was written, sent, and kept by the control plane."""
+"""The log of one attempt on the node: how much was written, sent, and stored by the control plane."""
 
 import os
 import stat
@@ -7,15 +7,15 @@ from ares.ports.clock import Clock
 
 CHUNK_BYTES_MAX = 256 * 1024
 WINDOW_BYTES = 1024 * 1024
-# Ahead of sending again what could not be kept; it doubles each time, up to the other.
+# Pause before output that could not be stored is sent again. It doubles each time, up to the second value.
 _PAUSE_S, _PAUSE_MAX_S = 0.5, 15.0
 
-# A program may be louder than its pace for this long.
+# A program may write faster than its rate for this long.
 _BURST_S = 2.0
 
 
 class OutputPace:
-    """How much output there may be in a while; what comes faster is dropped."""
+    """The rate limit of one attempt's output, a token bucket."""
 
     def __init__(self, clock: Clock, bytes_per_s: int) -> None:
         self._clock = clock
@@ -23,7 +23,7 @@ class OutputPace:
         self._left, self._at = bytes_per_s * _BURST_S, clock.monotonic()
 
     def excess(self, grown: int) -> int:
-        """Of what it has grown by since this was asked last, how much is too much."""
+        """How many of the `grown` bytes since the last call are over the limit."""
         now = self._clock.monotonic()
         more = (now - self._at) * self._bytes_per_s
         self._left, self._at = min(self._bytes_per_s * _BURST_S, self._left + more), now
@@ -33,13 +33,13 @@ class OutputPace:
 
 
 class Tail:
-    """Ships a growing file by absolute offsets. Beyond `cap` bytes output is dropped, on disk too."""
+    """Reads a growing file for shipping, by absolute offsets. Output beyond `cap` bytes is dropped, on disk too."""
 
     def __init__(self, path: str, cap: int, pace: OutputPace | None = None) -> None:
         self._path = path
         self._cap = cap
         self._pace = pace
-        # What was dropped at the cap, as far as it was seen.
+        # Bytes dropped at the cap, as far as they were seen.
         self._dropped = 0
         self._fd = -1
         self._size = 0
@@ -48,18 +48,18 @@ class Tail:
         self._acked = 0
         self._final = False
         self._failed = False
-        # The other side could not keep what came: how often in a row, and until when nothing is sent.
+        # How often in a row the control plane could not store a piece, and until when nothing is sent.
         self._tries = 0
         self._rests_until: float | None = None
-        # Since when, with nothing more to come.
+        # Since when a log that is complete waits to be stored.
         self._waits_since: float | None = None
-        # Nothing is left to send, and it asks whether all is kept.
+        # Send an empty piece next, to ask how much is stored.
         self._asking = False
-        # What was given up.
+        # Bytes given up.
         self.lost = 0
 
     def poll(self) -> bool:
-        """Looks at the file. True when there is something to send."""
+        """Reads the size of the file. True when there is something to send."""
         if not self._failed:
             if self._fd < 0 and not self._open():
                 return False
@@ -74,19 +74,19 @@ class Tail:
         if self._pace is not None and (excess := self._pace.excess(max(0, size - self._size))):
             size -= excess
             os.ftruncate(self._fd, size)
-            # Appended, as what the job writes meanwhile is.
+            # Appended, like the output that the job writes meanwhile.
             size += os.write(
                 self._fd, f"\n[ares: {excess:,} bytes of output were dropped: too many at once]\n".encode()
             )
         self._size = max(self._size, min(size, self._cap))
         if size > self._cap:
-            # Writers append, so they go on at the cap and the disk does not fill.
+            # Writers append: they continue at the cap, and the disk does not fill.
             os.ftruncate(self._fd, self._cap)
             self._dropped += size - self._cap
             self._marker = f"\n[ares: output beyond {self._cap} bytes was dropped]\n".encode()
 
     def _fail(self, size: int, error: OSError) -> None:
-        """A disk that fails costs the rest of the output, never the report of the attempt's end."""
+        """A disk that fails loses the rest of the output, but never the report of the attempt's end."""
         self._failed = True
         self._size = size
         self._marker = f"\n[ares: output beyond {size} bytes is lost: {error.strerror}]\n".encode()
@@ -101,7 +101,7 @@ class Tail:
         return True
 
     def finish(self) -> None:
-        """No process can write any more."""
+        """Called when no process can write any more."""
         self.poll()
         if self._dropped and not (self._final or self._failed):
             self._marker += f"[ares: {self._dropped:,} bytes of it in all]\n".encode()
@@ -112,7 +112,7 @@ class Tail:
         return self._size + len(self._marker)
 
     def chunk(self) -> tuple[int, bytes] | None:
-        """The next piece to send, within the window of bytes not yet kept by the other side."""
+        """The next piece to send, within the window of bytes that the control plane has not stored yet."""
         room = min(CHUNK_BYTES_MAX, self._acked + WINDOW_BYTES - self._sent)
         offset = self._sent
         if self._rests_until is not None or room <= 0:
@@ -127,7 +127,7 @@ class Tail:
                 self._fail(offset, error)
                 return self.chunk()
             if not data:
-                # The job cut its own log short; what it took away cannot be sent.
+                # The job truncated its own log.
                 self._size = offset
                 return self.chunk()
         else:
@@ -136,7 +136,7 @@ class Tail:
         return offset, data
 
     def acked(self, offset: int) -> None:
-        """The other side keeps everything below `offset`. Less than before means it has to be sent again."""
+        """The control plane stores everything below `offset`. If that is less than before, the rest is sent again."""
         if offset < self._acked:
             self._sent = offset
         elif offset > self._acked:
@@ -148,21 +148,21 @@ class Tail:
         """A new session: what was not acknowledged may be lost."""
         self._sent, self._rests_until = self._acked, None
 
-    # ---- what the other side cannot keep
+    # ---- output that cannot be stored now
 
     @property
     def resting(self) -> bool:
         return self._rests_until is not None
 
     def rest(self, offset: int, now: float) -> None:
-        """The other side keeps what is below `offset` and could not keep what came after: it is sent again later."""
+        """The control plane stores what is below `offset` and could not store the rest, which is sent again later."""
         if self._rests_until is None and not self.lost:
             self._acked = self._sent = min(offset, self._end)
             self._rests_until = now + min(_PAUSE_MAX_S, _PAUSE_S * 2 ** min(self._tries, 10))
             self._tries += 1
 
     def wake(self, now: float, patience_s: float) -> bool:
-        """Whether it goes on, by sending again or by giving up: a log that is whole is waited for so long."""
+        """Whether the pause is over. A complete log that waited for `patience_s` is given up instead of sent again."""
         if self._rests_until is None:
             return False
         if self._final:
@@ -179,7 +179,7 @@ class Tail:
 
     @property
     def drained(self) -> bool:
-        """Everything there will ever be was sent."""
+        """The log is complete and all of it was sent."""
         return self._final and self._sent >= self._end and not (self._asking or self.resting)
 
     @property

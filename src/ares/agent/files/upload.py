@@ -1,4 +1,4 @@
-"""One attempt's files on their way to the control plane: what was sent, kept, and sealed."""
+"""The upload of one attempt's output files: how much of each was sent and stored, and which are sealed."""
 
 import contextlib
 import os
@@ -13,9 +13,9 @@ from ares.model.link import OutputAck
 from ares.model.state import OutputFile
 
 CHUNK_BYTES_MAX = 256 * 1024
-# How often a file is sent again because the control plane could not keep it.
+# How often a file is sent again when the control plane could not store it.
 TRIES_MAX = 6
-# Ahead of the first of them; it doubles each time, to some ten seconds in all.
+# Pause before the first repetition. It doubles each time, to some ten seconds in all.
 PAUSE_S = 0.2
 
 
@@ -28,17 +28,17 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """One file, and how far it is. Files with the same content are one."""
+    """One file and its progress. Files with the same content are one part."""
 
     file: OutputFile
     stamp: Stamp
     sent: int = 0
     kept: int = 0
-    # Something of it was sent in this session.
+    # A piece of it was sent in this session.
     told: bool = False
     sealed: bool = False
     tries: int = 0
-    # It waits before it is sent again.
+    # It pauses before it is sent again.
     resting: bool = False
     queued: bool = True
 
@@ -49,7 +49,7 @@ class _Part:
 
 
 class Upload:
-    """`failed` is told, once and with the reason, when a file can never be sent as it was found."""
+    """Sends the files. `failed` is called once, with the reason, when a file cannot be sent as it was found."""
 
     def __init__(self, root: str, found: tuple[FoundFile, ...], failed: Callable[[str], None]) -> None:
         self._root = root
@@ -73,7 +73,7 @@ class Upload:
     # ---- sending
 
     def piece(self, room: int) -> Piece | None:
-        """The next to send, of at most `room` bytes."""
+        """The next piece to send, of at most `room` bytes."""
         while self._queue:
             part = self._queue[0]
             if not part.waiting:
@@ -114,7 +114,7 @@ class Upload:
     # ---- answers
 
     def acked(self, ack: OutputAck) -> float | None:
-        """Seconds after which `again` is to be called with the digest, None when nothing is to be done."""
+        """Takes an answer. Returns the seconds after which `again` must be called with the digest, None for never."""
         part = self._parts.get(ack.sha256)
         if part is None or (ack.trouble and part.resting):
             return None

@@ -1,5 +1,5 @@
-"""Hands over the files of attempts that succeeded, before their end is reported. The attempt keeps its right meanwhile,
-and losing it ends the upload."""
+"""Uploads the files of attempts that succeeded, before their end is reported. The attempt needs its lease meanwhile:
+a lost lease ends the upload."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from ares.agent.link.mailbox import Mailbox
 from ares.model.link import OutputAck
 from ares.model.state import OutputFile
 
-# The attempt, why its files cannot be kept, or those that are.
+# The attempt, why its files cannot be stored (or ""), and the stored files.
 HandedOver = Callable[[Attempt, str, tuple[OutputFile, ...]], None]
 
 
@@ -22,12 +22,12 @@ class AttemptUploads:
         self._collect = collect
         self._handed_over = handed_over
         self._collecting: set[asyncio.Task[None]] = set()
-        # Told by the control plane; 0 when it keeps none.
+        # The limit that the control plane gave at the welcome. 0: it stores no outputs.
         self.bytes_max = 0
 
     @staticmethod
     def wanted(attempt: Attempt) -> bool:
-        """Whether it left any, and there will be a result for them to belong to."""
+        """Whether the attempt left output files, and its job will have a result that they belong to."""
         spec = attempt.start.spec
         repeats = spec.restart == "always" and spec.effects != "unsafe"
         return not repeats and holds_any(attempt.folder.outputs)
@@ -66,7 +66,7 @@ class AttemptUploads:
         if upload.settled and not attempt.ended:
             self._handed_over(attempt, "", upload.files)
         elif attempt.final is not None and was_settled != upload.settled:
-            # The report goes out once more, when all it names is there again.
+            # The final report is sent again once every file it names is stored again.
             self._mailbox.again(attempt.final)
         if attempt.upload is upload:
             self._mailbox.upload(attempt)

@@ -1,4 +1,4 @@
-"""While the control plane is silent: is it there at all? If not, nobody takes anything away, and what runs goes on."""
+"""A silent control plane: is any replica alive? If none is, no job is placed elsewhere, and running attempts go on."""
 
 from collections.abc import Callable
 
@@ -13,12 +13,12 @@ from ares.ports.witness import Witness
 _log = structlog.get_logger(__name__)
 
 _LOOK_EVERY_S = 1.0
-# Of the time between renewals: with less silence than this there is nothing to ask.
+# Share of the time between renewals. With less silence than this there is no need to look.
 _SILENT_SHARE = 1.2
 
 
 class Absence:
-    """Of an agent whose control plane named the lock it holds."""
+    """Looks at the lock that the control plane holds on its store, if its welcome named one."""
 
     def __init__(
         self, witness: Witness, leash: Leash, attempts: Attempts, clock: Clock, welcome: Callable[[], Welcome]
@@ -42,7 +42,7 @@ class Absence:
         if lock is None or not silent or not self._attempts.processes_left():
             self._told = self._told and silent
             return
-        # The right counts from before the look: a server that starts right after it counts from later.
+        # The lease counts from before the look: a server that starts right after it counts from later.
         if not await self._free(lock) or not self._leash.unjudged(at, lock.longest_s):
             return
         self._attempts.renewed()
@@ -54,7 +54,7 @@ class Absence:
         return await self._witness.free(lock)
 
     def _left_s(self) -> float:
-        """If no server comes."""
+        """How long attempts go on if no server starts."""
         lock = self._welcome().store_lock
         longest_s = 0.0 if lock is None else lock.longest_s * self._welcome().self_fence_ratio
         return self._leash.held_since() + longest_s - self._clock.monotonic()

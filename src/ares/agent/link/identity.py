@@ -1,4 +1,4 @@
-"""The node's own identity, traded once for a join token: a certificate, or a token on the control plane's machine."""
+"""The node's identity, got once for a join token: a certificate, or a credential on the control plane's machine."""
 
 import os
 import re
@@ -16,18 +16,18 @@ _log = structlog.get_logger(__name__)
 
 _FILE = "credential"
 _BOOT_FILE = "boot"
-# The key, the certificate and the authorities in one file, so that they are always of one piece.
+# The key, the certificate and the authorities in one file, so that they always belong together.
 PROOF_FILE = "identity.pem"
-# Made before the token is traded and kept until it was: the same key may trade it again.
+# Made before the join and kept until its end: an agent killed in between repeats the join with the same key.
 _JOIN_KEY_FILE = "join.key"
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z ]+)-----\n[A-Za-z0-9+/=\n]+-----END \1-----\n", re.ASCII)
-# A wall clock that is set says so within this time.
+# A change of the wall clock is noticed within this time.
 _LOOK_S = 60.0
 _AGAIN_S = 30.0
 
 
 class DamagedCredential(Exception):
-    """The file holds what no control plane has issued."""
+    """The file holds no credential that a control plane could have issued."""
 
     fix = "remove it, make a join token with `ares token join` and start the agent with it"
 
@@ -70,7 +70,7 @@ def save_proof(proof: Proof, state_dir: Path) -> None:
 
 
 def join_key(state_dir: Path, requests: Requests) -> str:
-    """Of the join that is under way: that of an agent that was killed in the midst of it, or a new one."""
+    """The key of the join under way: the one of an agent that was killed during its join, or a new one."""
     path = state_dir / _JOIN_KEY_FILE
     try:
         return path.read_text(encoding="ascii")
@@ -101,7 +101,7 @@ async def keep_certified(link: CertifiedLink, requests: Requests, clock: Clock, 
 
 
 def begin_boot(state_dir: Path, wall_s: float) -> int:
-    """A number greater than that of every earlier agent of this node. Time carries on where the file was lost."""
+    """A number greater than that of every earlier agent of this node. The wall clock ensures it if the file is lost."""
     path = state_dir / _BOOT_FILE
     try:
         before = int(path.read_text())
@@ -113,7 +113,7 @@ def begin_boot(state_dir: Path, wall_s: float) -> int:
 
 
 async def join(link: Link, *, token: str, node: str, state_dir: Path) -> str:
-    """Trades the token and saves what came back, readable by the agent's user alone."""
+    """Trades the join token for a credential and saves that, readable by the agent's user alone."""
     reply = await link.join(JoinRequest(token=token, node=node))
     save(reply.credential, state_dir)
     return reply.credential
@@ -125,7 +125,7 @@ def save(credential: str, state_dir: Path) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Whole or not at all, readable by the agent's user alone."""
+    """Writes a file atomically, readable by the agent's user alone."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Everything that waits to be sent, put into frames: renewals, output, progress, then reports."""
+"""Messages to the control plane, put into frames: renewals, logs, output files, progress, then reports."""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from ares.agent.link.outbox import Key, Outbox, Report, key_of
 from ares.model.link import AgentFrame, AgentMessage, Leave, LogChunk, OutputChunk, Progress, Renew, Started
 
 FRAME_LOG_BYTES = 1024 * 1024
-# Of files, what may be under way at once, for all attempts together.
+# Bytes of output files under way at once, for all attempts together.
 OUTPUT_WINDOW_BYTES = 2 * 1024 * 1024
 FRAME_OUTPUTS = 200
 FRAME_REPORTS = 1000
-# A stream carries 16 MiB at once, and a frame that is refused would be refused again after every reconnect.
+# A stream refuses a frame over 16 MiB, and would refuse it again after every reconnect.
 FRAME_RESULT_BYTES = 4 * 1024 * 1024
 
 
@@ -23,14 +23,14 @@ class Mailbox:
         self._attempts: dict[Key, Attempt] = {}
         self._renewals: list[Renew] = []
         self._progress: dict[Key, Progress] = {}
-        # Attempts with output to send, in the order their turn comes.
+        # Attempts with log to send, in the order of their turns.
         self._talking: dict[Key, Attempt] = {}
-        # Attempts with files to hand over.
+        # Attempts with output files to send.
         self._uploading: dict[Key, Attempt] = {}
         self._wake = asyncio.Event()
-        # Something waits that is more than the news of a start.
+        # Set when a message other than Started waits.
         self.urgent = asyncio.Event()
-        # Counts what was ever put in: who waits can see whether more keeps coming.
+        # Counts every message put in. The sender compares it to see whether more keep coming.
         self.news = 0
         self._leaving = False
         self._said_leaving = False
@@ -42,7 +42,7 @@ class Mailbox:
             self.urgent.set()
 
     def leave(self) -> None:
-        """Tells the control plane, and each it connects to from now on, to send nothing new."""
+        """Asks the control plane, in this session and later ones, to send no new attempts."""
         self._leaving = True
         self._rouse()
 
@@ -80,7 +80,7 @@ class Mailbox:
         self._rouse()
 
     def rewind(self) -> None:
-        """A new session begins: what was not acknowledged goes out again."""
+        """A new session begins: messages that were not acknowledged are sent again."""
         self._renewals.clear()
         self._said_leaving = False
         self.outbox.rewind()
@@ -117,7 +117,7 @@ class Mailbox:
         return AgentFrame(messages=tuple(messages)) if messages else None
 
     def _may_go(self, report: Report) -> bool:
-        """What an attempt wrote goes ahead of the news of its end."""
+        """Whether a report may be sent. A final report waits for the attempt's log and output files."""
         if isinstance(report, Started):
             return True
         attempt = self._attempts.get(key_of(report))
@@ -128,7 +128,7 @@ class Mailbox:
         for key, attempt in list(self._talking.items()):
             if left <= 0:
                 break
-            # To the end of the queue, or out of it while its window is full or nothing is new.
+            # It moves to the end of the queue, or leaves it while its window is full or nothing is new.
             del self._talking[key]
             if (piece := attempt.tail.chunk()) is not None:
                 self._talking[key] = attempt
@@ -150,7 +150,7 @@ class Mailbox:
         room = OUTPUT_WINDOW_BYTES - sum(under_way)
         while self._uploading and room > 0 and len(chunks) < FRAME_OUTPUTS:
             key, attempt = next(iter(self._uploading.items()))
-            # To the end of the queue, or out of it while it waits for answers.
+            # It moves to the end of the queue, or leaves it while it waits for answers.
             del self._uploading[key]
             piece = None if attempt.upload is None else attempt.upload.piece(room)
             if piece is not None:

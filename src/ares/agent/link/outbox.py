@@ -1,4 +1,4 @@
-"""Numbered reports, kept until the control plane says they are settled."""
+"""Numbered reports, kept until the control plane acknowledges them."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,7 +6,7 @@ import msgspec
 
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 
-# What a file takes in the list of an attempt's outputs, about.
+# About the size of one file in a report's list of outputs.
 _FILE_BYTES = 256
 
 Report = Started | Exited | Fenced
@@ -18,7 +18,7 @@ def key_of(report: Report) -> Key:
 
 
 class Outbox:
-    """Sends in order, again after every reconnect. A final report waits for its attempt's log."""
+    """Reports in order, sent again after every reconnect. A final report waits for its attempt's log."""
 
     def __init__(self) -> None:
         self._next = 1
@@ -41,22 +41,22 @@ class Outbox:
             self._unsent[number] = self._kept[number]
 
     def amend(self, number: int, log_lost: int) -> None:
-        """Adds to an attempt's end, not settled yet, what of its output was given up."""
+        """Adds the bytes of log that were given up to a final report that is not acknowledged yet."""
         report = self._kept.get(number)
         if isinstance(report, Exited | Fenced):
             self._kept[number] = self._unsent[number] = msgspec.structs.replace(report, log_lost=log_lost)
 
     def rewind(self) -> None:
-        """A new session: everything not settled goes out again."""
+        """A new session: every report without an acknowledgement is sent again."""
         self._unsent = dict(self._kept)
 
     @property
     def waiting(self) -> bool:
-        """Whether something was not sent yet in this session."""
+        """Whether a report was not sent yet in this session."""
         return bool(self._unsent)
 
     def take(self, limit: int, bytes_max: int, may_go: Callable[[Report], bool]) -> list[Report]:
-        """The next to send, at most so many and with results of about so many bytes together."""
+        """The next reports to send: at most `limit`, with results of about `bytes_max` bytes together."""
         taken, size = list[Report](), 0
         for report in self._unsent.values():
             if len(taken) == limit or size >= bytes_max:
@@ -69,7 +69,7 @@ class Outbox:
         return taken
 
     def settle(self, numbers: Iterable[int]) -> list[Report]:
-        """The reports these numbers belong to, forgotten from now on."""
+        """Removes acknowledged reports and returns them."""
         settled = list[Report]()
         for number in numbers:
             self._unsent.pop(number, None)

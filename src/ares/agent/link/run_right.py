@@ -1,42 +1,42 @@
-"""The agent's right to run, dated from when each renewal was sent, and as long as the record of it says."""
+"""The agent's lease: it counts from when its renewal was sent, and lasts as long as the stored record says."""
 
 from math import inf
 
 from ares.ports.clock import Clock
 
-# Of an agent that holds no lease yet: it can say so, where 0 is what older agents say, who cannot.
+# What an agent without a lease says in its renewal. 0 would mean an older agent, which does not name its lease.
 _NOTHING_S = 0.001
 
 
 class Leash:
-    """A renewal counts once the control plane says it is durable, and from when it was sent."""
+    """The node's lease. A renewal counts from when it was sent, once the control plane says that it is durable."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # By the control plane's latest word, and of the lease that is held: how long it lasts, and which part of that
-        # an attempt is left here.
+        # Length of a lease, and the share of it after which the node ends an attempt: first by the latest welcome,
+        # then of the lease that is held.
         self._dead_after_s, self._ratio = 0.0, 0.0
         self.holds_by_s, self._held_ratio = _NOTHING_S, 0.0
         self._nonce = 0
         self._sent: dict[int, float] = {}
         self._held_since = -inf
-        # When nobody was there last who could judge this node, and what that may add up to.
+        # When the agent last saw that no control plane runs, and the longest lease that this can give.
         self._unjudged_at, self._longest_s = -inf, 0.0
         self.last_sent = -inf
 
     def set_terms(self, self_fence_ratio: float, dead_after_s: float) -> None:
-        """After which part of a lease an attempt is ended here, and the shortest lease there is: from the next
-        renewal on."""
+        """Sets the share of a lease after which the node ends an attempt, and the shortest lease. They hold from the
+        next renewal on."""
         self._ratio, self._dead_after_s = self_fence_ratio, dead_after_s
 
     def sending(self) -> int:
-        """Call just before a renewal is handed over for sending. Returns its nonce."""
+        """Call just before a renewal is sent. Returns its nonce."""
         self._nonce += 1
         self._sent[self._nonce] = self.last_sent = self._clock.monotonic()
         return self._nonce
 
     def acknowledged(self, nonce: int, dead_after_s: float = 0.0) -> bool:
-        """True when the right was moved forward. What is held lasts from now on as long as this renewal."""
+        """True when the lease was moved forward. It lasts as long as this renewal says."""
         sent = self._sent.get(nonce)
         self._sent = {n: at for n, at in self._sent.items() if n > nonce}
         if sent is None or sent <= self._held_since:
@@ -46,21 +46,21 @@ class Leash:
         return True
 
     def extended(self, dead_after_s: float) -> bool:
-        """The lease that is held lasts longer than was said, by its record: nobody will answer for a while."""
+        """The stored record now gives the lease more time: the control plane will not answer for a while."""
         longer = dead_after_s > self.holds_by_s
         self.holds_by_s = max(self.holds_by_s, dead_after_s)
         return longer
 
     def unjudged(self, at: float, longest_s: float) -> bool:
-        """At that moment no control plane was there. Whoever comes later counts silence from its own start: that is as
-        good as a renewal that was sent then. Not so once the right had ended: it may have been judged before."""
+        """At that moment no control plane was running. A replica that starts later counts silence from its own start,
+        so this is as good as a renewal sent then. False once the lease had ended: the node may be judged dead."""
         if at >= self.deadline(0.0):
             return False
         self._unjudged_at, self._longest_s = at, longest_s
         return True
 
     def dropped(self) -> None:
-        """The session ended: renewals under way may never be answered."""
+        """The session ended: its unanswered renewals do not count."""
         self._sent.clear()
 
     def lost(self) -> None:

@@ -33,24 +33,24 @@ _BACKOFF_BASE_S = 0.05
 _BACKOFF_MAX_S = 2.0
 _BACKOFF_LEFT_SHARE = 0.25
 _RENEW_AGAIN_S = 1.0
-# Of the time between a renewal and the end of the right to run: the rest is for trying elsewhere.
+# Share of the time between a renewal and the end of the lease. The rest is for trying another replica.
 _PATIENCE_SHARE = 0.8
 _PATIENCE_MIN_S = 0.1
 _PATIENCE_GROWTH_MAX = 16.0
-# Of the patience: an answer within this is a quick one.
+# Share of the patience. An answer within it is a quick one.
 _QUICK_SHARE = 0.5
-# Under load a frame waits for company: as long as news come within a step, up to the limit.
+# Under load a frame waits for more messages: while one comes within a step, up to the limit.
 _LINGER_STEP_S = 0.003
 _LINGER_MAX_S = 0.020
-# With this much news it pays no more to wait: the control plane could be at work on it meanwhile.
+# With this many messages it is sent: the control plane can work on them meanwhile.
 _LINGER_ENOUGH = 32
-# That an attempt began is told this late at most; its end, if sooner, takes the news along.
+# A Started report waits this long at most, so that a short attempt sends its start and end in one frame.
 _START_TOLD_S = 0.025
 _WELCOME_TIMEOUT_S = 10.0
 
 
 class Conversation:
-    """Keeps a session open until told to leave."""
+    """Keeps a session with the control plane open, and reconnects after a failure."""
 
     def __init__(
         self,
@@ -75,17 +75,17 @@ class Conversation:
         self._mailbox = mailbox
         self._attempts = attempts
         self._welcome = Welcome(incarnation=0, store_epoch=0)
-        # Grows while nobody answers.
+        # Factor on the patience. It grows while renewals go unanswered.
         self._patience = 1.0
         self._failures = 0
 
     @property
     def welcome(self) -> Welcome:
-        """The latest."""
+        """The welcome of the latest session."""
         return self._welcome
 
     async def run(self) -> None:
-        """Ends only by cancellation, or by LinkRefused when the control plane does not want this node."""
+        """Ends only by cancellation, or by LinkRefused when the control plane does not accept this node."""
         while True:
             try:
                 await self._one_session()
@@ -97,14 +97,14 @@ class Conversation:
             self._attempts.drop_held()
             ceiling = min(_BACKOFF_MAX_S, _BACKOFF_BASE_S * 2 ** min(self._failures, 10))
             if self._attempts.processes_left():
-                # What runs must not end for want of a try: the nearer its end, the sooner the next one.
+                # Attempts must not end for lack of a try: the sooner the lease ends, the sooner the next try.
                 left_s = self._leash.deadline(0.0) - self._clock.monotonic()
                 ceiling = min(ceiling, max(_BACKOFF_BASE_S, left_s * _BACKOFF_LEFT_SHARE))
             self._failures += 1
             await self._clock.sleep(ceiling * self._rng.uniform())
 
     async def _refused(self, error: LinkRefused) -> None:
-        """This incarnation is over. A new one may be taken up once nothing of the old is left."""
+        """This incarnation is over. The node joins with a new one once no process of the old is left."""
         if self._attempts.incarnation == 0:
             raise error
         _log.error("agent.refused", why=str(error), incarnation=self._attempts.incarnation)
@@ -166,7 +166,7 @@ class Conversation:
             await happens(self._mailbox.urgent, self._clock, _START_TOLD_S)
             if self._clock.monotonic() - last < _LINGER_MAX_S:
                 await self._linger()
-            # A process that was frozen finds out here, before it says anything.
+            # An agent that was frozen ends attempts without a lease before it sends anything about them.
             self._attempts.fence_expired()
             frame = self._mailbox.frame()
             if frame is not None:
@@ -174,7 +174,7 @@ class Conversation:
             last = self._clock.monotonic()
 
     async def _linger(self) -> None:
-        """Many ends in one frame cost little more than one. A frame after a pause never waits."""
+        """Collects messages: many ends in one frame cost little more than one. A frame after a pause never waits."""
         until = self._clock.monotonic() + _LINGER_MAX_S
         first, seen = self._mailbox.news, -1
         while seen != self._mailbox.news < first + _LINGER_ENOUGH and self._clock.monotonic() < until:
@@ -182,12 +182,12 @@ class Conversation:
             await self._clock.sleep(_LINGER_STEP_S)
 
     async def _renew(self) -> None:
-        """On time while answered; more often, then elsewhere, while not."""
+        """Renews the lease on time. Without an answer it tries more often, then breaks off to try another replica."""
         welcome, welcomed = self._welcome, self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
             unanswered = self._leash.unanswered_since()
-            # Who had to wait for the welcome was served in turn: that is no silence.
+            # Time spent waiting for the welcome is not silence: the control plane served other agents first.
             silent_s = 0.0 if unanswered is None else now - max(unanswered, welcomed)
             if silent_s > (patience_s := self._patience * _patience_s(welcome)):
                 self._patience = min(_PATIENCE_GROWTH_MAX, self._patience * 2)
@@ -237,8 +237,8 @@ class Conversation:
             self._attempts.stop(Stop(ref=ref, grace_s=0.0, reason="no longer current"))
 
     def _calm_down(self, took_s: float) -> None:
-        """Step by step, and only by quick answers: a control plane that is slow because everybody comes back at once
-        must not be left and called again by everybody for being slow."""
+        """Lowers patience step by step, and only after quick answers. A control plane is slow when all agents reconnect
+        at once; if they left it for being slow, they would all reconnect again."""
         if took_s < _QUICK_SHARE * _patience_s(self._welcome):
             self._patience, self._failures = max(1.0, self._patience / 2), self._failures // 2
 
@@ -250,7 +250,7 @@ def _patience_s(welcome: Welcome) -> float:
 
 
 async def _first_to_fail(*loops: Coroutine[None, None, None]) -> None:
-    """Runs them together; the first that fails ends the others."""
+    """Runs the loops together. The first that fails ends the others."""
     tasks = [asyncio.create_task(loop) for loop in loops]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
