@@ -47,7 +47,7 @@ def meets(rows: NodeSlice, term: NodeTerm) -> Bools:
 
 
 def keeps(rows: NodeSlice, near: Near) -> Bools:
-    """Rows in whose rack, zone or region such a job runs; for an `away` term, those in which none does.
+    """Rows with such a job in their rack, zone or region; for an `away` term, rows without one.
 
     A node that does not say where it is has only itself around it.
     """

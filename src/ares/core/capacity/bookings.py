@@ -1,4 +1,4 @@
-"""Reservations and promises as claims: what is booked and not in use by those it is booked for, and starts to come."""
+"""Reservations and promises as claims: booked room that its own jobs do not use yet, and promised starts."""
 
 from collections.abc import Iterator
 from math import inf

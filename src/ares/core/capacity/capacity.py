@@ -30,7 +30,7 @@ class Free(NamedTuple):
 
 
 class Reserved(NamedTuple):
-    """Room kept for a job, and who is on the way out for it."""
+    """Room kept for a job, and the victims that are on their way out for it."""
 
     placements: tuple[Placement, ...]
     evicting: tuple[str, ...]
@@ -67,13 +67,13 @@ class Capacity:
         return True
 
     def booked(self, name: str | None, now: float) -> Reservation | None:
-        """The reservation that binds those who name it: one that is over binds nobody."""
+        """The reservation that binds jobs that name it: one that is over binds none."""
         one = self.bookings.get(name) if name else None
         return one if one is not None and one.until > now else None
 
     @property
     def ready_nodes(self) -> Set[str]:
-        """Those whose agents are alive, also if they are not to be given anything."""
+        """Nodes whose agents are alive, also nodes that get no new work."""
         return self._ready
 
     def free(self, name: str) -> Free | None:
@@ -120,7 +120,7 @@ class Capacity:
         return record is not None and record.incarnation == place.incarnation and not record.cordoned
 
     def is_alone(self, place: Placement, qos: Qos, used: Used | None = None) -> bool:
-        """Whether what is kept at `place` is held by nobody else. Counts every holder: columns do not go below zero.
+        """Whether no other job holds what is kept at `place`. Counts every holder: columns do not go below zero.
 
         `used` is what would be held on its node, `place` included; without it, what is."""
         if not self.is_there(place):

@@ -1,8 +1,8 @@
-"""Room that is spoken for later: who runs beyond the time it begins may not take it now.
+"""Room that is claimed for later: a job that would run beyond the start of a claim may not take its room now.
 
-A claim is for a waiting job that was promised a start, or for a reservation. Until it begins, whoever will have ended
-by then may use the room. What counts is the room that nobody gives back in time: what is claimed at some time less
-what has been released until then.
+A claim is for a waiting job that was promised a start, or for a reservation. Until it begins, jobs that will have
+ended by then may use the room. What counts is the room that is not given back in time: what is claimed at some time
+less what has been released until then.
 """
 
 from bisect import bisect_left, insort
@@ -45,7 +45,7 @@ class _Part(NamedTuple):
 
 
 class Claims:
-    """Of one cycle. Blocks are kept out of sight of whoever may not have them, one set of them at a time."""
+    """Of one cycle. Claimed blocks are hidden from jobs that may not have them, one set of blocks at a time."""
 
     def __init__(self, capacity: Capacity, txn: Transaction, now: float) -> None:
         self._capacity = capacity
@@ -57,8 +57,8 @@ class Claims:
         # By row and owner.
         self._by_row: dict[int, dict[str, list[_Part]]] = {}
         self._timeline: Timeline | None = None
-        # Rows where how much is claimed from now on does not tell all: of devices it matters which, and whoever should
-        # have started by now waits for what has not been given back.
+        # Rows where the sum of claims from now on does not tell all: of devices it matters which, and a claim whose
+        # start has passed waits for what has not been given back.
         self._uncounted: set[int] = set()
         # What began in this cycle, by row: when each ends.
         self._begun: dict[int, list[tuple[float, Allocation]]] = {}
@@ -66,7 +66,7 @@ class Claims:
         self.ending = False
         self._blocks: dict[tuple[float, str], tuple[Allocation, ...]] = {}
         self._applied: tuple[Allocation, ...] = ()
-        # By row, the GPUs and devices that are kept for whoever others make room for.
+        # By row, the GPUs and devices that are kept for jobs with victims on their way out.
         self._kept: dict[int, set[int | str]] = {}
         for one in capacity.reserved.values():
             for place in one.placements:
@@ -116,17 +116,17 @@ class Claims:
         if taken.row in self._by_row:
             self._blocks.clear()
 
-    # ---- what cannot be had by whoever ends at some time
+    # ---- room that a job which ends at some time cannot have
 
     def hidden_from(self, ends_at: float, reservation: str = "") -> tuple[float, str]:
-        """Those from whom the same is hidden have this in common."""
+        """A key: from jobs with the same key, the same room is hidden."""
         if reservation and self._capacity.booked(reservation, self._now) is not None:
             return inf, reservation
         begun = bisect_left(self._starts, ends_at)
         return (self._starts[begun - 1], "") if begun else _NOTHING
 
     def hide(self, ends_at: float, reservation: str = "") -> None:
-        """Hides from the columns what somebody who ends then may not have; for his own reservation, all else."""
+        """Hides from the columns what a job that ends then may not have; for a job of a reservation, all other room."""
         key = self.hidden_from(ends_at, reservation)
         if key not in self._blocks:
             # What is hidden now must not be taken for held.
@@ -146,7 +146,7 @@ class Claims:
         self._applied = ()
 
     def use(self, reservation: str, taken: Allocation) -> None:
-        """Somebody took some of what is booked for him: so much less is kept."""
+        """A job of the reservation took some of what is booked: so much less is kept."""
         claim = self.of.get(reservation)
         if claim is not None:
             self.drop(reservation)
@@ -154,7 +154,7 @@ class Claims:
             self.add(claim._replace(taken=left))
 
     def keep_booked(self) -> None:
-        """Only reservations count from now on, and what they may want is hidden from everybody."""
+        """Only reservations count from now on, and what they may want is hidden from every job."""
         for owner in [claim.owner for claim in self.of.values() if not claim.reservation]:
             self.drop(owner)
         self.hide(inf)
@@ -165,7 +165,7 @@ class Claims:
         return self._blocked(ends_at) if latest > -inf else iter(())
 
     def _outside(self, claim: Claim | None) -> Iterator[Allocation]:
-        """All that is free, but what is booked and whose time has come."""
+        """All free room, except what this reservation has booked once it has begun."""
         table = self._capacity.table
         begun = () if claim is None or claim.start > self._now else claim.taken
         mine = {taken.row: taken for taken in begun}
@@ -245,7 +245,7 @@ class Claims:
         return [part.taken for part in self._parts(row) if part.start < until and part.until > start]
 
     def has_room(self, claim: Claim) -> bool:
-        """Whether one more claim can be met, by what is known of those who run."""
+        """Whether one more claim can be met, by the estimated ends of running jobs."""
         self.lift()
         timeline = self._timeline
         for row in {taken.row for taken in claim.taken}:
@@ -273,7 +273,7 @@ class Claims:
             if not fits:
                 break
             txn.take(use)
-        # Whoever is not guaranteed may have more than there is.
+        # A job below guaranteed QoS may have more than there is.
         fits = fits and table.cpu_free.item(row) + table.cpu_extra.item(row) >= 0
         fits = fits and table.memory_free.item(row) + table.memory_extra.item(row) >= 0
         txn.rollback(checkpoint)
@@ -305,7 +305,7 @@ class Claims:
 
 
 def _beside(place: Placement, kept: set[int | str]) -> Placement:
-    """What is given back of a place, where some of it goes to whoever it is kept for."""
+    """What a placement gives back, less the GPUs and devices that are kept for another job."""
     if kept.isdisjoint(place.gpus) and kept.isdisjoint(name for names in place.devices.values() for name in names):
         return place
     devices = {kind: tuple(name for name in names if name not in kept) for kind, names in place.devices.items()}

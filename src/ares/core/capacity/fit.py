@@ -1,4 +1,4 @@
-"""What one ask thinks of every node: which filter refuses it, how good it is, how many ranks it has room for.
+"""What one ask finds on every node: which filter refuses it, its score, and how many ranks it has room for.
 
 Computed once for all nodes, then only for rows that changed: each row knows when it was last touched, each evaluation
 how far it has caught up. What is kept is a pure function of the columns, so keeping it changes nothing but the time.
@@ -26,17 +26,17 @@ _EVER_MAX = 65_536
 _POSSIBLE_BYTES = 1 << 24
 # Above this share of rows, computing all of them is cheaper than picking.
 _PICK_SHARE = 4
-# Up to this many rows, scoring those that do not pass costs less than leaving them out.
+# Up to this many rows, scoring the refused rows too costs less than leaving them out.
 _FEW = 1024
 
 
 class ProfileRules(NamedTuple):
-    """What a profile makes of its names."""
+    """The plugins and settings that a profile's names stand for."""
 
     filters: Sequence[tuple[str, Filter]]
     scorers: Sequence[tuple[str, float, Scorer]]
     policy: EnergyPolicy = EnergyPolicy()
-    # Watts that pools may draw, those with a cap.
+    # Watts that pools may draw, for pools with a cap.
     caps: Mapping[str, float] = {}
 
 
@@ -67,7 +67,7 @@ class Evaluations:
         self.matching = matching
         self.facts = ClusterFacts()
         self._rules = ProfileRules((), ())
-        # Whether a set of rules has built-in filters only, for those who look at that often.
+        # Whether a set of rules has built-in filters only: kept, as placement asks for it often.
         self.all_known: tuple[ProfileRules | None, bool] = (None, False)
         self._kept: dict[Ask, Evaluation] = {}
         # Rows that could take an ask if they were empty and ready; it changes with the nodes themselves only.
@@ -234,7 +234,7 @@ class Evaluations:
             self._score_passing(found, at, np.flatnonzero(passes))
 
     def _score_passing(self, found: Evaluation, at: Ints | slice, where: Ints) -> None:
-        """Of many rows only those that pass are worth scoring."""
+        """Of many rows only the rows that pass are worth scoring."""
         chosen = where if isinstance(at, slice) else at[where]
         rows = self.rows(found.ask, chosen)
         found.score[at] = NO
@@ -277,7 +277,7 @@ def _ranks_on(shares: Ints, ask: Ask) -> Ints:
     """Of GPUs with room for so many shares: ranks of several shares, each on another GPU."""
     fits = np.zeros(len(shares), np.int64)
     for ranks in range(1, ask.ranks + 1):
-        # A GPU serves each rank once; whoever takes the emptiest first gets all that fit.
+        # A GPU serves each rank once; taking the emptiest GPUs first gives all ranks that fit.
         enough = np.minimum(shares, ranks).sum(axis=1) >= ranks * ask.gpus
         if not enough.any():
             break

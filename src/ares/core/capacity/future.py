@@ -1,4 +1,4 @@
-"""Who holds what until when, node by node: by the estimates, and in the order of their ends."""
+"""Which job holds what until when, node by node: by the estimates, in the order of their ends."""
 
 import heapq
 from bisect import bisect_left, insort
@@ -21,7 +21,7 @@ class End(NamedTuple):
 
 
 class Future:
-    """Kept in step with what is held. An end that nobody knows is at infinity."""
+    """Kept in step with what is held. An end that is not known is at infinity."""
 
     def __init__(self) -> None:
         self._ends: dict[str, list[End]] = {}
@@ -30,15 +30,15 @@ class Future:
         # Counts changes; for each row the count when something on it last changed.
         self.changes = 0
         self.changed: Ints = np.zeros(0, np.int64)
-        # How many of those that hold something will end, as far as anybody can say.
+        # How many of the holding jobs have a known end.
         self.ending = 0
-        # Counts what can make a plan better than it was: somebody ended before his time, a node came or is ready.
+        # Counts what can make a plan better than it was: a job ended before its estimate, a node came or is ready.
         self.slack = 0
-        # Counts what can make a promise impossible: somebody outlives his estimate, a node is lost, room is booked.
+        # Counts what can make a promise impossible: a job outlives its estimate, a node is lost, room is booked.
         self.setbacks = 0
 
     def ends_on(self, node: str) -> list[End]:
-        """Nobody may change it."""
+        """Callers must not change it."""
         return self._ends.get(node, _NOBODY)
 
     def ends_at(self, job: str) -> float | None:
@@ -70,7 +70,7 @@ class Future:
         self.changed[row] = self.changes
 
     def overdue(self, now: float) -> list[str]:
-        """Jobs that hold something beyond their end, each once. Whoever asks must say when they end now."""
+        """Jobs that hold resources beyond their end, each once. The caller must give each a new end."""
         found: set[str] = set()
         while self._due and self._due[0][0] < now:
             at, job = heapq.heappop(self._due)
@@ -82,7 +82,7 @@ class Future:
 _NOBODY: list[End] = []
 
 
-# ---- The ends of all who run, as columns: for questions about many nodes at once.
+# ---- The ends of running jobs as columns: for questions about many nodes at once.
 
 
 class EndColumns(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a job holds of the cluster, and what has to be known about it to share, move or take it."""
+"""What a job holds of the cluster, and what has to be known about it to share, move or evict it."""
 
 from dataclasses import dataclass, field
 
@@ -24,13 +24,13 @@ class Holding:
     preemptible: bool = False
     preemptions: int = 0
     preempted_at: float | None = None
-    # When it will have ended, as far as anybody can say; how long it was to run at first, and may at most, with grace.
+    # When it will have ended, as far as is known; how long it was to run at first, and may at most, with grace.
     ends_at: float | None = None
     runs_s: float | None = None
     limit_s: float | None = None
     # How long it may take to leave when it is preempted: saving a checkpoint, then the grace.
     leave_s: float = 0.0
-    # Of a running gang that may have more or fewer ranks: what each asks for, those it has, the next one's number.
+    # Of a running gang that may have more or fewer ranks: what each rank asks for, its ranks, the next one's number.
     elastic: Ask | None = None
     ranks: tuple[Placement, ...] = ()
     next_rank: int = 0
@@ -58,7 +58,7 @@ def held_by(placements: tuple[Placement, ...]) -> Amounts:
 
 
 def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], runs_s: float | None = None) -> Holding:
-    """`placements` are those that are still in use."""
+    """`placements` are the ones that are still in use."""
     since = state.bound_at or state.queued_at
     bound = state.phase in BOUND
     elastic = _elastic(state, spec)
@@ -96,7 +96,7 @@ def _elastic(state: JobState, spec: JobSpec) -> Ask | None:
     gang = spec.gang
     if state.phase != "RUNNING" or gang is None or gang.min_ranks is None:
         return None
-    # Where some have finished, the others are about to; those it went on without are another matter.
+    # Where some ranks have finished, the rest are about to; ranks that the gang went on without do not count.
     if state.ended_ranks and any(place.rank in state.ended_ranks for place in state.placements):
         return None
     return asks_of(spec, state.tenant)[state.alternative]

@@ -32,7 +32,7 @@ class lazily(Generic[T]):  # noqa: N801 - reads as a decorator
 
 
 class Typical(NamedTuple):
-    """A shape that jobs with GPUs often have here, as a share of those jobs: what idle GPUs should stay good for."""
+    """A shape that jobs with GPUs often have here, as a share of these jobs: what idle GPUs should stay good for."""
 
     cpu_milli: int
     gpus: int
@@ -57,7 +57,7 @@ class ClusterFacts(NamedTuple):
 class NodeSlice:
     """`emptied`: the same nodes if all were ready and nothing ran, which tells what could ever fit.
 
-    All attributes are arrays over the chosen rows; nobody may change them.
+    All attributes are arrays over the chosen rows; they must not be changed.
     """
 
     def __init__(

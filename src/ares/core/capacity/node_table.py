@@ -89,7 +89,7 @@ class NodeTable:
         self.cpu = self.memory = np.ones(_ROWS, np.int64)
         self.cpu_free = self.memory_free = self.cpu_extra = self.memory_extra = np.zeros(_ROWS, np.int64)
         self.rack = self.zone = self.region = self.machine = self.gpu_count = np.zeros(_ROWS, np.int64)
-        # Thousandths left on all GPUs of a row together, and the bits of those that are wholly free.
+        # Thousandths left on all GPUs of a row together, and the bits of the GPUs that are wholly free.
         self.gpu_idle = self.gpu_whole = np.zeros(_ROWS, np.int64)
         # The pool's number, milliwatts of a CPU in use, and microwatts of the whole row when nothing runs.
         self.pool = self.spot = self.cpu_mw = self.idle_uw = np.zeros(_ROWS, np.int64)
@@ -105,7 +105,7 @@ class NodeTable:
             setattr(self, name, np.zeros(_ROWS))
         self.gpu_left: Ints = np.full((_ROWS, _GPUS), -1, np.int64)
         self.gpu_numa: Ints = np.full((_ROWS, _GPUS), -1, np.int64)
-        # Milliwatts of each GPU at full load, and of those when idle.
+        # Milliwatts of each GPU at full load, and when idle.
         self.gpu_mw: Ints = np.zeros((_ROWS, _GPUS), np.int64)
         self.gpu_idle_mw: Ints = np.zeros((_ROWS, _GPUS), np.int64)
         # Microwatts of slices of GPUs by kind, for rows that have some.

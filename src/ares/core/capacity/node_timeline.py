@@ -1,4 +1,4 @@
-"""What is left of one row at some time to come: goes up as jobs end and down as others begin."""
+"""What is left of one row at some time to come: it rises as jobs end and falls as jobs begin."""
 
 from collections.abc import Iterable
 from math import inf
@@ -17,7 +17,7 @@ _NEVER = -(1 << 60)
 
 
 class CapacityChange(NamedTuple):
-    """At this time somebody gives something back (+1) or takes it (-1)."""
+    """At this time a job gives something back (+1) or takes it (-1)."""
 
     at: float
     sign: int
@@ -104,7 +104,7 @@ def opening(level: NodeTimeline, shifts: Iterable[CapacityChange], now: float, r
     return since
 
 
-# ---- For asks of one rank: from when on each row has room, by the ends of those who run there and nothing else.
+# ---- For asks of one rank: from when on each row has room, by the ends of the jobs that run there and nothing else.
 
 
 # Asks that are remembered; beyond it all are forgotten and found again when asked for.
@@ -137,7 +137,7 @@ class OpenTimes:
             return inf
         ends = future.ends_on(record.info.name)
         if not ends or ends[0].at == inf:
-            # Nobody here is known to end: there is no more to be had than now.
+            # No job here has a known end: there is never more room than now.
             return -inf if NodeTimeline(table, row, ask).fits() else inf
         shifts = [CapacityChange(end.at, +1, end.place) for end in ends]
         return opening(NodeTimeline(table, row, ask), shifts, -inf, inf)

@@ -29,7 +29,7 @@ class Miss(NamedTuple):
         return NodeSlice(seen.table, seen.ask, self.reached, seen.facts, seen.matching, seen.emptied)
 
     def nearest(self, column: Ints) -> int:
-        """The row with the most of `column` among those that came this far; the lowest of equals."""
+        """The row with the most of `column` among the rows that came this far; the lowest of equals."""
         return int(self.reached[int(column[self.reached].argmax())])
 
     def record(self, row: int) -> NodeRecord:

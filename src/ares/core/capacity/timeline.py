@@ -21,7 +21,7 @@ _CPU, _MEMORY, _GPUS = 0, 1, 2
 # Of spare slots: less than anything asks for, whatever is added or taken away.
 _LEAST = np.int64(-(1 << 60))
 _MOST = np.int64(1 << 60)
-# Slots that a row has at least, and by which share of those in use there are more.
+# Slots that a row has at least, and by which share of the slots in use there are more.
 _SLOTS, _SPARE = 4, 2
 
 Amounts = npt.NDArray[np.int64]
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 
 class Timeline:
-    """From `now` on, of all rows that are in use. Devices are counted, those of the kinds that are named."""
+    """From `now` on, of all rows that are in use. Devices are counted, of the kinds that are named."""
 
     def __init__(self, table: NodeTable, now: float, kinds: Sequence[str], spans: Iterable[Span]) -> None:
         """`spans` hold what the columns show as taken until it is given back, or as free until it is taken."""
@@ -49,7 +49,7 @@ class Timeline:
         self._free = self._shown()
         self._begin: Ints = np.arange(self._rows + 1, dtype=np.int64) * _SLOTS + 1
         self._count: Ints = np.ones(self._rows, np.int64)
-        # What was asked for last, and found: who asks whether there is room now asks next when there will be.
+        # The last question and its answer: a caller that asks whether there is room now asks next when there will be.
         self._found: tuple[Ask, float, Floats] | None = None
         self._lay(list(spans))
 
@@ -109,7 +109,7 @@ class Timeline:
         return np.maximum(0, self._free - self.least(until))
 
     def has_room(self, row: int, start: float, until: float, uses: Iterable[Use]) -> bool:
-        """Whether more can be taken of a row for a time; whoever is not guaranteed may have more than there is."""
+        """Whether more can be taken of a row for a time. Jobs below guaranteed QoS may have more than there is."""
         first = self._slot(row, start)
         last = self._slot(row, until)
         left = self._left[:, first:last].min(axis=1) - sum(self._amounts(row, use) for use in uses)

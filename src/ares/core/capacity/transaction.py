@@ -31,14 +31,14 @@ class TakenEach(NamedTuple):
     rows: Ints
     cpu_milli: int
     memory_mib: int
-    # Bits of the GPUs taken from each row; and each of those GPUs with its row.
+    # Bits of the GPUs taken from each row; and each of these GPUs with its row.
     masks: Ints
     gpu_rows: Ints
     gpus: Ints
 
 
 class Transaction:
-    """Nobody else changes the columns while one is open; `rollback(0)` leaves them as they were."""
+    """Nothing else changes the columns while a transaction is open; `rollback(0)` leaves them as they were."""
 
     def __init__(self, evaluations: Evaluations) -> None:
         self._evaluations = evaluations

@@ -1,4 +1,4 @@
-"""Which shapes jobs with GPUs often have here: idle GPUs should stay good for those."""
+"""Which shapes jobs with GPUs often have here: idle GPUs should stay good for such jobs."""
 
 from collections import Counter
 
@@ -37,7 +37,7 @@ class Typicals:
         return True
 
     def top(self) -> tuple[Typical, ...]:
-        """Those that ask for most GPU in all come first: few large jobs matter as much as many small ones.
+        """Shapes that ask for most GPU in all come first: few large jobs matter as much as many small ones.
 
         Shares are of jobs, and add up to 1.
         """

@@ -13,7 +13,7 @@ from ares.core.queue.waiting import ClassKey
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.trial import Trial
 
-# Claims that are looked at for one job, those that begin first: who asks must not wait for thousands.
+# Claims that are looked at for one job, the earliest first: an answer must not wait for thousands.
 _CLAIMS_MAX = 256
 
 
@@ -27,7 +27,7 @@ def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: flo
         trial.claims.add(claim)
     try:
         if trial.tried(key, runs_s) is not None:
-            # Of so many it does not matter which: one of those behind the first holds the room.
+            # With so many claims it does not matter which: one behind the first holds the room.
             return _reason(claims[0], runs_s, now) if len(claims) > _CLAIMS_MAX else None
         claim = _longest(trial, key, claims[:_CLAIMS_MAX], now)
         if claim is None:
@@ -53,9 +53,9 @@ def _in_its_way(cluster: Cluster, job: str, key: ClassKey) -> Iterator[Claim]:
 
 
 def _longest(trial: Trial, key: ClassKey, claims: list[Claim], now: float) -> Claim | None:
-    """Whoever ends by the time the first of them begins is in nobody's way; the longest such time is what it is told.
+    """The latest claim such that the job could start now if it ended before the claim begins; None when there is none.
 
-    Whoever runs for less time has less in his way: it is found by halving."""
+    The shorter a job runs, the fewer claims are in its way: the time is found by halving."""
     later = [claim for claim in claims if claim.start > now]
     low, high = 0, len(later)
     while low < high:

@@ -196,7 +196,7 @@ def _tolerate(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
 
 
 def _preemptible(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
-    """Spot nodes are for those who may be taken away."""
+    """Spot nodes are for preemptible jobs."""
     if not spec.preemption.allowed:
         changed = replace(spec, preemption=replace(spec.preemption, allowed=True))
         yield _Option(_WISH, {"preemption.allowed": True}, "allow that it is preempted", changed)

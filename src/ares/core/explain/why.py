@@ -165,7 +165,7 @@ def _gang_not_now(evaluations: Evaluations, ask: Ask) -> Reason | None:
     if ask.level == "nvlink" and ask.level_required:
         level = "node"
     if evaluations.table.power is not None:
-        # Rows that nothing but a cap refuses, and those that nothing does.
+        # Rows that only a power cap refuses, and rows that nothing refuses.
         rows = np.flatnonzero((found.stage >= len(evaluations.rules.filters) - 1) & evaluations.table.exists)
         if _roomiest(evaluations, level, rows, room(evaluations.rows(ask, rows))) >= ask.min_ranks:
             return gang_too_thirsty(Miss(evaluations.rows(ask), rows, False))

@@ -13,7 +13,7 @@ def first_start(state: JobState, at: float) -> dict[str, Any]:
 
 
 def outcome(state: JobState) -> Outcome | None:
-    """None without a deadline, while it is open, and of a job that somebody cancelled before it was decided."""
+    """None without a deadline, while it is open, and for a job that was cancelled before it was decided."""
     parts = [
         one(state) for wanted, one in ((state.start_by_at, _start), (state.deadline_at, _end)) if wanted is not None
     ]

@@ -1,4 +1,4 @@
-"""How attempts end: by themselves, by the loss of a node, by a limit, or for somebody else.
+"""How attempts end: by themselves, by the loss of a node, by a limit, or for another job.
 
 An attempt of several ranks ends as a whole. What is not known to be gone lingers, with its placements,
 under the fence that was taken away from it.
@@ -277,7 +277,7 @@ def _after_failure(
 
 
 def _avoid(state: JobState, gone: tuple[int, ...]) -> tuple[str, ...]:
-    """The nodes of the ranks that failed, behind those that did before."""
+    """The nodes of the ranks that failed, after the nodes of earlier failures."""
     failed = dict.fromkeys(place.node for place in held(state) if place.rank in gone)
     return (*(node for node in state.avoid if node not in failed), *failed)[-_AVOIDED_MAX:]
 

@@ -114,7 +114,7 @@ def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refusal:
     state = job.state
     if not what.hold and not state.hold:
         return Refusal(code="not-allowed", message=f"job {state.id}: no room is held for it, so none can be given up")
-    # Whose jobs leave is in the record, as far as the tenant may know.
+    # The record names the victims' owners as far as the tenant may know.
     data = {**what.record, **({"hold": grants(what.hold)} if what.hold else {})}
     entry = UnnumberedEntry("preempting", what.reason, "scheduler", data)
     return commit(

@@ -26,7 +26,7 @@ class Bind(Record, frozen=True, tag="bind"):
     decision: str = ""
     # What the placements draw and cost now, as `JobState.rates` has them.
     rates: tuple[Rate, ...] = ()
-    # How long it will run, as far as anybody can say.
+    # How long the attempt will run, as far as is known.
     planned_s: float | None = None
     # The gap it makes use of ends then.
     leaves_at: float | None = None
@@ -69,7 +69,7 @@ class AssemblyOver(Record, frozen=True, tag="assembly-over"):
 
 
 class Preempt(Record, frozen=True, tag="preempt"):
-    """Takes the attempt away for somebody else, or to move it. `record` is what both sides are told."""
+    """Takes the attempt away for another job, or to move it. `record` is what both sides are told."""
 
     fence: Fence
     by: str
@@ -90,7 +90,7 @@ class Nominate(Record, frozen=True, tag="nominate"):
 
 
 class RanksResized(Record, frozen=True, tag="resize"):
-    """A running elastic gang goes on with these placements: those that stay, and new ones."""
+    """A running elastic gang goes on with these placements: the ones that stay, and new ones."""
 
     fence: Fence
     placements: tuple[Placement, ...]
@@ -119,7 +119,7 @@ class RetryNow(Record, frozen=True, tag="retry-now"):
 
 
 class Release(Record, frozen=True, tag="release"):
-    """A revoked attempt's processes are gone: those of `ranks`, or all when it is empty."""
+    """The processes of a revoked attempt are gone: of `ranks`, or of all when it is empty."""
 
     fence: Fence
     ranks: tuple[int, ...] = ()

@@ -83,5 +83,5 @@ def where(places: tuple[Placement, ...]) -> dict[str, Any]:
 
 
 def agent(place: Placement) -> str:
-    """Who reports on a rank."""
+    """The agent that reports on a rank."""
     return f"agent {place.node}"

@@ -19,7 +19,7 @@ def spec_wanted(state: JobState) -> bool:
 
 
 def held(state: JobState) -> tuple[Placement, ...]:
-    """The placements in use now: those of ranks that run or may still run, also when they were let go."""
+    """The placements in use now: of ranks that run or may still run, also when they were let go."""
     if not holds(state):
         return ()
     if not state.ended_ranks and not state.leaving:

@@ -10,7 +10,7 @@ from ares.model.state import ExitInfo, JobState
 _EXPONENT_MAX = 300
 
 
-# What fails at once is not tried again at once, whatever the job asks for: nobody gains by it, and all pay.
+# An attempt that fails at once is not repeated at once, whatever the job asks for: it would only cost.
 FLOOR_S = 0.5
 
 

@@ -1,4 +1,4 @@
-"""When many nodes fall silent at once, the fault is probably ours: wait once before evicting."""
+"""When many nodes fall silent at once, the fault is probably the observer's: wait once before evicting."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,8 @@ from ares.model.base import Record
 STORM_SHARE = 0.2
 # Below this many nodes a share says nothing.
 STORM_NODES_MIN = 5
-# Of the lease: who is quiet for longer has missed a renewal. Nodes that fall silent together reach the end of their
-# leases one after the other; the first must not be gone before there are enough of them to see what it is.
+# Of the lease: a node that is quiet for longer has missed a renewal. Nodes that fall silent together reach the end of
+# their leases one after the other; the first must not be evicted before there are enough of them to see a storm.
 OVERDUE_SHARE = 0.75
 # In leases: a node that is silent for longer was judged long ago. It says nothing about what happens now.
 LONG_GONE = 3.0
@@ -23,7 +23,7 @@ class Suspicion(Record, frozen=True):
 
 
 def overdue(ages_s: Mapping[str, float], dead_after_s: float) -> int:
-    """How many have missed a renewal, of those that were there until lately."""
+    """How many nodes missed a renewal, of the nodes that were there until lately."""
     return sum(OVERDUE_SHARE <= age / dead_after_s < LONG_GONE for age in ages_s.values())
 
 

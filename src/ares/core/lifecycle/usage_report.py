@@ -74,7 +74,7 @@ class _Sum:
         )
 
 
-# Whose or where it was used: of a job as a whole, or of one part of what it used.
+# The owner or place of the use: of a job as a whole, or of one part of what it used.
 _KEYS: dict[By, Callable[[JobState, Spent], str]] = {
     "tenant": lambda state, _: state.tenant,
     "team": lambda state, _: f"{state.tenant}/{state.team or 'default'}",
@@ -86,7 +86,7 @@ _KEYS: dict[By, Callable[[JobState, Spent], str]] = {
 
 
 class UsageSum:
-    """Adds up jobs, some at a time. The dearest groups first; without prices, those with the most GPU-hours, then
+    """Adds up jobs, some at a time. The dearest groups first; without prices, the groups with the most GPU-hours, then
     CPU-hours."""
 
     def __init__(self, by: By, since: float, now: float) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ares.core.ask import Ask
 
-# When nobody can say how long a job runs.
+# When it is not known how long a job runs.
 _UNKNOWN_S = 3600.0
 # Jobs of one block: about as many as there are blocks where very many wait.
 _BLOCK = 256
@@ -37,8 +37,8 @@ class _Line(NamedTuple):
 
 
 class _Works:
-    """By the order of arrival, in blocks: a job that comes or leaves has the sums of its own block made anew, and those
-    over the blocks, when they are next asked for."""
+    """By the order of arrival, in blocks. When a job comes or leaves, the sums of its own block and the sums over the
+    blocks are made anew, when they are next asked for."""
 
     __slots__ = ("_blocks", "_running", "_starts")
 
@@ -124,9 +124,9 @@ class Backlog:
             del self._lines[line]
 
     def ahead(self, job_id: str) -> float:
-        """Work of those that compete for the same, are about as long or shorter, and came before or matter more.
+        """Work of jobs that compete for the same, are about as long or shorter, and came before or matter more.
 
-        Longer ones ahead seldom hold up a short one where gaps are filled, and gaps are."""
+        Longer jobs ahead seldom hold up a short one where backfill fills gaps, and it does."""
         found = self._turns.get(job_id)
         return 0.0 if found is None else self._ahead(*found)
 

@@ -1,4 +1,4 @@
-"""Dominant shares: of what somebody holds, the largest part of any one resource, divided by the weight.
+"""Dominant shares: of what an account holds, the largest part of any one resource, divided by the weight.
 
 One number stands for the three levels of an account, like a number of three digits: the tenant's share in steps of
 2**-20 (about a millionth of the cluster), below it the team's in 2**16 steps, below that the user's in 2**16 steps.
@@ -72,6 +72,6 @@ class AccountHolding:
         gpu = had_gpu + held.gpu_milli
         self.used = (cpu, memory, gpu)
         cpu_step, memory_step, gpu_step = self._steps
-        # Rounded up: whoever holds anything counts for something.
+        # Rounded up: an account that holds anything counts for something.
         steps = ceil(max(cpu / cpu_step, memory / memory_step, gpu / gpu_step))
         self.counts = (steps if steps <= self._most else self._most) * self._unit

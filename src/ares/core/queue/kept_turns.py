@@ -1,7 +1,7 @@
-"""Turns that are kept: whoever was promised a start does not lose it because shares moved since.
+"""Turns that are kept: a job that was promised a start does not lose it because shares moved since.
 
-A job that matters no more than one with a promise comes after it. The more important, and those with a deadline, come
-before it where their ranks say so.
+A job of no higher priority than one with a promise comes after it. Jobs of higher priority, and jobs with a
+deadline, come before it where their ranks say so.
 """
 
 from collections.abc import Iterable
@@ -17,13 +17,13 @@ _PROMISING = frozenset({"easy", "aggressive", "deadline"})
 
 
 class KeptTurns:
-    """Of the jobs that are promised a start, what their ranks mean for those of others."""
+    """The jobs that are promised a start, and how their ranks bound the ranks of other jobs."""
 
     __slots__ = ("_jobs", "_most")
 
     def __init__(self, ranks: dict[str, tuple[int, float]]) -> None:
         self._jobs = ranks.keys()
-        # By priority level: the rank that nobody of it comes before.
+        # By priority level: the rank that no job of the level comes before.
         self._most = [
             min((primary for of, primary in ranks.values() if of <= level), default=inf)
             for level in range(len(PRIORITIES))
@@ -40,7 +40,7 @@ class KeptTurns:
 def kept_turns(
     waiting: WaitingQueue, promised: Iterable[str], profile: Profile, shares: Shares, now: float
 ) -> KeptTurns:
-    """Where the order moves while jobs wait; where it does not, nobody loses a turn by that."""
+    """For orders that move while jobs wait; where the order is static, no job loses a turn."""
     if waiting.settled is not None or profile.backfill.strategy not in _PROMISING or "backfill" not in profile.actions:
         return KeptTurns({})
     ranks: dict[str, tuple[int, float]] = {}

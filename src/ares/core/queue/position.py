@@ -17,7 +17,7 @@ _JOBS_AT_A_TIME = 10_000
 
 
 class Position(NamedTuple):
-    """Jobs ahead: of everybody, and of the job's own tenant."""
+    """Jobs ahead: of all tenants, and of the job's own tenant."""
 
     ahead: int
     ahead_in_tenant: int
@@ -36,7 +36,7 @@ class _Ranks(NamedTuple):
 def position(
     waiting: WaitingQueue, job: str, shares: Shares, order: OrderPolicy, now: float, kept: KeptTurns | None = None
 ) -> Steps[Position | None]:
-    """None when the job does not wait. `kept`: turns of those that are promised a start."""
+    """None when the job does not wait. `kept`: turns of jobs that are promised a start."""
     mine, place = waiting.class_of(job), waiting.place_of(job)
     if mine is None or place is None:
         return None

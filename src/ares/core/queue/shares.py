@@ -47,7 +47,7 @@ class Shares:
         self._sizes = sizes_of(capacity)
         self._usage = usage
         self._tree = usage.index(tree)
-        # The holdings by parent and path, and those of each account from tenant to user.
+        # The holdings by parent and path, and the holdings on each account's path from tenant to user.
         self._holdings: dict[str, dict[str, AccountHolding]] = {}
         self._paths: dict[str, tuple[AccountHolding, AccountHolding, AccountHolding]] = {}
         self._fair: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""All waiting jobs in one line, where neither time nor use changes who comes first: nothing is ranked twice."""
+"""All waiting jobs in one line, where neither time nor use changes their order: no job is ranked twice."""
 
 from bisect import bisect_left, insort
 
@@ -9,7 +9,7 @@ from ares.core.queue.shares import Shares
 from ares.core.queue.usage import DecayedUsage
 from ares.model.profile import OrderPolicy
 
-# Settled factors look at neither; somebody has to be handed to them.
+# Settled factors look at neither shares nor the time; placeholders are passed to them.
 _NO_SHARES = Shares(Amounts(0, 0, 0), {}, DecayedUsage(1.0), 0.0)
 
 # (minus primary rank, minus secondary rank, place in line): the smallest comes first.
@@ -47,5 +47,5 @@ class StaticQueue:
             del self.line[bisect_left(self.line, at)]
 
     def ahead(self, job_id: str) -> list[Rank]:
-        """Everybody before a job that waits."""
+        """Every job before a waiting job."""
         return self.line[: bisect_left(self.line, self._ranks[job_id])]

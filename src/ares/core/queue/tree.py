@@ -38,7 +38,7 @@ class ShareTree:
         return self.declared.get(path, UNDECLARED)
 
     def children(self, parent: str) -> list[str]:
-        """Those declared."""
+        """The declared children."""
         return self._children.get(parent, [])
 
     def lightest(self, parent: str) -> float:

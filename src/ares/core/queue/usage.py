@@ -14,7 +14,7 @@ from ares.model.profile import Share
 CPUS_PER_GPU = 16
 # Rates are whole numbers of this, so that adding and taking away leaves nothing behind.
 _PER_GPU_HOUR = 1000 * CPUS_PER_GPU * 3600.0
-# Whoever used less than this part of its siblings' use is not reckoned among them: old users must not dilute shares.
+# An account that used less than this part of its siblings' use is left out: old accounts must not dilute shares.
 _NEGLIGIBLE = 0.001
 
 
@@ -74,7 +74,7 @@ class DecayedUsage:
         self._life = half_life_s / log(2.0)
         self._meters: dict[str, _Meter] = {}
         self._children: dict[str, list[str]] = {}
-        # Of each account: everybody, its tenant, its team, its user.
+        # Of each account: the whole cluster, its tenant, its team, its user.
         self._paths: dict[str, tuple[_Meter, ...]] = {}
         self._running: dict[str, tuple[str, int, float]] = {}
         self._tree = ShareTree({})
@@ -130,7 +130,7 @@ class DecayedUsage:
                 meter.flow(-rate, ended, self._life)
 
     def of(self, path: str, now: float) -> float:
-        """What a tenant, team or user has used, in GPU-hours; of everybody for the empty path."""
+        """What a tenant, team or user has used, in GPU-hours; of all accounts for the empty path."""
         meter = self._meters.get(path)
         return 0.0 if meter is None else meter.read(now, self._life) / _PER_GPU_HOUR
 

@@ -131,11 +131,11 @@ class WaitingQueue:
         self._places: dict[str, Place] = {}
         # Of jobs that carry any.
         self._labels: dict[str, dict[str, str]] = {}
-        # How long each is taken to hold its room, of those of which anybody can say; and how long it will likely run,
-        # where that is less: the order goes by it.
+        # How long each job is taken to hold its room, where that is known; and how long it will likely run, where that
+        # is less: the order goes by it.
         self._runs: dict[str, float] = {}
         self._likely: dict[str, float] = {}
-        # Of those that make use of gaps: the shortest they can use.
+        # For jobs that make use of gaps: the shortest gap they can use.
         self._gaps: dict[str, float] = {}
         # All of them in one line, where the order allows for that.
         self.settled: StaticQueue | None = None
@@ -209,7 +209,7 @@ class WaitingQueue:
         return self._labels.get(job_id)
 
     def runs_of(self, job_id: str) -> float:
-        """How long it will hold its room at most, as far as is known; for ever when nobody can say."""
+        """How long the job will hold its room at most, as far as is known; infinity when it is not known."""
         return self._runs.get(job_id, inf)
 
     def likely_of(self, job_id: str) -> float:

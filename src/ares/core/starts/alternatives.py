@@ -1,4 +1,4 @@
-"""A job before it is submitted: where it would run, whom it would displace, and what else could be had."""
+"""A job before it is submitted: where it would run, which jobs it would displace, and what else could be had."""
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ def offers(
     variants = _variants(cluster, spec)
     asked = (spec.resources, *spec.alternatives)
     displaces = None if evicts is None else replace(spec, resources=asked[evicts.alternative], alternatives=())
-    # Before anything is looked at in steps: those who would leave are still there.
+    # Before anything is looked at in steps: the victims are still there.
     made = [
         _displacing(cluster, words, evicts, now) if evicts is not None and variant == displaces else None
         for words, variant in variants
@@ -53,7 +53,7 @@ def _sort_key(number: int, offer: Offer) -> tuple[bool, float, float, int]:
 
 
 def would_evict(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Eviction | str:
-    """Whom the job would displace if it were submitted now, or why nobody."""
+    """The victims of the job if it were submitted now, or why there are none."""
     cluster.prepare()
     trial = Trial(cluster, cluster.profile, now)
     job_class = JobClass(0, class_key(state, spec))
@@ -110,7 +110,7 @@ def _offer(cluster: Cluster, key: ClassKey, words: str, found: Course | str, now
 
 
 def _displacing(cluster: Cluster, words: str, evicts: Eviction, now: float) -> Offer:
-    """It starts when the last of those displaced has left, which may take them as long as they are given."""
+    """The job starts when the last victim has left, which may take as long as the victims are given."""
     count = len(evicts.victims)
     leave_s = max(cluster.holdings[job].leave_s for job in evicts.victims)
     who = "1 job is" if count == 1 else f"{count} jobs are"

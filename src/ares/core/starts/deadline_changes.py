@@ -25,7 +25,7 @@ class _Option(NamedTuple):
     fields: dict[str, Any]
     words: str
     spec: JobSpec
-    # Somebody leaves for it.
+    # Victims leave for it.
     evicts: bool = False
 
 
@@ -33,7 +33,7 @@ class _Option(NamedTuple):
 def ways(
     cluster: Cluster, state: JobState, spec: JobSpec, now: float, starts: Starts | None = None
 ) -> Steps[tuple[Way, ...]]:
-    """Those that meet the deadline, the earliest end first. `starts` may be those that others were told."""
+    """Changes that meet the deadline, the earliest end first. `starts` may be the ones that other jobs were told."""
     starts, place = starts or Starts(cluster, now), _stands(cluster, state.id)
     tried: list[Way | None] = []
     for option in _options(cluster, spec):
@@ -118,7 +118,7 @@ def _met(option: _Option, found: Course | str | None, now: float) -> Way | None:
 
 
 def _displacing(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Course | None:
-    """It starts when whoever it displaces has left."""
+    """The job starts when its victims have left."""
     key = class_key(state, spec)
     trial = Trial(cluster, cluster.profile, now)
     evicts = prospects(trial, state.id, JobClass(0, key))

@@ -1,4 +1,4 @@
-"""When a waiting job could start, as far as those who hold its place say how long they run."""
+"""When a waiting job could start, as far as the jobs in its place say how long they run."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,12 +16,12 @@ from ares.core.queue.waiting import ClassKey
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.trial import Trial, asked
 
-# Nodes looked at, those that come nearest first.
+# Nodes looked at, the nearest to having room first.
 _NODES_MAX = 16
 
 
 class _Opens(NamedTuple):
-    """When the limit or licence in the way is free again, through whose ending, and that in words."""
+    """When the limit or licence in the way is free again, by the end of which jobs, and that in words."""
 
     at: float
     ended: tuple[Holding, ...]
@@ -29,7 +29,7 @@ class _Opens(NamedTuple):
 
 
 def start_estimate(trial: Trial, key: ClassKey, ask: Ask, position: int) -> Eta:
-    """Assumes that nobody who comes later takes the place; whoever is ahead may."""
+    """Assumes that no later job takes the place; a job ahead may."""
     now = trial.now
     gate = trial.gate(key, ask)
     opens = _Opens(now, (), "") if gate is None else _opens(trial, key, ask, gate)
@@ -64,7 +64,7 @@ def _ended(now: float, at: float, basis: str, position: int) -> Eta:
 
 
 def _opens(trial: Trial, key: ClassKey, ask: Ask, gate: Reason) -> _Opens | str:
-    """When enough of those have ended who hold its licence or count towards its limit, or why nobody can say."""
+    """When enough jobs that hold its licence or count towards its limit have ended, or why that is not known."""
     if gate.remedy == "yours":
         return gate.message
     holding = [one for one in trial.cluster.holdings.values() if _counts(trial, key, ask, one)]
@@ -76,7 +76,7 @@ def _opens(trial: Trial, key: ClassKey, ask: Ask, gate: Reason) -> _Opens | str:
         for name, count in one.licences:
             later.licences[name] -= count
         later.shares.take(one.account, Amounts(*(-held for held in one.held)))
-        # Whoever should have ended already tells nothing by itself.
+        # A job that should have ended already says nothing about when it does.
         if at > trial.now and later.gate(key, ask) is None:
             who = "1 job ends" if len(ended) == 1 else f"{len(ended)} jobs end"
             return _Opens(at, tuple(ended), f"{gate.message}; {who} by then, by the run times given")

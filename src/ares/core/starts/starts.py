@@ -2,7 +2,7 @@
 
 A job starts now where there is room that no promise to a job ahead keeps from it; when its reservation begins; when it
 was promised; or else once all jobs ahead of it were put into the future, each where backfill would hold room for it, by
-the estimates of those who run.
+the estimated ends of running jobs.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -31,7 +31,7 @@ from ares.core.text import count
 from ares.model.job import JobSpec
 from ares.model.state import JobState, Placement
 
-# Jobs ahead that are put into the future; beyond them nobody can say. On many nodes fewer: each looks at all nodes.
+# Jobs ahead that are put into the future; beyond them a start is not known. On many nodes fewer: each looks at all.
 _AHEAD_MAX, _AHEAD_MIN, _ROWS_IN_ALL = 128, 16, 128_000
 # Nodes that are looked at in one step, in sum over the jobs ahead.
 ROWS_AT_A_TIME = 4000
@@ -43,7 +43,7 @@ SOON_S = 2.0
 
 
 class Course(NamedTuple):
-    """When a job will start and how long it will run, as far as anybody can say."""
+    """When a job will start and how long it will run, as far as is known."""
 
     start: float
     runs: Estimate | None
@@ -62,7 +62,7 @@ def eta_of(found: Course | str, now: float) -> Eta:
 
 @in_steps
 def course(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Steps[Course | str]:
-    """Of one job that waits, or would if it were submitted now; or why nobody can say."""
+    """Of one job that waits, or would if it were submitted now; or why its start is not known."""
     return (yield from Starts(cluster, now).steps(state, (spec,)))[0]
 
 
@@ -78,7 +78,7 @@ class Starts:
         rows = max(1, len(cluster.rows))
         self._most = max(_AHEAD_MIN, min(_AHEAD_MAX, _ROWS_IN_ALL // rows))
         self._at_a_time = max(1, ROWS_AT_A_TIME // rows)
-        # Of the first jobs of the queue: what each will take, None where nobody can say.
+        # Of the first jobs of the queue: what each will take, None where that is not known.
         self._claims: list[tuple[str, Claim | None]] = []
         # The first jobs of the queue, two more than are put into the future.
         self._front: list[tuple[str, JobClass]] | None = None
@@ -106,7 +106,7 @@ class Starts:
 
     @contextmanager
     def _queued(self, state: JobState, spec: JobSpec, instead_of: JobSpec | None) -> Generator[bool]:
-        """Within, the job is one of those that wait; whether it is not otherwise."""
+        """Within, the job is in the queue; yields whether it was put there only for this."""
         waiting = self._cluster.waiting
         if state.id in waiting and instead_of is None:
             yield False
@@ -128,7 +128,7 @@ class Starts:
     # ---- one job
 
     def _known(self, state: JobState, spec: JobSpec, key: ClassKey) -> Course | str | None:
-        """What can be said without a look at who is ahead."""
+        """What can be said without a look at the jobs ahead."""
         cluster, now = self._cluster, self._now
         never = infeasible(cluster, key, now)
         if never is not None:
@@ -147,7 +147,7 @@ class Starts:
     def _after(
         self, state: JobState, spec: JobSpec, key: ClassKey, ahead: list[tuple[str, JobClass]]
     ) -> Steps[Course | str]:
-        """Once those ahead of it have what they need."""
+        """The start once the jobs ahead have what they need."""
         cluster, now = self._cluster, self._now
         runs = cluster.predictor.estimate(spec, account_of(state))
         runs_s = inf if runs is None else runs.hold_s
@@ -214,10 +214,10 @@ class Starts:
             trial.claims.lift()
             trial.close()
 
-    # ---- behind all that are ahead
+    # ---- behind all jobs ahead
 
     def _reach(self, ahead: list[tuple[str, JobClass]]) -> Steps[list[tuple[str, Claim | None]]]:
-        """Those ahead, put into the future a few at a time. An order that changed begins anew."""
+        """The jobs ahead, put into the future a few at a time. An order that changed begins anew."""
         claims = list(self._claims)
         if [job for job, _ in claims] != [job for job, _ in ahead[: len(claims)]]:
             shared = takewhile(lambda pair: pair[0][0] == pair[1][0], zip(claims, ahead, strict=False))
@@ -292,7 +292,7 @@ def _asks(cluster: Cluster, key: ClassKey) -> Iterator[tuple[Ask, str | None]]:
 
 
 def _opening(trial: Trial, key: ClassKey, ask: Ask, runs_s: float) -> Slot | str:
-    """From when on there is room, or why nobody can say."""
+    """From when on there is room, or why that is not known."""
     if (key.licences or trial.profile.shares) and trial.gate(key, ask) is not None:
         eta = start_estimate(trial, key, ask, 0)
         return eta.basis if eta.latest is None else Slot(eta.earliest, ())

@@ -1,4 +1,4 @@
-"""How long a waiting job is said to wait: until enough gets free, and what waits ahead of it is done."""
+"""How long a waiting job is said to wait: until enough gets free, and the work ahead of it is done."""
 
 from collections.abc import Sequence
 from math import inf
@@ -16,7 +16,7 @@ from ares.core.queue.backlog import Bottleneck, amount_of, kind_of
 from ares.core.queue.waiting import ClassKey
 from ares.core.schedule.cluster import Cluster
 
-# ---- What is to come of one resource: what is free, and what those who hold some give back when.
+# ---- The supply of one resource: what is free, and what running jobs give back when.
 
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ class JobFacts(NamedTuple):
     latest_start: float | None
     # "tenant/team/user".
     account: str
-    # How long it will run, as far as anybody can say.
+    # How long it will run, as far as is known.
     runs_s: float = inf
     ask: Ask = Ask()
 

@@ -1,4 +1,4 @@
-"""How short the job is: 1 for one that takes no time at all, 0 for one of which nobody can say."""
+"""How short the job is: 1 for a job that takes no time at all, 0 when its run time is not known."""
 
 from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
