@@ -98,7 +98,7 @@ class Explain:
         cluster, now = self._planner.cluster, self._clock.wall()
         reason = self._planner.reason(state.id)
         asks = tuple(explain_ask(cluster, found.key, ask, now) for ask in found.key.asks)
-        trial = Trial(cluster, cluster.profile, now)
+        trial = Trial.what_if(cluster, now)
         order = cluster.profile.order
         factors = explain(cluster.waiting.facts_of(state.id), trial.shares, order, now)
         kept = kept_turns(cluster.waiting, cluster.promises, cluster.profile, trial.shares, now)

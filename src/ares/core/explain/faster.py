@@ -23,10 +23,8 @@ def paced_jobs(cluster: Cluster, now: float) -> dict[str, PacedJob]:
     if "pace" not in cluster.profile.actions:
         return {}
     cluster.prepare()
-    trial = Trial(cluster, cluster.profile, now)
-    found = paced(trial)
-    trial.close()
-    return found
+    with Trial.what_if(cluster, now) as trial:
+        return paced(trial)
 
 
 def would_wait(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Reason | None:

@@ -22,10 +22,9 @@ def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: flo
     claims = sorted(_in_its_way(cluster, job, key), key=lambda one: one.start)
     if not claims:
         return None
-    trial = Trial(cluster, cluster.profile, now)
-    for claim in claims[:_CLAIMS_MAX]:
-        trial.claims.add(claim)
-    try:
+    with Trial.what_if(cluster, now) as trial:
+        for claim in claims[:_CLAIMS_MAX]:
+            trial.claims.add(claim)
         if trial.tried(key, runs_s) is not None:
             # With so many claims it does not matter which: one behind the first holds the room.
             return _reason(claims[0], runs_s, now) if len(claims) > _CLAIMS_MAX else None
@@ -33,8 +32,6 @@ def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: flo
         if claim is None:
             return _overdue(claims[0], now) if claims[0].start <= now else None
         return _reason(claim, runs_s, now)
-    finally:
-        trial.close()
 
 
 def _in_its_way(cluster: Cluster, job: str, key: ClassKey) -> Iterator[Claim]:

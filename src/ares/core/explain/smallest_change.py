@@ -56,11 +56,11 @@ class _Trial:
         cluster.prepare()
         self.cluster = cluster
         self._state = state
-        self._round = Trial(cluster, cluster.profile, now)
+        self._trial = Trial.what_if(cluster, now)
 
     def starts(self, spec: JobSpec) -> bool:
         """Beside what is booked only for as long as the job is planned to run."""
-        return self._round.tried(class_key(self._state, spec), self.runs_s(spec)) is not None
+        return self._trial.tried(class_key(self._state, spec), self.runs_s(spec)) is not None
 
     def runs_s(self, spec: JobSpec) -> float:
         if not self.cluster.bookings:

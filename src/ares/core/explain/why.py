@@ -34,7 +34,7 @@ class _Stages(NamedTuple):
 def reason(cluster: Cluster, key: ClassKey, ask: Ask, now: float) -> Reason | None:
     """Why the ask has no place, for good if not even empty nodes would do, else for now; None when it has one."""
     cluster.prepare()
-    gate = Trial(cluster, cluster.profile, now).gate(key, ask)
+    gate = Trial.what_if(cluster, now).gate(key, ask)
     never = _never(cluster.evaluations, ask)
     if never is not None or gate is not None:
         return never or gate
@@ -52,7 +52,7 @@ def why_waiting(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
 def infeasible(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
     """Why no alternative of the job could run even if everything were free and ready: that of the first."""
     cluster.prepare()
-    trial = Trial(cluster, cluster.profile, now)
+    trial = Trial.what_if(cluster, now)
     found: list[Reason] = []
     for ask in key.asks:
         gate = trial.gate(key, ask)

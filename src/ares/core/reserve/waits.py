@@ -85,9 +85,7 @@ def _free(cluster: Cluster, claim: Claim) -> tuple[int, int]:
 
 def _fits(cluster: Cluster, key: ClassKey, runs_s: float, now: float, claims: list[Claim]) -> bool:
     """Whether there is a place if only these were claimed."""
-    trial = Trial(cluster, cluster.profile, now)
-    for owner in {claim.owner for claim in trial.claims.of.values()} - {claim.owner for claim in claims}:
-        trial.claims.drop(owner)
-    found = trial.find(key, runs_s)
-    trial.close()
-    return found is not None
+    with Trial.what_if(cluster, now) as trial:
+        for owner in {claim.owner for claim in trial.claims.of.values()} - {claim.owner for claim in claims}:
+            trial.claims.drop(owner)
+        return trial.find(key, runs_s) is not None

@@ -61,12 +61,10 @@ class Consolidation(NamedTuple):
 def consolidation(cluster: Cluster, ask_of: AskOf, gpus: int, nodes: int, now: float) -> Consolidation:
     """Moves after which `nodes` nodes have `gpus` free GPUs each. `ask_of` tells what a running job asks for."""
     cluster.prepare()
-    trial = Trial(cluster, cluster.profile, now)
-    # No job is moved into room that is booked.
-    trial.claims.keep_booked()
-    found = _consolidation(trial, ask_of, gpus, nodes)
-    trial.close()
-    return found
+    with Trial.what_if(cluster, now) as trial:
+        # No job is moved into what is booked.
+        trial.claims.keep_booked()
+        return _consolidation(trial, ask_of, gpus, nodes)
 
 
 def _consolidation(trial: Trial, ask_of: AskOf, gpus: int, nodes: int) -> Consolidation:

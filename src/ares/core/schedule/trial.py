@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -131,6 +131,18 @@ class Trial:
         # Placed jobs that other jobs must be near to or away from.
         self._matched: list[str] = []
         self._near: bool | None = None
+
+    @classmethod
+    def what_if(cls, cluster: Cluster, now: float) -> Self:
+        """For a question: `with Trial.what_if(cluster, now) as trial:` leaves the cluster as it was."""
+        return cls(cluster, cluster.profile, now)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.claims.lift()
+        self.close()
 
     def close(self) -> None:
         """Leaves the cluster as it was."""

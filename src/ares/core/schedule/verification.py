@@ -21,15 +21,15 @@ def verified(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str]
     that was planned by."""
     cluster.prepare()
     cluster.advance(now)
-    trial = Trial(cluster, cluster.profile, now)
-    placed = tuple(one for one in plan.placed if unchanged(one.job) and _takes(trial, one))
-    evictions = tuple(one for one in plan.evictions if _evicts(cluster, one, unchanged))
-    # A gang that was to give up ranks for a job keeps them when that job does not get them.
-    spared = {job for one in plan.evictions for job in one.shrunk} - {job for one in evictions for job in one.shrunk}
-    resized = tuple(
-        one for one in plan.resized if one.job not in spared and unchanged(one.job) and _resizes(trial, one)
-    )
-    trial.close()
+    with Trial.what_if(cluster, now) as trial:
+        placed = tuple(one for one in plan.placed if unchanged(one.job) and _takes(trial, one))
+        evictions = tuple(one for one in plan.evictions if _evicts(cluster, one, unchanged))
+        # A gang that was to give up ranks for a job that does not get them keeps them.
+        shrunk = {job for one in evictions for job in one.shrunk}
+        spared = {job for one in plan.evictions for job in one.shrunk} - shrunk
+        resized = tuple(
+            one for one in plan.resized if one.job not in spared and unchanged(one.job) and _resizes(trial, one)
+        )
     unheld = tuple(job for job in plan.unheld if unchanged(job) and job in cluster.reserved)
     kept = (placed, resized, evictions, unheld)
     proposed = (plan.placed, plan.resized, plan.evictions, plan.unheld)

@@ -55,11 +55,8 @@ def _sort_key(number: int, offer: Offer) -> tuple[bool, float, float, int]:
 def would_evict(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Eviction | str:
     """The victims of the job if it were submitted now, or why there are none."""
     cluster.prepare()
-    trial = Trial(cluster, cluster.profile, now)
-    job_class = JobClass(0, class_key(state, spec))
-    found = prospects(trial, state.id, job_class)
-    trial.txn.rollback(0)
-    return found
+    with Trial.what_if(cluster, now) as trial:
+        return prospects(trial, state.id, JobClass(0, class_key(state, spec)))
 
 
 def _variants(cluster: Cluster, spec: JobSpec) -> list[tuple[str, JobSpec]]:

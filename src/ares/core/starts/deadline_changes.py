@@ -120,9 +120,8 @@ def _met(option: _Option, found: Course | str | None, now: float) -> Way | None:
 def _displacing(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Course | None:
     """The job starts when its victims have left."""
     key = class_key(state, spec)
-    trial = Trial(cluster, cluster.profile, now)
-    evicts = prospects(trial, state.id, JobClass(0, key))
-    trial.close()
+    with Trial.what_if(cluster, now) as trial:
+        evicts = prospects(trial, state.id, JobClass(0, key))
     if not isinstance(evicts, Eviction):
         return None
     leave_s = max((cluster.holdings[job].leave_s for job in evicts.victims), default=0.0)

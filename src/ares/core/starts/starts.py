@@ -192,27 +192,20 @@ class Starts:
 
     def _ranked(self, most: int, until: str = "") -> list[tuple[str, JobClass]]:
         """The first of the queue, as far as that job."""
-        trial = Trial(self._cluster, self._cluster.profile, self._now)
-        try:
+        with Trial.what_if(self._cluster, self._now) as trial:
             return list(islice(_before(RankedQueue(trial).rest(), until), most))
-        finally:
-            trial.close()
 
     def _at_once(self, key: ClassKey, runs_s: float, ahead: list[tuple[str, JobClass]]) -> tuple[Placement, ...] | None:
         """Where it would go in the next cycle; None when there is no room that it may have."""
         cluster = self._cluster
         if ahead and "backfill" not in cluster.profile.actions:
             return None
-        trial = Trial(cluster, cluster.profile, self._now)
-        try:
+        with Trial.what_if(cluster, self._now) as trial:
             for job, _ in ahead:
                 if (promise := cluster.promises.get(job)) is not None and (claim := claim_of(cluster, promise)):
                     trial.claims.add(claim)
             found: Assignment | None = trial.find(key, runs_s)
             return None if found is None else trial.placements(found.taken)
-        finally:
-            trial.claims.lift()
-            trial.close()
 
     # ---- behind all jobs ahead
 
@@ -223,23 +216,19 @@ class Starts:
             shared = takewhile(lambda pair: pair[0][0] == pair[1][0], zip(claims, ahead, strict=False))
             claims = [claim for claim, _ in shared]
         while rest := ahead[len(claims) : len(claims) + self._at_a_time]:
-            trial = self._with_claims(claims)
-            try:
+            with self._with_claims(claims) as trial:
                 for job, one in rest:
                     claim = self._claim(trial, job, one)
                     claims.append((job, claim))
                     if claim is not None:
                         trial.claims.add(claim)
-            finally:
-                trial.claims.lift()
-                trial.close()
             yield
         if len(claims) > len(self._claims) or claims != self._claims[: len(claims)]:
             self._claims = list(claims)
         return claims
 
     def _with_claims(self, claims: Sequence[tuple[str, Claim | None]]) -> Trial:
-        trial = Trial(self._cluster, self._cluster.profile, self._now)
+        trial = Trial.what_if(self._cluster, self._now)
         for _, claim in claims:
             if claim is not None:
                 trial.claims.add(claim)
@@ -260,8 +249,8 @@ class Starts:
     def _behind(
         self, state: JobState, spec: JobSpec, key: ClassKey, claims: Sequence[tuple[str, Claim | None]]
     ) -> Course | str:
-        trial, best, why = self._with_claims(claims), None, ""
-        try:
+        best, why = None, ""
+        with self._with_claims(claims) as trial:
             for ask, model in _asks(self._cluster, key):
                 runs = self._cluster.predictor.estimate(spec, account_of(state), model)
                 opening = _opening(trial, key, ask, inf if runs is None else runs.hold_s)
@@ -271,10 +260,7 @@ class Starts:
                 ends = opening.start + (0.0 if runs is None else runs.seconds)
                 if best is None or ends < best[0]:
                     best = ends, Course(opening.start, runs, _basis(trial, opening, len(claims)))
-            return why if best is None else best[1]
-        finally:
-            trial.claims.lift()
-            trial.close()
+        return why if best is None else best[1]
 
 
 def _before(jobs: Iterator[tuple[str, JobClass]], job: str) -> Iterator[tuple[str, JobClass]]:

@@ -123,10 +123,8 @@ class ReplayWorld:
         return self._has_room(self.cluster, one)
 
     def _has_room(self, cluster: Cluster, one: JobClass) -> bool:
-        trial = Trial(cluster, cluster.profile, self.now)
-        found = any(trial.place(ask) is not None for ask in one.key.asks)
-        trial.close()
-        return found
+        with Trial.what_if(cluster, self.now) as trial:
+            return any(trial.place(ask) is not None for ask in one.key.asks)
 
     def _class_of(self, job_id: str) -> JobClass:
         found = self.cluster.waiting.class_of(job_id)
