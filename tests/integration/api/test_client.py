@@ -1,7 +1,7 @@
 """The Python client against the server it was written for."""
 
 from ares.edge.client.aio import AsyncClient
-from ares.edge.client.calls.answers import Refusal, Submitted
+from ares.edge.client.calls.answers import RefusedJob, Submitted
 from ares.model.job import JobSpec
 from tests.integration.api.world import World
 
@@ -12,7 +12,7 @@ async def test_the_client_and_the_server_agree(world: World) -> None:
         assert (await client.submit(command=["true"], name="one", request_id="r1")).replayed
         many = await client.submit_many([JobSpec(command=("a",)), JobSpec(command=("",))])
         assert isinstance(many[0], Submitted)
-        assert isinstance(many[1], Refusal)
+        assert isinstance(many[1], RefusedJob)
         assert [job.id async for job in client.list(name="one")] == [made.id]
         state = await world.start_job(made.id)
         world.logs.append("acme", made.id, 1, 0, 0, b"hello\n")

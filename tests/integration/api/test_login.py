@@ -166,7 +166,7 @@ async def test_tenants_users_and_roles_from_the_command_line(
 
 
 def test_a_device_is_patient_when_asked_to_be(idp: Idp) -> None:
-    provider = login.Provider(**{key: getattr(idp.provider, key) for key in login.Provider.__struct_fields__})
+    provider = login.LoginProvider(**{key: getattr(idp.provider, key) for key in login.LoginProvider.__struct_fields__})
     pauses: list[float] = []
     idp.pending = ["authorization_pending", "slow_down", "authorization_pending", "slow_down"]
     kept = login.finish(provider, login.begin(provider), pauses.append)

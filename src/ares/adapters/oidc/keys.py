@@ -41,7 +41,7 @@ class JwksError(Exception):
 
 
 @dataclass(slots=True)
-class _Held:
+class _KeyCache:
     keys: dict[str, PublicKey] = field(default_factory=dict[str, PublicKey])
     fetched_at: float | None = None
     tried_at: float | None = None
@@ -55,10 +55,10 @@ class JwksKeys:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _KeyCache] = {}
 
     async def verify(self, provider: Provider, text: str, algorithm: str, key_id: str) -> Checked:
-        held = self._held.setdefault(provider.name, _Held())
+        held = self._held.setdefault(provider.name, _KeyCache())
         key = _chosen(held, key_id)
         if key is None:
             await self._fetch(provider, held)
@@ -76,13 +76,13 @@ class JwksKeys:
                 held.fetching.cancel()
                 await asyncio.gather(held.fetching, return_exceptions=True)
 
-    async def _fetch(self, provider: Provider, held: _Held) -> None:
+    async def _fetch(self, provider: Provider, held: _KeyCache) -> None:
         task = self._begin(provider, held)
         if task is not None:
             # One request that is given up must not end what others wait for.
             await asyncio.shield(task)
 
-    def _begin(self, provider: Provider, held: _Held) -> asyncio.Task[None] | None:
+    def _begin(self, provider: Provider, held: _KeyCache) -> asyncio.Task[None] | None:
         """The fetch under way, or a new one unless there was one just now."""
         if held.fetching is not None and not held.fetching.done():
             return held.fetching
@@ -93,7 +93,7 @@ class JwksKeys:
         held.fetching = asyncio.create_task(self._refresh(provider, held), name=f"keys of {provider.name}")
         return held.fetching
 
-    async def _refresh(self, provider: Provider, held: _Held) -> None:
+    async def _refresh(self, provider: Provider, held: _KeyCache) -> None:
         try:
             keys = await _get(provider.jwks_url)
         except JwksError as error:
@@ -104,7 +104,7 @@ class JwksKeys:
         log.info("provider.keys", provider=provider.name, keys=len(keys))
 
 
-def _known(held: _Held, text: str, key: PublicKey, algorithm: str) -> bool:
+def _known(held: _KeyCache, text: str, key: PublicKey, algorithm: str) -> bool:
     """Whether the very same text was found good before, by the keys that are held, or is now."""
     name = hashlib.sha256(text.encode()).digest()
     if name in held.good:
@@ -128,7 +128,7 @@ def _signed(text: str, key: PublicKey, algorithm: str) -> bool:
     return True
 
 
-def _chosen(held: _Held, key_id: str) -> PublicKey | None:
+def _chosen(held: _KeyCache, key_id: str) -> PublicKey | None:
     if key_id:
         return held.keys.get(key_id)
     # A provider with a single key need not name it.

@@ -27,7 +27,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(slots=True, eq=False)
-class _Part:
+class _FileUpload:
     """One file and its progress. Files with the same content are one part."""
 
     file: OutputFile
@@ -55,10 +55,10 @@ class Upload:
         self._root = root
         self._failed = failed
         self.files = tuple(one.file for one in found)
-        self._parts = {one.file.sha256: _Part(one.file, one.stamp) for one in found}
+        self._parts = {one.file.sha256: _FileUpload(one.file, one.stamp) for one in found}
         self._left = len(self._parts)
         self._queue = deque(self._parts.values())
-        self._reading: tuple[_Part, int] | None = None
+        self._reading: tuple[_FileUpload, int] | None = None
         self._open = contextlib.ExitStack()
 
     @property
@@ -91,7 +91,7 @@ class Upload:
             return Piece(part.file.sha256, part.file.size, offset, data)
         return None
 
-    def _read(self, part: _Part, length: int) -> bytes | None:
+    def _read(self, part: _FileUpload, length: int) -> bytes | None:
         try:
             if self._reading is None or self._reading[0] is not part:
                 self.close()
@@ -106,7 +106,7 @@ class Upload:
             return None
         return data
 
-    def _give_up(self, part: _Part, why: str) -> None:
+    def _give_up(self, part: _FileUpload, why: str) -> None:
         self.close()
         self._queue.clear()
         self._failed(f"{part.file.path!r}: {why}")
@@ -131,7 +131,7 @@ class Upload:
         self._enqueue(part)
         return None
 
-    def _troubled(self, part: _Part, ack: OutputAck) -> float | None:
+    def _troubled(self, part: _FileUpload, ack: OutputAck) -> float | None:
         part.tries += 1
         if part.tries > TRIES_MAX:
             self._give_up(part, f"{ack.trouble}; it was sent {part.tries} times")
@@ -153,7 +153,7 @@ class Upload:
                 part.sent, part.told = part.kept, False
                 self._enqueue(part)
 
-    def _enqueue(self, part: _Part) -> None:
+    def _enqueue(self, part: _FileUpload) -> None:
         if part.waiting and not part.queued:
             part.queued = True
             self._queue.append(part)

@@ -51,7 +51,7 @@ def verify(snapshot: Snapshot, wanted: VerifyOptions, progress: Progress = lambd
     findings.looked("storage")
     for what in snapshot.damage():
         findings.wrong("storage", what)
-    run = _Run(snapshot, wanted, findings, progress)
+    run = _Verification(snapshot, wanted, findings, progress)
     try:
         run.all()
     except StoreError as error:
@@ -68,7 +68,7 @@ def verify(snapshot: Snapshot, wanted: VerifyOptions, progress: Progress = lambd
     )
 
 
-class _Run:
+class _Verification:
     def __init__(self, snapshot: Snapshot, wanted: VerifyOptions, findings: Findings, progress: Progress) -> None:
         self._snapshot = snapshot
         self._wanted = wanted

@@ -31,7 +31,7 @@ def _nobody(draft: AuditDraft) -> None:
     pass
 
 
-class _Waiting(NamedTuple):
+class _PendingEntry(NamedTuple):
     draft: AuditDraft
     at: float
     written: asyncio.Future[None] | None
@@ -61,7 +61,7 @@ class Audit:
         self._began = -_PACE_S
         self._company = False
         self._durable: tuple[int, str, float] = (0, NO_HASH, 0.0)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_PendingEntry] = []
         self._writing: asyncio.Task[None] | None = None
         self._failing: AuditUnavailable | None = None
         self._low: AuditUnavailable | None = None
@@ -156,7 +156,7 @@ class Audit:
     # ---- writing
 
     def _add(self, draft: AuditDraft, written: asyncio.Future[None] | None) -> None:
-        self._waiting.append(_Waiting(draft, self._clock.wall(), written))
+        self._waiting.append(_PendingEntry(draft, self._clock.wall(), written))
         if self._failing is None:
             self._go_on()
         elif written is not None:
@@ -193,7 +193,7 @@ class Audit:
             await self._clock.sleep(early_s)
         self._began = self._clock.monotonic()
 
-    async def _append(self, chain: AuditLog, batch: list[_Waiting]) -> None:
+    async def _append(self, chain: AuditLog, batch: list[_PendingEntry]) -> None:
         place = seq, _, at = self._writer.place
         last = len(batch) - 1
         lines = [self._writer.line(draft, at, last=n == last) for n, (draft, at, _) in enumerate(batch)]
@@ -203,7 +203,7 @@ class Audit:
             self._writer.back(place)
             raise
 
-    def _written(self, batch: list[_Waiting]) -> None:
+    def _written(self, batch: list[_PendingEntry]) -> None:
         if self._failing is not None:
             log.info("audit.resumed", entries=len(batch))
             self._failing = None
@@ -213,12 +213,12 @@ class Audit:
             if written is not None and not written.done():
                 written.set_result(None)
 
-    def _failed(self, batch: list[_Waiting], error: AuditUnavailable) -> None:
+    def _failed(self, batch: list[_PendingEntry], error: AuditUnavailable) -> None:
         if self._failing is None:
             log.error("audit.unavailable", error=str(error), required=self._required)
         self._failing = error
         # Something to try again with.
-        nothing = _Waiting(
+        nothing = _PendingEntry(
             AuditDraft(operation="auditResume", outcome="ERROR", reason="audit"), self._clock.wall(), None
         )
         owed = [*batch, *self._waiting] or [nothing]

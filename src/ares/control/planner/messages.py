@@ -14,18 +14,18 @@ from ares.model.reservation import Reservation
 from ares.model.state import JobState
 
 
-class _Said(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
 
 
-class JobNews(_Said, frozen=True):
+class JobNews(_Message, frozen=True):
     """A job's record, with how long it is expected to run while it waits: the planner itself learns nothing."""
 
     state: JobState
     estimate: Estimate | None = None
 
 
-class PlannerRules(_Said, frozen=True):
+class PlannerRules(_Message, frozen=True):
     """What changes seldom, all of it: the planner begins anew with it."""
 
     profile: Profile
@@ -35,7 +35,7 @@ class PlannerRules(_Said, frozen=True):
     cut: dict[str, str] = {}
 
 
-class News(_Said, frozen=True):
+class News(_Message, frozen=True):
     """What changed since the planner was last told. Every part may be repeated."""
 
     now: float
@@ -56,7 +56,7 @@ class News(_Said, frozen=True):
     used: UsageData | None = None
 
 
-class PlanRequest(_Said, frozen=True):
+class PlanRequest(_Message, frozen=True):
     """A plan, as of now. `budget_s` is how long it may take; so many decisions are kept whole."""
 
     now: float
@@ -65,19 +65,19 @@ class PlanRequest(_Said, frozen=True):
     gentle: bool = False
 
 
-class Question(_Said, frozen=True):
+class Question(_Message, frozen=True):
     news: News
     plan: PlanRequest | None = None
 
 
-class PluginFailure(_Said, frozen=True):
+class PluginFailure(_Message, frozen=True):
     """A third party's code raised, or answered with what is no answer."""
 
     plugin: str
     error: str
 
 
-class PlannerAnswer(_Said, frozen=True):
+class PlannerAnswer(_Message, frozen=True):
     plan: Plan | None = None
     # Of each job that the plan names, the number of the record it was planned by.
     seqs: dict[str, int] = {}

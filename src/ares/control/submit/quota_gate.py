@@ -71,7 +71,7 @@ class _Basis(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _PendingAdmission:
     draft: Draft
     asked: dict[str, int]
     levels: tuple[QuotaLevel, ...]
@@ -85,7 +85,7 @@ class _Lane:
     """Of one tenant."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: dict[_Waiting, None] = field(default_factory=dict["_Waiting", None])
+    waiting: dict[_PendingAdmission, None] = field(default_factory=dict["_PendingAdmission", None])
     # Admitted here at a revision that the view has not reached.
     ahead: list[tuple[int, _Sums]] = field(default_factory=list[tuple[int, "_Sums"]])
     caught_up_at: float = float("-inf")
@@ -149,7 +149,9 @@ class Admissions:
         if await self._write_all(tenant, lane, packs, basis):
             self._refuse(tenant, refused)
 
-    async def _write_all(self, tenant: str, lane: _Lane, packs: Sequence[list[_Waiting]], basis: _Basis) -> bool:
+    async def _write_all(
+        self, tenant: str, lane: _Lane, packs: Sequence[list[_PendingAdmission]], basis: _Basis
+    ) -> bool:
         """Whether all were written: then those behind them were rightly refused."""
         # One transaction is only carried out if the one before it was, so they need not wait for each other's answer.
         self._made += len(packs)
@@ -192,7 +194,7 @@ class Admissions:
 
     def _take(
         self, tenant: str, lane: _Lane, basis: _Basis
-    ) -> tuple[list[list[_Waiting]], list[tuple[_Waiting, OverQuota]]]:
+    ) -> tuple[list[list[_PendingAdmission]], list[tuple[_PendingAdmission, OverQuota]]]:
         """The first that fit, by transactions, and those refused on the way."""
         used, held = self._counting.used(tenant), dict[QuotaLevel, dict[str, int]]()
 
@@ -203,7 +205,7 @@ class Admissions:
                     add(held[level], sums.get(level, {}))
             return held[level]
 
-        packs, refused = list[list[_Waiting]](), list[tuple[_Waiting, OverQuota]]()
+        packs, refused = list[list[_PendingAdmission]](), list[tuple[_PendingAdmission, OverQuota]]()
         pack: Pack[Draft] | None = None
         for one in lane.waiting:
             if one.outcome is not None:
@@ -235,7 +237,7 @@ class Admissions:
             for one in no.levels
         )
 
-    def _refuse(self, tenant: str, refused: Sequence[tuple[_Waiting, OverQuota]]) -> None:
+    def _refuse(self, tenant: str, refused: Sequence[tuple[_PendingAdmission, OverQuota]]) -> None:
         waits: dict[tuple[QuotaLevel, str, int], float | None] = {}
         for one, no in refused:
             level, measure = no.worst
@@ -255,7 +257,7 @@ class Admissions:
         return msgspec.json.encode(AdmissionRecord(by=f"{self._name}-{number}"))
 
     async def _write(
-        self, tenant: str, pack: Sequence[_Waiting], basis: _Basis, value: bytes, after: bytes | None
+        self, tenant: str, pack: Sequence[_PendingAdmission], basis: _Basis, value: bytes, after: bytes | None
     ) -> Committed | Unknown | Full:
         admission, drafts = keys.admission(tenant), [one.draft for one in pack]
         compares = [Compare(keys.quota(tenant), "mod_revision", basis.quota)]
@@ -268,7 +270,7 @@ class Admissions:
         ops += [op for draft in drafts for op in draft.ops]
         return await self._writer.until_known(compares, ops, [Get(draft.compares[0].key) for draft in drafts])
 
-    async def _lost(self, lane: _Lane, pack: Sequence[_Waiting], written: Committed) -> None:
+    async def _lost(self, lane: _Lane, pack: Sequence[_PendingAdmission], written: Committed) -> None:
         """Some were there already, or another replica admitted jobs of the tenant: look again from there."""
         for one, kv in zip(pack, written.gets, strict=True):
             if kv is not None:
@@ -287,13 +289,13 @@ _BUSY = Refusal(
 )
 
 
-def _waiting(draft: Draft, until: float) -> _Waiting:
+def _waiting(draft: Draft, until: float) -> _PendingAdmission:
     seconds, cost = draft.estimated
     asked = times(to_come(asked_by(draft.spec), seconds, cost), draft.tasks)
-    return _Waiting(draft, asked, levels_of(draft.spec.team, draft.who.subject), until)
+    return _PendingAdmission(draft, asked, levels_of(draft.spec.team, draft.who.subject), until)
 
 
-def _judged(basis: _Basis, one: _Waiting, used: Used, in_doubt: bool) -> WithinQuota | OverQuota:
+def _judged(basis: _Basis, one: _PendingAdmission, used: Used, in_doubt: bool) -> WithinQuota | OverQuota:
     if basis.record is None:
         return WithinQuota()
     quota, draft = basis.record.quota, one.draft
@@ -303,12 +305,12 @@ def _judged(basis: _Basis, one: _Waiting, used: Used, in_doubt: bool) -> WithinQ
     return judge(quota, one.levels, used, one.asked, in_doubt=in_doubt)
 
 
-def _settle(outcomes: Iterable[tuple[_Waiting, Outcome]]) -> None:
+def _settle(outcomes: Iterable[tuple[_PendingAdmission, Outcome]]) -> None:
     for one, outcome in outcomes:
         one.outcome = outcome
 
 
-def _sums(pack: Sequence[_Waiting]) -> _Sums:
+def _sums(pack: Sequence[_PendingAdmission]) -> _Sums:
     sums: _Sums = {}
     for one in pack:
         for level in one.levels:

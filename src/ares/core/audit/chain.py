@@ -102,7 +102,7 @@ def signed_bytes(head: AuditHead) -> bytes:
     return kind + _encode(msgspec.structs.replace(head, signature=""))
 
 
-class Broken(msgspec.Struct, frozen=True):
+class ChainBreak(msgspec.Struct, frozen=True):
     """The first place where a chain does not hold."""
 
     chain: str
@@ -122,7 +122,7 @@ class Walk:
         self.seq = self.begins - 1
         self.hash: str = NO_HASH if stub is None else stub.hash
         self.at = 0.0
-        self.broken: Broken | None = None
+        self.broken: ChainBreak | None = None
         # Hashes of the entries that signed heads name, by number.
         self._marks: dict[int, str] = {self.seq: self.hash}
         self._wanted: Callable[[int], bool] = lambda seq: False
@@ -163,7 +163,7 @@ class Walk:
 
     def _break(self, seq: int, why: str, missing: int = 0) -> None:
         if self.broken is None or seq < self.broken.seq:
-            self.broken = Broken(self.chain, seq, why, missing)
+            self.broken = ChainBreak(self.chain, seq, why, missing)
 
 
 # ---- Which signed heads are kept: the newest ones, and of older days the last one each.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ares.core.audit.chain import Broken, Seal, Walk, seal_holds, signed_bytes
+from ares.core.audit.chain import ChainBreak, Seal, Walk, seal_holds, signed_bytes
 from ares.model.audit import AuditHead, AuditKey, AuditStub
 from ares.model.base import Record
 
@@ -44,7 +44,7 @@ class ChainReport(Record, frozen=True, omit_defaults=False):
         return not self.broken and not self.unsigned
 
 
-def _unsealed(walk: Walk, last: bytes, signed: Sequence[AuditHead], sealer: Sealer | None) -> Broken | None:
+def _unsealed(walk: Walk, last: bytes, signed: Sequence[AuditHead], sealer: Sealer | None) -> ChainBreak | None:
     """The links of the chain hold. Whoever rewrites its tail makes them hold too, but not the seal at its end."""
     newest = max(signed, key=lambda head: head.seq, default=None)
     if newest is None or sealer is None or not newest.sealed or newest.key != sealer.key or walk.seq <= newest.seq:
@@ -52,7 +52,7 @@ def _unsealed(walk: Walk, last: bytes, signed: Sequence[AuditHead], sealer: Seal
     if seal_holds(last, sealer.seal):
         return None
     why = "what follows the newest head has no seal by the server's key: it was changed, or a crash cut a write short"
-    return Broken(walk.chain, newest.seq + 1, why)
+    return ChainBreak(walk.chain, newest.seq + 1, why)
 
 
 def check(
@@ -87,7 +87,9 @@ def check(
     walk.compare(signed)
     broken = walk.broken or _unsealed(walk, last, signed, sealer)
     if begins is None and stub is not None and not holds(stub):
-        broken = Broken(chain, walk.begins, "the chain begins here, and nobody signed that what was before may be gone")
+        broken = ChainBreak(
+            chain, walk.begins, "the chain begins here, and nobody signed that what was before may be gone"
+        )
     return ChainReport(
         chain=chain,
         begins=walk.begins,

@@ -36,7 +36,7 @@ class Claim(NamedTuple):
     reservation: bool = False
 
 
-class _Part(NamedTuple):
+class _RowClaim(NamedTuple):
     """A claim on one row."""
 
     start: float
@@ -55,7 +55,7 @@ class Claims:
         # When they begin, in order.
         self._starts: list[float] = []
         # By row and owner.
-        self._by_row: dict[int, dict[str, list[_Part]]] = {}
+        self._by_row: dict[int, dict[str, list[_RowClaim]]] = {}
         self._timeline: Timeline | None = None
         # Rows where the sum of claims from now on does not tell all: of devices it matters which, and a claim whose
         # start has passed waits for what has not been given back.
@@ -84,7 +84,7 @@ class Claims:
         insort(self._starts, claim.start)
         self.ending = self.ending or claim.until < inf
         for taken in claim.taken:
-            part = _Part(claim.start, claim.until, taken)
+            part = _RowClaim(claim.start, claim.until, taken)
             self._by_row.setdefault(taken.row, {}).setdefault(claim.owner, []).append(part)
             if taken.devices or claim.start < self._now:
                 self._uncounted.add(taken.row)
@@ -219,7 +219,7 @@ class Claims:
             yield from (Span(-inf, at, use, row) for at, use in self._ends(row))
             yield from (Span(part.start, part.until, part.taken, row) for part in self._parts(row))
 
-    def _parts(self, row: int) -> Iterator[_Part]:
+    def _parts(self, row: int) -> Iterator[_RowClaim]:
         return chain.from_iterable(self._by_row[row].values()) if row in self._by_row else iter(())
 
     def next_on(self, row: int) -> float:

@@ -18,7 +18,7 @@ from ares.model.job import TOPOLOGY_LEVELS, JobSpec, Toleration, TopologyWish
 from ares.model.state import JobState
 
 
-class _Option(NamedTuple):
+class _SpecChange(NamedTuple):
     cost: float
     fields: dict[str, Any]
     message: str
@@ -38,7 +38,7 @@ def smallest_change(cluster: Cluster, state: JobState, spec: JobSpec, now: float
     """None when the job would start as it is, or when no change of it would help."""
     if _Trial(cluster, state, now).starts(spec):
         return None
-    found: list[_Option] = []
+    found: list[_SpecChange] = []
     for maker in _CHANGES:
         trial = _Trial(cluster, state, now)
         found += [option for option in maker(spec, trial) if trial.starts(option.spec)]
@@ -94,49 +94,51 @@ _AMOUNTS: dict[str, Callable[[int], str]] = {
 }
 
 
-def _less(spec: JobSpec, trial: _Trial, name: str, field: str) -> Iterator[_Option]:
+def _less(spec: JobSpec, trial: _Trial, name: str, field: str) -> Iterator[_SpecChange]:
     asked = getattr(spec.resources, name)
     most = trial.largest(1, asked - 1, lambda value: _resources(spec, **{name: value}))
     if most is not None:
         words = _AMOUNTS[field]
         message = f"ask for {words(most)} instead of {words(asked).split()[0]}"
-        yield _Option((asked - most) / asked, {f"resources.{field}": most}, message, _resources(spec, **{name: most}))
+        yield _SpecChange(
+            (asked - most) / asked, {f"resources.{field}": most}, message, _resources(spec, **{name: most})
+        )
 
 
-def _fewer_gpus(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _fewer_gpus(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     if spec.resources.gpus > 1:
         yield from _less(spec, trial, "gpus", "gpus")
 
 
-def _smaller_share(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _smaller_share(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     if spec.resources.gpus:
         yield from _less(spec, trial, "gpu_milli", "gpuMilli")
 
 
-def _less_cpu(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _less_cpu(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     yield from _less(spec, trial, "cpu_milli", "cpuMilli")
 
 
-def _less_memory(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _less_memory(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     yield from _less(spec, trial, "memory_mib", "memoryMib")
 
 
-def _smaller_gpus(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _smaller_gpus(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     asked = spec.resources.gpu_memory_mib
     most = trial.largest(0, asked - 1, lambda value: _resources(spec, gpu_memory_mib=value)) if asked else None
     if most is not None:
         message = f"ask for GPUs with {most:,} MiB of memory instead of {asked:,}"
         changed = _resources(spec, gpu_memory_mib=most)
-        yield _Option((asked - most) / asked, {"resources.gpuMemoryMib": most}, message, changed)
+        yield _SpecChange((asked - most) / asked, {"resources.gpuMemoryMib": most}, message, changed)
 
 
-def _any_model(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _any_model(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     if spec.resources.gpu_model is not None:
         message = f"take any GPU model instead of {spec.resources.gpu_model}"
-        yield _Option(_MODEL, {"resources.gpuModel": None}, message, _resources(spec, gpu_model=None))
+        yield _SpecChange(_MODEL, {"resources.gpuModel": None}, message, _resources(spec, gpu_model=None))
 
 
-def _fewer_devices(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _fewer_devices(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     for kind, asked in spec.resources.devices.items():
 
         def made(count: int, kind: str = kind) -> JobSpec:
@@ -145,10 +147,10 @@ def _fewer_devices(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
         most = trial.largest(1, asked - 1, made)
         if most is not None:
             message = f"ask for {most} {kind} instead of {asked}"
-            yield _Option((asked - most) / asked, {f"resources.devices.{kind}": most}, message, made(most))
+            yield _SpecChange((asked - most) / asked, {f"resources.devices.{kind}": most}, message, made(most))
 
 
-def _fewer_ranks(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _fewer_ranks(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     gang = spec.gang
     if gang is None or gang.ranks == 1:
         return
@@ -157,34 +159,34 @@ def _fewer_ranks(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
     if most is not None:
         message = f"let the gang start with {most} of its {gang.ranks} ranks"
         changed = replace(spec, gang=replace(gang, min_ranks=most))
-        yield _Option((gang.ranks - most) / gang.ranks, {"gang.minRanks": most}, message, changed)
+        yield _SpecChange((gang.ranks - most) / gang.ranks, {"gang.minRanks": most}, message, changed)
     if gang.per_node is not None:
         changed = replace(spec, gang=replace(gang, per_node=None))
-        yield _Option(_SPREAD, {"gang.perNode": None}, "let several ranks share a node", changed)
+        yield _SpecChange(_SPREAD, {"gang.perNode": None}, "let several ranks share a node", changed)
 
 
-def _numa(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _numa(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     if spec.numa == "required":
         message = "prefer one NUMA node instead of requiring it"
-        yield _Option(_NUMA, {"numa": "preferred"}, message, replace(spec, numa="preferred"))
+        yield _SpecChange(_NUMA, {"numa": "preferred"}, message, replace(spec, numa="preferred"))
 
 
-def _wider(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _wider(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     wish = spec.topology
     if wish is None or not wish.required:
         return
     at = TOPOLOGY_LEVELS.index(wish.level)
     for further, level in enumerate(TOPOLOGY_LEVELS[at + 1 :], start=1):
         changed = replace(spec, topology=TopologyWish(level=level, required=True))
-        yield _Option(
+        yield _SpecChange(
             _LEVEL * further, {"topology.level": level}, f"require one {level} instead of one {wish.level}", changed
         )
     changed = replace(spec, topology=TopologyWish(level=wish.level))
     message = f"prefer one {wish.level} instead of requiring it"
-    yield _Option(_LEVEL * 5, {"topology.required": False}, message, changed)
+    yield _SpecChange(_LEVEL * 5, {"topology.required": False}, message, changed)
 
 
-def _tolerate(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _tolerate(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     records = [record for record in trial.cluster.table.records if record is not None]
     taints = {(taint.key, taint.value) for one in records for taint in (*one.info.taints, *one.taints)}
     for key, value in sorted(taints):
@@ -192,38 +194,40 @@ def _tolerate(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
         if toleration not in spec.tolerations:
             changed = replace(spec, tolerations=(*spec.tolerations, toleration))
             fields = {"tolerations": [{"key": one.key, "value": one.value} for one in changed.tolerations]}
-            yield _Option(_TOLERATE, fields, f"tolerate the taint {key}={value}", changed)
+            yield _SpecChange(_TOLERATE, fields, f"tolerate the taint {key}={value}", changed)
 
 
-def _preemptible(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _preemptible(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     """Spot nodes are for preemptible jobs."""
     if not spec.preemption.allowed:
         changed = replace(spec, preemption=replace(spec.preemption, allowed=True))
-        yield _Option(_WISH, {"preemption.allowed": True}, "allow that it is preempted", changed)
+        yield _SpecChange(_WISH, {"preemption.allowed": True}, "allow that it is preempted", changed)
 
 
-def _fewer_wishes(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _fewer_wishes(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     for key, value in spec.selector.items():
         rest = {name: text for name, text in spec.selector.items() if name != key}
-        yield _Option(_WISH, {f"selector.{key}": None}, f"do not require {key}={value}", replace(spec, selector=rest))
+        yield _SpecChange(
+            _WISH, {f"selector.{key}": None}, f"do not require {key}={value}", replace(spec, selector=rest)
+        )
     for at, term in enumerate(spec.affinity):
         if term.required:
             softer = (*spec.affinity[:at], replace(term, required=False), *spec.affinity[at + 1 :])
             message = f"prefer nodes by {term.key} instead of requiring it"
-            yield _Option(_WISH, {f"affinity.{at}.required": False}, message, replace(spec, affinity=softer))
+            yield _SpecChange(_WISH, {f"affinity.{at}.required": False}, message, replace(spec, affinity=softer))
     for at, near in enumerate(spec.job_affinity):
         if near.required:
             softer = (*spec.job_affinity[:at], replace(near, required=False), *spec.job_affinity[at + 1 :])
             message = (
                 f"prefer {'distance from' if near.away else 'closeness to'} the jobs it names instead of requiring it"
             )
-            yield _Option(_WISH, {f"jobAffinity.{at}.required": False}, message, replace(spec, job_affinity=softer))
+            yield _SpecChange(_WISH, {f"jobAffinity.{at}.required": False}, message, replace(spec, job_affinity=softer))
     if spec.residency:
         message = f"allow regions other than {', '.join(spec.residency)}"
-        yield _Option(_REGION, {"residency": []}, message, replace(spec, residency=()))
+        yield _SpecChange(_REGION, {"residency": []}, message, replace(spec, residency=()))
 
 
-def _fewer_licences(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _fewer_licences(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     for name, asked in spec.licences.items():
 
         def made(count: int, name: str = name) -> JobSpec:
@@ -232,10 +236,10 @@ def _fewer_licences(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
         most = trial.largest(0, asked - 1, made)
         if most is not None:
             message = f"ask for {most} of licence {name} instead of {asked}" if most else f"do without licence {name}"
-            yield _Option((asked - most) / asked, {f"licences.{name}": most or None}, message, made(most))
+            yield _SpecChange((asked - most) / asked, {f"licences.{name}": most or None}, message, made(most))
 
 
-def _shorter(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _shorter(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     """Beside booked room a job fits that has ended before it begins. The limit makes sure of it."""
     if not trial.cluster.bookings:
         return
@@ -254,10 +258,10 @@ def _shorter(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
         fields: dict[str, Any] = {"expectedRuntimeS": changed.expected_runtime_s, "timeLimitS": changed.time_limit_s}
         fields |= {f"expectedRuntimesS.{model}": runs_s for model, runs_s in changed.expected_runtimes_s.items()}
         message = f"let it run for {span(most)} at most: the room is booked from then on"
-        yield _Option(cost, fields, message, changed)
+        yield _SpecChange(cost, fields, message, changed)
 
 
-def _scaled(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _scaled(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     """CPU, memory and GPUs together, by as little as will do, in steps of a thousandth."""
     wants = spec.resources
 
@@ -284,7 +288,7 @@ def _scaled(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
             fields[f"resources.{name}"] = value
             cost += (asked - value) / asked
     message = "ask for " + " and ".join(_AMOUNTS[name.removeprefix("resources.")](at) for name, at in fields.items())
-    yield _Option(cost, fields, message, replace(spec, resources=less))
+    yield _SpecChange(cost, fields, message, replace(spec, resources=less))
 
 
 def _tightened(changed: JobSpec, spec: JobSpec, trial: _Trial) -> JobSpec:
@@ -300,7 +304,7 @@ def _tightened(changed: JobSpec, spec: JobSpec, trial: _Trial) -> JobSpec:
     return changed
 
 
-def _free_of_wishes(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
+def _free_of_wishes(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     """Everything about the place given up at once."""
     free = replace(
         spec, selector={}, affinity=(), job_affinity=(), residency=(), topology=None, numa="none",
@@ -310,7 +314,7 @@ def _free_of_wishes(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
         return
     fields: dict[str, Any] = {"selector": {}, "affinity": [], "jobAffinity": [], "residency": [], "topology": None}
     fields |= {"numa": "none", "resources.gpuModel": None, "resources.gpuMemoryMib": 0}
-    yield _Option(2.0, fields, "give up every wish about where it runs", free)
+    yield _SpecChange(2.0, fields, "give up every wish about where it runs", free)
     for option in _scaled(free, trial):
         yield option._replace(
             cost=3.0,
@@ -319,7 +323,7 @@ def _free_of_wishes(spec: JobSpec, trial: _Trial) -> Iterator[_Option]:
         )
 
 
-_Maker = Callable[[JobSpec, _Trial], Iterator[_Option]]
+_Maker = Callable[[JobSpec, _Trial], Iterator[_SpecChange]]
 
 # The smallest of all counts: a little less of everything may be less than all of one wish.
 _CHANGES: tuple[_Maker, ...] = (

@@ -89,7 +89,7 @@ class _Past(NamedTuple):
     upper: float = 0.0
 
 
-class _Said(NamedTuple):
+class _Predicted(NamedTuple):
     """What was said of a job: in the end, by the job itself, and by history."""
 
     used: Estimate | None
@@ -103,7 +103,7 @@ class _Said(NamedTuple):
 class _Met(NamedTuple):
     spec: JobSpec
     kind: JobKind
-    said: _Said
+    said: _Predicted
 
 
 class Predictor:
@@ -158,7 +158,7 @@ class Predictor:
                 return high if kind.limit_s is None else min(high, kind.limit_s)
         return 0.0
 
-    def _say(self, spec: JobSpec, kind: JobKind) -> _Said:
+    def _say(self, spec: JobSpec, kind: JobKind) -> _Predicted:
         said, past = stated(spec, kind.gpu_model), self._modelled(spec, kind) or self._past(kind)
         used, policy, bucket = said, self.policy, _bucket_stated(spec)
         longest = _as_stated(spec, said) if policy.source == "stated" else _longest(spec, said, past)
@@ -168,7 +168,7 @@ class Predictor:
                 used, bucket = Estimate(past.seconds, past.seconds, past.seconds, basis), past.bucket
             used = None if used is None else self._with_interval(used, bucket, spec.time_limit_s)
         used = None if used is None else used._replace(longest=longest)
-        return _Said(
+        return _Predicted(
             used, said, past, self._ends(_bucket_stated(spec)), None if past is None else self._ends(past.bucket)
         )
 

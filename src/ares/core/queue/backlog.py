@@ -29,7 +29,7 @@ def amount_of(ask: Ask) -> int:
     return (ask.gpus_milli if ask.gpus else ask.cpu_milli) * ask.ranks
 
 
-class _Line(NamedTuple):
+class _Contenders(NamedTuple):
     """Jobs that compete: of one kind and one priority level."""
 
     kind: Bottleneck
@@ -95,8 +95,8 @@ class Backlog:
 
     def __init__(self) -> None:
         # In each line, by about how long they run.
-        self._lines: dict[_Line, dict[int, _Works]] = {}
-        self._turns: dict[str, tuple[int, _Line, int]] = {}
+        self._lines: dict[_Contenders, dict[int, _Works]] = {}
+        self._turns: dict[str, tuple[int, _Contenders, int]] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class Backlog:
         """At the end, once: a job that is already there is put there anew."""
         self.remove(job_id)
         runs_s = _UNKNOWN_S if runs_s == inf else runs_s
-        line, length = _Line(kind_of(ask), level), _length(runs_s)
+        line, length = _Contenders(kind_of(ask), level), _length(runs_s)
         self._lines.setdefault(line, {}).setdefault(length, _Works()).put(self._next, amount_of(ask) * runs_s)
         self._turns[job_id] = self._next, line, length
         self._next += 1
@@ -132,10 +132,10 @@ class Backlog:
 
     def ahead_of_new(self, ask: Ask, level: int, runs_s: float) -> float:
         """As for a job that comes now."""
-        line = _Line(kind_of(ask), level)
+        line = _Contenders(kind_of(ask), level)
         return self._ahead(self._next, line, _length(_UNKNOWN_S if runs_s == inf else runs_s))
 
-    def _ahead(self, turn: int, mine: _Line, longest: int) -> float:
+    def _ahead(self, turn: int, mine: _Contenders, longest: int) -> float:
         rivals = _rivals(mine.kind)
         return sum(
             works.before(turn if line.level == mine.level else None)

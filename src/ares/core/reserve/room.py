@@ -37,7 +37,7 @@ class WindowRoom:
         return self.gpus & ~(self.booked | self.later | self.silent)
 
 
-class _Held(NamedTuple):
+class _Occupant(NamedTuple):
     """Somebody's part of a node, and when he has ended: at infinity when nobody can say."""
 
     end: float
@@ -133,18 +133,18 @@ def _peak(here: Sequence[_Booked], start: float) -> tuple[int, int]:
     return cpu, memory
 
 
-def _held(cluster: Cluster, name: str, now: float) -> Iterator[_Held]:
+def _held(cluster: Cluster, name: str, now: float) -> Iterator[_Occupant]:
     """What is held on the node, or kept on it for somebody."""
     for job in cluster.on_node.get(name, ()):
         holding = cluster.holdings[job]
         end = end_of(cluster, holding, now)
         for place in holding.placements:
             if place.node == name:
-                yield _Held(end, job, mask(place), place.cpu_milli, place.memory_mib, holding.reservation)
+                yield _Occupant(end, job, mask(place), place.cpu_milli, place.memory_mib, holding.reservation)
     for job, kept in cluster.reserved.items():
         for place in kept.placements:
             if place.node == name and job not in cluster.holdings:
-                yield _Held(inf, job, mask(place), place.cpu_milli, place.memory_mib, None)
+                yield _Occupant(inf, job, mask(place), place.cpu_milli, place.memory_mib, None)
 
 
 def end_of(cluster: Cluster, holding: Holding, now: float) -> float:

@@ -72,7 +72,7 @@ def pace(runners: Sequence[PacedRunner], gpus: Gpus, now: float) -> dict[str, Pa
     """A slot for each job that can have one. The same inputs give the same slots, whatever the order of `runners`."""
     if not runners:
         return {}
-    lines = _Lines(gpus, len(runners))
+    lines = _GpuQueues(gpus, len(runners))
     best = gpus.runs_s.min(axis=1, initial=inf)
 
     def turn(one: PacedRunner) -> tuple[float, float, str]:
@@ -85,7 +85,7 @@ def pace(runners: Sequence[PacedRunner], gpus: Gpus, now: float) -> dict[str, Pa
     return lines.slots()
 
 
-class _Lines:
+class _GpuQueues:
     """Jobs in line before each GPU. For every place in every line it is known when a job put there would begin, how
     much the jobs behind it count, and how far they can be put off before one of them is late.
 

@@ -21,7 +21,7 @@ from ares.model.state import JobState
 _WAYS_MAX = 4
 
 
-class _Option(NamedTuple):
+class _DeadlineChange(NamedTuple):
     fields: dict[str, Any]
     words: str
     spec: JobSpec
@@ -68,28 +68,34 @@ def _soonest(way: Way) -> tuple[float, str]:
     return (way.starts_at if way.ends_at is None else way.ends_at), way.message
 
 
-def _options(cluster: Cluster, spec: JobSpec) -> Iterator[_Option]:
+def _options(cluster: Cluster, spec: JobSpec) -> Iterator[_DeadlineChange]:
     wants, gang = spec.resources, spec.gang
     if wants.gpus:
         records = [record for record in cluster.table.records if record is not None]
         for model in sorted({gpu.model for record in records for gpu in record.info.gpus if not gpu.mig}):
             if model != wants.gpu_model and not (wants.gpu_model is None and spec.expected_runtimes_s):
                 changed = replace(spec, resources=replace(wants, gpu_model=model))
-                yield _Option({"resources.gpuModel": model}, f"on {model}", changed)
+                yield _DeadlineChange({"resources.gpuModel": model}, f"on {model}", changed)
     if wants.gpus > 1:
         half = wants.gpus // 2
         changed = _longer(replace(spec, resources=replace(wants, gpus=half)), wants.gpus / half)
-        yield _Option({"resources.gpus": half}, f"with {half} of {wants.gpus} GPUs, if it then {_slower(2.0)}", changed)
+        yield _DeadlineChange(
+            {"resources.gpus": half}, f"with {half} of {wants.gpus} GPUs, if it then {_slower(2.0)}", changed
+        )
     if gang is not None and gang.ranks > 1:
         half = gang.ranks // 2
         least = None if gang.min_ranks is None else min(gang.min_ranks, half)
         changed = _longer(replace(spec, gang=replace(gang, ranks=half, min_ranks=least)), gang.ranks / half)
         fields: dict[str, Any] = {"gang.ranks": half} | ({} if least is None else {"gang.minRanks": least})
-        yield _Option(fields, f"with {half} of {gang.ranks} ranks, if it then {_slower(gang.ranks / half)}", changed)
+        yield _DeadlineChange(
+            fields, f"with {half} of {gang.ranks} ranks, if it then {_slower(gang.ranks / half)}", changed
+        )
     for level in range(PRIORITIES.index(spec.priority) - 1, -1, -1):
         changed = replace(spec, priority=PRIORITIES[level])
-        yield _Option({"priority": PRIORITIES[level]}, f"with priority {PRIORITIES[level]}", changed)
-        yield _Option({"priority": PRIORITIES[level]}, f"with priority {PRIORITIES[level]}", changed, evicts=True)
+        yield _DeadlineChange({"priority": PRIORITIES[level]}, f"with priority {PRIORITIES[level]}", changed)
+        yield _DeadlineChange(
+            {"priority": PRIORITIES[level]}, f"with priority {PRIORITIES[level]}", changed, evicts=True
+        )
 
 
 def _slower(times: float) -> str:
@@ -106,7 +112,7 @@ def _longer(spec: JobSpec, times: float) -> JobSpec:
     )
 
 
-def _met(option: _Option, found: Course | str | None, now: float) -> Way | None:
+def _met(option: _DeadlineChange, found: Course | str | None, now: float) -> Way | None:
     if found is None or isinstance(found, str):
         return None
     seen = judged(option.spec, found, now)

@@ -15,11 +15,11 @@ from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
-from ares.edge.client.ask import Ask
+from ares.edge.client.ask import JobFields
 from ares.edge.client.calls import answers, calls, operator, predictions
 from ares.edge.client.calls import reservations as booking_calls
 from ares.edge.client.calls.alerts import AsyncAlertMethods
-from ares.edge.client.calls.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
+from ares.edge.client.calls.answers import JobDetail, JobRef, RefusedJob, StreamEvent, Submitted, job_id
 from ares.edge.client.calls.audit import AsyncAuditMethods
 from ares.edge.client.calls.calls import Call, Reply
 from ares.edge.client.calls.identity import AsyncIdentityMethods
@@ -88,12 +88,12 @@ class AsyncClient(
     # ---- jobs
 
     async def submit(
-        self, spec: JobSpec | None = None, *, request_id: str | None = None, **ask: Unpack[Ask]
+        self, spec: JobSpec | None = None, *, request_id: str | None = None, **ask: Unpack[JobFields]
     ) -> Submitted:
         """Submits a job: a spec, or keyword arguments such as command=[...], gpus=2, memory="4G"."""
         return await self.send(calls.submit(spec_of(spec, ask), request_id or new_request_id()))
 
-    async def submit_many(self, specs: Iterable[JobSpec]) -> tuple[Submitted | Refusal, ...]:
+    async def submit_many(self, specs: Iterable[JobSpec]) -> tuple[Submitted | RefusedJob, ...]:
         """Submits many jobs in few requests; one answer per job, in order."""
         return await self._run(self._flows.submit_many([(spec, new_request_id()) for spec in specs]))
 
@@ -184,11 +184,11 @@ class AsyncClient(
         """Why a job waits, where it stands, and the smallest change that would start it."""
         return await self.send(calls.explain(job_id(job)))
 
-    async def plan(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> PlanAnswer:
+    async def plan(self, spec: JobSpec | None = None, **ask: Unpack[JobFields]) -> PlanAnswer:
         """What would happen if this were submitted now. Changes nothing."""
         return await self.send(calls.plan(spec_of(spec, ask)))
 
-    async def predict(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> JobPrediction:
+    async def predict(self, spec: JobSpec | None = None, **ask: Unpack[JobFields]) -> JobPrediction:
         """How long this would run and when it would start, were it submitted now. Changes nothing."""
         return await self.send(predictions.job(spec_of(spec, ask)))
 
@@ -281,18 +281,18 @@ class AsyncClient(
     # ---- transport
 
     async def _run(self, flow: Flow[T]) -> T:
-        line = _Line(self._http)
+        exchange = AsyncExchange(self._http)
         try:
             answer: Any = None
             while True:
-                answer = await line.do(flow.send(answer))
+                answer = await exchange.do(flow.send(answer))
         except StopIteration as end:
             return end.value
         finally:
-            await line.close()
+            await exchange.close()
 
     async def _iterate(self, flow: Flow[None]) -> AsyncIterator[Any]:
-        line = _Line(self._http)
+        exchange = AsyncExchange(self._http)
         try:
             answer: Any = None
             while True:
@@ -301,14 +301,14 @@ class AsyncClient(
                     answer = None
                     yield step.value
                 else:
-                    answer = await line.do(step)
+                    answer = await exchange.do(step)
         except StopIteration:
             return
         finally:
-            await line.close()
+            await exchange.close()
 
 
-class _Line:
+class AsyncExchange:
     """One flow's use of the connection pool: at most one answer is left open."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:

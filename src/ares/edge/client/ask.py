@@ -40,7 +40,7 @@ from ares.model.secret import SecretRef
 RawSpec = dict[str, Any]
 
 
-class Ask(TypedDict, total=False):
+class JobFields(TypedDict, total=False):
     """Keyword arguments that describe a job."""
 
     command: Sequence[str]
@@ -179,7 +179,7 @@ _GPUS = ("gpus", "gpuModel", "gpuMilli", "gpuMemoryMib")
 
 
 def job_spec(**ask: Any) -> JobSpec:
-    """A checked JobSpec from keyword arguments (see `Ask`)."""
+    """A checked JobSpec from keyword arguments (see `JobFields`)."""
     return spec_from({_camel(key.rstrip("_")): value for key, value in ask.items()})
 
 

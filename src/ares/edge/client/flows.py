@@ -52,9 +52,11 @@ class Flows:
             else:
                 return read_answer(call, answer)
 
-    def submit_many(self, jobs: Sequence[tuple[JobSpec, str]]) -> Flow[tuple[answers.Submitted | answers.Refusal, ...]]:
+    def submit_many(
+        self, jobs: Sequence[tuple[JobSpec, str]]
+    ) -> Flow[tuple[answers.Submitted | answers.RefusedJob, ...]]:
         """Submits in batches; answers come in the order of the jobs."""
-        found: list[answers.Submitted | answers.Refusal] = []
+        found: list[answers.Submitted | answers.RefusedJob] = []
         for batch in calls.batches(jobs):
             items = yield from self.exchange(batch)
             found.extend(item.outcome() for item in items)

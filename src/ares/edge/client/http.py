@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from ares import __version__
-from ares.edge.client.ask import Ask, job_spec
+from ares.edge.client.ask import JobFields, job_spec
 from ares.edge.client.calls.calls import Request
 from ares.edge.client.errors import InvalidSpec
 from ares.edge.client.settings import Endpoint, Login, read_file, saved_login
@@ -70,7 +70,7 @@ def new_request_id() -> str:
     return secrets.token_hex(16)
 
 
-def spec_of(spec: JobSpec | None, ask: Ask) -> JobSpec:
+def spec_of(spec: JobSpec | None, ask: JobFields) -> JobSpec:
     """The job a caller means: a spec, or keyword arguments that describe one."""
     if spec is None:
         return job_spec(**ask)

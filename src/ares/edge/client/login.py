@@ -22,7 +22,7 @@ _SLOWER_S = 5.0
 _FORM = {"accept": "application/json"}
 
 
-class Provider(Record, frozen=True):
+class LoginProvider(Record, frozen=True):
     """An identity provider that a server takes the word of."""
 
     name: str
@@ -57,21 +57,21 @@ class _Tokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _AuthView(Record, frozen=True):
-    providers: tuple[Provider, ...] = ()
+    providers: tuple[LoginProvider, ...] = ()
 
 
-def providers(url: str) -> tuple[Provider, ...]:
+def providers(url: str) -> tuple[LoginProvider, ...]:
     """How one may log in at a server; asked without a credential."""
     reply = _ask("GET", f"{url}/v1/auth")
     return _read(reply, _AuthView).providers
 
 
-def begin(provider: Provider) -> Device:
+def begin(provider: LoginProvider) -> Device:
     form = {"client_id": provider.client_id, "scope": provider.scopes}
     return _read(_ask("POST", provider.device_url, form), Device)
 
 
-def finish(provider: Provider, device: Device, pause: Callable[[float], None] = time.sleep) -> dict[str, str]:
+def finish(provider: LoginProvider, device: Device, pause: Callable[[float], None] = time.sleep) -> dict[str, str]:
     """Waits until the person has agreed; what is to be saved."""
     form = {"grant_type": _DEVICE_GRANT, "device_code": device.device_code, "client_id": provider.client_id}
     interval_s, left_s = device.interval, device.expires_in

@@ -14,11 +14,11 @@ from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
-from ares.edge.client.ask import Ask
+from ares.edge.client.ask import JobFields
 from ares.edge.client.calls import answers, calls, operator, predictions
 from ares.edge.client.calls import reservations as booking_calls
 from ares.edge.client.calls.alerts import AlertMethods
-from ares.edge.client.calls.answers import JobDetail, JobRef, Refusal, StreamEvent, Submitted, job_id
+from ares.edge.client.calls.answers import JobDetail, JobRef, RefusedJob, StreamEvent, Submitted, job_id
 from ares.edge.client.calls.audit import AuditMethods
 from ares.edge.client.calls.calls import Call, Reply
 from ares.edge.client.calls.identity import IdentityMethods
@@ -84,11 +84,13 @@ class Client(
 
     # ---- jobs
 
-    def submit(self, spec: JobSpec | None = None, *, request_id: str | None = None, **ask: Unpack[Ask]) -> Submitted:
+    def submit(
+        self, spec: JobSpec | None = None, *, request_id: str | None = None, **ask: Unpack[JobFields]
+    ) -> Submitted:
         """Submits a job: a spec, or keyword arguments such as command=[...], gpus=2, memory="4G"."""
         return self.send(calls.submit(spec_of(spec, ask), request_id or new_request_id()))
 
-    def submit_many(self, specs: Iterable[JobSpec]) -> tuple[Submitted | Refusal, ...]:
+    def submit_many(self, specs: Iterable[JobSpec]) -> tuple[Submitted | RefusedJob, ...]:
         """Submits many jobs in few requests; one answer per job, in order."""
         return self._run(self._flows.submit_many([(spec, new_request_id()) for spec in specs]))
 
@@ -179,11 +181,11 @@ class Client(
         """Why a job waits, where it stands, and the smallest change that would start it."""
         return self.send(calls.explain(job_id(job)))
 
-    def plan(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> PlanAnswer:
+    def plan(self, spec: JobSpec | None = None, **ask: Unpack[JobFields]) -> PlanAnswer:
         """What would happen if this were submitted now. Changes nothing."""
         return self.send(calls.plan(spec_of(spec, ask)))
 
-    def predict(self, spec: JobSpec | None = None, **ask: Unpack[Ask]) -> JobPrediction:
+    def predict(self, spec: JobSpec | None = None, **ask: Unpack[JobFields]) -> JobPrediction:
         """How long this would run and when it would start, were it submitted now. Changes nothing."""
         return self.send(predictions.job(spec_of(spec, ask)))
 
@@ -276,18 +278,18 @@ class Client(
     # ---- transport
 
     def _run(self, flow: Flow[T]) -> T:
-        line = _Line(self._http)
+        exchange = Exchange(self._http)
         try:
             answer: Any = None
             while True:
-                answer = line.do(flow.send(answer))
+                answer = exchange.do(flow.send(answer))
         except StopIteration as end:
             return end.value
         finally:
-            line.close()
+            exchange.close()
 
     def _iterate(self, flow: Flow[None]) -> Iterator[Any]:
-        line = _Line(self._http)
+        exchange = Exchange(self._http)
         try:
             answer: Any = None
             while True:
@@ -296,14 +298,14 @@ class Client(
                     answer = None
                     yield step.value
                 else:
-                    answer = line.do(step)
+                    answer = exchange.do(step)
         except StopIteration:
             return
         finally:
-            line.close()
+            exchange.close()
 
 
-class _Line:
+class Exchange:
     """One flow's use of the connection pool: at most one answer is left open."""
 
     def __init__(self, http: httpx2.Client) -> None:

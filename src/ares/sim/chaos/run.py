@@ -63,7 +63,7 @@ def run(options: ChaosOptions, show: Show) -> ChaosOutcome:
         with _terminates_like_ctrl_c():
             show("starting its own agents")
             camp.pitch()
-            outcome = _Run(camp, show).all()
+            outcome = _ChaosRun(camp, show).all()
     finally:
         with _uninterrupted(show):
             left = camp.strike()
@@ -73,7 +73,7 @@ def run(options: ChaosOptions, show: Show) -> ChaosOutcome:
     return ChaosOutcome(msgspec.structs.replace(outcome.verdict, notes=notes), outcome.events)
 
 
-class _Run:
+class _ChaosRun:
     def __init__(self, camp: Camp, show: Show) -> None:
         self._camp = camp
         self._options = camp.options

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.edge.client import units, wishes
-from ares.edge.client.ask import FRIENDLY, GATHERED, OR, Ask, _camel, job_spec, spec_from
+from ares.edge.client.ask import FRIENDLY, GATHERED, OR, JobFields, _camel, job_spec, spec_from
 from ares.edge.client.errors import InvalidSpec
 from ares.model.job import Dataset, JobSpec, Resources, RetryPolicy, TopologyWish
 
@@ -156,7 +156,7 @@ def test_friendly_keys_hide_no_field_of_the_api() -> None:
 
 def test_every_field_of_a_job_can_be_asked_for_by_keyword() -> None:
     """Under its own name, or as the friendlier keys that lead to it."""
-    known = {_camel(name.rstrip("_")) for name in get_type_hints(Ask)}
+    known = {_camel(name.rstrip("_")) for name in get_type_hints(JobFields)}
     led_to = {path[0] for key, (path, _) in FRIENDLY.items() if key in known}
     led_to |= {field for key, (field, _) in GATHERED.items() if key in known}
     fields = {field.encode_name for field in msgspec.structs.fields(JobSpec)}

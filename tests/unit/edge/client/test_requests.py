@@ -7,7 +7,7 @@ import pytest
 
 from ares.edge.client import errors
 from ares.edge.client.ask import job_spec
-from ares.edge.client.calls.answers import JobWarning, Refusal, Submitted
+from ares.edge.client.calls.answers import JobWarning, RefusedJob, Submitted
 from ares.edge.client.calls.calls import BATCH_JOBS
 from ares.model.state import Fence, JobState
 from tests.unit.edge.client.both import drain_async, drain_sync
@@ -205,7 +205,7 @@ def test_many_jobs_go_in_few_requests_and_keep_their_order(stub: Stub, ask: Ask)
     assert len(made) == BATCH_JOBS + 2
     assert made[1] == Submitted(id="job1", replayed=True)
     assert made[BATCH_JOBS] == Submitted(id=f"job{BATCH_JOBS}")
-    assert made[-1] == Refusal(code="invalid", title="t", detail="no", fix="f")
+    assert made[-1] == RefusedJob(code="invalid", title="t", detail="no", fix="f")
     sent = [job["requestId"] for asked in stub.requests("POST", "/v1/jobs/batch") for job in asked.body["jobs"]]
     assert len(set(sent)) == BATCH_JOBS + 2
 

@@ -21,7 +21,7 @@ _BATCH_MAX = 1024
 
 
 @dataclass(slots=True)
-class _Run:
+class _LikeJobs:
     """Like jobs one after the other, of whatever class: their places are found together, ever more at a time."""
 
     ask: Ask
@@ -43,7 +43,7 @@ class _Allocation:
 
     def __init__(self, trial: Trial) -> None:
         self._round = trial
-        self._run: _Run | None = None
+        self._run: _LikeJobs | None = None
         self._behind = BackfillPass(trial)
 
     def _next(self, key: ClassKey) -> Assignment | None:
@@ -57,7 +57,7 @@ class _Allocation:
         trial, ask = self._round, key.asks[0]
         if self._run is None or self._run.ask != ask:
             found = self._alone(key)
-            self._run = _Run(ask)
+            self._run = _LikeJobs(ask)
             return found
         if trial.profile.shares and trial.gate(key, ask) is not None:
             return None

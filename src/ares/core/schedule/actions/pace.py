@@ -29,7 +29,7 @@ _JOBS_MAX = 512
 _WEIGHT_MIN = 2.0**-20
 
 
-class _Lines(NamedTuple):
+class _GpuTable(NamedTuple):
     """Every GPU of a ready node: its row, its number there, its model, and from when on it is free."""
 
     rows: Ints
@@ -117,7 +117,7 @@ def _class_of(trial: Trial, job: str) -> int:
     return found.id
 
 
-def _lines(trial: Trial, mine: set[int]) -> _Lines:
+def _lines(trial: Trial, mine: set[int]) -> _GpuTable:
     cluster, now = trial.cluster, trial.now
     table = cluster.table
     ends = {key: max(at, now + 1.0) for key, at in _ends(cluster).items()}
@@ -134,7 +134,7 @@ def _lines(trial: Trial, mine: set[int]) -> _Lines:
                 found.append((row, gpu.index, gpu.model, max(at, until), start if free and start > now else -inf))
     rows, gpus = np.array([one[:2] for one in found], np.int64).reshape(-1, 2).T
     free_at, before = np.array([one[3:] for one in found], np.float64).reshape(-1, 2).T
-    return _Lines(rows, gpus, [one[2] for one in found], free_at, np.where(np.isfinite(before), before, -inf))
+    return _GpuTable(rows, gpus, [one[2] for one in found], free_at, np.where(np.isfinite(before), before, -inf))
 
 
 def _ends(cluster: Cluster) -> dict[tuple[str, int], float]:
@@ -164,7 +164,7 @@ def _spoken_for(cluster: Cluster, mine: set[int], now: float) -> dict[tuple[int,
     return found
 
 
-def _sorted_out(trial: Trial, asks: list[Ask], lines: _Lines) -> Gpus:
+def _sorted_out(trial: Trial, asks: list[Ask], lines: _GpuTable) -> Gpus:
     """GPUs of one model that the same asks could have are of one sort."""
     plain = {ask._replace(runs=()): 0 for ask in asks}
     usable = np.array([_usable(trial, one, lines) for one in plain]).reshape(len(plain), len(lines.models))
@@ -180,7 +180,7 @@ def _sorted_out(trial: Trial, asks: list[Ask], lines: _Lines) -> Gpus:
     return Gpus(lines.free_at, np.array([sorts[key] for key in keys], np.int64), table)
 
 
-def _usable(trial: Trial, ask: Ask, lines: _Lines) -> Bools:
+def _usable(trial: Trial, ask: Ask, lines: _GpuTable) -> Bools:
     """GPUs that it may have; not where a free GPU alone is not enough for it."""
     evaluations, table = trial.evaluations, trial.cluster.table
     passes = evaluations.of(ask).stage == len(evaluations.rules.filters)
@@ -212,14 +212,14 @@ def _runner(place: Place, kind: int, key: ClassKey, weight: float) -> PacedRunne
     return PacedRunner(job_of(place), kind, weight, place[0] + fastest(key.asks[0].runs), place[0])
 
 
-def _idle(slots: dict[str, PacedSlot], lines: _Lines, gpus: Gpus, now: float) -> dict[int, str]:
+def _idle(slots: dict[str, PacedSlot], lines: _GpuTable, gpus: Gpus, now: float) -> dict[int, str]:
     """Sorts of GPUs of which one is free and no job of these is to use it now, each with its model."""
     used = {slot.gpu for slot in slots.values() if slot.start <= now}
     free = (gpu for gpu in np.flatnonzero(lines.free_at <= now).tolist() if gpu not in used)
     return {gpus.sort.item(gpu): lines.models[gpu] for gpu in free}
 
 
-def _paced(slot: PacedSlot, runs: Floats, idle: dict[int, str], lines: _Lines) -> PacedJob:
+def _paced(slot: PacedSlot, runs: Floats, idle: dict[int, str], lines: _GpuTable) -> PacedJob:
     best = min(((runs.item(sort), model) for sort, model in idle.items()), default=(inf, ""))
     return PacedJob(
         model=lines.models[slot.gpu],
@@ -230,7 +230,7 @@ def _paced(slot: PacedSlot, runs: Floats, idle: dict[int, str], lines: _Lines) -
     )
 
 
-def _before(one: PacedRunner, found: PacedJob | None, lines: _Lines, gpus: Gpus, now: float) -> PacedJob | None:
+def _before(one: PacedRunner, found: PacedJob | None, lines: _GpuTable, gpus: Gpus, now: float) -> PacedJob | None:
     """A start now, on a GPU claimed for later, for a job that would otherwise wait and ends before the claim."""
     ends = now + gpus.runs_s[one.kind][gpus.sort]
     ends = np.where(ends <= lines.before, ends, inf)

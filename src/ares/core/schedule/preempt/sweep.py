@@ -30,7 +30,7 @@ ROWS_PER_RANK = 3
 _NODE_STEPS = 2_000
 
 
-class _Option(NamedTuple):
+class _NodeEviction(NamedTuple):
     """The holders to evict on one node for so many more ranks there."""
 
     gain: int
@@ -58,13 +58,13 @@ class _Sweep:
     def version(self, row: int) -> int:
         return self._version.get(row, 0)
 
-    def option(self, row: int) -> tuple[float, _Option] | None:
+    def option(self, row: int) -> tuple[float, _NodeEviction] | None:
         """The cheapest per rank on this node, as it is now. A gang's cost counts in parts: it frees other nodes too."""
         slot = {self._field.rooms.slots.item(row): row}
         here = [self._field.candidate(holder, slot) for holder in self._field.holders_on(row)]
         here = [one for one in here if one.holder not in self.gone and one.milli <= self._left.milli]
         site = self.site(row)
-        best: tuple[float, _Option] | None = None
+        best: tuple[float, _NodeEviction] | None = None
         limit = min(self.need, self._field.most.item(row) - site.ranks)
         for more in sorted({min(1 << power, limit) for power in range(limit.bit_length() + 1)} if limit > 0 else ()):
             stand, want = Stand({row: site}), site.ranks + more
@@ -77,11 +77,11 @@ class _Sweep:
             if key is None:
                 break
             if best is None or key[0] / more < best[0]:
-                best = key[0] / more, _Option(more, key[2])
+                best = key[0] / more, _NodeEviction(more, key[2])
             self.seen.update(key[2])
         return best
 
-    def evict(self, option: _Option) -> None:
+    def evict(self, option: _NodeEviction) -> None:
         for holder in option.holders:
             one = self._field.candidate(holder, self._row_of_slot)
             self.gone[holder] = one
@@ -103,7 +103,7 @@ def sweep(field: Field, need: int, bound: Bound, budget: SearchBudget, *, even: 
     state = _Sweep(parted, need, bound, rows, budget, even=even)
     least = least_cost(parted, rows)
     estimate = np.maximum(least.shared, least.single / np.minimum(need, field.most[rows] - field.now[rows]))
-    heap: list[tuple[float, int, int, _Option | None]] = [
+    heap: list[tuple[float, int, int, _NodeEviction | None]] = [
         (estimate.item(i), row, 0, None) for i, row in enumerate(rows.tolist())
     ]
     heapify(heap)

@@ -13,7 +13,7 @@ from ares.edge.cli.render.text import duration, printable
 if TYPE_CHECKING:
     from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.answers import WhoAmI
-    from ares.edge.client.login import Provider
+    from ares.edge.client.login import LoginProvider
 
 # Scopes in the words of people.
 SCOPES = {
@@ -117,7 +117,7 @@ def _by_provider(url: str, name: str | None) -> dict[str, Any]:
     return logins.finish(provider, device)
 
 
-def _chosen(offered: "tuple[Provider, ...]", name: str | None, url: str) -> "Provider":
+def _chosen(offered: "tuple[LoginProvider, ...]", name: str | None, url: str) -> "LoginProvider":
     from ares.edge.client.errors import LoginFailed
 
     names = ", ".join(one.name for one in offered)

@@ -33,7 +33,7 @@ class Submitted(Record, frozen=True):
     deadline: DeadlineSeen | None = None
 
 
-class Refusal(Record, frozen=True):
+class RefusedJob(Record, frozen=True):
     """Why one job of a batch was not taken."""
 
     code: str = "invalid"
@@ -49,11 +49,11 @@ class BatchItem(Record, frozen=True):
     id: str = ""
     replayed: bool = False
     tasks: int = 1
-    error: Refusal | None = None
+    error: RefusedJob | None = None
     warnings: tuple[JobWarning, ...] = ()
     deadline: DeadlineSeen | None = None
 
-    def outcome(self) -> Submitted | Refusal:
+    def outcome(self) -> Submitted | RefusedJob:
         return self.error or Submitted(
             id=self.id, replayed=self.replayed, tasks=self.tasks, warnings=self.warnings, deadline=self.deadline
         )
@@ -261,7 +261,7 @@ class WhoAmI(Record, frozen=True):
     permissions: dict[str, str] = {}
 
 
-class Problem(Record, frozen=True):
+class ErrorBody(Record, frozen=True):
     """The body of an error answer (RFC 9457)."""
 
     title: str = ""

@@ -100,9 +100,9 @@ def _field(body: bytes, name: str) -> msgspec.Raw:
 def read_problem(reply: Reply, asked: Request, tried: str = "") -> Exception:
     """The exception for an error answer, with the server's own words where it gave them, and the addresses `tried`."""
     try:
-        problem = msgspec.json.decode(reply.body, type=answers.Problem)
+        problem = msgspec.json.decode(reply.body, type=answers.ErrorBody)
     except (msgspec.DecodeError, UnicodeError):
-        problem = answers.Problem(detail=reply.body[:200].decode("utf-8", "replace").strip())
+        problem = answers.ErrorBody(detail=reply.body[:200].decode("utf-8", "replace").strip())
     words = problem.detail or problem.title or f"HTTP {reply.status}"
     if reply.status == 404:
         # What is not there cannot say its name: the path does. An answer without a code is a proxy's page.

@@ -51,7 +51,7 @@ class Tried(Record, frozen=True):
     why_failed: str = ""
 
 
-class Rule(TypedDict, total=False):
+class PolicyFields(TypedDict, total=False):
     """Keyword arguments that describe a policy."""
 
     when: str
@@ -132,17 +132,22 @@ class PolicyMethods(Sends):
 
     def set_policy(
         self, name: str, *, platform: bool = False, note: str = "", expected_version: int | None = None,
-        **rule: Unpack[Rule],
+        **rule: Unpack[PolicyFields],
     ) -> PolicyRecord:  # fmt: skip
         """Makes or changes a policy: when="job.gpus > 8", action="reject", message="ask first"."""
         return self.send(put_policy(name, rule, platform=platform, note=note, expected_version=expected_version))
 
-    def check_policy(self, **rule: Unpack[Rule]) -> CheckAnswer:
+    def check_policy(self, **rule: Unpack[PolicyFields]) -> CheckAnswer:
         """What is wrong with a policy, and where."""
         return self.send(check_policy(rule))
 
     def try_policy(
-        self, *, platform: bool = False, since_s: float | None = None, limit: int | None = None, **rule: Unpack[Rule]
+        self,
+        *,
+        platform: bool = False,
+        since_s: float | None = None,
+        limit: int | None = None,
+        **rule: Unpack[PolicyFields],
     ) -> Tried:
         """What a policy would have made of recent jobs."""
         return self.send(try_policy(rule, platform=platform, since_s=since_s, limit=limit))
@@ -165,17 +170,22 @@ class AsyncPolicyMethods(AsyncSends):
 
     async def set_policy(
         self, name: str, *, platform: bool = False, note: str = "", expected_version: int | None = None,
-        **rule: Unpack[Rule],
+        **rule: Unpack[PolicyFields],
     ) -> PolicyRecord:  # fmt: skip
         """Makes or changes a policy: when="job.gpus > 8", action="reject", message="ask first"."""
         return await self.send(put_policy(name, rule, platform=platform, note=note, expected_version=expected_version))
 
-    async def check_policy(self, **rule: Unpack[Rule]) -> CheckAnswer:
+    async def check_policy(self, **rule: Unpack[PolicyFields]) -> CheckAnswer:
         """What is wrong with a policy, and where."""
         return await self.send(check_policy(rule))
 
     async def try_policy(
-        self, *, platform: bool = False, since_s: float | None = None, limit: int | None = None, **rule: Unpack[Rule]
+        self,
+        *,
+        platform: bool = False,
+        since_s: float | None = None,
+        limit: int | None = None,
+        **rule: Unpack[PolicyFields],
     ) -> Tried:
         """What a policy would have made of recent jobs."""
         return await self.send(try_policy(rule, platform=platform, since_s=since_s, limit=limit))

@@ -13,7 +13,7 @@ from ares.model.state import JobState
 from ares.sim.traces.formats.reading import Repairs, lines, trace
 
 
-class _Line(Record, frozen=True):
+class _HistoryLine(Record, frozen=True):
     spec: JobSpec | None = None
     state: JobState | None = None
     node: NodeInfo | None = None
@@ -43,8 +43,8 @@ def load_nodes(path: Path) -> tuple[NodeInfo, ...]:
     return tuple(found.values())
 
 
-def _lines(path: Path) -> Iterator[_Line]:
-    decoder = msgspec.json.Decoder(_Line)
+def _lines(path: Path) -> Iterator[_HistoryLine]:
+    decoder = msgspec.json.Decoder(_HistoryLine)
     for at, text in lines(path):
         if not text.strip():
             continue

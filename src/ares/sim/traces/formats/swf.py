@@ -18,7 +18,7 @@ _NAMES = {
 _HEADER = re.compile(r"^;\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)", re.IGNORECASE)
 
 
-class _Line(NamedTuple):
+class _SwfJob(NamedTuple):
     id: str
     submit: float
     run_s: float
@@ -32,7 +32,7 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
     """Requested times are limits: what ran longer in the log is ended there, as Ares would."""
     repairs = Repairs()
     sizes: dict[str, int] = {}
-    found: list[_Line] = []
+    found: list[_SwfJob] = []
     for at, text in lines(path, repairs, comment=";"):
         if text.lstrip().startswith(";"):
             if (match := _HEADER.match(text.lstrip())) is not None:
@@ -51,7 +51,7 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
     return trace(path, jobs, machine.nodes, repairs)
 
 
-def _size(sizes: dict[str, int], found: list[_Line], repairs: Repairs, told: bool) -> int:
+def _size(sizes: dict[str, int], found: list[_SwfJob], repairs: Repairs, told: bool) -> int:
     size = sizes.get("maxprocs") or sizes.get("maxnodes")
     if size is None:
         size = max((one.processors for one in found), default=1)
@@ -60,7 +60,7 @@ def _size(sizes: dict[str, int], found: list[_Line], repairs: Repairs, told: boo
     return size
 
 
-def _line(file: str, at: int, text: str, repairs: Repairs) -> _Line | None:
+def _line(file: str, at: int, text: str, repairs: Repairs) -> _SwfJob | None:
     cells = text.split()
     if len(cells) != _FIELDS:
         do = "the file may be cut off: fetch it again" if len(cells) < _FIELDS else "correct the line"
@@ -75,7 +75,7 @@ def _line(file: str, at: int, text: str, repairs: Repairs) -> _Line | None:
     if wanted <= 0:
         repairs.add("jobs without processors", "left out")
         return None
-    return _Line(
+    return _SwfJob(
         cells[_ID],
         read[_SUBMIT],
         read[_RUN],
