@@ -1,1 +1,1 @@
-"""The ports, connected to the world."""
+"""Adapters: each implements a port by a real thing, such as a file, a process or a network service."""

@@ -33,7 +33,7 @@ class SystemRng:
         self._used = 0
 
     def token(self, n_bytes: int) -> bytes:
-        """Drawn from the kernel in larger pieces: a call for each id would cost more than making it."""
+        """Random bytes, read from the kernel in larger pieces: a system call per id would cost more than the id."""
         if self._used + n_bytes > len(self._drawn):
             self._drawn, self._used = secrets.token_bytes(max(_DRAW_BYTES, n_bytes)), 0
         self._used += n_bytes

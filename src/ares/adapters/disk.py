@@ -16,7 +16,7 @@ class Disks:
 
 
 def _room(path: Path) -> DiskRoom:
-    # Made when first written to: until then it is where it will be.
+    # The directory is made at the first write. Until then its parent tells the disk.
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     disk = os.statvfs(there)
     return DiskRoom(

@@ -1,6 +1,6 @@
-"""Room on a disk for what jobs leave behind: a reserve is kept for store and audit log, and no tenant takes all.
+"""Disk space for the files of jobs: a reserve stays free for store and audit log, and no tenant can fill the disk.
 
-Looked at ahead of every write: asking the file system costs microseconds, a full disk costs everybody everything.
+It is checked before every write: asking the file system costs microseconds, a full disk stops every tenant.
 """
 
 import errno
@@ -14,15 +14,15 @@ from pathlib import Path
 _MIB = 1 << 20
 # The reserve is no more than this part of a small disk.
 _RESERVE_SHARE = 10
-# No tenant holds more than this part of a disk, whatever it may hold in numbers.
+# No tenant holds more than this part of a disk, whatever its configured limit is.
 _TENANT_SHARE = 2
-# What the walk leaves to others: it pauses this long after so many files.
+# The walk pauses this long after so many files, so that other readers of the disk are not slowed down.
 _WALK_PAUSE_S, _WALK_STEP = 0.002, 500
 _WALK_EVERY_S = 3600.0
 
 
 class Reserve:
-    """Of the disk that `path` is on. `inodes` counts where the file system does."""
+    """The reserve on the disk of `path`. `inodes` applies where the file system counts inodes."""
 
     def __init__(
         self, path: Path, mib: int, inodes: int, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
@@ -31,11 +31,11 @@ class Reserve:
         self._bytes = mib * _MIB
         self._inodes = inodes
         self._statvfs = statvfs
-        # Of the last write that was refused: until there is room for it, the disk is short.
+        # Size of the last write that was refused. Until there is room for it, the disk is short.
         self._wanted = 0
 
     def short(self) -> str:
-        """What is lacking now, in words; empty when nothing is."""
+        """What the disk lacks now, as a text; empty when it lacks nothing."""
         lacking = self._lacking(self._wanted)
         if not lacking:
             self._wanted = 0
@@ -74,21 +74,21 @@ class _Used:
 
 
 class DiskShares:
-    """What each tenant holds below a root whose folders are tenants. Counted as it is written, and anew by a walk over
-    the files every hour: other replicas write there too."""
+    """Disk use of each tenant below a root with one folder per tenant. Every write is counted; a walk over the files
+    counts anew every hour, since other replicas write there too."""
 
     def __init__(self, root: Path, mib_max: int, files_max: int) -> None:
         self._root = root
         self._bytes_max = mib_max * _MIB
         self._files_max = files_max
         self._used: dict[str, _Used] = {}
-        # Since the walk that is under way began.
+        # Writes since the walk under way began.
         self._since: dict[str, _Used] = {}
         self._lock = threading.Lock()
         threading.Thread(target=self._keep_counting, name="disk-shares", daemon=True).start()
 
     def take(self, tenant: str, size: int, files: int, half: int) -> None:
-        """Raises OSError when the tenant would hold too much; counts it when not."""
+        """Counts a write. Raises OSError when the tenant would hold too much."""
         with self._lock:
             used, most = self._used.setdefault(tenant, _Used()), min(self._bytes_max, half)
             if used.size + size > most:
@@ -123,7 +123,7 @@ class DiskShares:
 
 
 class TenantRoom:
-    """Asked ahead of a write; without a reserve or shares it lets everything through."""
+    """The check before a write. Without a reserve or shares it allows every write."""
 
     def __init__(self, reserve: Reserve | None = None, shares: DiskShares | None = None) -> None:
         self._reserve = reserve

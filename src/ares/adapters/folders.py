@@ -26,7 +26,7 @@ def of_job(tenant: str, job: str) -> tuple[str, ...]:
 def entered(
     root: Path, steps: tuple[str, ...], *, create: bool = False, durable: bool = False
 ) -> Generator[int | None]:
-    """A descriptor of the folder, or None if it does not exist. With `durable`, what is made outlives a power cut."""
+    """A descriptor of the folder, or None if it does not exist. With `durable`, new folders are synced to the disk."""
     with contextlib.ExitStack() as opened:
         fd: int | None = os.open(root, _DIR)
         opened.callback(os.close, fd)

@@ -1,8 +1,8 @@
-"""Whether a server decides by an embedded store, seen by another process on the same machine.
+"""Tells an agent on the same machine whether a server is alive that decides by an embedded store.
 
-A server that starts has the store for a while before it decides anything: it reads all records first, and on a busy
-machine that takes longer than agents may run jobs unheard. So it is not the store's own lock that tells, but one that
-begins with the decisions: a file that is locked before it gets its name. Agents know it by its inode.
+A server has the store for a while before it decides anything: it reads all records first. On a busy machine that takes
+longer than a lease lasts. So the store's own lock does not count, but a second one, held from the first decision on:
+a file that is locked before it gets its name. Agents know it by its inode.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ _KERNEL = Path("/proc/sys/kernel/random/boot_id")
 
 
 class DecidingLock:
-    """Of the one process that has the store open. `told` is how agents find it; None where they cannot."""
+    """The lock of the server that has the store open. `told` is what agents need to find it, None if they cannot."""
 
     def __init__(self, store: str, longest_s: float) -> None:
         self._path, self._made = os.path.realpath(f"{store}.deciding"), f"{store}.deciding.new"
         self._handle: int | None = None
         self.told: StoreLock | None = None
-        # On a full disk, or where the kernel has no name, no agent is told of it.
+        # Without it (a full disk, a kernel without a boot id) agents are told of no lock.
         with contextlib.suppress(OSError):
             self.told = self._make(longest_s)
 
@@ -37,7 +37,7 @@ class DecidingLock:
         return StoreLock(path=self._path, device=found.st_dev, inode=found.st_ino, kernel=kernel, longest_s=longest_s)
 
     def begin(self) -> None:
-        """From here on agents of the server before find another file, or none: nothing is proven to them any more."""
+        """Gives the lock its name. Agents of the previous server find another file now, so they see no free lock."""
         if self.told is not None:
             with contextlib.suppress(OSError):
                 os.replace(self._made, self._path)
@@ -52,10 +52,10 @@ class DecidingLock:
 
 
 class LockWitness:
-    """Needs the right to read the file: an agent of the server's user, or of root."""
+    """The agent's look at the lock. It must be able to read the file: as the server's user, or as root."""
 
     async def free(self, lock: StoreLock) -> bool:
-        # A file system that hangs must not hold up the agent.
+        # In a thread: a file system that hangs must not block the agent.
         return await asyncio.to_thread(_free, lock)
 
 
@@ -63,7 +63,7 @@ def _free(lock: StoreLock) -> bool:
     try:
         if _KERNEL.read_text().strip() != lock.kernel:
             return False
-        # Anew each time: the next server's is another file.
+        # Opened anew each time: the next server has another file.
         handle = os.open(lock.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False

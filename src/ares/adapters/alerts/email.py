@@ -12,13 +12,13 @@ from pathlib import Path
 from ares.model.alert import ChannelRecord, Notice
 from ares.ports.notify import NotDelivered
 
-# Narrower than what mail allows: nothing that means something in a header.
+# Narrower than what mail allows: no character with a meaning in a header.
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class Smtp:
-    """Without a host no e-mail is sent."""
+    """The SMTP server. Without a host no e-mail is sent."""
 
     host: str = ""
     port: int = 587
@@ -71,7 +71,7 @@ def _message(sender: str, channel: ChannelRecord, notice: Notice) -> EmailMessag
     message["To"] = ", ".join(channel.to)
     message["Subject"] = " ".join(notice.title.split())[:200]
     message["Date"] = formatdate(notice.at, usegmt=True)
-    # The same for every try: mail systems drop what they have seen.
+    # The same for every try: mail systems drop a message whose id they have seen.
     message["Message-ID"] = f"<{notice.id}.{channel.name}@ares.invalid>"
     numbers = [f"{name}: {value:g}" for name, value in notice.numbers.items()]
     lines = [notice.text, "", f"kind: {notice.kind}", f"tenant: {notice.tenant or 'platform'}"]

@@ -1,7 +1,7 @@
-"""Notices as signed HTTP requests to addresses that strangers chose.
+"""Notices as signed HTTP requests to addresses that tenants chose.
 
-A name is resolved once, every address it has is judged, and the connection is made to one of those: nobody resolves
-it a second time. Redirects are not followed, and of the answer only the status line is read.
+A host name is resolved once, every address is checked, and the connection goes to a checked address: a second lookup
+could give another one. Redirects are not followed, and of the answer only the status line is read.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ares.ports.notify import NotDelivered
 TIMEOUT_S = 10.0
 _STATUS_LINE_MAX = 1024
 _ADDRESSES_MAX = 4
-# Anything else that is wrong with a request stays wrong.
+# A request that is refused with any other status below 500 is not tried again.
 _WORTH_REPEATING = frozenset({408, 409, 425, 429})
 
 
@@ -75,7 +75,7 @@ class Webhook:
             "Content-Type": "application/json",
             "Content-Length": str(len(body)),
             "Connection": "close",
-            # The same for every try: a receiver that has seen it has the notice.
+            # The same for every try, so that a receiver recognises a repeated notice.
             "X-Ares-Delivery": notice.id,
             "X-Ares-Signature": signature(channel.secret, int(self._wall()), body),
         }
@@ -97,7 +97,7 @@ class Webhook:
 
 
 async def _connected(addresses: Sequence[str], target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """To the first that takes the connection: a machine may have no way to the others."""
+    """Connects to the first address that answers: the machine may have no route to the others."""
     secure = ssl.create_default_context() if target.scheme == "https" else None
     name = target.host if secure else None
     last: OSError = OSError("it has no address")
@@ -112,6 +112,6 @@ async def _connected(addresses: Sequence[str], target: Target) -> tuple[asyncio.
 
 
 def signature(secret: str, at: int, body: bytes) -> str:
-    """Over the moment and the body, so that an old request cannot be passed off as a new one."""
+    """Signs the time and the body, so that an old request cannot be replayed as a new one."""
     digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={digest}"

@@ -21,9 +21,9 @@ from ares.model.audit import AuditHead, AuditStub
 from ares.ports.audit import AuditUnavailable, Segment
 
 SEGMENT_BYTES = 8 * 1024 * 1024
-# Below this nothing new is begun: what was begun can still be recorded.
+# With less free space no new action is begun, so that actions under way can still be recorded.
 RESERVE_BYTES = 16 * 1024 * 1024
-# And no more than this part of a small disk: half of what jobs' files leave free there.
+# On a small disk no more than this part of it: half of the reserve that jobs' files leave free.
 _RESERVE_SHARE = 20
 DAY_S = 86_400.0
 _NAME = re.compile(r"(\d{16})-(\d{13,16})\.jsonl")
@@ -60,7 +60,7 @@ class FileAudit:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._lock = -1
         self._open: _Open | None = None
-        # Of the open segment, all of it durable.
+        # The size of the open segment. All of it is durable.
         self._size = 0
         # A segment to be cut to its durable size before anything else is written.
         self._torn: tuple[Path, int] | None = None
@@ -155,7 +155,7 @@ class FileAudit:
         return self._open
 
     def _give_up(self) -> None:
-        """Nobody knows what of the last write is on the disk: none of it is to be."""
+        """After a failed write: how much of it is on the disk is unknown, so the segment is cut to its durable size."""
         if self._open is not None:
             self._torn = (self._open.path, self._size)
             with contextlib.suppress(OSError):
@@ -232,13 +232,13 @@ class FileHeads:
 
 
 def read_heads(where: Path) -> list[AuditHead]:
-    """What `FileHeads` kept there."""
+    """The heads that `FileHeads` wrote there."""
     paths = sorted(where.glob("*.heads.jsonl")) if where.is_dir() else [where]
     return [msgspec.json.decode(line, type=AuditHead) for path in paths for line in path.read_bytes().splitlines()]
 
 
 def _lines(data: bytes) -> Iterator[bytes]:
-    """Ended by line feeds only."""
+    """Lines ended by line feeds only: other line breaks are part of the text."""
     parts = data.split(b"\n")
     yield from (part + b"\n" for part in parts[:-1])
     if parts[-1]:

@@ -18,7 +18,7 @@ class Ed25519Signer:
 
     def __init__(self, seed: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
-        # Of its own: what is sealed and what is signed are never taken for each other.
+        # A key of its own, so that a seal can never pass for a signature.
         self._sealing = hashlib.sha256(b"ares audit seal\n" + seed).digest()
         self.public = base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
 
@@ -26,7 +26,7 @@ class Ed25519Signer:
         return base64.b64encode(self._key.sign(message)).decode()
 
     def seal(self, message: bytes) -> str:
-        """A hundredth of a signature's cost, and only the holder of the key can check it."""
+        """A keyed hash: a hundredth of a signature's cost, but only the holder of the key can check it."""
         return hmac.digest(self._sealing, message, "sha256").hex()
 
     def verify(self, public: str, message: bytes, signature: str) -> bool:
@@ -51,7 +51,7 @@ def key_file(path: Path) -> Ed25519Signer:
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all, and never over another: of two processes that begin at once, one is the maker."""
+    """Writes the file atomically and never replaces one: of two processes that start at once, one makes the key."""
     drafted = path.with_name(f"{path.name}.{os.getpid()}")
     fd = os.open(drafted, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:

@@ -1,7 +1,7 @@
 """Outputs as plain files: `root/tenant/xx/job/fence/sha256`, with `.part` behind the name until it is sealed.
 
-A name says what is in the file, so all who write a part, also two replicas at once, write the same bytes at the
-same places. A sealed file and the way to it are on the disk, not only in the operating system's hands.
+The name is the digest of the content, so two replicas that write one part at once write the same bytes at the same
+places. A sealed file and its directories are synced to the disk, not only to the operating system's cache.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK = 1024 * 1024
 _PART = ".part"
-# No tenant is called this. One empty file per job of which something may have to be removed.
+# No tenant has this name. It holds one empty file per job whose files may have to be removed.
 _OPEN = "+open"
 
 
 class FileBlobs:
-    """The Blobs port. The work is done in threads: a disk may be slow, and digests take their time."""
+    """The Blobs port. It works in threads: a disk may be slow, and digests take long."""
 
     def __init__(self, root: Path, room: TenantRoom | None = None) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class FileBlobs:
         with entered(self._root, steps) as folder:
             if folder is not None:
                 return _append(folder, sha256, offset, data, charge)
-        # Before anything of the job exists: what a crash leaves behind is found by it.
+        # Written before any file of the job: after a crash it leads to the files that were left.
         self._mark(ref.tenant, ref.job)
         with entered(self._root, steps, create=True, durable=True) as folder:
             assert folder is not None
@@ -93,7 +93,7 @@ class FileBlobs:
                 os.fsync(fd)
                 os.fchmod(fd, 0o400)
                 with contextlib.suppress(FileExistsError):
-                    # By descriptor: what was read back gets the name, whatever the part's name means by now.
+                    # By descriptor: the file that was read back gets the name, even if the part was replaced meanwhile.
                     os.link(f"/proc/self/fd/{fd}", sha256, dst_dir_fd=folder, follow_symlinks=True)
             finally:
                 os.close(fd)
@@ -205,7 +205,7 @@ def _append(folder: int, sha256: str, offset: int, data: bytes, charge: Callable
 
 
 def _measure(fd: int, size: int) -> Mismatch:
-    """What is really there; of what is too large, not more than shows it."""
+    """Size and digest of the file. Reading stops soon after `size`: that is enough to show that it is too large."""
     digest, at = hashlib.sha256(), 0
     while at <= size and (block := os.pread(fd, _BLOCK, at)):
         digest.update(block)

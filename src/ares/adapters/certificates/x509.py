@@ -17,7 +17,7 @@ from ares.ports.certificates import Signed
 
 _AUTHORITY_LIFE_S: Final = 10 * 365 * 86_400
 _REQUEST_BYTES_MAX: Final = 16 * 1024
-# Of a machine's serial number; the generation is above them.
+# Low bits of a serial number, which name the certificate; the generation is above them.
 _RANDOM_BITS: Final = 96
 _HASH: Final = hashes.SHA256()
 
@@ -91,7 +91,7 @@ class X509Issuer:
         )  # fmt: skip
 
     def serving(self, issued_at: int, ends_at: int) -> Pair:
-        """For a control plane's own port: by its name alone, so that it may be reached by any address."""
+        """For a control plane's agent port. It holds the name alone, so that agents may connect by any address."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.DNSName(CONTROL_PLANE)
         serial = x509.random_serial_number()
@@ -106,7 +106,7 @@ class X509Issuer:
         serial: int,
         life: tuple[int, int],
     ) -> x509.Certificate:
-        """Names are in the alternative name alone: those of machines may be longer than a common name."""
+        """The name is in the alternative name alone: a machine's name may be longer than a common name."""
         issued_at, ends_at = life
         builder = (
             x509.CertificateBuilder()
@@ -119,7 +119,7 @@ class X509Issuer:
             .add_extension(x509.SubjectAlternativeName([name]), critical=True)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
-            # A node's certificate serves nobody, a server's asks nobody.
+            # A node's certificate is for clients only, a server's for servers only.
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
@@ -153,7 +153,7 @@ class X509Requests:
         return _key_pem(ec.generate_private_key(ec.SECP256R1()))
 
     def request(self, key: str) -> str:
-        """Says nothing but the key: who asks is proven by other means."""
+        """A signing request that holds the key and no name. The join token or the old certificate proves the node."""
         private = serialization.load_pem_private_key(key.encode(), password=None)
         assert isinstance(private, ec.EllipticCurvePrivateKey)
         signed = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(private, _HASH)
@@ -164,7 +164,7 @@ class X509Requests:
 
 
 def _request(text: str) -> x509.CertificateSigningRequest | None:
-    """One whose sender has the key, which is of the kind that is signed here."""
+    """The request, checked: it is signed by its own key, and the key is of the kind that is signed here."""
     if len(text) > _REQUEST_BYTES_MAX:
         return None
     try:

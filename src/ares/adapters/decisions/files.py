@@ -1,4 +1,4 @@
-"""Decisions in segment files of bounded size in all; the oldest segment goes first.
+"""Decisions of the scheduler in segment files of bounded total size. The oldest segment is removed first.
 
 One thread writes. Every process begins a new segment, so a torn tail is only ever the end of one, and is skipped.
 A record: sizes and checksum, the names it is found by, then the body, compressed.
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 TOTAL_BYTES = 256 * 1024 * 1024
 SEGMENT_BYTES = 8 * 1024 * 1024
-# Beyond this many that wait for the disk, new ones are dropped.
+# With this many records waiting for the disk, new ones are dropped.
 _WAITING_MAX = 4096
 _MAGIC = b"ArD1"
 # Magic, checksum of what follows the header, size of the names, size of the body.
@@ -33,7 +33,7 @@ _Item = tuple[str, str, Callable[[], bytes]]
 
 
 class FileDecisions:
-    """`dropped` is told how many were not kept."""
+    """Writes and finds records. `dropped` is called with the number of records that were not stored."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class FileDecisions:
             self._dropped(1)
 
     def close(self) -> None:
-        """Returns when everything that was taken is written or dropped."""
+        """Returns when every record accepted so far is written or dropped."""
         if self._thread is not None:
             self._items.put(None)
             self._thread.join()
@@ -93,7 +93,7 @@ class FileDecisions:
             with self._segment.open("ab") as file:
                 file.write(record)
         except OSError:
-            # What was half written is a torn tail: nothing may come after it.
+            # A record that is half written is a torn tail: the segment must end there.
             self._segment = None
             raise
         self._size += len(record)
@@ -111,7 +111,7 @@ class FileDecisions:
                 number += 1
 
     def _make_room(self) -> None:
-        """Together with the segment just begun there are never more than `total_bytes`."""
+        """Removes the oldest segments, so that all of them, with the new one, stay within `total_bytes`."""
         segments = self._segments()
         sizes = [path.stat().st_size for path in segments]
         over = sum(sizes) + self._segment_bytes - self._total_bytes
@@ -128,7 +128,7 @@ class FileDecisions:
 
     def _find(self, name: bytes) -> bytes | None:
         for path in reversed(self._segments()):
-            # It may be the oldest, and gone meanwhile.
+            # The oldest segment may be removed meanwhile.
             with contextlib.suppress(OSError):
                 found = [body for names, body in _records(path.read_bytes()) if name in names]
                 if found:
@@ -146,7 +146,7 @@ def _record(item: _Item) -> bytes:
 
 
 def _records(data: bytes) -> Iterator[tuple[list[bytes], bytes]]:
-    """Up to the first that is not whole."""
+    """The records of a segment, up to the first that is torn."""
     at = 0
     while at + _HEADER.size <= len(data):
         magic, checksum, names_size, body_size = _HEADER.unpack_from(data, at)

@@ -1,4 +1,4 @@
-"""Machines to pretend to be, as data."""
+"""Mock machines, as data."""
 
 from dataclasses import dataclass, field
 from typing import Final

@@ -57,7 +57,7 @@ V2: Final = Layout(
     cpu_weight=lambda milli: min(10_000, max(1, milli // 10)),
 )
 CONTROLLERS: Final = ("memory", "pids", "cpu")
-# Where slots are while their attempt's CPU time is limited.
+# The group of slots whose attempt has a CPU limit: the slot itself must not be limited.
 _BESIDE: Final = "slot-holders"
 
 
@@ -86,11 +86,11 @@ class Cgroups:
         return paths
 
     def folders(self) -> tuple[str, ...]:
-        """What is to be removed, with the slots' groups inside, when the agent is gone."""
+        """The groups to remove, with the slots' groups in them, when the agent has ended."""
         return tuple(str(base) for base in dict.fromkeys(self._bases.values()))
 
     def remove_leftovers(self) -> None:
-        """Ends what an earlier incarnation left in these groups, and makes them anew."""
+        """Ends the processes that an earlier agent left in these groups, and makes the groups anew."""
         for base in dict.fromkeys(self._bases.values()):
             for folder in (*base.glob("slot-*"), base):
                 _kill_members(folder)
@@ -194,7 +194,7 @@ def _remove(folder: Path) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            # The kernel lets go of the last process a moment after it was collected.
+            # The kernel frees the group a moment after its last process was collected.
             time.sleep(_REMOVE_PAUSE_S)
         else:
             return

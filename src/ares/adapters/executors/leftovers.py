@@ -26,12 +26,12 @@ def started_at(pid: int) -> int | None:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # The name, in parentheses, may hold anything.
+    # The name, in parentheses, may hold any character.
     return int(text.rpartition(b")")[2].split()[19])
 
 
 class Roll:
-    """Writes down which processes there are. Of one that goes on, when it started is read once."""
+    """Records the live processes. The start time of each is read once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class Roll:
 
 
 def end(path: Path) -> tuple[int, ...]:
-    """Kills what the record names and is still the same process, and all below it. Returns the pids killed."""
+    """Kills each recorded process that is still the same one, with its descendants. Returns the pids killed."""
     try:
         record = msgspec.json.decode(path.read_bytes(), type=LeftoverRecord)
     except (FileNotFoundError, msgspec.DecodeError):

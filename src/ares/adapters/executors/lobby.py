@@ -1,4 +1,4 @@
-"""Starts that wait for a slot, and slots that wait for a start: each goes to one of its own tenant, or to a new one."""
+"""Matches starts that wait with idle slots: a start gets a slot of its own tenant, or a new one."""
 
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from ares.adapters.executors.terms import Cell
 
 class Lobby:
     def __init__(self) -> None:
-        # In the order in which they are served next.
+        # Tenants in the order of their turns.
         self._waiting: dict[Cell, deque[StartRequest]] = {}
-        # The last to become idle is the first to be used. None: of slots that had no attempt yet.
+        # The slot that became idle last is used first. None: slots that had no attempt yet.
         self._idle: dict[Cell | None, list[SlotProcess]] = {}
         self._slots: Counter[Cell] = Counter()
 
@@ -34,7 +34,7 @@ class Lobby:
         self._idle.setdefault(slot.cell, []).append(slot)
 
     def leave(self, slot: SlotProcess) -> None:
-        """It is gone, idle or not."""
+        """Removes a slot that ended, idle or not."""
         if slot.cell is not None:
             self._slots[slot.cell] -= 1
             if not self._slots[slot.cell]:
@@ -52,10 +52,10 @@ class Lobby:
             del self._idle[cell]
         return slot
 
-    # ---- both
+    # ---- starts and slots
 
     def match(self) -> tuple[SlotProcess, StartRequest] | None:
-        """Tenants take turns. What is new goes to the one that has least."""
+        """The next start and its slot, or None. Tenants take turns; a new slot goes to the tenant with the fewest."""
         cell = next((cell for cell in self._waiting if cell in self._idle), None)
         if cell is not None:
             slot = self._take(cell)
@@ -71,12 +71,12 @@ class Lobby:
         return slot, asked
 
     def missing(self) -> int:
-        """How many slots more would all be of use at once."""
+        """How many more slots the waiting starts could use at once."""
         if not self._waiting:
             return 0
         short = sum(max(0, len(line) - len(self._idle.get(cell, ()))) for cell, line in self._waiting.items())
         return max(0, short - len(self._idle.get(None, ())))
 
     def newcomer(self) -> bool:
-        """Whether a tenant waits that has no slot at all, for which none will be handed back."""
+        """Whether a tenant without any slot waits: no slot of its own will become idle for it."""
         return any(cell not in self._slots for cell in self._waiting)

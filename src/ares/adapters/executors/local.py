@@ -27,18 +27,18 @@ Contain = Literal["best", "none"]
 
 _WARDEN: Final = Path(__file__).parent / "warden"
 _HELLO_TIMEOUT_S: Final = 30.0
-# What a machine under load refuses for a moment is tried again: it must not cost jobs their namespaces.
+# A machine under load may refuse a namespace for a moment: it is tried again, or jobs would go without.
 _HELLO_AGAIN_S: Final = (0.2, 1.0)
 _END_TIMEOUT_S: Final = 10.0
-# The pool has no upper bound. Where slots are handed back all the time, waiting for one beats opening
-# another, so it then grows slowly; otherwise as fast as this allows.
+# The pool has no upper bound. While slots become idle all the time, waiting for one is cheaper than opening
+# another, so the pool grows slowly; otherwise as fast as this allows.
 _OPENING_MAX: Final = 4
 _CYCLING_S: Final = 0.02
 _SLOW_GROWTH_S: Final = 1.0
 _READY_MAX: Final = 8
-# Starting far more at once than there are CPUs makes each start dearer: short ones then share few warm slots.
+# Far more starts at once than CPUs make each start dearer. With few, short attempts share warm slots.
 _LAUNCHING_MAX: Final = 4 * len(os.sched_getaffinity(0))
-# Commands that no slot has answered for this long are stuck, on a dead file server perhaps: others go on.
+# A command without an answer for this long is stuck, perhaps on a dead file server: other starts go on.
 _STUCK_S: Final = 0.5
 _WARDEN_AGAIN_S: Final = 0.5
 # Opening a slot costs as much as a dozen attempts: spare ones are kept this long for the next burst.
@@ -77,7 +77,7 @@ class LocalExecutor:
         self._control: socket.socket | None = None
         self._slots: dict[int, SlotProcess] = {}
         self._lobby = Lobby()
-        # Asked for, and arrived but not yet ready.
+        # Slots that were asked for, and slots that arrived and are not ready yet.
         self._opening: deque[int] = deque()
         self._unready = 0
         self._failed_openings = 0
@@ -102,7 +102,7 @@ class LocalExecutor:
         try:
             await self._start_patiently()
         except OSError as error:
-            # That it is late says nothing about what this machine allows.
+            # A timeout does not tell what this machine allows.
             if self._contain == "none" or isinstance(error, TimeoutError):
                 raise
             self._contain = "none"
@@ -228,7 +228,7 @@ class LocalExecutor:
             self._opening_failed(data.decode(errors="replace"))
 
     def _warden_lost(self) -> None:
-        """Slots end with their warden, each by itself. Attempts still to start need another one."""
+        """The warden died, and its slots end by themselves. Attempts that wait need a new warden."""
         self._drop_control()
         self._opening.clear()
         _log.error("the warden ended; every attempt it held is gone")
@@ -268,7 +268,7 @@ class LocalExecutor:
                 self._answered_at = asyncio.get_running_loop().time()
             self._launching += 1
             if not slot.launch(asked, weight):
-                # It died while idle and its end was not heard of yet.
+                # The slot died while idle, and its end was not seen yet.
                 self.slot_unheard(asked)
                 self._forget(slot)
                 slot.close()
@@ -303,7 +303,7 @@ class LocalExecutor:
             self._dispatch()
 
     def _ask_for_slot(self, control: socket.socket) -> bool:
-        """False when there is no asking now."""
+        """False when the warden cannot be asked now."""
         taken = {*self._slots, *self._opening}
         index = next(i for i in range(len(taken) + 1) if i not in taken)
         try:
@@ -314,7 +314,7 @@ class LocalExecutor:
         try:
             control.send(marshal.dumps(paths))
         except OSError:
-            # A warden that is gone is noticed by its socket.
+            # The end of a warden shows on its socket.
             self._look_soon(_CYCLING_S)
             return False
         self._opening.append(index)
@@ -326,7 +326,7 @@ class LocalExecutor:
         try:
             self._write_record(slot.pid)
         except OSError as error:
-            # What no record names could not be ended after this agent's death: it must not run anything.
+            # The next agent ends leftovers by the record. A slot that is not in it must not run anything.
             self._forget(slot)
             slot.close()
             self._opening_failed(f"its process cannot be recorded: {error}")

@@ -1,4 +1,4 @@
-"""The agent's ends of a slot: the socket, and the attempt that runs in it."""
+"""A slot as the agent sees it: its socket, and the attempt that runs in it."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ class AttemptProcess:
 
 
 class StartRequest(NamedTuple):
-    """A start that is wanted."""
+    """A start that waits for a slot."""
 
     cell: Cell
     launch: Launch
@@ -69,18 +69,18 @@ class StartRequest(NamedTuple):
 
 
 class SlotPool(Protocol):
-    """Who slots belong to."""
+    """The owner of slots: each slot reports to it."""
 
     def slot_ready(self, slot: "SlotProcess") -> None: ...
 
     def slot_answered(self) -> None:
-        """The command handed to a slot runs, or never will."""
+        """The slot answered a command: its process runs, or never will."""
         ...
 
     def slot_idle(self, slot: "SlotProcess", *, retire: bool = False) -> None: ...
 
     def slot_unheard(self, asked: "StartRequest") -> None:
-        """The slot ended before it read the command: another one may take it."""
+        """The slot ended before it read the command: another slot may run it."""
         ...
 
     def slot_gone(self, slot: "SlotProcess", why: str) -> None: ...
@@ -93,7 +93,7 @@ class SlotProcess:
         sock.setblocking(False)
         self.index = index
         self.pid = 0
-        # None until its first attempt.
+        # The tenant and limits it is made for. None until its first attempt.
         self.cell: Cell | None = None
         self.idle_since = 0.0
         self._sock = sock
@@ -105,7 +105,7 @@ class SlotProcess:
         self._loop.add_reader(sock.fileno(), self._readable)
 
     def launch(self, asked: StartRequest, cpu_weight: int) -> bool:
-        """False when the slot is gone and never saw the command."""
+        """False when the slot has ended and never read the command."""
         launch, self.cell = asked.launch, asked.cell
         limits = (
             launch.memory_mib, cpu_weight, launch.cpu_limit_milli,
@@ -128,12 +128,12 @@ class SlotProcess:
         return True
 
     def say(self, message: bytes) -> None:
-        # A slot that is gone, or so stuck that its buffer is full, is dealt with when its socket ends.
+        # The end of the socket handles a slot that has ended, or is so stuck that its buffer is full.
         with contextlib.suppress(OSError):
             self._sock.send(message)
 
     def close(self) -> None:
-        """The slot ends, and what it runs."""
+        """Ends the slot and its attempt."""
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock.fileno())
             self._sock.close()
@@ -154,7 +154,7 @@ class SlotProcess:
             process.finish(finished)
 
     def _readable(self) -> None:
-        """One message; all that is left of a slot that ended, since not every event loop calls again after an error."""
+        """Reads one message, or all that a dead slot left: not every event loop calls again after an error."""
         self._read()
         while self._unread and self._sock.fileno() >= 0:
             self._read()
@@ -165,7 +165,7 @@ class SlotProcess:
         except BlockingIOError:
             return
         except ConnectionResetError:
-            # It ended with a message of ours unread. What it said before that can still be read, and then its end.
+            # The slot ended with a message of ours unread. Its own messages can still be read, then its end.
             self._unread = True
             return
         except OSError:
@@ -186,7 +186,7 @@ class SlotProcess:
         self._pool.slot_idle(self)
 
     def _broken(self, data: bytes, pid: int) -> None:
-        """It ends, and has said why."""
+        """The slot ends, and its message says why."""
         if not self.pid:
             self._lost(data, pid)
             return
@@ -199,7 +199,7 @@ class SlotProcess:
         self._pool.slot_idle(self)
 
     def _over(self, data: bytes, _: int) -> None:
-        """Started and finished in one. Its process id is already nobody's."""
+        """Start and end in one message. The process is gone already, so it has no process id."""
         self._process = AttemptProcess(self, 0)
         self._answered(self._process)
         self._finished(data, 0)
@@ -221,11 +221,11 @@ class SlotProcess:
         self._pool.slot_idle(self, retire=bool(retire))
 
     def _lost(self, data: bytes, _: int) -> None:
-        """The slot is gone: killed, or its warden is."""
+        """The slot has ended: it was killed, or its warden was."""
         self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
         if self._unread and self._asked is not None:
-            # A command is the last thing said until it is answered, so it is among the unread.
+            # Nothing is sent after a command until its answer, so the unread message is the command.
             asked, self._asked = self._asked, None
             self._pool.slot_unheard(asked)
         self._answered(CannotStart("the slot ended and did not say whether the process had started", uncertain=True))

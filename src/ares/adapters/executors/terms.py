@@ -1,4 +1,4 @@
-"""What the operator says about sandboxes, what the machine allows, and what that makes of one start."""
+"""The sandbox of an attempt, from the operator's settings, the machine's abilities and the job's request."""
 
 import marshal
 import os
@@ -10,7 +10,7 @@ from ares.model.isolation import BOX, LEVELS, OWN_USER, Isolation, stronger
 from ares.model.node import Containment
 from ares.ports.executor import Launch, Sandbox
 
-# Keys to other machines, and to this one.
+# Credentials of this machine and of its users.
 HIDDEN: Final = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh", "/etc/kubernetes", "/var/lib/kubelet",
     "~/.ssh", "~/.aws", "~/.azure", "~/.config/gcloud", "~/.kube", "~/.docker", "~/.gnupg", "~/.netrc",
@@ -25,20 +25,20 @@ _COVER: Final = "mount-namespace"
 
 @dataclass(frozen=True, slots=True)
 class SandboxTerms:
-    # What every attempt gets, also one that does not ask for it, as far as the machine allows.
+    # The level of every attempt, as far as the machine allows. A job may ask for more.
     level: Isolation = "sandbox"
-    # Of Ares itself: no attempt sees them, where the machine allows that, in whatever level.
+    # Ares' own files. They are hidden from attempts of every level, where the machine allows it.
     own: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
-    # Programs that every attempt may read, wherever they are.
+    # Programs that every attempt may read, also below a hidden or closed directory.
     shown: tuple[str, ...] = ()
     # The first user that attempts run as, when each tenant has one of its own.
     uid: int | None = None
 
     def orders(self, folder: str) -> bytes:
-        """For the warden: see `keeper.Orders`."""
+        """The settings for the warden, see `supervisor.Orders`."""
         hidden = tuple(os.path.expanduser(path) for path in (*self.hidden, *HIDDEN))
         terms = (self.own, hidden, self.writable, self.devices, self.shown)
         return marshal.dumps((self.level != "any", terms, folder, -1 if self.uid is None else self.uid))
@@ -56,7 +56,7 @@ def sandbox_of(contained: Sequence[Containment], tried: Sequence[str], terms: Sa
 
 
 def refused(launch: Launch, sandbox: Sandbox) -> str:
-    """Why it must not start here; empty when it may."""
+    """Why the attempt must not start on this node; empty when it may."""
     if stronger(launch.isolation, sandbox.level) != sandbox.level:
         parts = ", ".join(sandbox.parts) or "nothing"
         return f"it needs isolation {launch.isolation!r}, and this node offers {sandbox.level!r} by {parts}"
@@ -68,9 +68,9 @@ def refused(launch: Launch, sandbox: Sandbox) -> str:
 
 
 class Cell(NamedTuple):
-    """What a slot is made for by its first attempt. It takes others of the same kind only."""
+    """What the first attempt makes of a slot. The slot then runs attempts with an equal cell only."""
 
-    # A tenant.
+    # The tenant.
     owner: str
     sandbox: bool
     harden: bool
@@ -78,24 +78,24 @@ class Cell(NamedTuple):
     offline: bool
     parents: tuple[str, ...]
     uid: int
-    # Limits that a slot which has lowered them cannot raise again.
+    # Limits that a slot can lower but not raise again.
     final: tuple[int, int, int]
 
     @property
     def cage(self) -> tuple[bool, bool, bool, bool, tuple[str, ...], int]:
-        """See `cage.Cage`."""
+        """The part for the slot, see `sandbox.Cage`."""
         return self.sandbox, self.harden, self.cover, self.offline, self.parents, self.uid
 
 
 def cell_of(launch: Launch, terms: SandboxTerms, sandbox: Sandbox) -> Cell:
-    """As much as was asked for, by the job or for every job, and what the machine allows beyond."""
+    """The cell for an attempt: the isolation that the job or the operator asks for, as far as the machine allows."""
     have = frozenset(sandbox.parts)
     boxed = launch.isolation == "sandbox" or (terms.level == "sandbox" and have >= BOX)
     cover = _COVER in have
     return Cell(
         owner=launch.owner,
         sandbox=boxed,
-        # What a slot gives to all is enough, where it gives it.
+        # With any other level every slot is hardened already.
         harden=terms.level == "any" and launch.isolation != "any",
         cover=cover,
         offline=launch.network == "none",

@@ -16,29 +16,29 @@ from ares.ports.link import LinkBroken, LinkRefused, Proof
 _T = TypeVar("_T", JoinReply, CertifyReply)
 
 _SERVICE: Final = "/ares.v1.AgentLink"
-# The right to run must outlast two addresses that do not answer.
+# The lease must outlast two addresses that do not answer.
 _CONNECT_TIMEOUT_S: Final = 2.0
 _JOIN_TIMEOUT_S: Final = 10.0
 _SEND_TIMEOUT_S: Final = 15.0
 _CLOSE_TIMEOUT_S: Final = 1.0
 _MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-# A cut is noticed well before the right to run ends, so that another replica can be tried in time.
+# A broken connection is noticed well before the lease ends, so that another replica can be tried in time.
 _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 2_000),
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
-    # Reconnecting is the agent's own decision; the library must not wait behind its back.
+    # The agent decides when to reconnect. The library must not add waits of its own.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.enable_retries", 0),
-    # A new session is a new connection: what died unnoticed must not be handed out again.
+    # A new session is a new connection: a dead connection must not be used again.
     ("grpc.use_local_subchannel_pool", 1),
 )
-# Control planes prove a name of their own, by whatever address they are reached.
+# The name in every control plane's certificate, whatever its address is.
 _SECURE_OPTIONS: Final = (*_OPTIONS, ("grpc.ssl_target_name_override", CONTROL_PLANE))
-# Answers that will be the same next time.
+# Refusals that would be the same at the next try.
 _REFUSALS: Final = frozenset(
     {
         grpc.StatusCode.UNAUTHENTICATED,
@@ -54,7 +54,7 @@ class GrpcLink:
     """`ports.link.Link` over one or several control-plane addresses, tried in turn."""
 
     def __init__(self, addresses: Sequence[str], proof: Proof | None = None) -> None:
-        """Without a proof the link is in the clear, and goes no further than this machine."""
+        """Without a proof the link has no TLS, and may only stay on this machine."""
         if not addresses:
             raise ValueError("an agent needs at least one control-plane address, host:port")
         self._addresses = tuple(addresses)
@@ -62,14 +62,14 @@ class GrpcLink:
         self._credentials = None if proof is None else _credentials(proof)
 
     def prove_by(self, proof: Proof) -> None:
-        """From the next connection on."""
+        """The certificate to use from the next connection on."""
         self._credentials = _credentials(proof)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         return await self._ask("Join", request, JoinReply)
 
     async def certify(self, request: CertifyRequest) -> CertifyReply:
-        """The next certificate, by the one it has."""
+        """Gets the next certificate. The present one authenticates the request."""
         return await self._ask("Certify", request, CertifyReply)
 
     async def _ask(self, method: str, request: JoinRequest | CertifyRequest, reply: type[_T]) -> _T:
@@ -105,7 +105,7 @@ class GrpcLink:
         return grpc.aio.secure_channel(address, self._credentials, options=_SECURE_OPTIONS)
 
     async def close(self) -> None:
-        """Sessions own their channels: nothing is left to close."""
+        """Nothing to do: sessions own their channels."""
 
     def _next(self) -> str:
         address = self._addresses[self._turn % len(self._addresses)]
@@ -164,7 +164,7 @@ def _credentials(proof: Proof) -> grpc.ChannelCredentials:
 
 
 async def _ready(address: str, channel: grpc.aio.Channel) -> None:
-    """Gives up at the first failure, where the library would go on trying."""
+    """Connects, and gives up at the first failure. The library itself would go on trying."""
     state = channel.get_state(try_to_connect=True)
     while state is not grpc.ChannelConnectivity.READY:
         if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):

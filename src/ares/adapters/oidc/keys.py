@@ -20,24 +20,24 @@ from ares.ports.provider import Checked
 
 log = structlog.get_logger()
 
-# A key that is not known is looked for at most this often: nobody makes us hammer a provider with invented names.
+# An unknown key is looked for at most this often: tokens with invented key names must not flood the provider.
 FLOOR_S = 10.0
-# Keys are looked at again after this long, so that one taken back is not trusted for ever.
+# Keys are fetched again after this long, so that a withdrawn key is not trusted for ever.
 FRESH_S = 300.0
 _TIMEOUT_S = 5.0
 _BYTES_MAX = 1 << 20
 _KEYS_MAX = 100
 _GOOD_MAX = 10_000
-# A proxy from the environment never stands between a machine and itself.
+# No proxy from the environment for an address of this machine.
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-# No key of this table can be a shared secret.
+# Asymmetric algorithms only: no key of this table is a shared secret.
 _KINDS: dict[str, type[RSAKey | ECKey | OKPKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 
 PublicKey = RSAKey | ECKey | OKPKey
 
 
 class JwksError(Exception):
-    """A provider's keys could not be had."""
+    """A provider's keys could not be fetched."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class JwksKeys:
             await self._fetch(provider, held)
             key = _chosen(held, key_id)
         elif held.fetched_at is None or self._clock.monotonic() - held.fetched_at >= FRESH_S:
-            # Nobody waits for this: what is held goes on being used.
+            # In the background: requests go on with the keys that are held.
             self._begin(provider, held)
         if key is None:
             return "kid" if held.keys else "keys"
@@ -79,7 +79,7 @@ class JwksKeys:
     async def _fetch(self, provider: Provider, held: _KeyCache) -> None:
         task = self._begin(provider, held)
         if task is not None:
-            # One request that is given up must not end what others wait for.
+            # A cancelled request must not cancel the fetch that other requests wait for.
             await asyncio.shield(task)
 
     def _begin(self, provider: Provider, held: _KeyCache) -> asyncio.Task[None] | None:
@@ -105,7 +105,7 @@ class JwksKeys:
 
 
 def _known(held: _KeyCache, text: str, key: PublicKey, algorithm: str) -> bool:
-    """Whether the very same text was found good before, by the keys that are held, or is now."""
+    """Whether the signature is good. A token that passed before with the same keys is not checked again."""
     name = hashlib.sha256(text.encode()).digest()
     if name in held.good:
         return True

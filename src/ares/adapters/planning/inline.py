@@ -1,4 +1,4 @@
-"""A planner within this process, for worlds on virtual time: it answers late, or dies, as the world wishes."""
+"""A planner within this process, for simulations on virtual time, which can make it answer late or die."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from ares.ports.clock import Clock
 from ares.ports.planning import Handler, PlannerLost
 
-# How late the next answer is, in seconds; infinite: never, for it hangs. Below zero it dies instead.
+# Delay of the next answer in seconds. Infinite: the planner hangs. Below zero: it dies.
 Mood = Callable[[], float]
 
 
 def prompt() -> float:
-    """It answers at once."""
+    """No delay."""
     return 0.0
 
 
@@ -35,7 +35,7 @@ class InlinePlanning:
         if lag_s < 0.0:
             self._handler = None
             raise PlannerLost("the planner died")
-        # As it sees things now: the answer may come when they are different.
+        # Computed from the state of now, also when the answer comes later.
         answer = self._handler(frame)
         if lag_s:
             await self._late(lag_s, within_s)
@@ -45,7 +45,7 @@ class InlinePlanning:
         try:
             await self._clock.sleep(min(lag_s, within_s))
         except asyncio.CancelledError:
-            # Nobody waits for the answer any more; a planner that is still at work is of no use to the next.
+            # The request was cancelled. A planner that still works on it cannot take the next one.
             self._handler = None
             raise
         if lag_s > within_s:

@@ -1,7 +1,7 @@
 """A planner in a process of its own, at the other end of two pipes. It is killed when it does not answer in time.
 
-A frame is its length and its number, then its bytes; the answer has the number of what was asked. Which plugin the
-process is in it writes to a page of memory that both share: also a process that hangs has said so.
+A frame is its length and its number, then its bytes; the answer has the number of its request. The process writes the
+plugin it runs to a page of shared memory, so that the plugin is known even when the process hangs.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ HEAD = struct.Struct("!IQ")
 BOARD_BYTES = 4096
 # Names the descriptor of the shared page to the process.
 BOARD = "ARES_PLANNING_BOARD"
-# And the process that it is to end with.
+# Names the parent process: the planner ends with it.
 PARENT = "ARES_PLANNING_PARENT"
 FRAME_BYTES_MAX = 1 << 30
-# A machine under load takes its time to start a program.
+# Generous: a machine under load starts a program slowly.
 _START_S = 60.0
-# Until a killed process is heard of.
+# How long to wait for the end of a killed process.
 _END_S = 5.0
 _READY = 0
 
@@ -76,7 +76,7 @@ class ProcessPlanning:
                 await self._end()
                 raise PlannerLost(f"it ended with {process.returncode}", plugin) from None
             except asyncio.CancelledError:
-                # Its answer would come to somebody else's question; who asks next begins with a new one.
+                # The next request would read this one's answer, so it gets a new process.
                 await self._end()
                 raise
 
@@ -117,17 +117,17 @@ class ProcessPlanning:
         return bytes(self._board[:BOARD_BYTES]).split(b"\0", 1)[0].decode(errors="replace")
 
     async def _end(self) -> None:
-        """Whatever it is doing, now."""
+        """Kills the process at once."""
         process, self._process = self._process, None
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        # What is still in the pipes is of no use; a transport that is not closed keeps them open.
+        # Data left in the pipes is not needed. A transport that is not closed would keep them open.
         transport = getattr(process, "_transport", None)
         ended = asyncio.ensure_future(process.wait())
         await asyncio.wait({ended}, timeout=_END_S)
-        # The loop may not hear of an end that met a cancelled start; the process is killed all the same.
+        # The loop may miss the end of a process whose start was cancelled. It is killed all the same.
         ended.cancel()
         if transport is not None:
             transport.close()

@@ -12,12 +12,12 @@ from ares.model.policy import Mistake, Type
 from ares.ports.policy import CompiledRule, Failed, Value
 
 _TYPE_NAMES: dict[str, Type] = {"BOOL": "bool", "INT": "int", "DOUBLE": "double", "STRING": "string"}
-# Compilers of strangers' text fail in more ways than they document.
+# The compiler gets text from tenants, and fails in more ways than it documents.
 _Broken = (RuntimeError, ValueError, TypeError)
 
 
 class CelRule:
-    """What it reads is in `names`."""
+    """One compiled rule. `names` are the variables it reads."""
 
     __slots__ = ("_error_type", "_eval", "expression", "names")
 
@@ -41,7 +41,7 @@ class CelRule:
 
 
 class CelRules:
-    """Nothing is loaded before the first rule is compiled: most servers start without one."""
+    """The CEL compiler. The package is loaded with the first rule: most servers have none."""
 
     def compile(self, expression: str, wanted: Type) -> CelRule | Mistake:
         if mistake := refused(expression):

@@ -1,4 +1,4 @@
-"""Where the keys are that secrets are sealed with: a file nobody else may read, or memory."""
+"""Key rings: the keys that secrets are encrypted with, in a file that only its owner can read, or in memory."""
 
 import contextlib
 import fcntl
@@ -20,13 +20,13 @@ _ID_CHARS: Final = 16
 class Ring(Protocol):
     @property
     def where(self) -> str:
-        """For messages."""
+        """The name of the ring in messages."""
         ...
 
     def key(self, key_id: str) -> bytes | None: ...
 
     def newest(self) -> str:
-        """Empty when there is none."""
+        """The newest key's id, empty when the ring has no key."""
         ...
 
     def add(self) -> str:
@@ -35,7 +35,7 @@ class Ring(Protocol):
 
 
 class MemoryRing:
-    """Ends with the process: for tests and worlds that are simulated."""
+    """Keys in memory, lost with the process: for tests and simulations."""
 
     where = "this process"
 
@@ -93,13 +93,13 @@ class FileRing:
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
-        """Of two servers that share the file, one at a time."""
+        """A lock on the file, for servers that share it."""
         with open(os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _write(self, content: _KeyFile) -> None:
-        """Whole or not at all, and on the disk before anything is sealed with it."""
+        """Writes the file atomically and syncs it, before any secret is encrypted with the new key."""
         draft = f"{self._path}.new"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft)

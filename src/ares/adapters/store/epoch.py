@@ -24,12 +24,12 @@ def decode(value: bytes) -> StoreEpoch:
 
 
 async def ensure_epoch(store: Store, rng: Rng) -> int:
-    """The store's epoch, created as 1 by whoever is first."""
+    """The store's epoch. The first replica creates it as 1."""
     for _ in range(_TRIES):
         found = await store.get(EPOCH)
         if found is not None:
             return decode(found.value).epoch
-        # Whatever comes back, also Unknown, is settled by the next read.
+        # The next read tells the outcome, also of an Unknown.
         outcome = await store.txn([Compare(EPOCH, "mod_revision", 0)], [Put(EPOCH, encode(1, rng.token(_ID_BYTES)))])
         if isinstance(outcome, Committed) and outcome.succeeded:
             return 1
@@ -37,12 +37,12 @@ async def ensure_epoch(store: Store, rng: Rng) -> int:
 
 
 async def begin_epoch(store: Store, rng: Rng, above: int = 0) -> int:
-    """Moves the store to its next epoch, which is also `above` one, with an identity of its own; returns the epoch."""
+    """Moves the store to a new epoch, greater than the present one and than `above`, with a new identity."""
     fresh = rng.token(_ID_BYTES)
     for _ in range(_TRIES):
         found = await store.get(EPOCH)
         now = None if found is None else decode(found.value)
-        # An earlier try of ours may have been written although nobody could say so.
+        # An earlier try may have been written although its outcome was unknown.
         if now is not None and now.id == fresh.hex():
             return now.epoch
         number = max(above, 0 if now is None else now.epoch) + 1

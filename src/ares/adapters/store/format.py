@@ -12,7 +12,7 @@ _LOOK_S = 5.0
 
 
 async def ensure_format(store: Store) -> None:
-    """Says in the store by which format it is written from now on. StoreVersionRefused if that is a newer one."""
+    """Records the format of this version in the store. StoreVersionRefused if the store has a newer one."""
     for _ in range(_TRIES):
         found = await store.get(FORMAT)
         if found is not None:
@@ -21,7 +21,7 @@ async def ensure_format(store: Store) -> None:
             if formats.decode(found.value) == formats.FORMAT:
                 return
         guard = Compare(FORMAT, "mod_revision", 0 if found is None else found.mod_revision)
-        # Whatever comes back, also Unknown, is settled by the next read.
+        # The next read tells the outcome, also of an Unknown.
         await store.txn([guard], [Put(FORMAT, formats.encode())])
     raise StoreUnavailable(f"the store's format could not be written in {_TRIES} tries: is the store writable?")
 

@@ -8,12 +8,12 @@ from ares.ports.store import Changes, Compacted, StoreChange
 
 COUNT_MAX = 200_000
 BYTES_MAX = 64 * 1024 * 1024
-# Of what every watch has seen, this much is kept for those that come again.
+# Changes that every watch has seen are kept up to this number, for watches that resume.
 SEEN_COUNT_MAX = 10_000
 SEEN_BYTES_MAX = 8 * 1024 * 1024
 # A watch far behind catches up in steps, so that it does not hold the loop for long.
 _REVISIONS_PER_STEP = 2_000
-# What a change takes beyond its key and value, measured.
+# Memory of a change beyond its key and value, measured.
 _ENTRY_BYTES = 400
 
 

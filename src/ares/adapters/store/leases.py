@@ -22,7 +22,7 @@ class Leases:
         self._leases: dict[int, _Lease] = {}
         self._timer: asyncio.Task[None] | None = None
         self._timer_at = 0.0
-        # Seen by tests of early and late expiry: a lease ends after this part of its time.
+        # For tests of early and late expiry: a lease ends after this part of its time.
         self.stretch = 1.0
 
     def __contains__(self, lease: int) -> bool:

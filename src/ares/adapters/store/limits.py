@@ -1,4 +1,4 @@
-"""What every adapter refuses before it does anything, in the same words."""
+"""Limits of requests. Every adapter refuses by them, with the same messages, before it does anything."""
 
 from collections.abc import Sequence
 

@@ -36,7 +36,7 @@ def _nonzero(rng: Rng, n_bytes: int) -> str:
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# A label value beyond these many is counted as "other": a bug must not eat the memory.
+# Further values of a label are counted as "other": a bug must not use up the memory.
 LABEL_VALUES_MAX = 100
 
 _PROPAGATOR = TraceContextTextMapPropagator()

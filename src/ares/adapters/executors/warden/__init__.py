@@ -1,2 +1,2 @@
-"""The helper process that holds jobs: run as a folder, outside the package and without site packages,
+"""The helper process that runs jobs. Python runs it as a folder, outside the package and without site packages,
 so that it starts in milliseconds. The agent imports `wire` and `kernel` only."""

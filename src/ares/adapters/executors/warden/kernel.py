@@ -87,25 +87,25 @@ def die_with_parent(number: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Processes whose parent ends become this one's children."""
+    """Makes this process the parent of descendants whose parent ends (child subreaper)."""
     _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def private_proc() -> None:
-    """An own mount namespace whose /proc shows the own PID namespace. Mounts of the host still arrive."""
+    """A mount namespace of its own, whose /proc shows its own PID namespace. Later mounts of the host still appear."""
     unshare(NEWNS)
     _call("mount", b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None)
     _call("mount", b"proc", b"/proc", b"proc", ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC), None)
 
 
 def own_mounts() -> None:
-    """Mounts made on the host from here on do not arrive, nor do ours there."""
+    """Cuts the mount namespace off: later mounts of the host do not appear in it, nor its own on the host."""
     unshare(NEWNS)
     _call("mount", b"none", b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None)
 
 
 def mount_memory(path: str, options: str) -> None:
-    """An empty file system in memory, charged to whoever writes to it."""
+    """Mounts an empty tmpfs. Its pages count for the cgroup of the process that writes them."""
     _call("mount", b"tmpfs", os.fsencode(path), b"tmpfs", ctypes.c_ulong(_MS_NOSUID_NODEV), options.encode())
 
 
@@ -115,17 +115,17 @@ def mount_terminals(path: str) -> None:
 
 
 def mount_queues(path: str) -> None:
-    """Where the message queues of the own IPC namespace are to be seen."""
+    """Mounts the message queues of its own IPC namespace."""
     _call("mount", b"mqueue", os.fsencode(path), b"mqueue", ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC), None)
 
 
 def unmount(path: str) -> None:
-    """Also what is in use still."""
+    """Unmounts, also a file system in use."""
     _call("umount2", os.fsencode(path), _MNT_DETACH)
 
 
 def detached(path: str, folder: int | None = None) -> int:
-    """A copy of what is mounted at a path, seen from `folder`, and below it, at no place yet."""
+    """A detached copy of the mounts at a path and below it. The path is relative to `folder`."""
     start = _AT_FDCWD if folder is None else folder
     return _checked(_syscall(_OPEN_TREE, start, os.fsencode(path), _COPY), "open_tree")
 
@@ -135,7 +135,7 @@ def attach(tree: int, path: str) -> None:
 
 
 def read_only(place: str | int, *, yes: bool = True, below: bool = False) -> None:
-    """One mount, or with `below` all that are mounted in it: a path, or a detached copy."""
+    """Makes a mount read-only, with `below` also the mounts in it. `place` is a path or a detached copy."""
     attributes = (ctypes.c_uint64 * 4)(_ATTR_READ_ONLY if yes else 0, 0 if yes else _ATTR_READ_ONLY, 0, 0)
     at, path = (_AT_FDCWD, os.fsencode(place)) if isinstance(place, str) else (place, b"")
     flags = (_AT_RECURSIVE if below else 0) | (0 if path else _AT_EMPTY_PATH)
@@ -144,7 +144,7 @@ def read_only(place: str | int, *, yes: bool = True, below: bool = False) -> Non
 
 
 def loopback_up() -> None:
-    """The one interface of a new network namespace, which is there and off."""
+    """Turns on the loopback interface of a new network namespace, which is off at first."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
 
@@ -163,7 +163,7 @@ def last_capability() -> int:
 
 
 def memory_policy(mode: int, node: int = 0) -> None:
-    """Where the caller's memory, and that of what it starts, comes from. `node` has no meaning for the default."""
+    """Sets the NUMA node for memory of the caller and its children. The default mode ignores `node`."""
     words = node // _WORD_BITS + 1
     mask = (ctypes.c_uint64 * words)()
     if mode != MPOL_DEFAULT:
@@ -204,7 +204,7 @@ def descendants(root: int) -> list[int]:
 
 
 def kill(pid: int) -> None:
-    """Gone already, or another user's: either way not ours to end."""
+    """Kills a process. One that has ended, or belongs to another user, is left alone."""
     try:
         os.kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -12,8 +12,8 @@ _ALL_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SI
 
 
 def spawn(argv: list[str], env: Mapping[str, str], null: int, log: int, *, other_user: bool = False) -> int:
-    """Starts the command in its own session. Errors name the command and what was tried. `other_user`: as the real
-    user of the caller, who is not its effective one."""
+    """Starts the command in its own session. Errors name the command and what was tried. `other_user`: the command
+    runs as the caller's real user, which differs from the effective one."""
     path = locate(argv[0], env)
     actions = ((os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2))
     try:
@@ -37,7 +37,7 @@ _SPAWN_ERRORS: Final = {
 
 
 def locate(command: str, env: Mapping[str, str]) -> str:
-    """The job's own PATH decides, not the agent's."""
+    """The path of the command. It is looked up in the job's PATH, not in the agent's."""
     if "/" in command:
         return command
     path = env.get("PATH", DEFAULT_PATH)

@@ -5,11 +5,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-# What a slot itself may use of its cgroup: its own pages, and page tables of the job.
+# Memory for the slot itself in its cgroup: its own pages, and page tables of the job.
 SLOT_OVERHEAD_MIB: Final = 16
 # A cgroup that still holds this much after an attempt (files in memory) is not reused.
 RESIDUE_MIB_MAX: Final = 64
-# How a limit on CPU time, in microseconds per period of 100 ms, is written to each file, and how none is.
+# By file: the text for a CPU limit, in microseconds per period of 100 ms, and the text for none.
 _QUOTA: Final = {"cpu.max": ("{} 100000", "max"), "cpu.cfs_quota_us": ("{}", "-1")}
 _PERIOD_MILLI_US: Final = 100
 _QUOTA_MIN_US: Final = 1000
@@ -50,23 +50,24 @@ class CgroupLimits:
             os.pwrite(fd, value.encode(), 0)
 
     def step_aside(self, cpu_milli: int) -> None:
-        """The slot must be able to end what uses up all CPU time of its group, which is limited unless it is 0."""
+        """Moves the slot out of its group and sets the CPU limit, unless it is 0. The slot must be able to end a job
+        that uses all CPU time of the group."""
         with contextlib.suppress(OSError):
             _move(self._leave)
             self._away = True
             if self._quota and cpu_milli:
                 self._capped = True
-                # Refused where the agent's own group has less: that limit holds anyway.
+                # The kernel refuses it where the agent's own group has less. That limit holds anyway.
                 self._write_quota(str(max(_QUOTA_MIN_US, cpu_milli * _PERIOD_MILLI_US)))
 
     def uncap(self) -> None:
-        """Processes that are being killed need CPU time too."""
+        """Removes the CPU limit: processes that are being killed need CPU time too."""
         if self._capped:
             self._write_quota("")
             self._capped = False
 
     def back(self) -> None:
-        """What the slot starts next belongs into its own group."""
+        """Moves the slot back into its group, so that its next attempt starts there."""
         self.uncap()
         if self._away:
             _move(self._join)
@@ -85,7 +86,7 @@ class CgroupLimits:
         return bool(self._files["memory"])
 
     def _count(self, kind: str, name: bytes) -> int:
-        """How often something has happened in the group."""
+        """How often an event has happened in the group."""
         for fd in self._reads[kind]:
             for line in os.pread(fd, 4096, 0).splitlines():
                 if line.startswith(name):
@@ -97,7 +98,7 @@ class CgroupLimits:
         return self._kills > before
 
     def crowded(self) -> bool:
-        """Whether it wanted more processes than it may have."""
+        """Whether the attempt reached its limit of processes."""
         before, self._refused = self._refused, self._count("crowd", b"max ")
         return self._refused > before
 
@@ -119,7 +120,7 @@ class CgroupLimits:
 
 
 def _move(paths: Sequence[str]) -> None:
-    """The caller, alone, into the groups these files belong to."""
+    """Moves the calling process, and no other, into the groups of these files."""
     for path in paths:
         with open(path, "w") as file:
             file.write("0")

@@ -1,7 +1,7 @@
-"""What a job sees of the machine: nothing it could change but its own directory, and nothing of the agent or of others.
+"""The files that a job sees: it can change its own directory only, and sees nothing of the agent or of other tenants.
 
-Everything here happens in the mount namespace of one slot, which serves one tenant. It is made once; what an attempt
-may have of its own is lent to it and taken back.
+All mounts are in the mount namespace of one slot, which serves one tenant. They are made once. The directory of an
+attempt is mounted for the time of the attempt ("lent") and unmounted after it.
 """
 
 import contextlib
@@ -13,16 +13,16 @@ from typing import Final, NamedTuple
 from ares.adapters.executors.warden import kernel
 from ares.adapters.executors.warden.scratch import PLACES, Scratch
 
-# Writable by root without any capability, and what is written there holds for the whole machine.
+# Root can write to them without any capability, and a write takes effect on the whole machine.
 _KERNEL_FILES: Final = (
     "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi",
-    # Last: a slot that could not have all of it goes on as if it had none, and writes to its control group there.
+    # Last: after a failure before it, the slot can still write to its control group there.
     "/sys",
 )  # fmt: skip
 _RUN: Final = "/run"
-# A directory with nothing in it, in boxes.
+# An empty directory in the sandbox.
 _VOID: Final = "/run/void"
-# Of what services keep there: how names are resolved, and what GPU drivers need.
+# Parts of /run that stay visible: name resolution, and files of GPU drivers.
 _KEPT_IN_RUN: Final = (
     "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/nvidia-persistenced",
     "/run/nvidia-fabricmanager", "/run/nvidia",
@@ -35,48 +35,48 @@ _LINKS: Final = (
     ("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx"),
 )  # fmt: skip
 _STAYS_WRITABLE: Final = (*PLACES, "/dev/pts", "/dev/mqueue", "/proc")
-# How often a slot that is in use looks for what has to be hidden and was not there before.
+# How often a slot in use looks for files that must be hidden and are new.
 _MASK_EVERY_S: Final = 1.0
 
 
 class MountTerms(NamedTuple):
-    """What the agent's configuration says about boxes."""
+    """The agent's settings for the files in sandboxes."""
 
-    # Files and directories of Ares' own, that no job sees; others that only boxes do not show.
+    # Ares' own files and directories, hidden from every job. `hidden`: those that are hidden in sandboxes only.
     own: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
-    # Directories that they may write to beside their own.
+    # Directories that jobs may write to beside their own.
     writable: tuple[str, ...] = ()
-    # More devices that they may use, as paths.
+    # Paths of more devices that jobs may use.
     devices: tuple[str, ...] = ()
-    # Programs that they may read though the way there is closed to their user.
+    # Programs that jobs may read, also below a directory that is closed to their user.
     shown: tuple[str, ...] = ()
 
 
 class Lent(NamedTuple):
-    """A directory whose attempts' own directories are lent, each while its attempt runs."""
+    """A parent directory of attempts. The directory of each attempt is lent while the attempt runs."""
 
-    # The directory itself, out of reach of jobs, and the empty one in front of it, writable by this descriptor alone.
+    # The directory itself, which jobs cannot reach, and the empty one mounted over it, writable by this descriptor.
     behind: int
     front: int
 
 
 class MountRoom:
-    """What one slot shows to the attempts of its tenant."""
+    """The mounts of one slot, for the attempts of its tenant."""
 
     def __init__(
         self, lent: Mapping[str, Lent] | None = None, masked: Sequence[str] = (), scratch: Scratch | None = None
     ) -> None:
-        """`masked` are what nothing is to be seen of, and was no directory when the room was made."""
+        """`masked`: hidden paths that were no directories when the mounts were made."""
         self._lent, self._masked, self._scratch = dict(lent or {}), masked, scratch
         self._masked_at = kernel.boottime()
         self._now: list[tuple[int, str, str]] = []
 
     def lend(self, folders: Iterable[str]) -> None:
-        """Raises OSError. What was lent until then is there and has to be taken back."""
+        """Mounts the directories of an attempt. After an OSError, those mounted so far must be taken back."""
         if (now := kernel.boottime()) - self._masked_at >= _MASK_EVERY_S:
             for path in self._masked:
-                # What was made since, or put in the place of another, such as a key that was changed.
+                # The file may be new, or replaced, such as a key that was rotated.
                 _mask(path)
             self._masked_at = now
         for folder in folders:
@@ -98,12 +98,12 @@ class MountRoom:
             os.rmdir(name, dir_fd=front)
 
     def emptied(self) -> bool:
-        """Whether nothing is left in memory, and in queues, of what the attempt put there."""
+        """Whether nothing of the attempt is left in /tmp and the like, in shared memory and in queues."""
         return self._scratch is None or self._scratch.emptied()
 
 
 def protect_kernel() -> None:
-    """The kernel's own files are for reading only: in the caller's mount namespace, which is its own already."""
+    """Makes the kernel's files read-only. The caller must have a mount namespace of its own."""
     for path in _KERNEL_FILES:
         if os.path.lexists(path):
             with _copy(path) as tree:
@@ -112,8 +112,8 @@ def protect_kernel() -> None:
 
 
 def cover(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
-    """Hides what is Ares' own, and of `parents` all but what is lent. A user `uid` does not get past closed directories
-    on the way to what attempts may have, so that those are replaced by empty ones; -1: they are the agent's own."""
+    """Hides Ares' own files, and of `parents` everything that is not lent. User `uid` cannot pass closed directories on
+    the way to files that attempts may use, so empty ones replace those. -1: attempts run as the agent's user."""
     with _made(), contextlib.ExitStack() as stack:
         shown, lent = _copies(stack, terms.shown), _copies(stack, parents)
         own = [os.path.realpath(path) for path in terms.own]
@@ -127,12 +127,12 @@ def cover(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
 
 
 def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
-    """As `cover`, and what is left can be read and not written."""
+    """As `cover`, and makes everything else read-only."""
     with _made(), contextlib.ExitStack() as stack:
         writable, shown = _copies(stack, terms.writable), _copies(stack, terms.shown)
         devices, services = _copies(stack, _device_paths(terms.devices)), _copies(stack, _KEPT_IN_RUN)
         lent = _copies(stack, parents)
-        # By where links lead, while that can be seen.
+        # Links are resolved while their targets are still visible.
         hidden = [os.path.realpath(path) for path in (*terms.own, *terms.hidden)]
         paths = (*parents, *terms.shown, *(path for path, _ in writable))
         closed = [path for path in map(_closed, paths) if path] if uid >= 0 else []
@@ -153,7 +153,7 @@ def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
                 kernel.read_only(path, yes=False)
         for path, tree in writable:
             kernel.attach(tree, path)
-        # Also within what was put in front of them.
+        # Hidden paths below those that were just mounted over them.
         again = _empty(path for path in hidden if _within(path, [one for one, _ in (*writable, *shown)]))
         fronts = _fronts(lent)
         for path in again:
@@ -162,7 +162,7 @@ def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
 
 
 def device_groups(terms: MountTerms) -> list[int]:
-    """Groups that may use the accelerators: who has no other rights is one of them."""
+    """Groups that may use the accelerators. A job that runs as its tenant's user needs to be a member."""
     owners = set[int]()
     for path in _device_paths(terms.devices):
         inside = [f"{path}/{name}" for name in os.listdir(path)] if os.path.isdir(path) else []
@@ -172,7 +172,7 @@ def device_groups(terms: MountTerms) -> list[int]:
 
 @contextlib.contextmanager
 def _made() -> Generator[None, None, None]:
-    """In a mount namespace of its own, where every user may go through what is made here."""
+    """Runs the block in a mount namespace of its own, with a umask that leaves new directories open to every user."""
     kernel.own_mounts()
     mask = os.umask(0o022)
     try:
@@ -182,7 +182,7 @@ def _made() -> Generator[None, None, None]:
 
 
 def _empty(paths: Iterable[str]) -> list[str]:
-    """Puts nothing in front of them. The directories among them."""
+    """Mounts an empty directory or file over each path. Returns the directories."""
     folders = list[str]()
     for path in paths:
         if os.path.isdir(path):
@@ -194,7 +194,7 @@ def _empty(paths: Iterable[str]) -> list[str]:
 
 
 def _mask(path: str) -> None:
-    """What is there, unless it is the device that is put in front of files; of directories made since, an empty one."""
+    """Hides a file behind /dev/null, unless it is hidden already, and a new directory behind an empty one."""
     try:
         kind = stat.S_IFMT(os.stat(path).st_mode)
     except OSError:
@@ -213,7 +213,7 @@ def _attach_copy(path: str, place: str) -> None:
 def _fronts(lent: Iterable[tuple[str, int]]) -> dict[str, Lent]:
     fronts = dict[str, Lent]()
     for path, tree in lent:
-        # Where it was, with nothing else on the way, and then behind an empty one.
+        # Mounted again at its path, without the mounts that hide it, then behind an empty directory.
         _put(tree, path)
         behind = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         kernel.mount_memory(path, "mode=755")
@@ -223,7 +223,7 @@ def _fronts(lent: Iterable[tuple[str, int]]) -> dict[str, Lent]:
 
 
 def _show(shown: Iterable[tuple[str, int]], covered: Sequence[str]) -> None:
-    """Those that something was put in front of."""
+    """Mounts paths again, read-only, that lie below a directory that was covered."""
     for path, tree in shown:
         if _within(path, covered):
             kernel.read_only(tree, below=True)
@@ -241,7 +241,7 @@ def _device_paths(more: Iterable[str]) -> Iterator[str]:
 
 
 def _copies(stack: contextlib.ExitStack, paths: Iterable[str]) -> list[tuple[str, int]]:
-    """Taken before anything is put in front of them."""
+    """Copies of the mounts at these paths. Taken before anything is mounted over them."""
     return [(path, stack.enter_context(_copy(path))) for path in paths if os.path.exists(path)]
 
 
@@ -255,7 +255,7 @@ def _copy(path: str) -> Generator[int, None, None]:
 
 
 def _put(tree: int, path: str) -> None:
-    """At a path that may be missing by now."""
+    """Attaches a mount at a path, which is made if it is missing by now."""
     if os.path.isdir(f"/proc/self/fd/{tree}"):
         os.makedirs(path, exist_ok=True)
     elif not os.path.exists(path):
@@ -265,7 +265,7 @@ def _put(tree: int, path: str) -> None:
 
 
 def _furnish(devices: list[tuple[str, int]]) -> None:
-    """A /dev with what programs expect and accelerators, and no disk."""
+    """Makes a /dev with the usual devices and the accelerators, but no disk."""
     kernel.mount_memory("/dev", "mode=755")
     for name in ("pts", "shm", "mqueue"):
         os.mkdir(f"/dev/{name}")
@@ -277,7 +277,7 @@ def _furnish(devices: list[tuple[str, int]]) -> None:
 
 
 def _closed(folder: str) -> str | None:
-    """The first directory on the way that is not open to everybody."""
+    """The first directory on the way that other users cannot enter."""
     way = folder.strip("/").split("/")
     for end in range(1, len(way)):
         path = "/" + "/".join(way[:end])

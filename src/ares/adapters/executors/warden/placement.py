@@ -1,5 +1,5 @@
-"""What a command takes over from the slot that starts it: its CPUs, where its memory comes from, its place among
-those to end when memory is short. The slot takes them on for the moment of the start only."""
+"""Settings that a command inherits from its slot: CPUs, NUMA node of its memory, and OOM score. The slot has them
+only for the moment of the start."""
 
 import contextlib
 import os
@@ -8,19 +8,19 @@ from typing import Final
 
 from ares.adapters.executors.warden import kernel
 
-# NUMA node, its CPUs, and whether nothing else will do.
+# NUMA node, its CPUs, and whether the pin is required.
 Pin = tuple[int, tuple[int, ...], bool]
 
 _NEVER: Final = -1000
 _FIRST: Final = 1000
-# Enough to go before a slot of a few MiB, and well before the next class of service does.
+# Enough for the job to be killed before its slot of a few MiB. Far less than the step to the next QoS class.
 _SOONER: Final = 100
 _NUMA_NODES: Final = "/sys/devices/system/node"
 
 
 class Inherited:
     def __init__(self, spared: bool) -> None:
-        """`spared`: the slot is not to be ended for memory, since the job in its cgroup is."""
+        """`spared`: the OOM killer leaves the slot alone, and kills the job in its cgroup."""
         self._cpus = os.sched_getaffinity(0)
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         self._oom_fd = -1
@@ -39,8 +39,8 @@ class Inherited:
 
     @contextlib.contextmanager
     def taken_on(self, oom_score_adj: int, boxed: bool, pin: Pin | None, log: int) -> Generator[None, None, None]:
-        """Raises ValueError when a pin that is required cannot be had."""
-        # Where a slot cannot be spared: what fills files in memory looks smaller than the slot that holds it.
+        """Has the settings during the block. Raises ValueError when a required pin is not possible."""
+        # For a slot that cannot be spared: a job that fills a tmpfs looks smaller than its slot to the OOM killer.
         sooner = _SOONER if boxed and not self.spared else 0
         self._score(min(_FIRST, self._oom_before + oom_score_adj + sooner))
         try:
@@ -59,7 +59,7 @@ class Inherited:
                 self._oom_now = value
 
     def kept(self) -> bool:
-        """Sets anew what an attempt of the slot's own user may have changed. False when it cannot be."""
+        """Undoes what an attempt of the slot's own user may have changed. False when that fails."""
         try:
             if os.sched_getaffinity(0) != self._cpus:
                 os.sched_setaffinity(0, self._cpus)
@@ -81,7 +81,7 @@ def _pin(node: int, cpus: tuple[int, ...], required: bool, log: int) -> None:
         if not cpus:
             raise OSError(0, "it has no CPUs that the agent knows of")
         os.sched_setaffinity(0, cpus)
-        # A kernel without NUMA has one memory, which everything comes from.
+        # A kernel without NUMA has one memory: nothing to set.
         if os.path.isdir(_NUMA_NODES):
             kernel.memory_policy(kernel.MPOL_BIND if required else kernel.MPOL_PREFERRED, node)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Giving up rights for good: what a process cannot do any more, nothing it starts can."""
+"""Dropping privileges for good. A privilege that a process has dropped, its children cannot get back."""
 
 import contextlib
 import os
@@ -6,17 +6,17 @@ from collections.abc import Generator, Sequence
 
 from ares.adapters.executors.warden import kernel
 
-# Root's programs get no capabilities for being root's, and nobody can change that back; nor raise ambient ones.
+# Programs get no capabilities for running as root, and no ambient ones; both settings are locked.
 _SECURE_BITS = 1 | 1 << 1 | 1 << 6 | 1 << 7
 
 
 def no_new_privileges() -> None:
-    """A setuid bit, or capabilities of a file, then mean nothing."""
+    """Programs gain nothing by a setuid bit or by file capabilities any more."""
     kernel.process_control(kernel.SET_NO_NEW_PRIVS, 1)
 
 
 def no_capabilities_later() -> None:
-    """Whatever is executed from here on has none, also as root. The caller itself keeps its own."""
+    """Programs executed from now on have no capabilities, also as root. The caller keeps its own."""
     kernel.process_control(kernel.SET_SECUREBITS, _SECURE_BITS)
     kernel.process_control(kernel.CAP_AMBIENT, kernel.AMBIENT_CLEAR_ALL)
     for number in range(kernel.last_capability() + 1):
@@ -24,7 +24,7 @@ def no_capabilities_later() -> None:
 
 
 def give(folder: str, uid: int) -> None:
-    """All of a directory that is new and that nobody uses yet; links themselves, not what they lead to."""
+    """Gives a new directory, not used yet, with its entries to a user. Links are not followed."""
     if os.stat(folder).st_uid == uid:
         return
     with os.scandir(folder) as entries:
@@ -34,13 +34,13 @@ def give(folder: str, uid: int) -> None:
 
 
 def lean_to(uid: int, groups: Sequence[int]) -> None:
-    """What root starts from here on can be that user: see `starting_as`."""
+    """Prepares the groups for starting programs as that user, see `starting_as`."""
     os.setgroups(groups)
     os.setresgid(uid, 0, 0)
 
 
 def become(uid: int, groups: Sequence[int]) -> None:
-    """For good."""
+    """Becomes that user for good."""
     os.setgroups(groups)
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
@@ -48,7 +48,8 @@ def become(uid: int, groups: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def starting_as(uid: int) -> Generator[None, None, None]:
-    """Root, whose children are of another user: those that reset their effective ids to the real ones. -1: nobody."""
+    """Sets the real user id during the block. A child that resets its effective id to it runs as that user. -1: no
+    change."""
     if uid < 0:
         yield
         return
@@ -56,5 +57,5 @@ def starting_as(uid: int) -> Generator[None, None, None]:
     try:
         yield
     finally:
-        # At once, for a user may stop and slow down what is its own.
+        # At once: a user may stop and slow down every process with its real id.
         os.setresuid(0, 0, 0)

@@ -1,4 +1,4 @@
-"""What a slot gives up, for itself and all it will start, when its first attempt says whose it is."""
+"""The sandbox of a slot. Its first attempt names the tenant; the slot then drops privileges for all its attempts."""
 
 import contextlib
 import resource
@@ -11,21 +11,21 @@ FINAL: Final = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_C
 
 
 class Cage(NamedTuple):
-    """One tenant's, for as long as the slot lives."""
+    """The sandbox of one tenant's slot. It never changes while the slot lives."""
 
     sandbox: bool
-    # Whether what every attempt of the node is given is not enough.
+    # Whether the slot must drop privileges that other slots of the node keep.
     harden: bool
-    # Whether Ares' own files are hidden, which a sandbox does in any case.
+    # Whether Ares' own files are hidden. A sandbox hides them in any case.
     cover: bool
     offline: bool
-    # Where its attempts' own directories are, and who its attempts run as; -1: the agent's own user.
+    # Parents of its attempts' directories, and the user that its attempts run as. -1: the agent's own.
     parents: tuple[str, ...]
     uid: int
 
 
 def settle(cage: Cage, terms: mounts.MountTerms) -> mounts.MountRoom:
-    """Raises ValueError that names the step the kernel refused."""
+    """Puts the calling slot into its sandbox. Raises ValueError that names the step the kernel refused."""
     rooms = [mounts.MountRoom()]
     for what, step in _steps(cage, terms, rooms):
         try:
@@ -67,11 +67,11 @@ def offline() -> None:
     kernel.loopback_up()
 
 
-# ---- what this machine allows
+# ---- abilities of this machine
 
 
 def tried(terms: mounts.MountTerms, folder: str, uid: int, namespaced: bool) -> list[str]:
-    """The parts that work here, each tried in this process, which is of no use after that."""
+    """The parts that work on this machine. Each is tried in this process, which must end after that."""
     steps: list[tuple[tuple[str, ...], Callable[[], None]]] = []
     if namespaced:
         steps += [

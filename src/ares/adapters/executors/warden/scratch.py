@@ -1,5 +1,5 @@
-"""Where attempts in a box put what is gone with them: /tmp and the like, in memory that counts as theirs, and the
-queues and segments that programs share memory by. One attempt after the other uses them, and finds them empty."""
+"""Scratch space of sandboxed attempts: /tmp and the like, in memory that counts for the attempt, message queues and
+shared memory. Attempts of a slot use it one after the other, and each finds it empty."""
 
 import contextlib
 import os
@@ -13,15 +13,15 @@ PLACES: Final = ("/tmp", "/var/tmp", "/dev/shm")
 _QUEUES: Final = "/dev/mqueue"
 _SHARED: Final = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 _MODE: Final = 0o1777
-# More than this is left to the kernel, which ends it with the slot.
+# With more entries than this the slot is retired, and the kernel frees them.
 _REMOVED_MAX: Final = 10_000
 
 
 class Scratch:
-    """One file system for all places, so that one look tells whether anything is in them."""
+    """One file system for all places, so that one system call tells whether they are empty."""
 
     def __init__(self, own: bool) -> None:
-        """`own`: attempts are of the same user, and may change the places themselves."""
+        """`own`: attempts run as the same user, and may change the places themselves."""
         self._own = own
         first = PLACES[0]
         kernel.mount_memory(first, "mode=755")
@@ -41,13 +41,13 @@ class Scratch:
                 kernel.attach(tree, path)
             os.close(tree)
         self._trees = []
-        # Not everywhere allowed; queues are then as the kernel has them, and gone with the slot.
+        # Some machines forbid it. Queues then cannot be seen, and end with the slot.
         with contextlib.suppress(OSError):
             kernel.mount_queues(_QUEUES)
             self._queues = os.open(_QUEUES, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def begun(self) -> "Scratch":
-        """In the namespaces that attempts are in."""
+        """Notes the empty state. Called in the namespaces of the attempts."""
         self._free = os.fstatvfs(self._whole).f_ffree
         for path in _SHARED:
             with contextlib.suppress(OSError):
@@ -56,13 +56,13 @@ class Scratch:
         return self
 
     def emptied(self) -> bool:
-        """False when it could not be: then only the slot's end removes it."""
+        """Removes what the attempt left. False when that fails: then the slot must end."""
         if self._used() and not self._cleared():
             return False
         return self._held() == self._held_first
 
     def _held(self) -> list[int]:
-        """Segments, semaphores and queues: each is a line, or makes its directory larger."""
+        """A measure of shared memory, semaphores and queues: each adds a line, or makes its directory larger."""
         queues = os.fstat(self._queues).st_size if self._queues >= 0 else 0
         return [queues, *(len(os.pread(fd, 4096, 0)) for fd in self._shared)]
 
@@ -87,7 +87,7 @@ class Scratch:
 
 
 def _remove_below(folder: str, left: int) -> int:
-    """How many more may be removed. Raises OSError when that is fewer than there are."""
+    """Removes at most `left` entries and returns how many are left of that. Raises OSError when there are more."""
     with os.scandir(folder) as entries:
         found = list(islice(entries, left + 1))
     left -= len(found)

@@ -1,4 +1,4 @@
-"""System calls that no job needs and that exploits begin with: refused by a filter the kernel runs before each call."""
+"""A seccomp filter: the kernel refuses system calls that no job needs and that exploits often use."""
 
 import ctypes
 import errno
@@ -13,7 +13,7 @@ _NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
 _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000
 _INSTRUCTION: Final = struct.Struct("=HBBI")
-# Every kind of namespace. The lowest is no flag of `clone`, but the number of no signal either.
+# Flags of all namespaces. The lowest one is no flag of `clone`, and no signal has that number.
 _NAMESPACES: Final = 0x7E020080
 # Calls of another word size have other numbers.
 _X32: Final = 0x40000000
@@ -22,7 +22,7 @@ _X32: Final = 0x40000000
 class _Machine(NamedTuple):
     arch: int
     denied: tuple[int, ...]
-    # Their first argument says whether a namespace is made.
+    # Calls whose first argument says whether a namespace is made.
     clone: int
     unshare: int
     x32: bool
@@ -93,7 +93,7 @@ _CODE: Final = program(MACHINES[os.uname().machine]) if os.uname().machine in MA
 
 
 def refuse_calls() -> None:
-    """For this process and all it starts, for good. Needs `no_new_privs`."""
+    """Sets the filter for this process and its children, for good. Needs `no_new_privs`."""
     if not _CODE:
         raise OSError(errno.ENOSYS, f"no list of system calls for {os.uname().machine}")
     kernel.filter_calls(_Program(len(_CODE) // _INSTRUCTION.size, _CODE))

@@ -18,7 +18,7 @@ from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, CgroupLimit
 from ares.adapters.executors.warden.placement import Inherited, Pin
 from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, receive
 
-# ---- Limits that processes inherit: a slot sets its own for what it starts, and anew each time.
+# ---- resource limits: the slot sets its own for each attempt, which inherits them
 
 
 _ALL: Final = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
@@ -29,8 +29,8 @@ class Bounds:
         self._own = {which: resource.getrlimit(which) for which in _ALL}
 
     def set(self, which: int, value: int, *, final: bool) -> None:
-        """On the slot itself, which needs no more than what it starts. `final`: that cannot raise it again. Raises
-        ValueError when the slot may have no more by now."""
+        """Sets a limit on the slot, which needs no more than its attempt. `final`: the attempt cannot raise it again.
+        Raises ValueError when the slot cannot have that much any more."""
         now = resource.getrlimit(which)
         _, hard = now if self._own[which][1] == now[1] else self._own[which]
         soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -40,7 +40,7 @@ class Bounds:
         self._own[which] = wanted
 
     def kept(self) -> bool:
-        """Sets anew what an attempt of the slot's own user may have changed. False when it cannot be."""
+        """Undoes what an attempt of the slot's own user may have changed. False when that fails."""
         try:
             for which, wanted in self._own.items():
                 if resource.getrlimit(which) != wanted:
@@ -50,12 +50,11 @@ class Bounds:
         return True
 
 
-# Sleeping stops during suspend while deadlines go on, so nobody sleeps longer than this before one.
+# A sleep does not count the time of a suspended machine, and a deadline does: no sleep is longer than this.
 DEADLINE_CHECK_S: Final = 1.0
-# An attempt that ends within this is told as a whole.
+# An attempt that ends within this is reported in one message.
 QUICK_S: Final = 0.005
-# The slot gets out of its attempt's way, and CPU time is limited, only after this: many short attempts then cost no
-# more than without.
+# The slot leaves its cgroup, and the CPU limit is set, only after this. Short attempts do not pay for it.
 ASIDE_AFTER_S: Final = 1.0
 
 _NO_TERMS: Final = mounts.MountTerms()
@@ -99,7 +98,7 @@ class WardenSlot:
         self._inherited = Inherited(spared=limits.holds_memory())
 
     def serve(self) -> None:
-        """Until the agent hangs up."""
+        """Runs attempts until the agent closes the socket."""
         self._send(b"R", os.getpid())
         while message := self._receive():
             if message[:1] == b"L":
@@ -109,7 +108,7 @@ class WardenSlot:
         """The next message while idle; the warden's death counts as the end."""
         while True:
             ready = {fd for fd, _ in self._poll.poll()}
-            # First: a slot that must end leaves the command unread, so that the agent knows it never started.
+            # Checked first: a slot that must end leaves the command unread, so the agent knows that it did not start.
             if self._warden in ready:
                 self.end()
             if self._signals in ready:
@@ -173,11 +172,11 @@ class WardenSlot:
         oom, crowded, retire = self._limits.killed_for_memory(), self._limits.crowded(), not self._is_as_before(less)
         tag = b"Q" if quick else b"F"
         self._agent.send(FINISHED.pack(tag, self._status, oom, crowded, expired, retire, self._rss_kib, self._cpu_s))
-        # After the word, which nobody need wait for; nothing is left that could still look.
+        # After the message, so that the report does not wait for it. No process of the attempt is left.
         self._room.take_back()
 
     def _settle(self, wanted: sandbox.Cage) -> sandbox.Cage:
-        """For its first attempt, and for good."""
+        """Puts the slot into its sandbox at its first attempt, for good."""
         if self._cage is None:
             self._room = sandbox.settle(wanted, self._terms)
             self._cage = wanted
@@ -186,13 +185,13 @@ class WardenSlot:
         return wanted
 
     def _is_as_before(self, less: sandbox.Cage) -> bool:
-        """Whether the next attempt finds what this one found."""
+        """Whether the slot is clean, so that the next attempt finds it as this one did."""
         # Another user's processes cannot change anything about the slot.
         kept = less.uid >= 0 or (self._bounds.kept() and self._inherited.kept())
         return kept and self._room.emptied() and not self._limits.spoiled()
 
     def _ends_soon(self) -> bool:
-        """Start and end of a short attempt are told in one message: for many of them that is half the work."""
+        """Whether the attempt ends at once. Its start and end then go in one message, which halves the work."""
         if self._poll_signals.poll(QUICK_S * 1000):
             self._read_signals()
             self._reap(os.WNOHANG)
@@ -250,7 +249,7 @@ class WardenSlot:
         if kind == b"D":
             return max(deadline, DEADLINE.unpack(message)[1])
         if kind == b"S":
-            # It may just have ended, or have left its own group.
+            # The process may have ended, or left its process group.
             with contextlib.suppress(OSError):
                 os.killpg(self._main, message[1])
         elif kind == b"K":
@@ -260,7 +259,7 @@ class WardenSlot:
         return deadline
 
     def _reap(self, flags: int) -> bool:
-        """Collects what ended. False when no child is left."""
+        """Collects children that ended. False when none is left."""
         try:
             while True:
                 pid, status, usage = os.wait4(-1, flags)
@@ -276,7 +275,7 @@ class WardenSlot:
     def _kill_all(self) -> None:
         self._limits.uncap()
         if self._namespaced:
-            # Only ever inside the own namespace: elsewhere -1 means everybody.
+            # Only inside its own PID namespace: elsewhere -1 means every process of the machine.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
         else:
@@ -303,14 +302,14 @@ class WardenSlot:
 
 def _spawned(argv: list[str], env: dict[str, str], cwd: str, null: int, log: int, uid: int) -> int:
     if uid >= 0 and not os.access(cwd, os.X_OK):
-        # The slot got there, and the attempt's user would not have.
+        # The slot itself can enter it, but the attempt's user cannot.
         raise ValueError(f"cannot enter the working directory {cwd}: Permission denied for user {uid}")
     return spawn(argv, env, null, log, other_user=uid >= 0)
 
 
 @contextlib.contextmanager
 def _opened(cwd: str, log_path: str, uid: int) -> Generator[int, None, None]:
-    """In the working directory, with the log to write to."""
+    """Runs the block in the working directory, with the log open."""
     try:
         os.chdir(cwd)
     except OSError as error:
@@ -325,5 +324,5 @@ def _opened(cwd: str, log_path: str, uid: int) -> Generator[int, None, None]:
         yield log
     finally:
         os.close(log)
-        # An idle slot holds on to nobody's directory.
+        # An idle slot must not keep the directory of an attempt busy.
         os.chdir("/")

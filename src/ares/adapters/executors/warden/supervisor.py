@@ -1,7 +1,7 @@
-"""The warden: forks slots when the agent asks, and ends them all when the agent hangs up.
+"""The warden: forks slots for the agent, and ends them all when the agent closes its socket.
 
-The agent's death closes the sockets; that, not a signal, is what ends a warden, so that it can tidy
-up its cgroups. A slot sees the same end of its own socket, and dies with its warden in any case.
+The death of the agent closes the sockets too. That, not a signal, ends the warden, so that it can remove
+its cgroups. A slot sees the end of its own socket in the same way, and dies with its warden in any case.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ from ares.adapters.executors.warden.wire import receive
 _SLOT_BUFFER_BYTES = 1 << 20
 _TIDY_TRIES = 100
 _TIDY_PAUSE_S = 0.01
-# Not what the kernel forbids, but what it has no room for just now: the agent tries again.
+# The kernel lacks resources for the moment: the agent tries again. Other errors mean that it is forbidden.
 _FOR_NOW = (errno.EAGAIN, errno.ENOMEM)
 _SYS: Final = "/sys"
 
 
 class Orders(NamedTuple):
-    """What the agent tells its warden first of all."""
+    """The first message of the agent to its warden."""
 
-    # Whether every attempt is to have no more rights than it needs, also one that does not ask for that.
+    # Whether every attempt runs without privileges, also one that does not ask for it.
     harden: bool
     terms: mounts.MountTerms
-    # A directory of the agent's, and a user to try to become; -1: jobs run as the agent's own.
+    # A directory and a user id to try the sandbox with. -1: jobs run as the agent's user.
     folder: str
     uid: int
 
@@ -51,7 +51,7 @@ class Warden:
         self._signals = kernel.signal_fd([signal.SIGCHLD])
         self._slots: set[int] = set()
         self._cgroups = cgroups
-        # Only the warden holds the writing end, so its slots see by the other one that it ended.
+        # Only the warden holds the writing end, so its slots see its end on the reading end.
         self._life, self._alive = os.pipe()
 
     def serve(self) -> None:
@@ -118,7 +118,7 @@ class Warden:
             os._exit(1)
 
     def parts(self) -> list[str]:
-        """What of the protection of jobs works on this machine, as a process finds out that gives itself up for it."""
+        """The parts of the sandbox that work on this machine. A child process tries them and then ends."""
         reader, writer = os.pipe2(os.O_CLOEXEC)
         with open(reader, "rb") as file, open(writer, "wb") as report:
             pid = self._fork()
@@ -135,7 +135,7 @@ class Warden:
         return found
 
     def _reap(self) -> bool:
-        """Collects what ended. False when no child is left."""
+        """Collects children that ended. False when none is left."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._signals, 1024)
         try:
@@ -152,7 +152,7 @@ class Warden:
                 kernel.kill(pid)
             time.sleep(_TIDY_PAUSE_S)
         for folder in self._cgroups:
-            # Also what a warden before this one left.
+            # Also the groups of an earlier warden.
             for name in os.listdir(folder) if os.path.isdir(folder) else ():
                 if name.startswith("slot-"):
                     _remove_cgroup(f"{folder}/{name}")
@@ -166,14 +166,14 @@ def _remove_cgroup(folder: str) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            # The kernel lets go of the last process a moment after it was collected.
+            # The kernel frees the group a moment after its last process was collected.
             time.sleep(_TIDY_PAUSE_S)
         else:
             return
 
 
 def _behind(sys_fd: int, path: str) -> str:
-    """The same file by the /sys there is before one for reading only is put in front of it."""
+    """The same file below the writable /sys, before a read-only one is mounted over it."""
     return f"/proc/self/fd/{sys_fd}{path.removeprefix(_SYS)}" if path.startswith(f"{_SYS}/") else path
 
 
@@ -182,20 +182,20 @@ def prepare_slot(namespaced: bool, harden: bool = False) -> None:
     gc.disable()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
-    # A dump holds what was in memory, and goes to where others may read it.
+    # A core dump holds secrets from memory, and goes to a place where other users may read it.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _contain_slot(namespaced, harden)
     if harden:
         for step in (privileges.no_capabilities_later, privileges.no_new_privileges):
-            # Not everywhere allowed; the node says what it can do.
+            # Some machines forbid it. The node reports which parts of the sandbox work.
             with contextlib.suppress(OSError):
                 step()
 
 
 def _contain_slot(namespaced: bool, harden: bool) -> None:
     if not namespaced:
-        # Told to end rather than killed: it must first end what it holds. Nobody tells it if its warden ended
-        # before this line; it then sees the end of the pipe.
+        # SIGTERM, not SIGKILL: the slot must first end its processes. If the warden ended before this line, no signal
+        # comes, and the slot sees the end of the pipe.
         kernel.die_with_parent(signal.SIGTERM)
         kernel.adopt_orphans()
         return
@@ -223,7 +223,8 @@ def can_contain() -> bool:
 
 
 def _enter_user_namespace() -> bool:
-    """Goes on as the first process of namespaces this user owns; the process the agent knows waits for it."""
+    """Continues in a child, the first process of namespaces that this user owns. The process that the agent started
+    waits for it."""
     uid, gid = os.getuid(), os.getgid()
     try:
         kernel.unshare(kernel.NEWUSER | kernel.NEWPID)

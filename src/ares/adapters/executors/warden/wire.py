@@ -1,4 +1,4 @@
-"""What the agent and its slots say to each other. Standard library only, like everything in this folder.
+"""The protocol between the agent and its slots. Standard library only, like everything in this folder.
 
 agent -> slot   L launch (marshal) · S signal number · D new deadline · K kill
 slot -> agent   R ready · S started · E error text · B error text, and it ends · X expired before the start

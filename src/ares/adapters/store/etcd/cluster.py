@@ -18,7 +18,7 @@ from ares.adapters.store.etcd.pb import rpc_pb2
 from ares.ports.clock import Clock
 from ares.ports.store import StoreError, StoreUnavailable, StoreVersionRefused
 
-# ---- Which etcd servers are trusted with acknowledged writes.
+# ---- etcd versions that do not lose acknowledged writes
 
 
 _OLDEST = (3, 4, 22)
@@ -46,7 +46,7 @@ def check_version(version: str, endpoint: str) -> None:
 _T = TypeVar("_T")
 
 _OPTIONS: Sequence[tuple[str, int]] = (
-    # No repetition behind our back: a transaction is sent at most once.
+    # No retries by the library: a transaction is sent at most once.
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),
@@ -63,7 +63,7 @@ _OPTIONS: Sequence[tuple[str, int]] = (
 # A member cut off from the others answers "no leader" instead of letting the request hang.
 METADATA = (("hasleader", "true"),)
 
-# etcd answers with these before it has proposed anything.
+# Codes that etcd answers with before it proposes the transaction.
 _REFUSED_CODES = frozenset(
     {
         StatusCode.INVALID_ARGUMENT,
@@ -75,7 +75,7 @@ _REFUSED_CODES = frozenset(
     }
 )
 _NO_LEADER = "etcdserver: no leader"
-# Between two tries of a read, so that members that refuse at once are not asked in a tight loop.
+# Pause between two tries of a read: members that refuse at once must not be asked in a tight loop.
 _PAUSE_S = 0.05
 
 
@@ -116,7 +116,7 @@ class Member:
         return self.trusted and self.channel.get_state() is ChannelConnectivity.READY
 
     async def connect(self, timeout_s: float) -> None:
-        """Until the connection is up and the server's version is one to trust."""
+        """Returns once the connection is up and the server's version is accepted."""
         async with asyncio.timeout(timeout_s):
             while (state := self.channel.get_state(try_to_connect=True)) is not ChannelConnectivity.READY:
                 await self.channel.wait_for_state_change(state)
@@ -135,7 +135,7 @@ class EtcdCluster:
         connect_s: float,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
-        """With credentials everything is said by TLS."""
+        """With credentials every connection uses TLS."""
         self._clock = clock
         self._credentials = credentials
         self._members = [Member(endpoint, credentials) for endpoint in endpoints]
@@ -146,13 +146,13 @@ class EtcdCluster:
         self.closed = False
 
     async def ready(self) -> Member:
-        """A member that can be sent to, now."""
+        """A member with a connection that is up."""
         if self.closed:
             raise StoreUnavailable("the store was closed")
         member = self._members[self._current]
         if member.usable():
             return member
-        # All who wait share one attempt, and none of them ends it for the others.
+        # All callers that wait share one try to connect. A cancelled caller does not end it.
         connecting = self._connecting
         if connecting is None or connecting.done():
             connecting = self._connecting = asyncio.get_running_loop().create_task(self._first_to_connect())
@@ -162,20 +162,20 @@ class EtcdCluster:
         return connecting.result()
 
     async def check_versions(self) -> None:
-        """Refuses a cluster with a member not to trust: its crash would lose writes whoever they were sent to."""
+        """Refuses a cluster with a member of a version that is not accepted: its crash could lose any write."""
         tried = await asyncio.gather(*(m.connect(self._connect_s) for m in self._members), return_exceptions=True)
         for error in tried:
             if isinstance(error, StoreError):
                 raise error
 
     def avoid(self, member: Member, error: grpc.aio.AioRpcError) -> None:
-        """The next request goes to another member. One that did not answer needs a new connection to be used again."""
+        """The next request goes to another member. A member that did not answer gets a new connection."""
         if member not in self._members or self.closed:
             return
         index = self._members.index(member)
         if error.code() is StatusCode.DEADLINE_EXCEEDED:
             self._members[index] = Member(member.endpoint, self._credentials)
-            # Other calls under way on it may still be answered.
+            # Closed with grace: other calls on it may still be answered.
             closing = asyncio.get_running_loop().create_task(member.channel.close(self._connect_s))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
@@ -183,7 +183,7 @@ class EtcdCluster:
             self._current = (index + 1) % len(self._members)
 
     async def ask(self, call: Callable[[Member], Awaitable[_T]], deadline_s: float) -> _T:
-        """For what may be repeated: asks one member after another until the deadline."""
+        """For calls that may be repeated: asks one member after another until the deadline."""
         last = ""
         with suppress(TimeoutError):
             async with asyncio.timeout(deadline_s):
@@ -198,7 +198,7 @@ class EtcdCluster:
                         last = f"{member.endpoint}: {describe(error)}"
                         self.avoid(member, error)
                     except grpc.aio.UsageError:
-                        # Somebody else gave this member up in the meantime.
+                        # Another call gave this member up in the meantime.
                         last = f"{member.endpoint}: connection closed"
                     except asyncio.CancelledError:
                         if self.closed:
@@ -228,7 +228,7 @@ class EtcdCluster:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(done, key=list(tasks).index):
                     error = task.exception()
-                    # One that was given up in the meantime is not chosen.
+                    # A member that was given up in the meantime is not chosen.
                     if error is None and tasks[task] in self._members:
                         self._current = self._members.index(tasks[task])
                         return tasks[task]

@@ -1,8 +1,8 @@
 """Concurrent transactions share one request to etcd: one raft proposal and one fsync for all of them.
 
 etcd evaluates the compares of a merged request against the state before it, and refuses two writes
-of one key in it. So only transactions that neither read nor write what another one writes go
-together, or are under way at the same time; the others wait, in the order they came.
+of one key in it. So two transactions share a request, or are under way at the same time, only if
+neither touches a key that the other writes. The others wait in the order they came.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ class WaitingTransaction(Struct, eq=False):
     written: set[str]
     prefixes: list[str]
     future: asyncio.Future[Committed | Unknown]
-    # Was in a request that was refused because of one of its transactions: finds out which by itself.
+    # Its request was refused because of one of the transactions in it: each is now sent alone to find which.
     alone: bool = False
 
 
 class TouchedKeys(Struct, eq=False):
-    """What some transactions touch, together."""
+    """The keys that a set of transactions touches."""
 
     touched: Counter[str] = field(default_factory=Counter[str])
     written: Counter[str] = field(default_factory=Counter[str])
@@ -86,7 +86,7 @@ class Coalescer:
         _claim(waiting, otherwise)
         self._queue.append(waiting)
         if not self._scheduled:
-            # After everyone who is ready to run now has had the chance to submit.
+            # After every task that is ready to run now has had the chance to submit.
             self._scheduled = True
             self._loop.call_soon(self._pump)
         return waiting.future
@@ -111,7 +111,7 @@ class Coalescer:
         self._pump()
 
     def _next_batch(self) -> list[WaitingTransaction]:
-        """What can go now. Who must wait keeps later ones that touch the same keys behind it."""
+        """The transactions that can be sent now. One that must wait holds back later ones on the same keys."""
         batch: list[WaitingTransaction] = []
         size = 0
         passed: list[WaitingTransaction] = []
@@ -136,7 +136,7 @@ class Coalescer:
             outcome = await self._send(batch[0].request if len(batch) == 1 else merged([w.request for w in batch]))
             _answer(batch, outcome)
         except StoreError as refused:
-            # Refused as a whole and nothing done, so that each may be sent by itself without being repeated.
+            # The request was refused as a whole and nothing was done: sending each transaction alone repeats none.
             if len(batch) > 1 and type(refused) is StoreError:
                 for waiting in batch:
                     waiting.alone = True

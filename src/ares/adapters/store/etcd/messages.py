@@ -1,4 +1,4 @@
-"""Between the port's values and etcd's messages."""
+"""Conversion between the values of the port and the messages of etcd."""
 
 from collections.abc import Sequence
 

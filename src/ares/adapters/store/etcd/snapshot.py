@@ -1,4 +1,4 @@
-"""Looking at a store in etcd: every page is read at the revision that was the newest when it was opened."""
+"""A snapshot of a store in etcd: every page is read at the revision that was the newest at `take`."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ class EtcdSnapshot:
 
     @classmethod
     def take(cls, endpoints: Sequence[str], clock: Clock, credentials: grpc.ChannelCredentials | None = None) -> Self:
-        """Raises StoreError when nobody answers, or a server that is not to be trusted does."""
+        """Raises StoreError when no member answers, or one has a version that is not accepted."""
         runner = asyncio.Runner()
 
         async def connect() -> EtcdCluster:
@@ -66,7 +66,7 @@ class EtcdSnapshot:
         return self._ask(rpc_pb2.RangeRequest(key=first, range_end=end, count_only=True)).count
 
     def damage(self) -> tuple[str, ...]:
-        """Its members compare their contents among themselves."""
+        """Asks the members to compare their contents."""
         return ()
 
     def __enter__(self) -> Self:

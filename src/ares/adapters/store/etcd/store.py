@@ -1,4 +1,4 @@
-"""The store on etcd. Reads may be asked again elsewhere; a transaction is sent once."""
+"""The store on etcd. A read may be repeated on another member; a transaction is sent once."""
 
 import asyncio
 import math
@@ -52,7 +52,7 @@ class EtcdStore:
         self._clock = clock
         self._txn_s = txn_s
         self._coalescer = Coalescer(self._send)
-        # The highest revision that was ever answered, and whether the latest answer was from before it.
+        # The highest revision of any answer, and whether the latest answer was older.
         self._seen = 0
         self._doubtful = False
 
@@ -65,7 +65,7 @@ class EtcdStore:
         txn_s: float = _TXN_S,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> "EtcdStore":
-        """Connects; StoreUnavailable when nobody answers, StoreVersionRefused for a server not to trust."""
+        """Connects. StoreUnavailable when no member answers, StoreVersionRefused for a version not accepted."""
         store = cls(endpoints, clock, txn_s=txn_s, credentials=credentials)
         try:
             await store._cluster.ready()
@@ -143,7 +143,7 @@ class EtcdStore:
         return response
 
     def _behind(self, before: int, now: int) -> str:
-        """Why an answer is not to be believed: what was committed before it was asked for is missing from it."""
+        """Why an answer is not valid: it lacks a commit from before the request. Empty when it is valid."""
         self._seen, self._doubtful = max(self._seen, now), now < before
         if not self._doubtful:
             return ""
@@ -164,9 +164,9 @@ class EtcdStore:
             request.key = response.kvs[-1].key + b"\0"
 
     async def _send(self, request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse | Unknown:
-        """Once, to one member. Whatever is not certainly a refusal is unknown."""
+        """Sends a transaction once, to one member. Any error that is not certainly a refusal is Unknown."""
         if self._doubtful:
-            # Nothing more is written into what may be another store.
+            # The cluster may have been replaced by another store: nothing more is written to it.
             await self.revision()
         member = await self._cluster.ready()
         before = self._seen

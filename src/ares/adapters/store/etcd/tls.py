@@ -1,4 +1,4 @@
-"""TLS to etcd: by which authority its members are known, and by which certificate this client is."""
+"""TLS to etcd: the authority that signs its members, and the certificate of this client."""
 
 from pathlib import Path
 from urllib.parse import parse_qsl

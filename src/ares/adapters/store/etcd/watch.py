@@ -80,7 +80,7 @@ async def _stream(cluster: EtcdCluster, prefix: str, wanted: int) -> AsyncGenera
         cluster.avoid(member, error)
         raise _Broken from error
     except grpc.aio.UsageError as error:
-        # The member was given up by somebody else and its channel closed.
+        # Another call gave the member up and closed its channel.
         raise _Broken from error
     except asyncio.CancelledError:
         # grpc raises this also when the channel is closed under the call.
@@ -106,7 +106,7 @@ async def _compacted_at(member: Member, wanted: int) -> bool:
         )
     except grpc.aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.OUT_OF_RANGE:
-            # The other reason for this code is a revision that is still to come.
+            # This code may also mean a revision that does not exist yet.
             return _COMPACTED in (error.details() or "")
         raise
     return False

@@ -1,4 +1,4 @@
-"""What may go wrong with a transaction, asked for one by one."""
+"""Faults that tests inject into transactions."""
 
 from collections import deque
 from dataclasses import dataclass

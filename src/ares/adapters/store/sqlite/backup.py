@@ -24,7 +24,7 @@ from ares.adapters.store.sqlite.sql import Connection, connect
 from ares.core.keys import EPOCH
 from ares.ports.store import StoreError
 
-# More than a store that cannot be read any more will have begun by itself, after power failures.
+# More epochs than a store that cannot be read any more can have begun after power failures.
 _EPOCHS_UNKNOWN = 1_000
 
 

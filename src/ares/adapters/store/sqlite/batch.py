@@ -45,7 +45,7 @@ class Batch:
         self._connection = connection
         self._rows: dict[str, KV | None] = {}
         self._dirty: dict[str, None] = {}
-        # Of the rows as they are in the database.
+        # Seals of the rows as they are in the database.
         self._seals: dict[str, int] = {}
         self._has_lease = has_lease
 
@@ -58,7 +58,7 @@ class Batch:
             for op in txn.then:
                 rows[op.key] = None
             for op in txn.otherwise:
-                # Gets beside the main road are read when they are reached.
+                # Gets of the `otherwise` branch are read when they are reached.
                 if not isinstance(op, Get):
                     rows[op.key] = None
         if rows:
@@ -101,7 +101,7 @@ class Batch:
         return self._has_lease(lease)
 
     def flush(self) -> int:
-        """Writes the last state of every changed key. By how much that changes the store's digest."""
+        """Writes the last state of every changed key. Returns the change of the store's digest."""
         rows: list[tuple[str, int, int, int, int, int, int, int]] = []
         # The first byte keeps the blob from being empty, which SQLite's substr answers with NULL.
         values: list[bytes] = [b"\0"]
@@ -133,7 +133,7 @@ class Batch:
             self._rows[key] = KV(key, _NOT_READ, created, modified, version, lease)
 
     def _present(self, stored: str, belongs: Callable[[KV], bool]) -> Sequence[str]:
-        """What is in the database and was not touched here, and what was and still belongs."""
+        """Keys of the database that this batch did not touch, and keys that it touched and that still belong."""
         untouched = [key for key in _decode_keys(stored) if key not in self._dirty]
         touched = [kv.key for key in self._dirty if (kv := self._rows[key]) is not None and belongs(kv)]
         return sorted(untouched + touched)

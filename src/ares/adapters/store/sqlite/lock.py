@@ -1,7 +1,7 @@
 """One process owns a database: a lock on it and one on a file beside it, which the kernel drops when the owner dies.
 
-The file beside it is locked before there is a database, and says who has it. It can be removed, and another made in its
-place: so what counts is the lock on the database itself.
+The file beside it is locked before there is a database, and holds the pid of the owner. It can be removed and made
+anew by another process, so the lock on the database itself decides.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ class OwnerLock:
             os.pwrite(self._handle, f"{os.getpid()}\n".encode("ascii"), 0)
 
     def hold_database(self) -> None:
-        """Makes it if there is none. The lock is no POSIX lock, of which SQLite has its own on the same file; but the
-        handle stays open until SQLite has closed the file: closing any would drop SQLite's."""
-        # For this user only: it holds everyone's jobs. SQLite gives its other files the same mode.
+        """Locks the database, and makes it if there is none. It is not a POSIX lock: SQLite has those on the same file,
+        and closing any handle would drop them. So this handle stays open until SQLite has closed the file."""
+        # Readable by this user only: it holds the jobs of all tenants. SQLite gives its other files the same mode.
         self._database = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._database, fcntl.LOCK_EX | fcntl.LOCK_NB)

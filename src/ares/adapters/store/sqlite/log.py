@@ -1,8 +1,8 @@
 """Looks into a write-ahead log for commits that SQLite passed over.
 
 SQLite takes a log up to the first frame whose checksum is wrong, as a power failure may leave it. A frame that was
-damaged later, in the middle, hides every commit after it in the same way: they were acknowledged, and would be gone
-without a word. Frames after a finished commit are only written when that commit was durable: they are the proof.
+damaged later, in the middle, hides every commit after it in the same way: acknowledged commits would be lost without
+an error. Frames after a finished commit are only written when that commit was durable: they are the proof.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _HEADER = Struct(">8I")
 _FRAME = Struct(">6I")
 _MAGIC = 0x377F0682
 _WORD = 0xFFFFFFFF
-# A disk that was full may leave the ends of a few commits that were refused.
+# A full disk may leave the ends of a few commits that were refused.
 _TORN_MAX = 3
 # The first salt of a log is one more than that of the log whose file it takes over, which may have been longer.
 _LOGS_BEFORE_MAX = 1 << 20
@@ -41,7 +41,7 @@ class _Frame(NamedTuple):
 def has_torn_commit(path: str, recovered: int) -> bool:
     """Whether a commit after the first `recovered` frames is not whole; raises Damaged when more than the last is lost.
 
-    The last one may have been torn by a power failure before it was acknowledged, or damaged after: nobody can tell.
+    The last commit may have been torn before it was acknowledged, or damaged after: the log does not tell which.
     """
     log = Path(f"{path}-wal")
     if not log.exists() or log.stat().st_size <= _HEADER.size:
@@ -70,7 +70,7 @@ def _passed_over(file: BinaryIO, path: str, recovered: int) -> Iterator[_Frame]:
     file.seek(_HEADER.size + recovered * size)
     while data := file.read(size):
         if len(data) < size:
-            # Cut off within a frame, which may have been the end of a commit.
+            # The log is cut off within a frame, which may have been the end of a commit.
             yield _Frame(number + 1, commit=1, follows=False)
             return
         number += 1
@@ -79,7 +79,7 @@ def _passed_over(file: BinaryIO, path: str, recovered: int) -> Iterator[_Frame]:
             follows = _sums(data[:8] + data[_FRAME.size :], before, header.big) == tuple(sums)
             yield _Frame(number, commit, follows)
         elif not page or not 0 < (header.salts[0] - salt_1) & _WORD <= _LOGS_BEFORE_MAX:
-            # Of no log before this one either: it was a frame of this one, perhaps the end of a commit.
+            # No frame of an earlier log either: so it was one of this log, perhaps the end of a commit.
             yield _Frame(number, commit=1, follows=False)
         before = (sums[0], sums[1])
 

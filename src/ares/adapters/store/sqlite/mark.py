@@ -1,7 +1,7 @@
-"""What a store was when it was last looked at, in a file beside it: whether its log must be there, and its revision.
+"""A mark in a file beside the store: whether its log must exist, and its revision.
 
-Without it a store whose files were removed looks like one that is yet to be made, and one whose log was removed like
-an older one: jobs that were acknowledged would be gone without a word, and the platform would begin anew.
+Without it a store whose files were removed looks like a new one, and a store whose log was removed like an older one:
+acknowledged jobs would be lost without an error, and the platform would start empty.
 """
 
 import os
@@ -27,7 +27,7 @@ class StoreMark(NamedTuple):
 
 
 def read(path: str) -> StoreMark | None:
-    """None: nothing is known, as of a store that is new or of an earlier version."""
+    """The mark, or None for a store that is new or of an earlier version."""
     with suppress(OSError, ValueError):
         word, revision = Path(f"{path}.mark").read_text("ascii").split()
         return StoreMark(word == "open", int(revision))
@@ -35,7 +35,7 @@ def read(path: str) -> StoreMark | None:
 
 
 def write(path: str, mark: StoreMark, *, durable: bool) -> bool:
-    """Whether it could be written. What it says of the revision may be late, never early."""
+    """Whether it could be written. The revision in it may be old, but never too new."""
     try:
         _put(path, mark, durable=durable)
     except OSError:
@@ -46,7 +46,7 @@ def write(path: str, mark: StoreMark, *, durable: bool) -> bool:
 def write_first(path: str, mark: StoreMark) -> None:
     """The mark of a store that is being opened. A full disk leaves the one that was there.
 
-    After a failed sync nothing on that disk can be believed, and syncing again would only say that all is well.
+    After a failed sync the file may be lost although a second sync would succeed: the error is raised.
     """
     try:
         _put(path, mark, durable=True)
@@ -57,7 +57,7 @@ def write_first(path: str, mark: StoreMark) -> None:
 
 
 class _NotSynced(OSError):
-    """The kernel took the bytes and could not keep them."""
+    """The kernel accepted the bytes and could not write them to the disk."""
 
 
 def _put(path: str, mark: StoreMark, *, durable: bool) -> None:

@@ -72,7 +72,7 @@ def open_writer(path: str) -> Connection:
         if not torn:
             mark.require_revision(path, mark.read(path), read_revision(connection))
         else:
-            # It may have been acknowledged, and was the first perhaps: its fences must not be granted again.
+            # The torn commit may have been acknowledged, perhaps as the first: its fences must not be granted again.
             begin_epoch(connection, path, above=1)
         mode = connection.execute("PRAGMA journal_mode = WAL").get
         if mode != "wal":
@@ -85,7 +85,7 @@ def open_writer(path: str) -> Connection:
         connection.execute("PRAGMA cache_size = -32000")
         # Checkpoints are called by the writer, so that their errors are seen.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        # The log is there from the first look on, and so before the mark that demands it.
+        # The log exists from the first read on, so before the mark that demands it.
         mark.write_first(path, mark.StoreMark(True, read_revision(connection)))
         sync_directory(path)
     except BaseException:
@@ -95,7 +95,7 @@ def open_writer(path: str) -> Connection:
 
 
 def check_size(path: str) -> None:
-    """SQLite takes what is shorter than a page for a new database, and throws the log beside it away."""
+    """SQLite takes a file shorter than a page for a new database, and drops the log beside it."""
     size, log = Path(path).stat().st_size, Path(f"{path}-wal")
     if 0 < size < _PAGE_BYTES_MIN or (size == 0 and log.exists() and log.stat().st_size):
         raise Damaged(
@@ -104,7 +104,7 @@ def check_size(path: str) -> None:
 
 
 def close_untouched(connection: Connection) -> None:
-    """Without the checkpoint of a last connection: what a disk refused is not tried again, evidence stays."""
+    """Closes without a checkpoint: a write that the disk refused is not repeated, and the log stays as evidence."""
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.close(force=True)
 
@@ -152,14 +152,14 @@ def read_revision(connection: Connection) -> int:
 
 
 def check_integrity(connection: Connection, path: str) -> None:
-    """Reads all of it."""
+    """Reads the whole store and raises Damaged for an error in it."""
     found = list(islice(damage_of(connection, path), _DAMAGE_SHOWN))
     if found:
         raise Damaged(f"{path} is damaged: {'; '.join(found)}. Restore the last backup by `ares store restore FILE`")
 
 
 def damage_of(connection: Connection, path: str) -> Iterator[str]:
-    """What is wrong with the file's structure, its tables and its records, in words."""
+    """Errors in the file's structure, its tables and its records, one text for each."""
     try:
         version = check_schema(connection, path)
         found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]

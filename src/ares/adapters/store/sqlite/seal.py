@@ -17,7 +17,7 @@ _META = Struct("<4qI")
 _STORE = Struct("<2q")
 _LEASE = Struct("<qd")
 _ROWS = "SELECT key, value, create_revision, mod_revision, version, lease, seal FROM kv"
-# What bytes of another type than expected lead to.
+# Exceptions from bytes that are not of the expected type.
 _NOT_READ = (TypeError, AttributeError, ValueError, NotPacked)
 
 
@@ -26,13 +26,13 @@ class Damaged(StoreError):
 
 
 def seal_of(key: str, value: bytes, create: int, mod: int, version: int, lease: int) -> int:
-    """Its high half is the value's, so that the numbers can be judged without the value."""
+    """The seal of a row. Its high half covers the value, so that the rest can be checked without the value."""
     of_value = crc32(value) >> 1
     return of_value << 32 | crc32(_META.pack(create, mod, version, lease, of_value), crc32(key.encode()))
 
 
 def share(seal: int) -> int:
-    """What a row adds to the store's digest."""
+    """The part of a row in the store's digest."""
     return seal & 0xFFFFFFFF
 
 
@@ -82,7 +82,7 @@ def write_digest(connection: Connection, revision: int, digest: int) -> None:
 
 
 def seal_all(connection: Connection) -> None:
-    """Of a store from before there were seals."""
+    """Seals the rows of a store from a version without seals."""
     connection.create_scalar_function("ares_seal", seal_of, 6)
     connection.execute("UPDATE kv SET seal = ares_seal(key, value, create_revision, mod_revision, version, lease)")
     connection.create_scalar_function("ares_seal", None, 6)
@@ -91,7 +91,7 @@ def seal_all(connection: Connection) -> None:
 
 
 def damaged_rows(connection: Connection, path: str) -> Iterator[str]:
-    """Reads everything; each thing that is not as it was written, in words."""
+    """Reads every row. A text for each one that is not as it was written."""
     _, digest = read_digest(connection, path)
     found = _leases(connection)
     for row in connection.execute(_ROWS):

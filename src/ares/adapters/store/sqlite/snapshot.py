@@ -1,7 +1,7 @@
-"""Looking at an embedded store without touching it, whether a server runs on it or not.
+"""A snapshot of an embedded store, whether a server runs on it or not.
 
-A long read would keep a running server from emptying its write-ahead log. So what is read is a copy, in a temporary
-directory, and the server's files are held only while it is made. Nothing needs the owner's lock.
+A long read would keep a running server from emptying its write-ahead log. So a copy in a temporary directory is read,
+and the server's files are open only while it is made. It needs no lock of the owner.
 """
 
 import os
@@ -101,7 +101,7 @@ def _copy_unchanged(path: str, copy: str, progress: Progress) -> None:
         _copy(path, copy, progress, immutable=closed)
         if not closed or (not Path(f"{path}-wal").exists() and _looks(path) == before):
             return
-        # A server was started while the closed file was read as if nobody could write to it.
+        # A server was started during the copy, which assumed that no process writes to the file.
         Path(copy).unlink()
     raise StoreError(f"{path} was started and stopped {_TRIES} times while it was read; try again")
 
@@ -109,7 +109,7 @@ def _copy_unchanged(path: str, copy: str, progress: Progress) -> None:
 def _copy(path: str, copy: str, progress: Progress, *, immutable: bool) -> None:
     source = _open(path, immutable=immutable)
     try:
-        # Held from the first step to the last: the copy is of this moment.
+        # One transaction from the first step to the last: the copy is of this moment.
         source.execute("BEGIN")
         read_revision(source)
         target = connect(copy, create=True)

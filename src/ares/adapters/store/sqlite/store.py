@@ -61,7 +61,7 @@ class SqliteStore:
         self._revision, digest = read_digest(writer, path)
         self._history = History(self._revision)
         self._leases = Leases(clock, self._expire)
-        # Their owners may have renewed just before the last process ended.
+        # Each lease gets its full time again: its owner may have renewed just before the last process ended.
         for lease, ttl_s in writer.execute("SELECT id, ttl_s FROM lease"):
             self._leases.add(lease, ttl_s)
         self._writer = SqliteWriter(
@@ -115,7 +115,7 @@ class SqliteStore:
         except (apsw.Error, Damaged) as error:
             raise self._read_failed(reader, error) from error
         except BaseException:
-            # Given back half way it would show a later reader this moment again.
+            # Reused half way through, it would show a later reader the state of this moment.
             reader.close(force=True)
             raise
         self._give_back(reader)
@@ -162,7 +162,7 @@ class SqliteStore:
         self._writer.stop()
         for reader in self._readers:
             reader.close()
-        # A writer that hangs may still write one day: then the file stays ours until the process ends.
+        # A writer that hangs may still write later, so the lock is kept until the process ends.
         if await asyncio.to_thread(self._writer.join, _DEADLINE_S):
             self._lock.release()
 
@@ -179,7 +179,7 @@ class SqliteStore:
         return future
 
     def _deliver(self, delivery: CommitDelivery) -> None:
-        """Everything of one group commit reaches its callers and the watches in one step of the loop."""
+        """Answers the callers and the watches of one group commit in one step of the event loop."""
         if delivery.recorded:
             self._revision = delivery.revision
             for revision, changes in delivery.recorded:
@@ -213,14 +213,14 @@ class SqliteStore:
             return
         if lost := self._lock.lost():
             self._break(f"{lost} was removed or replaced while this server used it; look for who did it, then restart")
-            # What is in a log that has lost its name is brought into the file before it is gone for good.
+            # The log has lost its name: its content is written to the file before it is lost for good.
             self._writer.stop()
             return
         mark.write(self.path, mark.StoreMark(True, self._revision), durable=False)
         self._watchdog = self._loop.call_later(_DEADLINE_S / 4, self._look_after_writer)
 
     def _folded(self, revision: int) -> bool:
-        """Everything is in the file: its log may go."""
+        """Marks that every commit is in the file, so that its log may be removed. False when that fails."""
         return mark.write(self.path, mark.StoreMark(False, revision), durable=True)
 
     def _expire(self, leases: Sequence[int]) -> None:
@@ -230,7 +230,7 @@ class SqliteStore:
 
     def _expired(self, lease: int, outcome: "asyncio.Future[Committed | Unknown | int]") -> None:
         if not outcome.cancelled() and outcome.exception() is not None:
-            # The disk is full: its keys are there until there is room to record that they are gone.
+            # The disk is full: the keys of the lease stay until there is room to record their deletion.
             self._loop.call_later(_EXPIRE_AGAIN_S, self._expire, [lease])
 
     def _borrow(self) -> Connection:

@@ -17,12 +17,12 @@ from ares.adapters.store.sqlite.seal import Damaged, lease_share, write_digest
 from ares.adapters.store.sqlite.sql import Connection
 from ares.ports.store import Committed, StoreChange, StoreError, StoreFull, StoreUnavailable, Unknown
 
-# More in one commit would only make the first caller wait longer.
+# A larger commit would only make the first caller wait longer.
 _TXNS_PER_COMMIT = 2_000
 _BYTES_PER_COMMIT = 16_000_000
 _CHECKPOINT_PAGES = 4_000
 _CHECKPOINT_PAGES_MUST = 8 * _CHECKPOINT_PAGES
-# How long commits are held up for a reader that is in the way: somebody's backup may read for minutes.
+# How long a reader in the way of a checkpoint may hold up commits: a backup may read for minutes.
 _READERS_MS = 100
 
 
@@ -44,7 +44,7 @@ class WriteRequest(Struct, eq=False):
 
 
 class CommitDelivery(Struct, eq=False):
-    """What one group commit has for the event loop."""
+    """The answers and changes of one group commit, for the event loop."""
 
     requests: Sequence[WriteRequest]
     answers: list[Answer]
@@ -90,7 +90,7 @@ class SqliteWriter:
         self._queue.put(request)
 
     def drain(self) -> list[WriteRequest]:
-        """Takes back what has not been begun."""
+        """Takes back the requests that have not been begun."""
         taken: list[WriteRequest] = []
         with suppress(Empty):
             while True:
@@ -100,17 +100,17 @@ class SqliteWriter:
         return taken
 
     def stop(self) -> None:
-        """After what is queued; `join` waits for it."""
+        """Ends the thread after the queued requests. `join` waits for it."""
         self._queue.put(None)
 
     def join(self, timeout_s: float) -> bool:
-        """Whether it has ended."""
+        """Whether the thread has ended within that time."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         going_on = True
-        # RuntimeError: the event loop is closed, so nobody waits for an answer any more.
+        # RuntimeError: the event loop is closed, so no caller waits for an answer any more.
         with suppress(RuntimeError):
             while going_on:
                 requests, going_on = self._take()
@@ -127,7 +127,7 @@ class SqliteWriter:
             self._connection.close()
 
     def _fold(self) -> bool:
-        """Whether all of the log is in the file and it is written down: only then may the last connection remove it."""
+        """Whether the whole log is in the file and the mark says so: only then may the last connection remove it."""
         try:
             log, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error:
@@ -135,7 +135,7 @@ class SqliteWriter:
         return log == done and self._folded(self._revision)
 
     def _take(self) -> tuple[list[WriteRequest], bool]:
-        """Waits for one request, then takes all there are; False when the last one was taken."""
+        """Waits for a request, then takes all that are queued. False with the last ones."""
         taken: list[WriteRequest] = []
         size = 0
         request = self._queue.get()
@@ -242,7 +242,7 @@ class SqliteWriter:
             # Everything stays in the write-ahead log; the next checkpoint tries again.
             return
         except apsw.BusyError:
-            # Not again at once: every commit would wait for that reader.
+            # Not tried again at once: every commit would wait for that reader.
             self._checkpoint_at = pages + _CHECKPOINT_PAGES
         except apsw.Error as error:
             self._broken = f"the store's disk failed in a checkpoint ({error}); check the disk and restart this process"
