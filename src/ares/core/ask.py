@@ -46,7 +46,7 @@ class Ask(NamedTuple):
     selector: Pairs = ()
     terms: tuple[NodeTerm, ...] = ()
     near: tuple[Near, ...] = ()
-    # Whose jobs `near` is about; empty without it, so that tenants share what is computed.
+    # The tenant of the jobs that `near` is about; empty without it, so that tenants share what is computed.
     tenant: str = ""
     tolerations: tuple[tuple[str, str | None], ...] = ()
     residency: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Ask(NamedTuple):
     runs: Runs = ()
     # The reservation whose room it uses: that and no other.
     reservation: str = ""
-    # May not be taken away: not for nodes that may be.
+    # May not be preempted: kept off nodes that may be taken away.
     firm: bool = False
     # With a reservation: how long before its end it is told to leave.
     leave_s: float = 0.0

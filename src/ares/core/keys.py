@@ -24,11 +24,11 @@ TOKENS = "/tokens/"
 TENANTS = "/tenants/"
 USERS = "/users/"
 SECRETS = "/secrets/"
-# By the digest of who a provider says they are.
+# By the digest of the identity that a provider vouches for.
 IDENTITIES = "/identities/"
 # Nodes and clusters by their certificates, "/machines/node/NAME".
 MACHINES = "/machines/"
-# Who signs these.
+# The authority that signs these certificates.
 AUTHORITY = "/authority"
 LEADER = "/leader/"
 ARRAYS = "/arrays/"

@@ -1,6 +1,6 @@
-"""Long computations in steps: between two of them whoever computes may do something else.
+"""Long computations in steps: between two steps the caller may do something else.
 
-A step ends where everything that others look at is as it was; what they changed meanwhile, the next step sees.
+A step ends where everything that other code looks at is as it was; what changed meanwhile, the next step sees.
 """
 
 from collections.abc import Callable, Generator

@@ -2,10 +2,10 @@
 
 A version reads records of newer ones and leaves out what it does not know, so it would drop that when it writes the
 record again. Keeping it would be no better: what a newer version means by a field, an older one cannot keep true. So
-the store says by which format it is written, and whoever knows only an older one ends.
+the store says by which format it is written, and a replica that knows only an older one ends.
 
-Whoever raises the format does so before its first record. A replica follows the store in order and writes only what it
-compares with what it has seen: it has seen the new format before any record of it, and ends before it could spoil one.
+A replica that raises the format does so before its first record. Every replica follows the store in order and writes
+only what it compares with what it has seen: an older one sees the new format before any record of it, and ends first.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Moments and spans in messages. In UTC: whoever reads them may be anywhere."""
+"""Moments and spans in messages. In UTC: a reader may be anywhere."""
 
 from datetime import UTC, datetime
 

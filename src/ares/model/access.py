@@ -1,4 +1,4 @@
-"""Who may do what: tokens at rest and the principal a request acts as."""
+"""Permissions: tokens at rest, and the principal that a request acts as."""
 
 from typing import Literal
 
@@ -19,7 +19,7 @@ Permission = Literal[
 # How far a permission goes: what one made oneself, one's own tenant, the facts about every tenant's jobs but not
 # their contents, everything, everything but only for a stated reason, or what a machine was itself granted.
 Scope = Literal["mine", "tenant", "facts", "any", "glass", "self"]
-# By what a principal proved who it is.
+# By what a principal proved its identity.
 Proof = Literal["token", "jwt", "certificate"]
 
 
@@ -35,9 +35,9 @@ class TokenRecord(Record, frozen=True):
     expires_at: float | None = None
     revoked: bool = False
     revoked_at: float = 0.0
-    # Whose it is; such a token has at most the user's role, and ends with the user. Empty: nobody's in particular.
+    # The user it belongs to: it has at most the user's role, and ends with the user. Empty: of no user.
     user: str = ""
-    # The id of that user's record: another user who gets the same name later does not get its tokens.
+    # The id of that user's record: another user with the same name later does not get its tokens.
     user_id: str = ""
     # What it may be used for at most; None: all that its role allows.
     permissions: tuple[Permission, ...] | None = None
@@ -50,7 +50,7 @@ class TokenRecord(Record, frozen=True):
 
 
 class BootstrapRecord(Record, frozen=True):
-    """The first administrator was made, once and for all, unless whoever holds the store asks for one again."""
+    """The first administrator was made, once and for all, unless the operator of the store asks for one again."""
 
     token: str = ""
     at: float = 0.0
@@ -64,9 +64,9 @@ class Principal(Record, frozen=True):
     tenant: str
     role: Role
     name: str = ""
-    # The user of the tenant that it is; empty for tokens that are nobody's in particular.
+    # The user of the tenant that it is; empty for tokens of no user.
     user: str = ""
-    # Of that user's record: a name that is given out again is somebody else.
+    # Of that user's record: a name that is given out again is another user.
     user_id: str = ""
     team: str | None = None
     permissions: tuple[Permission, ...] | None = None
@@ -80,12 +80,12 @@ class Principal(Record, frozen=True):
 
     @property
     def subject(self) -> str:
-        """Whom what it does is counted for, and who may undo it. Of somebody from another tenant with that tenant's
-        name before a colon, which no user's name has: they are not the user here who is called the same."""
+        """The account that its actions are counted for, and that may undo them. For a delegate from another tenant with
+        that tenant's name before a colon, which no user's name has: it is not the user of the same name here."""
         own = self.user or self.token_id
         return f"{self.home}:{own}" if self.home else own
 
     @property
     def author(self) -> str:
-        """Who it was, in records for people. The name of a token never stands alone: anybody may choose any."""
+        """The author in records for people. The name of a token never stands alone: a token may have any name."""
         return f"{self.name} ({self.subject})" if self.name and not self.user else self.subject

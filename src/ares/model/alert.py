@@ -1,4 +1,4 @@
-"""Alerts: what somebody must be told, and the channels that tell them."""
+"""Alerts: what an operator or a tenant must be told, and the channels that tell them."""
 
 from typing import Annotated, Literal
 
@@ -8,10 +8,10 @@ from ares.model.base import Note, Record, Slug
 from ares.model.secret import SealedText
 
 Severity = Literal["info", "warning", "critical"]
-# Open: nobody has seen to it. Acknowledged: somebody does. Resolved: it is over.
+# Open: not yet seen to. Acknowledged: it is being seen to. Resolved: it is over.
 AlertState = Literal["open", "acknowledged", "resolved"]
 AlertKind = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$(?!\n)")]
-# Whose it is: a tenant's name, or nothing for the platform itself.
+# The owner: a tenant's name, or nothing for the platform itself.
 PLATFORM = ""
 
 
@@ -65,7 +65,7 @@ class ChannelRecord(Record, frozen=True):
 
     name: Slug
     kind: ChannelKind
-    # Whose alerts: of one tenant, or those of the platform and with `all_tenants` everybody's.
+    # The alerts it carries: of one tenant, or of the platform and with `all_tenants` of all tenants.
     tenant: str = PLATFORM
     # Of a webhook. In the store both are empty and in `sealed`, and of the URL `where` shows the host.
     url: Annotated[str, Meta(max_length=2000)] = ""

@@ -1,4 +1,4 @@
-"""The record of who did what: entries of a chain, its signed heads, and where the chain begins."""
+"""The record of every action and its actor: entries of a chain, its signed heads, and where the chain begins."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ class AuditDraft(Record, frozen=True):
     outcome: AuditOutcome
     # A word, such as "role", "cross_tenant" or "quota".
     reason: str = ""
-    # Who: the token's id, the user, what they are and by what they proved it.
+    # The actor: the token's id, the user, their role and by what they proved it.
     token: str = ""
     user: str = ""
     role: str = ""
@@ -27,7 +27,7 @@ class AuditDraft(Record, frozen=True):
     home: str = ""
     # Of a denial: the tenant it was aimed at, where that is another. Told to that tenant, and never to the actor's.
     target: str = ""
-    # Why somebody looked at what is not theirs to look at.
+    # The reason given for a look at what is another tenant's.
     glass: str = ""
     method: str = ""
     # The route's template, never the address itself.
@@ -65,7 +65,7 @@ class AuditHead(Record, frozen=True):
     at: float
     # The head before, by its number; 0 for the first.
     previous: int = 0
-    # Whose signature: the id of an AuditKey.
+    # The signing key: the id of an AuditKey.
     key: str = ""
     # What comes after it is sealed by the same key.
     sealed: bool = False

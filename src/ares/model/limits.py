@@ -1,4 +1,4 @@
-"""How much of a server everyone may have. One value; what is over it is refused with a time to come again."""
+"""How much of a server each client may have. One value; what is over it is refused with a time to come again."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     # Jobs that one tenant submits, each job of a batch counted.
     jobs_per_s: _PerSecond = 10_000.0
     jobs_burst: _Burst = 50_000.0
-    # Requests of one address without a credential, and those with a wrong one.
+    # Requests of one address without a credential, and requests with a wrong one.
     anonymous_per_s: _PerSecond = 200.0
     anonymous_burst: _Burst = 1000.0
     failures_per_s: _PerSecond = 20.0
@@ -45,7 +45,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     # Bytes of large bodies that are being received.
     body_mib_max: _Count = 256
     tenant_body_mib_max: _Count = 64
-    # Open connections, and those of one address.
+    # Open connections, in all and of one address.
     connections_max: _Count = 10_000
     connections_per_address_max: _Count = 2000
     # The time for the head of a request, and the number and bytes of its headers.

@@ -4,8 +4,8 @@ Both directions carry frames of several messages. Reports are numbered by the ag
 until acknowledged; commands are derived from the store and may be repeated at any time: the agent
 starts a (job, fence) once.
 
-What an agent sends is bounded in every field, and decoding is where that is looked at: a machine may be in the hands
-of who would like to end the control plane.
+What an agent sends is bounded in every field, and decoding is where that is checked: a machine may be in the hands of
+an attacker.
 """
 
 from typing import Annotated
@@ -66,7 +66,7 @@ class Started(Record, frozen=True, tag="started"):
     number: Number
     ref: AttemptRef
     rank: Rank
-    # 0 when it had ended before anybody could look.
+    # 0 when the process had ended before its pid could be read.
     pid: Number
     at: Instant
     # The versions of the secrets it was given, by name.
@@ -190,7 +190,7 @@ class GangPeer(Record, frozen=True):
 
 
 class WorldInfo(Record, frozen=True):
-    """Who takes part in an attempt now. A rank's number in the program is its place among `peers`."""
+    """The ranks that take part in an attempt now. A rank's number in the program is its place among `peers`."""
 
     generation: int = 0
     peers: tuple[GangPeer, ...] = ()
@@ -216,7 +216,7 @@ class Start(Record, frozen=True, tag="start"):
 
 class Stop(Record, frozen=True, tag="stop"):
     """End the attempt: the checkpoint signal and `wait_s` if there is one, SIGTERM, `grace_s`, SIGKILL; then
-    report `Fenced`. `ranks` names those to end, all of them when it is empty."""
+    report `Fenced`. `ranks` names the ranks to end, all of them when it is empty."""
 
     ref: AttemptRef
     grace_s: float

@@ -1,4 +1,4 @@
-"""Machines by what they prove who they are: certificates that the installation's own authority has signed."""
+"""Machines and the proof of their identity: certificates that the installation's own authority has signed."""
 
 from typing import Literal
 
@@ -22,7 +22,7 @@ class Certificate(Record, frozen=True):
 
 
 class MachineRecord(Record, frozen=True):
-    """The certificates of one node or cluster. Those of an earlier generation are good for nothing."""
+    """The certificates of one node or cluster. A certificate of an earlier generation is good for nothing."""
 
     role: MachineRole
     name: str
@@ -33,7 +33,7 @@ class MachineRecord(Record, frozen=True):
 
 
 class AuthorityRecord(Record, frozen=True):
-    """Who signs for this installation: a replica that goes by another one would split it."""
+    """The authority that signs for this installation: a replica that goes by another one would split it."""
 
     fingerprint: str
     certificate: str

@@ -100,7 +100,7 @@ class NodeRecord(Record, frozen=True):
     boot: Number = 0
     # Set by operators, in addition to what the agent declares.
     taints: tuple[Taint, ...] = ()
-    # Cordoned, and what runs on it is to be moved away: who asked, empty when nobody did.
+    # Cordoned, and what runs on it is to be moved away: the operator who asked for it; empty when it is not drained.
     drained_by: str = ""
     drain_reason: Note = ""
     # How many jobs held something on it when that was asked for.
@@ -124,5 +124,5 @@ class NodeLease(Record, frozen=True):
     renewed_at: float = 0.0
     # Where the agent's stream ends. Empty: it has none, or is leaving; it keeps what it has and gets nothing new.
     replica: str = ""
-    # How long the agent was told that its lease lasts: whoever judges its silence goes by that.
+    # How long the agent was told that its lease lasts: the monitor judges its silence by that.
     dead_after_s: float = 9.0

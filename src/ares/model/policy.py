@@ -7,7 +7,7 @@ from msgspec import Meta
 from ares.model.base import LabelValue, Note, Record, Slug
 
 # What happens to a job for which the rule is true: it is refused, taken with a warning, gets what it left
-# unset, or is taken and somebody is told.
+# unset, or is taken and an alert is raised.
 Action = Literal["reject", "warn", "set", "alert"]
 # What an expression gives.
 Type = Literal[

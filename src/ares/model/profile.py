@@ -29,7 +29,7 @@ class Share(Record, frozen=True):
     """What one tenant, team or user is entitled to. Units: thousandths of CPUs and GPUs, MiB of memory."""
 
     weight: Annotated[float, Meta(ge=0.001, le=1e6)] = 1.0
-    # Its own: more is borrowed while nobody else needs it, and taken back when somebody does.
+    # Its own: more is borrowed while no other account needs it, and taken back when one does.
     soft: dict[ShareResource, Amount] = {}
     # Never more than this.
     hard: dict[ShareResource, Amount] = {}
@@ -82,18 +82,18 @@ class PreemptionPolicy(Record, frozen=True):
 class BackfillPolicy(Record, frozen=True):
     """Who may start before a job that waits for room. Without the action "backfill" nobody may."""
 
-    # greedy: whoever fits. easy: whoever does not delay the first `reservations` that wait. conservative: whoever
-    # delays nobody. aggressive: as easy, but each may be delayed by `delay_max_s` in all. deadline: whoever delays
-    # neither the first that waits nor a job with a deadline beyond it.
+    # greedy: any job that fits. easy: jobs that do not delay the first `reservations` waiting jobs. conservative:
+    # jobs that delay no waiting job. aggressive: as easy, but each may be delayed by `delay_max_s` in all.
+    # deadline: jobs that delay neither the first waiting job nor a job with a deadline behind it.
     strategy: BackfillStrategy = "easy"
     reservations: Annotated[int, Meta(ge=1, le=10_000)] = 1
-    # In which order those behind are tried: by rank, or the shortest first.
+    # In which order jobs behind are tried: by rank, or the shortest first.
     order: Literal["rank", "shortest"] = "rank"
     # How many jobs behind the first that waits are looked at in one cycle; 0: all.
     depth: Annotated[int, Meta(ge=0, le=1_000_000)] = 1000
     delay_max_s: Seconds = 600.0
-    # Whether the room of a promise that slipped is kept as it comes free. Without it, EASY as it was published: whoever
-    # ends before the new start may enter, again and again, and nothing bounds the wait for jobs that outlive estimates.
+    # Whether the room of a promise that slipped is kept as it comes free. Without it, EASY as it was published: jobs
+    # that end before the new start may enter, again and again, and nothing bounds the wait where jobs run too long.
     drain: bool = True
 
 

@@ -1,4 +1,4 @@
-"""Identity providers whose word is taken, as the configuration names them."""
+"""Identity providers that are trusted, as the configuration names them."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,7 @@ from msgspec import Meta
 from ares.model.access import Role
 from ares.model.base import Record, Slug
 
-# Of keys in pairs only: who can check such a signature cannot make one.
+# Of keys in pairs only: the key that checks such a signature cannot make one.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 Words = Annotated[str, Meta(max_length=512)]
 
@@ -30,11 +30,11 @@ class Provider(Record, frozen=True):
     send: Literal["id_token", "access_token"] = "id_token"
     # The claim that names a user's tenant: with it a user's record must be of that tenant.
     tenant_claim: Words = ""
-    # Whoever it vouches for gets a user's record at the first login, in this tenant or the claimed one.
+    # A person it vouches for gets a user's record at the first login, in this tenant or the claimed one.
     create: bool = False
     tenant: Slug | None = None
     role: Role = "viewer"
-    # Roles by what a claim says (the first in this order that it has); somebody with none of them is not let in.
+    # Roles by what a claim says (the first in this order that it has); a person with none of them is not let in.
     role_claim: Words = ""
     roles: dict[str, Role] = {}
     name_claim: Words = "preferred_username"

@@ -17,7 +17,7 @@ Measure = Annotated[
         pattern=r"^(cpu|memory|gpus(\.[A-Za-z0-9 ._-]+)?|gpu-hours|jobs(-queued)?|storage|egress|budget)$(?!\n)",
     ),
 ]
-# A user's name, or the id of a token that is nobody's in particular.
+# A user's name, or the id of a token of no user.
 Subject = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]*$(?!\n)")]
 OverBudget = Literal["warn", "stop"]
 LevelName = Literal["tenant", "team", "user"]

@@ -1,4 +1,4 @@
-"""Room that is booked ahead: which GPUs of which nodes, from when until when, and for whom."""
+"""Room that is booked ahead: which GPUs of which nodes, from when until when, and for which tenant."""
 
 from typing import Annotated, Literal
 
@@ -50,14 +50,14 @@ class Reservation(Record, frozen=True):
     asked: RoomAsked
     # One for each node. A node keeps what is booked on it when its agent starts anew.
     placements: tuple[Placement, ...]
-    # Whose jobs may use it: of the whole tenant where neither is named. Users are tokens, by name or id.
+    # Teams and users whose jobs may use it: the whole tenant where neither is named. Users are tokens, by name or id.
     teams: Annotated[tuple[Slug, ...], Meta(max_length=64)] = ()
     users: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()
     state: ReservationState = "planned"
     created_by: str = ""
     created_at: float = 0.0
     note: Note = ""
-    # Given up when nobody has used it for so long since it began; 0: never.
+    # Given up when no job has used it for so long since it began; 0: never.
     unused_release_s: Annotated[float, Meta(ge=0.0, le=31_536_000.0)] = 600.0
     # When a job last ran in it.
     used_at: float | None = None

@@ -1,4 +1,4 @@
-"""Secrets: values that jobs are given and that nobody is shown."""
+"""Secrets: values that jobs are given and that are never shown."""
 
 from typing import Annotated, Any, Final
 
@@ -28,7 +28,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> bytes:
-        """The one way to the value: whoever calls this is answerable for where it goes."""
+        """The one way to the value: the caller is answerable for where it goes."""
         return self._value
 
     def __repr__(self) -> str:

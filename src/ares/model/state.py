@@ -117,7 +117,7 @@ class JobState(Record, frozen=True):
     master_port: int = 0
     # Which of its alternatives the attempt was given: 0 is what it asked for first.
     alternative: int = 0
-    # A pending or preempted job that room is kept for: where, and whose eviction it waits for.
+    # A pending or preempted job that room is kept for: where, and the victims it waits for.
     hold: tuple[Placement, ...] = ()
     evicting: tuple[str, ...] = ()
     preemptions: int = 0
@@ -144,7 +144,7 @@ class JobState(Record, frozen=True):
     exit: ExitInfo | None = None
     retries: dict[FailureClass, int] = {}
     restarts: int = 0
-    # Those in a row whose attempt did not run for long: they decide the delay of the next.
+    # Restarts in a row after attempts that did not run for long: they decide the delay of the next.
     quick_restarts: int = 0
     # Nodes that failed its latest attempts, the newest last: others are tried first.
     avoid: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class JobState(Record, frozen=True):
     retry_of: str | None = None
     request_id: str | None = None
     submitted_by: str = ""
-    # The id of that user's record, where it was a user: another who gets the name later did not submit it.
+    # The id of that user's record, where it was a user: another user with the same name later did not submit it.
     submitter_id: str = ""
     # The part of the tenant its use is counted for.
     team: str | None = None
@@ -207,7 +207,7 @@ class RequestRecord(Record, frozen=True):
 
 
 class RetryBudget(Record, frozen=True):
-    """Manual retries of a finished job's lineage: who, why, and which job each became."""
+    """Manual retries of a finished job's lineage: by whom, why, and which job each became."""
 
     root: str
     jobs: tuple[str, ...] = ()
@@ -247,7 +247,7 @@ class ProgressRecord(Record, frozen=True):
 
 
 class StoreProof(Record, frozen=True):
-    """That the store took a write, and whose."""
+    """Proof that the store took a write, and of which replica."""
 
     replica: str
     at: float = 0.0

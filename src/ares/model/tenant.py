@@ -29,12 +29,12 @@ class UserRecord(Record, frozen=True):
     tenant: Slug
     name: UserName
     role: Role
-    # Drawn when it is made: a name that is given out again names somebody else.
+    # Drawn when it is made: a name that is given out again names another user.
     id: str = ""
     # A program's account: no login, tokens only.
     service: bool = False
     team: Slug | None = None
-    # Who they are to an identity provider: "issuer subject"; empty: tokens only.
+    # The user's identity at a provider: "issuer subject"; empty: tokens only.
     identity: str = ""
     disabled: bool = False
     created_at: float = 0.0
@@ -42,7 +42,7 @@ class UserRecord(Record, frozen=True):
 
 
 class IdentityRecord(Record, frozen=True):
-    """Whose login an identity of a provider is: one user's, of one tenant."""
+    """The user that logs in by an identity of a provider: one user, of one tenant."""
 
     identity: str
     tenant: Slug

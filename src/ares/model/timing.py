@@ -1,4 +1,4 @@
-"""How long things may take before somebody acts on silence. One value, the same on every replica."""
+"""How long things may take before silence counts as failure. One value, the same on every replica."""
 
 from collections.abc import Iterator
 from typing import Annotated

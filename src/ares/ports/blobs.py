@@ -1,4 +1,4 @@
-"""Where the files are kept that jobs hand over. Never in the store of record, which holds the only pointer to them."""
+"""Where output files of jobs are kept. Never in the store of record, which holds the only pointer to them."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -32,7 +32,7 @@ class Blobs(Protocol):
         ...
 
     async def unsealed(self, ref: AttemptRef, files: Iterable[OutputFile]) -> tuple[OutputFile, ...]:
-        """Those of an attempt's files that are not sealed with their size."""
+        """The files of an attempt that are not sealed with their size."""
         ...
 
     async def read(self, ref: AttemptRef, sha256: str, offset: int, limit: int) -> bytes:

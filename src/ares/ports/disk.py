@@ -21,7 +21,7 @@ Disk = Callable[[], tuple[DiskRoom, ...]]
 
 
 class Reserves(Protocol):
-    """What is kept on those disks for the store and the audit log, and never given to what jobs leave behind."""
+    """What is kept on these disks for the store and the audit log, and never given to what jobs leave behind."""
 
     def short(self) -> str:
         """What is lacking of it, in words; empty when nothing is. Raises OSError."""

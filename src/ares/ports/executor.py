@@ -22,8 +22,8 @@ class Pin(msgspec.Struct, frozen=True, gc=False):
 class Launch(msgspec.Struct, frozen=True, gc=False):
     """Everything needed to start one attempt's rank. Output goes to `log_path`, appended.
 
-    `deadline` is a reading of `Clock.monotonic`: whoever holds the process kills it then, without
-    the agent's help, so that a frozen agent's jobs die when their right to run ends."""
+    `deadline` is a reading of `Clock.monotonic`: the supervisor of the process kills it then, without the agent's help,
+    so that a frozen agent's jobs die when their right to run ends."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -88,7 +88,7 @@ class Running(Protocol):
 
     @property
     def pid(self) -> int:
-        """0 when the process had ended before anybody could look."""
+        """0 when the process had ended before its pid could be read."""
         ...
 
     def signal(self, signum: int) -> None:

@@ -15,7 +15,7 @@ class LinkRefused(Exception):
 
 
 class Proof(NamedTuple):
-    """By which both ends prove who they are, in PEM: the authorities to trust, a certificate and its key."""
+    """By which both ends prove their identity, in PEM: the authorities to trust, a certificate and its key."""
 
     authorities: str
     certificate: str

@@ -6,7 +6,7 @@ from ares.model.alert import ChannelRecord, Notice
 
 
 class NotDelivered(Exception):
-    """It did not arrive, or nobody knows. With `final` there is no use in trying again."""
+    """The notice did not arrive, or that is not known. With `final` there is no use in trying again."""
 
     def __init__(self, why: str, *, final: bool = False) -> None:
         super().__init__(why)

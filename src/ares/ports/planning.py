@@ -1,6 +1,6 @@
-"""Where plans are made: apart from those who serve, so that serving never waits for it.
+"""Where plans are made: apart from the serving process, so that serving never waits for it.
 
-What is said is bytes to this port. A planner may die, hang and come back at any time; it then knows nothing.
+Messages are bytes to this port. A planner may die, hang and come back at any time; it then knows nothing.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class PlannerLost(Exception):
 class Planning(Protocol):
     @property
     def life(self) -> int:
-        """Grows with each new planner: whoever asks must tell it everything anew."""
+        """Grows with each new planner: the caller must tell it everything anew."""
         ...
 
     async def open(self) -> None:

@@ -1,4 +1,4 @@
-"""The store of record as it was at one moment, for whoever looks and changes nothing."""
+"""The store of record as it was at one moment, for readers that change nothing."""
 
 from collections.abc import Callable, Iterator
 from types import TracebackType

@@ -22,7 +22,7 @@ class Telemetry(Protocol):
 
     @property
     def traced(self) -> bool:
-        """Whether anybody collects spans: if not, callers need not prepare them."""
+        """Whether spans are collected: if not, callers need not prepare them."""
         ...
 
     def new_trace(self, parent: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Who can tell that no control plane is there, other than by its silence."""
+"""A witness can tell that no control plane is there, other than by its silence."""
 
 from typing import Protocol
 

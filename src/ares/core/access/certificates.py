@@ -19,7 +19,7 @@ RENEW_SHARE: Final = 2 / 3
 CONTROL_PLANE: Final = "control-plane.ares.internal"
 _IDENTITY = re.compile(r"ares://(node|cluster)/([A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?)", re.ASCII)
 _PLATFORM: Final = "system"
-# Earlier certificates that are listed for those who look.
+# Earlier certificates that are listed.
 _LISTED_MAX: Final = 20
 
 
@@ -38,8 +38,8 @@ def parse(text: str) -> tuple[MachineRole, str] | None:
 
 
 def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Principal | Refusal:
-    """Who presents it. The authority's signature is the proof: the record only takes it back, so that a store
-    restored from a backup locks no machine out."""
+    """The machine that presents it. The authority's signature is the proof: the record only takes it back, so that a
+    store restored from a backup locks no machine out."""
     if machine is not None and shown.generation < machine.generation:
         return denied("revoked")
     if now >= shown.ends_at:
@@ -57,7 +57,7 @@ def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Princ
 
 
 def with_certificate(machine: MachineRecord, fresh: Certificate, presented: str, now: float) -> MachineRecord:
-    """Listed beside the one that was presented, which is good until it ends, and those that were revoked."""
+    """Listed beside the one that was presented, which is good until it ends, and the ones that were revoked."""
     kept = tuple(
         one
         for one in machine.certificates
@@ -67,7 +67,7 @@ def with_certificate(machine: MachineRecord, fresh: Certificate, presented: str,
 
 
 def in_use(machine: MachineRecord, now: float) -> bool:
-    """Whether somebody can prove to be this machine."""
+    """Whether a certificate that proves to be this machine is still good."""
     return any(one.ends_at > now and one.generation >= machine.generation for one in machine.certificates)
 
 

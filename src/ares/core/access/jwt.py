@@ -38,7 +38,7 @@ class Unverified(Record, frozen=True):
 
 
 class VouchedPerson(Record, frozen=True):
-    """Whom a provider vouches for, and what it says about them."""
+    """The person a provider vouches for, and what it says about them."""
 
     identity: str
     expires_at: float
@@ -59,7 +59,7 @@ def looks_signed(text: str) -> bool:
 
 
 def read(text: str) -> Unverified | Refusal:
-    """Takes a token apart and refuses what could not be right whoever signed it."""
+    """Takes a token apart and refuses what could not be right whatever key signed it."""
     parts = _TEXT.fullmatch(text) if len(text) <= TEXT_CHARS_MAX else None
     if parts is None:
         return bad("form")
@@ -79,7 +79,7 @@ def read(text: str) -> Unverified | Refusal:
 
 
 def provider_of(token: Unverified, providers: Sequence[Provider]) -> Provider | Refusal:
-    """Whose token it says it is: the issuer is compared whole."""
+    """The provider that the token names: the issuer is compared whole."""
     issuer = token.claims.get("iss")
     found = next((one for one in providers if one.issuer == issuer), None)
     if found is None:
@@ -88,7 +88,7 @@ def provider_of(token: Unverified, providers: Sequence[Provider]) -> Provider | 
 
 
 def check(claims: Mapping[str, Any], provider: Provider, now: float) -> VouchedPerson | Refusal:
-    """Whom a token with a good signature speaks for."""
+    """The person that a token with a good signature speaks for."""
     subject, audience = claims.get("sub"), claims.get("aud")
     audiences: Any = [audience] if isinstance(audience, str) else audience
     if not isinstance(audiences, list) or provider.audience not in audiences:

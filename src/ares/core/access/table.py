@@ -1,4 +1,4 @@
-"""Who may do what, and how far: the whole of it. What is not in the table is denied."""
+"""Permissions by role, and how far each goes: the whole of it. What is not in the table is denied."""
 
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -49,7 +49,7 @@ _PEOPLE: Final[Mapping[Permission, str]] = {
     "store:admin":        "- - - - - a",
 }  # fmt: skip
 
-# Not even an administrator may speak for a machine, nor a machine for anybody else.
+# Not even an administrator may speak for a machine, nor a machine for any other principal.
 _MACHINES: Final[Mapping[Permission, Mapping[Role, Scope]]] = {
     "agent:link": {"node": "self"},
     "cluster:link": {"cluster": "self"},
@@ -67,7 +67,7 @@ TABLE: Final[Mapping[Permission, Mapping[Role, Scope]]] = {
     },
     **_MACHINES,
 }  # fmt: skip
-# Each role may do all that those it may hand out may: nobody gives away more than they have.
+# Each role may do all that the roles it hands out may: no principal gives away more than it has.
 GRANTS: Final[Mapping[Role, tuple[Role, ...]]] = {
     "tenant-admin": ("viewer", "submitter", "tenant-admin"),
     "admin": ("viewer", "submitter", "tenant-admin", "auditor", "operator", "admin"),
@@ -101,7 +101,7 @@ def sees_all(who: Principal) -> bool:
 
 
 def may_grant(who: Principal, role: Role, permissions: Collection[Permission] | None = None) -> bool:
-    """Whether `who` may give somebody `role`, or of it only `permissions`: never more than it may do itself."""
+    """Whether `who` may hand out `role`, or of it only `permissions`: never more than it may do itself."""
     if role not in GRANTS.get(who.role, ()):
         return False
     return who.permissions is None or allowed(role, permissions) <= set(who.permissions)
@@ -119,7 +119,7 @@ def covers(role: Role, other: Role) -> bool:
 
 @cache
 def lesser(one: Role, other: Role) -> tuple[Role, tuple[Permission, ...] | None]:
-    """What somebody may do who has a credential of role `one` and is of role `other`: no more than either."""
+    """What a user of role `other` may do with a credential of role `one`: no more than either."""
     if covers(other, one):
         return one, None
     if covers(one, other):

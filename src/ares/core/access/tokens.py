@@ -16,7 +16,7 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 def denied(code: CredentialCode, why: str = "") -> Refusal:
     """Why a credential is not accepted: for the audit log and metrics, so without words for the client, which is told
     nothing. A wrong secret is "unknown" too: it must not tell that the id exists. `why` is what exactly: of a signed
-    token the check it failed, of a revoked one whose end it was."""
+    token the check it failed, of a revoked one that its user or tenant is gone or disabled."""
     word = "bad_key" if code in ("unknown", "malformed") else code
     return Refusal(code=code, reason=f"{word}:{why}" if why else word)
 
@@ -37,7 +37,7 @@ def digest(secret: str) -> str:
 
 
 def verify(record: TokenRecord | None, secret: str, now: float) -> Principal | Refusal:
-    """Who presents `secret`, given the record stored under its id (None when there is none)."""
+    """The principal that presents `secret`, given the record stored under its id (None when there is none)."""
     same = hmac.compare_digest(digest(secret), _NOBODY if record is None else record.sha256)
     if record is None or not same:
         return denied("unknown")

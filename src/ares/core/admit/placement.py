@@ -94,8 +94,8 @@ def _term(n: int, term: NodeTerm) -> Refusal | None:
 
 
 def not_tolerable(tenant: str, spec: JobSpec) -> Refusal | None:
-    """A taint of the key `tenant` keeps machines for the tenant it names: nobody else may tolerate it, nor all of them
-    at once. Other taints are wishes of operators, and no border."""
+    """A taint of the key `tenant` keeps machines for the tenant it names: no other tenant's job may tolerate it, nor
+    all of these taints at once. Other taints are wishes of operators, and no border."""
     for one in spec.tolerations:
         if one.key == TENANT_TAINT and one.value != tenant:
             whose = "every tenant" if one.value is None else f"tenant {one.value}"
@@ -122,7 +122,7 @@ def _job_affinity(spec: JobSpec) -> Refusal | None:
 
 
 def _gap(spec: JobSpec) -> Refusal | None:
-    """Whoever makes use of a gap is asked to leave, and has to be able to."""
+    """A job that makes use of gaps is asked to leave, and has to be able to."""
     why = why_not_preemptible(spec) if spec.gap_min_s is not None else ""
     if not why:
         return None

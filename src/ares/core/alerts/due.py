@@ -93,8 +93,8 @@ def marked(alert: AlertRecord, channel: str, episode: int, error: str | None, fi
 
 
 def slack(notice: Notice) -> dict[str, object]:
-    """What Slack's incoming webhooks take, and those who took them as a model. Text is text: nothing in it mentions
-    or links."""
+    """What Slack's incoming webhooks take, and services modelled on them. Text is text: nothing in it mentions or
+    links."""
     fields = [("kind", notice.kind), ("severity", notice.severity), ("tenant", notice.tenant or "platform")]
     fields += [("subject", notice.subject), *((name, f"{value:g}") for name, value in notice.numbers.items())]
     attachment = {

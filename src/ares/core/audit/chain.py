@@ -174,7 +174,7 @@ _DAY_S = 86_400.0
 
 
 def superfluous(heads: Iterable[AuditHead], now: float, keep_s: float) -> list[AuditHead]:
-    """Those to be dropped. The newest always stays."""
+    """The heads to drop. The newest always stays."""
     by_age = sorted(heads, key=lambda head: (head.at, head.seq), reverse=True)
     kept_days: set[int] = set()
     dropped: list[AuditHead] = []

@@ -1,4 +1,4 @@
-"""Denials that come in crowds are counted, not listed: whoever knocks a thousand times fills no disk."""
+"""Denials that come in crowds are counted, not listed: a sender that knocks a thousand times fills no disk."""
 
 from collections.abc import Hashable
 
@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from ares.model.audit import AuditDraft
 
 WINDOW_S = 60.0
-# Of one kind and sender within a window, before the rest is only counted. Nobody needs to list strangers.
+# Of one kind and sender within a window, before the rest is only counted. Unknown senders need no list.
 ANONYMOUS_EACH = 1
 KNOWN_EACH = 60
-# Different ones that are counted at a time; beyond that all senders are one.
+# Different kinds that are counted at a time; beyond that all senders are one.
 KINDS_MAX = 10_000
 
 
@@ -27,7 +27,7 @@ class Crowd:
         sender = draft.token or draft.remote
         key: Hashable = (sender, draft.operation, draft.reason, draft.target)
         if key not in self._seen and len(self._seen) >= KINDS_MAX:
-            # As many senders as there can be: who they are is lost, that they came is not.
+            # As many senders as there can be: their names are lost, that they came is not.
             key, draft = ("", "", draft.reason, ""), replace(draft, remote="", operation="", target="")
         seen = self._seen[key] = self._seen.get(key, 0) + 1
         if seen <= (KNOWN_EACH if draft.token else ANONYMOUS_EACH):

@@ -1,4 +1,4 @@
-"""Which entries somebody asks for, and how they may see them."""
+"""Which entries a query asks for, and how its principal may see them."""
 
 import msgspec
 from msgspec.structs import replace
@@ -7,7 +7,7 @@ from ares.model.audit import AuditEntry, AuditOutcome
 from ares.model.base import Record
 
 _encode = msgspec.json.Encoder().encode
-# To those who see one tenant only, what is another's does not exist.
+# For a principal that sees one tenant only, what is another tenant's does not exist.
 _HIDDEN = {"cross_tenant": "not_found", "ws_cross_tenant": "ws_not_found"}
 
 
@@ -41,7 +41,7 @@ def needles(query: AuditQuery, only: str) -> tuple[bytes, ...]:
 
 
 def shown(entry: AuditEntry, only: str) -> AuditEntry | None:
-    """The entry as those see it who see only one tenant (empty: all); None if it is not theirs."""
+    """The entry as seen by principals of one tenant (empty: of all); None if it is not that tenant's."""
     if not only:
         return entry
     if entry.tenant == only:
@@ -50,7 +50,7 @@ def shown(entry: AuditEntry, only: str) -> AuditEntry | None:
         return entry if seen else replace(entry, reason=hidden, target="")
     if entry.target != only:
         return None
-    # What was tried on them, and that it failed. Who it was is for those to see who see all.
+    # What was tried on the tenant, and that it failed. The actor is shown only to principals that see all tenants.
     return replace(
         entry, tenant=only, target="", token="", user="", role="", proof="", home="", glass="", remote="", trace=""
     )

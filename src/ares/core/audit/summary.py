@@ -1,11 +1,11 @@
-"""A month of a tenant, counted: what was done, what was denied and why, and who changed the rules."""
+"""A month of a tenant, counted: what was done, what was denied and why, and changes of the rules by author."""
 
 from collections import Counter
 
 from ares.model.audit import AuditEntry
 from ares.model.base import Record
 
-# By the first step of the path: what decides who may do what, and how much.
+# By the first step of the path: what decides permissions and limits.
 RULES = frozenset(
     {"tenants", "users", "tokens", "me", "join-tokens", "join", "clusters", "policies", "secrets", "secret-keys",
      "channels", "profile", "profiles"}

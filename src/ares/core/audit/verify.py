@@ -45,7 +45,7 @@ class ChainReport(Record, frozen=True, omit_defaults=False):
 
 
 def _unsealed(walk: Walk, last: bytes, signed: Sequence[AuditHead], sealer: Sealer | None) -> ChainBreak | None:
-    """The links of the chain hold. Whoever rewrites its tail makes them hold too, but not the seal at its end."""
+    """The links of the chain hold. A forger of its tail makes them hold too, but not the seal at its end."""
     newest = max(signed, key=lambda head: head.seq, default=None)
     if newest is None or sealer is None or not newest.sealed or newest.key != sealer.key or walk.seq <= newest.seq:
         return None

@@ -1,6 +1,6 @@
 """What GPU models draw at full load and when nothing runs on them: board power by the makers' data sheets.
 
-Idle draw is hardly ever in a data sheet: those are round figures of what drivers report for idle boards.
+Idle draw is hardly ever in a data sheet: the figures here are round values of what drivers report for idle boards.
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ class KnownCard(NamedTuple):
     idle: float
 
 
-# For a GPU that nobody knows.
+# For a GPU of an unknown model.
 UNKNOWN: Final = KnownCard(300.0, 30.0)
 # Where only the full load is known.
 IDLE_SHARE: Final = 0.1

@@ -2,7 +2,7 @@
 
 A placement draws its CPUs' watts and its share of every GPU's full load: nothing is measured, so this is an estimate
 from above. What GPUs draw when idle is part of that for the shares that are held, and is the pool's for the rest:
-`draw` of a node is its jobs' watts and the idle watts of what nobody holds, so nothing is counted twice.
+`draw` of a node is its jobs' watts and the idle watts of what is not held, so nothing is counted twice.
 
 Sums are kept in whole microwatts, so that adding and taking away in any order gives the same.
 For the simulator: `rate_of` of one placement, `rates_of` of an attempt, `meter.spend` for what they come to in a time.
@@ -28,7 +28,7 @@ _POLICY = EnergyPolicy()
 
 
 class Power(NamedTuple):
-    """Milliwatts at full load, and of those when idle."""
+    """Milliwatts at full load, and when idle."""
 
     full: int
     idle: int
@@ -57,7 +57,7 @@ def card_of(model: str, pool: Pool = _PLAIN, policy: EnergyPolicy = _POLICY) -> 
 
 
 def node_power(info: NodeInfo, pool: Pool = _PLAIN, policy: EnergyPolicy = _POLICY) -> NodePower:
-    """Shared by all machines alike: nobody may change it."""
+    """Shared by all machines alike: it must not be changed."""
     gpus = tuple((gpu.index, gpu.model, gpu.mig) for gpu in info.gpus)
     return _node_power(gpus, tuple(info.devices), pool, policy.cpu_watts, tuple(policy.gpu_watts.items()))
 

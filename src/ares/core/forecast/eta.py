@@ -10,7 +10,7 @@ from ares.model.base import Record
 
 # Added to both sides of a ratio of waits: a minute more or less is no error.
 FLOOR_S = 60.0
-# Nobody waits longer, or it is not worth saying.
+# No job waits longer, or it is not worth saying.
 LONGEST_S = 30 * 86_400.0
 
 
@@ -24,7 +24,7 @@ class EtasData(Record, frozen=True):
 
 
 class Wait(NamedTuple):
-    """How long a job is said to wait, for ever when nobody can say, and what that rests on.
+    """How long a job is said to wait, infinity when it is not known, and what that rests on.
 
     The share of its kind of resource that it asks for tells which errors are alike."""
 
@@ -82,7 +82,7 @@ class Etas:
         return within
 
     def forget(self) -> None:
-        """Nobody is to be judged by what was given so far."""
+        """No start is to be judged by what was given so far."""
         self._first.clear()
         self._latest.clear()
 

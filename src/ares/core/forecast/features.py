@@ -7,7 +7,7 @@ from ares.core.forecast.kinds import JobKind, keys_of
 from ares.core.forecast.recent import RecentValues
 from ares.model.job import JobSpec
 
-# Levels whose runs are told, by their place among all of them.
+# Levels whose runs are features, by their place among all levels.
 _TOLD = {
     "like": 0, "name_limit": 1, "name_shape": 2, "name": 3, "user": 6, "tenant_like": 7, "shape_limit": 10, "all": 11,
 }  # fmt: skip

@@ -40,18 +40,18 @@ def corrected(estimate_s: float, ran_s: float, limit_s: float | None = None) -> 
     """The run time to plan by, longer than `ran_s`: the next step, or the limit where that comes first."""
     step = next((estimate_s + step for step in STEPS if estimate_s + step > ran_s), None)
     longer = 2.0 * ran_s if step is None else step
-    # Whoever is beyond his limit is about to be ended.
+    # A job beyond its limit is about to be ended.
     return longer if limit_s is None or limit_s >= longer else max(limit_s, ran_s + 1.0)
 
 
-# Kinds of jobs remembered; who was not heard of for longest is forgotten first.
+# Kinds of jobs remembered; the kind that was not seen for longest is forgotten first.
 KINDS_MAX = 50_000
 _ACCOUNTS_MAX = 10_000
 # Which quantile of what like jobs took is planned by: chosen on the first halves of KTH and SDSC.
 _PLANNED = 0.5
 # And which is paid by.
 _PAID = 0.9
-# Which one holds and promises go by: room that is given back too soon costs nobody anything, too late a promise.
+# Which one holds and promises go by: room given back early costs nothing, room given back late breaks a promise.
 _HELD = 0.9
 _SHORTEST_S = 1.0
 # Kinds of evidence from runs under the job's own name; a job that was given none has the name of all such jobs.
@@ -107,7 +107,7 @@ class _Met(NamedTuple):
 
 
 class Predictor:
-    """Owned by the scheduler's picture of the cluster; whoever keeps that up to date also teaches it.
+    """Part of the scheduler's picture of the cluster; the code that keeps the picture up to date also teaches it.
 
     Asking changes nothing: two that were taught the same in the same order give the same answers.
     """
@@ -145,7 +145,7 @@ class Predictor:
     # ---- asking
 
     def estimate(self, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
-        """None when nobody can say. The account is "tenant/team/user"."""
+        """None when it is not known. The account is "tenant/team/user"."""
         return self._say(spec, kind_of(spec, account, gpu_model)).used
 
     def own_high(self, spec: JobSpec, account: str) -> float:

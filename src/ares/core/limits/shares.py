@@ -1,8 +1,8 @@
-"""Whose time it is: what part of a server's time each tenant has had lately."""
+"""Shares of a server's time: what part of it each tenant has had lately."""
 
-# How long somebody counts as being there.
+# How long a tenant counts as present.
 _THERE_S = 1.0
-# No debt lasts longer: what was taken while nobody else was there is forgiven.
+# No debt lasts longer: what a tenant took while no other was present is forgiven.
 _OWED_S = 2.0
 # Below this many tenants nothing is swept.
 _SWEEP_MIN = 1024

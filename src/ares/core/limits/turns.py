@@ -1,4 +1,4 @@
-"""Who is served next: a bounded number at a time, those who wait in one queue per tenant, the tenants in turn."""
+"""Which request is served next: a bounded number at a time, waiting ones in a queue per tenant, tenants in turn."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -10,23 +10,23 @@ Full = Literal["tenant", "server"]
 
 # Of all places, what one tenant may have while others are there too.
 SHARE = 4
-# How long somebody counts as being there.
+# How long a tenant counts as present.
 _THERE_S = 1.0
 
 
 class FairTurns(Generic[T]):
     """A tenant that floods lengthens its own queue only: in each round one of every tenant that waits is served.
-    Alone it may have all places; beside others a part of them, so that who comes finds some free."""
+    Alone it may have all places; beside others a part of them, so that a tenant that comes finds some free."""
 
     def __init__(self, at_once: int, waiting_max: int, waiting_per_tenant_max: int) -> None:
         self._at_once = at_once
         self._share = max(1, at_once // SHARE)
         self._waiting_max = waiting_max
         self._per_tenant_max = waiting_per_tenant_max
-        # In the order of their turns: who is first is served next, and goes to the end with the rest of its queue.
+        # In the order of their turns: the first tenant is served next, and goes to the end with the rest of its queue.
         self._queues: dict[str, deque[T]] = {}
         self._held: Counter[str] = Counter()
-        # Who came last, and when somebody came after somebody else.
+        # The tenant that came last, and when a tenant last came after another.
         self._last = ""
         self._shared_at = float("-inf")
         self.served = 0
@@ -43,7 +43,7 @@ class FairTurns(Generic[T]):
         return True
 
     def full(self, tenant: str) -> Full | None:
-        """Whose queue has no room for one more."""
+        """Which queue has no room for one more: the tenant's, or the server's."""
         queue = self._queues.get(tenant)
         if queue is not None and len(queue) >= self._per_tenant_max:
             return "tenant"
@@ -54,7 +54,7 @@ class FairTurns(Generic[T]):
         self.waiting += 1
 
     def leave(self, tenant: str, now: float) -> Sequence[tuple[str, T]]:
-        """Ends a turn. Those returned have one now."""
+        """Ends a turn. The requests returned have one now."""
         self.served -= 1
         self._held[tenant] -= 1
         if not self._held[tenant]:
@@ -83,7 +83,7 @@ class FairTurns(Generic[T]):
         self._held[tenant] += 1
 
     def _next(self, now: float) -> tuple[str, T] | None:
-        # Only who has a whole share is passed by: these are few.
+        # Only tenants with a whole share are passed by: these are few.
         tenant = next((name for name in self._queues if self._may(name, now)), None)
         if tenant is None:
             return None

@@ -23,7 +23,7 @@ UNTOLD: Final[Mapping[str, str]] = {
     "job_affinity": "only of the tenant's own jobs",
 }
 _UNLIMITED: Final = float("inf")
-# Numbers of a tenant nobody counted: nothing used, nothing limited.
+# Numbers of a tenant that was not counted: nothing used, nothing limited.
 NUMBERS: Final[dict[str, float]] = {
     name: _UNLIMITED if name.endswith(("_quota", ".budget")) else 0.0
     for name, (kind, _) in NAMES.items()

@@ -46,7 +46,7 @@ def _inner(outer: str, name: str, kind: Type) -> _Field:
     return _Field(kind, unset, change)
 
 
-# A field at its default counts as left out: nobody can tell the two apart once a job is read.
+# A field at its default counts as left out: the two cannot be told apart once a job is read.
 FIELDS: Final[dict[str, _Field]] = {
     "priority": _plain("priority", "string"),
     "qos": _plain("qos", "string"),

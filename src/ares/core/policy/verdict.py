@@ -37,7 +37,7 @@ class PolicyVerdict(Record, frozen=True):
 
 
 def said(record: PolicyRecord, facts: Mapping[str, object], names: Iterable[str]) -> Said:
-    """Long texts are cut, lists and maps only counted or named: what is in them may be nobody's business."""
+    """Long texts are cut, lists and maps only counted or named: what is in them may be private."""
     values = {name: _shown(facts[name]) for name in list(names)[:_NAMES_SHOWN] if name != "now"}
     return Said(policy=record.name, tenant=record.tenant, message=record.message, values=values)
 

@@ -34,7 +34,7 @@ _KINDS: Final[Mapping[str, MeasureKind]] = {
     "egress": MeasureKind(1 << 30, "GiB downloaded this month", "month"),
     "budget": MeasureKind(MICRO, "spent this month", "month"),
 }
-# Of these a job asks for nothing; who has too much of it gets no more jobs.
+# A job asks for nothing of these; an account with too much of one gets no more jobs.
 STANDING: Final = frozenset({"storage"})
 
 

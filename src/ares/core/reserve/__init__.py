@@ -1,1 +1,1 @@
-"""Advance reservations: where room is booked ahead, who may use it, and when it is given up."""
+"""Advance reservations: where room is booked ahead, which jobs may use it, and when it is given up."""

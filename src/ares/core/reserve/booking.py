@@ -1,4 +1,4 @@
-"""Chooses where to book room ahead: nodes and GPUs that nobody has booked and that will be free by then."""
+"""Chooses where to book room ahead: nodes and GPUs that are not booked and will be free by then."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -49,7 +49,7 @@ def book(
 def extendable(
     cluster: Cluster, reservations: Sequence[Reservation], one: Reservation, until: float
 ) -> NotBooked | None:
-    """Why the reservation cannot last until then: somebody else has booked its room from its end on."""
+    """Why the reservation cannot last until then: another one has booked its room from its end on."""
     others = [other for other in reservations if other.name != one.name and other.overlaps(one.until, until)]
     met = [(at, place.node) for place in one.placements if (at := _met(cluster, place, others, one.until)) is not None]
     if not met:
@@ -222,7 +222,7 @@ def _no_room(
 
 
 def _later(table: NodeTable, rooms: WindowRooms, asked: RoomAsked, start: float, length_s: float) -> float | None:
-    """A later start that would do: the first, where nobody else has booked; else one of the first."""
+    """A later start that would do: the first, where there is no other reservation; else one of the first."""
 
     def can(at: float) -> bool:
         return bool(_book(table, rooms.at(at, at + length_s), asked))
@@ -251,7 +251,7 @@ def _most(table: NodeTable, there: Sequence[WindowRoom], unit: _Unit, asked: Roo
 
 
 def _why(there: Sequence[WindowRoom], unit: _Unit) -> str:
-    """Who has the rest."""
+    """What has the rest: jobs, by what is known of their ends, and other reservations."""
     jobs = {job for one in there for job in one.silent_jobs}
     silent, later, booked = (
         sum(getattr(one, who).bit_count() for one in there) for who in ("silent", "later", "booked")

@@ -1,4 +1,4 @@
-"""Who has to leave booked room: strangers when it is needed, and its own jobs when its window ends."""
+"""Jobs that have to leave booked room: other jobs when it is needed, and its own jobs when its window ends."""
 
 from collections.abc import Collection
 
@@ -16,7 +16,7 @@ def strangers(cluster: Cluster, one: Reservation, booked: Collection[str]) -> tu
 
 
 def _on(cluster: Cluster, one: Reservation, place: Placement, booked: Collection[str]) -> list[str]:
-    """On one node: whoever has its GPUs, then the latest to come as long as CPUs or memory do not suffice."""
+    """On one node: jobs on its GPUs, then the latest to come as long as CPUs or memory do not suffice."""
     row = cluster.rows.get(place.node)
     if row is None:
         return []

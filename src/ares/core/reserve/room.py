@@ -16,20 +16,20 @@ from ares.model.state import Placement
 
 @dataclass(slots=True)
 class WindowRoom:
-    """Of one row; GPUs are bits of those that answer to the ask."""
+    """Of one row; `gpus` has a bit for each GPU that answers to the ask."""
 
     row: int
     name: str
     cpu_milli: int
     memory_mib: int
     gpus: int
-    # Those it cannot give, by who has them: other reservations, jobs that end later, jobs that do not say when.
+    # GPUs it cannot give, by the holder: other reservations, jobs that end later, jobs that do not say when.
     booked: int = 0
     later: int = 0
     silent: int = 0
     # The jobs that do not say when they end.
     silent_jobs: set[str] = field(default_factory=set[str])
-    # Whether nobody holds or has booked anything on it.
+    # Whether nothing on it is held or booked.
     whole: bool = True
 
     @property
@@ -38,7 +38,7 @@ class WindowRoom:
 
 
 class _Occupant(NamedTuple):
-    """Somebody's part of a node, and when he has ended: at infinity when nobody can say."""
+    """A job's part of a node, and when the job has ended: infinity when that is not known."""
 
     end: float
     job: str
@@ -134,7 +134,7 @@ def _peak(here: Sequence[_Booked], start: float) -> tuple[int, int]:
 
 
 def _held(cluster: Cluster, name: str, now: float) -> Iterator[_Occupant]:
-    """What is held on the node, or kept on it for somebody."""
+    """What is held on the node, or kept on it for a job."""
     for job in cluster.on_node.get(name, ()):
         holding = cluster.holdings[job]
         end = end_of(cluster, holding, now)
@@ -148,7 +148,7 @@ def _held(cluster: Cluster, name: str, now: float) -> Iterator[_Occupant]:
 
 
 def end_of(cluster: Cluster, holding: Holding, now: float) -> float:
-    """When it will have ended; never when nobody can say, which is so also when it should have ended already."""
+    """When it will have ended; never when that is not known, which is so also when it should have ended already."""
     if holding.leaving:
         return now + holding.leave_s
     at = cluster.future.ends_at(holding.job)

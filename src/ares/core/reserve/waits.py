@@ -1,4 +1,4 @@
-"""Why a job waits that booked room keeps waiting: its own reservation, or somebody else's."""
+"""Why a job waits because of booked room: of its own reservation, or of another."""
 
 from math import inf
 
@@ -77,7 +77,7 @@ def _reserved(cluster: Cluster, key: ClassKey, claim: Claim, now: float) -> Reas
 
 
 def _free(cluster: Cluster, claim: Claim) -> tuple[int, int]:
-    """Whole GPUs and CPU thousandths of what is booked that nobody holds."""
+    """Whole GPUs and CPU thousandths that are booked and free."""
     table = cluster.table
     gpus = sum(table.gpu_left.item(one.row, gpu) == WHOLE for one in claim.taken for gpu in one.gpus)
     return gpus, sum(max(0, min(one.cpu_milli, table.cpu_free.item(one.row))) for one in claim.taken)

@@ -1,4 +1,4 @@
-"""Who may run in a reservation, and what becomes of it as time passes."""
+"""Which jobs may run in a reservation, and what becomes of it as time passes."""
 
 from typing import NamedTuple
 
@@ -16,8 +16,8 @@ _HISTORY_MAX = 50
 
 
 class Submitter(NamedTuple):
-    """Whose job it is: the tenant, and its user or, of a token that is no user's, the token's id. The name of a token
-    is no proof of anything: it may be that of a user."""
+    """The job's owner: the tenant, and its user or, for a token without a user, the token's id. The name of a token
+    proves nothing: it may be that of a user."""
 
     tenant: str
     subject: str
