@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.edge.client.calls.answers import JobDetail, Submitted
+from ares.api.jobs import JobDetail
+from ares.edge.client.calls.answers import Submitted
 from ares.edge.client.sync import Client
 from ares.model.event import LedgerEvent
 from ares.sim.chaos.proxy import Proxy

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ares.edge.client.calls.answers import JobDetail
+from ares.api.jobs import JobDetail
 from ares.model.isolation import shortfall
 from ares.model.job import JobSpec, Resources, RetryPolicy
 from tests import needs

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ares.api.jobs import JobDetail, Waiting
 from ares.edge.client.calls import calls, operator
-from ares.edge.client.calls.answers import JobDetail, Waiting
 from tests.platform import Platform, eventually
 
 EXAMPLE = Path(__file__).parents[2] / "plugins" / "example"

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from ares.agent.settings import AgentSettings
+from ares.api.jobs import JobDetail
 from ares.edge.cli.commands.show import render
 from ares.edge.cli.render.table import layout
-from ares.edge.client.calls.answers import JobDetail
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.link import Exited, Hello

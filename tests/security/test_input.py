@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ares.agent.files.job_files import read_progress, read_result
-from ares.edge.rest.bodies import SubmitBody
+from ares.api.jobs import SubmitBody
 from ares.edge.rest.http.problems import Problem
 from ares.edge.rest.http.strict import StrictDecoder
 from ares.model.job import RetryPolicy

@@ -13,12 +13,13 @@ from ares.adapters.audit.signing import key_file, verify
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.store.open import take_snapshot
 from ares.adapters.telemetry.null import NullTelemetry
+from ares.api.audit import ChainReport
 from ares.app.config import Config
 from ares.control.governance.audit import Audit
 from ares.control.governance.audit_heads import key_id
 from ares.control.state.ids import base32
 from ares.core import keys
-from ares.core.audit.verify import ChainReport, Sealer, check
+from ares.core.audit.verify import Sealer, check
 from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditOutcome
 from ares.ports.audit import AuditPorts
 from ares.ports.clock import Rng

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 import structlog
 
+from ares.api.plugins import PluginKind, RefusedPlugin
 from ares.api.reasons import Reason
-from ares.control.scheduler.plugins import Kind, Loaded, RefusedPlugin
+from ares.control.scheduler.plugins import Loaded
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
@@ -55,7 +56,7 @@ def load(watch: Watch | None = None, *, apart: bool = False) -> Loaded:
 def add(found: Callable[..., Any], watch: Watch | None = None, *, apart: bool = False) -> Loaded:
     """Puts what `found` gives for each group into the tables."""
     watch = watch or Watch()
-    origins: dict[tuple[Kind, str], str] = {}
+    origins: dict[tuple[PluginKind, str], str] = {}
     refused: list[RefusedPlugin] = []
     for group, (kind, table, prepare) in _GROUPS.items():
         for entry in sorted(found(group=group), key=lambda entry: entry.name):
@@ -93,7 +94,7 @@ def _value(entry: EntryPoint, table: dict[str, Any]) -> Any:
 class _Guard:
     """Around every call of a plugin. Says each failure once: a cycle may fail a hundred times a second."""
 
-    def __init__(self, kind: Kind, name: str, watch: Watch) -> None:
+    def __init__(self, kind: PluginKind, name: str, watch: Watch) -> None:
         self.name = name
         self._plugin = f"{kind} {name}"
         self._watch = watch
@@ -201,7 +202,7 @@ def _nothing(*given: Any) -> float:
 
 
 # In the place of a plugin where it is not entered.
-_STAND_INS: dict[Kind, Any] = {
+_STAND_INS: dict[PluginKind, Any] = {
     "filter": refusing("")._replace(passes=_no_opinion),
     "scorer": _no_opinion,
     "order": _nothing,
@@ -227,7 +228,7 @@ def _checked(said: Any, rows: int, kind: type[np.generic]) -> Any:
     return array
 
 
-_GROUPS: dict[str, tuple[Kind, dict[str, Any], Callable[[_Guard, Any], Any]]] = {
+_GROUPS: dict[str, tuple[PluginKind, dict[str, Any], Callable[[_Guard, Any], Any]]] = {
     "ares.filters": ("filter", FILTERS, _filter),
     "ares.scorers": ("scorer", SCORERS, _scorer),
     "ares.order": ("order", FACTORS, _factor),

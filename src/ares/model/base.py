@@ -11,6 +11,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     so that two versions can share a store. Borders that must refuse them do so themselves."""
 
 
+class Shown(Record, frozen=True, omit_defaults=False):
+    """An answer that is written out whole by itself."""
+
+
 # Names are data, never paths or format strings; the pattern keeps terminals and logs safe.
 Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/@+-]*$(?!\n)")]
 Slug = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$(?!\n)")]

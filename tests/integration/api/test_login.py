@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ares.api.identity import ProviderView
 from ares.app import main
 from ares.edge.client import login
 from ares.edge.client.aio import AsyncClient
@@ -166,7 +167,7 @@ async def test_tenants_users_and_roles_from_the_command_line(
 
 
 def test_a_device_is_patient_when_asked_to_be(idp: Idp) -> None:
-    provider = login.LoginProvider(**{key: getattr(idp.provider, key) for key in login.LoginProvider.__struct_fields__})
+    provider = ProviderView(**{key: getattr(idp.provider, key) for key in ProviderView.__struct_fields__})
     pauses: list[float] = []
     idp.pending = ["authorization_pending", "slow_down", "authorization_pending", "slow_down"]
     kept = login.finish(provider, login.begin(provider), pauses.append)

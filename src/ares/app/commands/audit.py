@@ -15,8 +15,9 @@ from ares.edge.cli.render.text import printable
 from ares.edge.cli.replicas import Replicas
 
 if TYPE_CHECKING:
+    from ares.api.audit import AuditMonth, AuditSummary, Happened
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.calls.audit import AuditMonth, AuditSummary, Filters, Happened
+    from ares.edge.client.calls.audit import Filters
     from ares.edge.client.sync import Client
     from ares.model.audit import AuditHead
 

@@ -1,12 +1,13 @@
 """Identities of machines: join tokens traded for certificates, renewed, listed and taken back."""
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 import structlog
 from msgspec.structs import replace
 
+from ares.api.identity import CertificateState, CertificateView, Revoked
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access import certificates as rules
@@ -23,7 +24,6 @@ from ares.ports.store import KV, Committed, Compare, Put, Store, StoreUnavailabl
 log = structlog.get_logger()
 
 _TRIES = 10
-State = Literal["valid", "expired", "revoked"]
 # What is wrong with a join token, or with what came with it.
 _WHY: Final = {
     "malformed": "the request is no certificate request in PEM for a P-256 key",
@@ -53,27 +53,6 @@ class Admitted(Record, frozen=True):
     certificate: str
     authority: str
     ends_at: int
-
-
-class CertificateView(Record, frozen=True):
-    """One certificate that did not end long ago."""
-
-    role: MachineRole
-    name: str
-    serial: str
-    issued_at: int
-    ends_at: int
-    state: State
-    revoked_by: str = ""
-
-
-class Revoked(Record, frozen=True):
-    """What was taken back from a machine."""
-
-    role: MachineRole
-    name: str
-    certificates: int = 0
-    tokens: int = 0
 
 
 class MachineAuthority:
@@ -288,7 +267,7 @@ def _back(machine: MachineRecord, one: Certificate) -> bool:
     return one.generation < machine.generation
 
 
-def _state(machine: MachineRecord, one: Certificate, now: float) -> State:
+def _state(machine: MachineRecord, one: Certificate, now: float) -> CertificateState:
     return "revoked" if _back(machine, one) else "expired" if one.ends_at <= now else "valid"
 
 

@@ -8,17 +8,17 @@ from typing import Literal
 
 import msgspec
 
+from ares.api.audit import AuditMonth, AuditPage, ChainSeen
 from ares.control.queries.cursors import Cursors
 from ares.control.state.view import View
 from ares.core.access.table import WIDE, scope_of
 from ares.core.audit import csv
 from ares.core.audit.chain import entry_of
 from ares.core.audit.match import AuditQuery, matches, needles, shown
-from ares.core.audit.summary import AuditSummary, AuditTally
+from ares.core.audit.summary import AuditTally
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.audit import AuditEntry, AuditHead
-from ares.model.base import Record
 from ares.ports.audit import AuditLog, Segment
 
 # Lines that one page looks at: who looks for something rare gets short pages, and goes on by the cursor.
@@ -30,30 +30,6 @@ _AT = len('"prev":"') + 64 + len('","at":')
 # After everything.
 _END = (1 << 62, "")
 Format = Literal["jsonl", "csv"]
-
-
-class ChainSeen(Record, frozen=True, omit_defaults=False):
-    """A chain that is known of. Those that are not `here` are on other replicas' disks: ask there too."""
-
-    chain: str
-    here: bool
-    # The newest signed head in the store, if any.
-    signed: int = 0
-    signed_at: float = 0.0
-    key: str = ""
-
-
-class AuditPage(Record, frozen=True, omit_defaults=False):
-    """The newest entries first. A page may have none and still go on by its `cursor`."""
-
-    entries: tuple[AuditEntry, ...]
-    cursor: str
-    chains: tuple[ChainSeen, ...]
-
-
-class AuditMonth(Record, frozen=True, omit_defaults=False):
-    summary: AuditSummary
-    chains: tuple[ChainSeen, ...]
 
 
 class AuditSearch:

@@ -6,6 +6,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from ares.api.alerts import ChannelView
 from ares.control.governance.channel_seal import Sealing, host_of
 from ares.control.state.view import View
 from ares.core import keys
@@ -43,21 +44,6 @@ class ChannelWish(Record, frozen=True):
 
     def __repr__(self) -> str:
         return f"ChannelWish({self.name!r})"
-
-
-class ChannelView(Record, frozen=True):
-    """All that anybody is told about a channel: of a URL the host, since its path is often a secret."""
-
-    name: str
-    tenant: str
-    kind: ChannelKind
-    where: str
-    severity: Severity
-    kinds: tuple[AlertKind, ...]
-    all_tenants: bool
-    enabled: bool
-    created_at: float
-    created_by: str
 
 
 class Channels:

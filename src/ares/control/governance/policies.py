@@ -8,6 +8,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from ares.api.policies import Located, Tried
 from ares.control.state.view import View
 from ares.control.submit.policy_gate import Judging, Submission
 from ares.core import keys
@@ -17,7 +18,6 @@ from ares.core.policy.setting import settable, type_of
 from ares.core.policy.verdict import PolicyVerdict
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.policy import Mistake, Policy, PolicyRecord
 from ares.model.state import JobState
@@ -37,35 +37,6 @@ _NAMED_MAX = 50
 _SLICE = 50
 _WALKED_MAX = 50_000
 _TRIES = 10
-
-
-class Located(Record, frozen=True):
-    """A mistake in one of a policy's expressions: `field` is `when`, or `set.FIELD`."""
-
-    field: str
-    message: str
-    line: int = 1
-    column: int = 1
-    hint: str = ""
-
-    @property
-    def words(self) -> str:
-        return f"{self.field}, {Mistake(message=self.message, line=self.line, column=self.column, hint=self.hint)}"
-
-
-class Tried(Record, frozen=True):
-    """What a policy would have made of recent jobs, had it been in force."""
-
-    policy: str
-    action: str
-    looked_at: int
-    matched: int
-    # Jobs it has no answer for: they would have been refused.
-    failed: int
-    text: str
-    jobs: tuple[str, ...] = ()
-    failed_jobs: tuple[str, ...] = ()
-    why_failed: str = ""
 
 
 class Policies:

@@ -7,13 +7,14 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from ares.api.quotas import LevelUse, QuotaView
 from ares.control.governance.download_meter import Meters
 from ares.control.governance.quota_usage import Counting
 from ares.control.state.records import Records, absent, same
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.quota.counts import TENANT, QuotaLevel
-from ares.core.quota.judge import LevelUse, limits_of, use_at
+from ares.core.quota.judge import limits_of, use_at
 from ares.core.quota.measures import from_units
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -48,19 +49,6 @@ class Usage(Record, frozen=True):
     spent: float = 0.0
     budget: float | None = None
     jobs: int = 0
-
-
-class QuotaView(Record, frozen=True):
-    """A tenant's quota, None when nothing is limited, and what is used: by the tenant, then by its teams and users."""
-
-    tenant: str
-    quota: Quota | None = None
-    by: str = ""
-    at: float = 0.0
-    note: str = ""
-    uses: tuple[LevelUse, ...] = ()
-    # Its counts were found wrong a moment ago: jobs are admitted with more care.
-    in_doubt: bool = False
 
 
 class QuotaChange(Record, frozen=True):

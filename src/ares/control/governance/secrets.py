@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
+from ares.api.secrets import KeyRotation, SecretView
 from ares.control.governance.channel_seal import Sealing, keys_used
 from ares.control.state.view import Delta, View
 from ares.core import keys
@@ -14,7 +15,6 @@ from ares.core.admit.secrets import env_size
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.alert import ChannelRecord
-from ares.model.base import Record
 from ares.model.job import ENV_BYTES_MAX, JobSpec
 from ares.model.secret import (
     SECRET_BYTES_MAX,
@@ -37,31 +37,6 @@ _TRIES = 10
 _ROTATION_S = 10.0
 _REWRAPPED_AT_ONCE = 32
 _NO_VAULT = "this server keeps no secrets: it has no key file"
-
-
-class SecretView(Record, frozen=True):
-    """All that anybody is ever told about a secret."""
-
-    name: str
-    version: int
-    size: int
-    created_at: float
-    created_by: str
-    updated_at: float
-    updated_by: str
-    # Which key it is sealed with, and whether the server that answers has it.
-    key_id: str
-    readable: bool = True
-
-
-class KeyRotation(Record, frozen=True):
-    """What became of the key. With `left` above 0 it is not over: rotate again to go on."""
-
-    key_id: str
-    # Whether a new key was made, or an earlier rotation was finished.
-    made: bool
-    rewrapped: int
-    left: int = 0
 
 
 class Secrets:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from ares.api.plugins import RefusedPlugin
 from ares.control.governance.watches import DiskWatch
 from ares.control.scheduler.monitor import ready
-from ares.control.scheduler.plugins import RefusedPlugin
 from ares.control.state.leader import Leader, leads_for_s
 from ares.control.state.view import View
 from ares.control.state.write_probe import WriteProbe

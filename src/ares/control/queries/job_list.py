@@ -7,8 +7,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from ares.api.decisions import Eta
-from ares.api.reasons import ReasonCode, Remedy
+from ares.api.jobs import JobPage, Waiting
 from ares.api.usage import Use
 from ares.control.queries.cursors import Cursors
 from ares.control.queries.deadlines import Deadlines
@@ -29,17 +28,6 @@ from ares.ports.store import Store
 _LIVE_FEW = 2000
 
 
-class Waiting(Record, frozen=True):
-    """Why a pending job waits, and whose it is to change that: `yours`, others' whose end to `wait` for, `operator`."""
-
-    code: ReasonCode
-    remedy: Remedy
-    message: str
-    numbers: dict[str, int] = {}
-    # When it starts, in four of five cases like it; of an array, its next task.
-    eta: Eta | None = None
-
-
 class JobQuery(Record, frozen=True):
     """What to list. Empty filters let everything through."""
 
@@ -53,20 +41,6 @@ class JobQuery(Record, frozen=True):
     sort: Literal["submitted", "-submitted"] = "-submitted"
     limit: int = 100
     cursor: str = ""
-
-
-class JobPage(Record, frozen=True):
-    """`cursor` continues the list; it is empty at the end."""
-
-    jobs: tuple[JobState, ...]
-    cursor: str = ""
-    # By id: why pending ones wait, and the phases of whole arrays' tasks.
-    waiting: dict[str, Waiting] = {}
-    array_counts: dict[str, dict[Phase, int]] = {}
-    # By id: what single jobs used that have been given a place, up to now.
-    used: dict[str, Use] = {}
-    # Those that will miss their deadline, by the estimates.
-    at_risk: tuple[str, ...] = ()
 
 
 class Listing:

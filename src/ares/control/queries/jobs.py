@@ -5,12 +5,11 @@ Another tenant's job and a job that does not exist are the same answer: None.
 
 import msgspec
 
-from ares.api.deadlines import DeadlineSeen
-from ares.api.usage import Use
+from ares.api.jobs import JobDetail, JobPage
 from ares.control.execution.transitions import JobChange, MissingJob, Outcome, Transitions, Written
 from ares.control.queries.cursors import Cursors
 from ares.control.queries.deadlines import Deadlines
-from ares.control.queries.job_list import JobPage, JobQuery, Listing, Waiting, count, whole
+from ares.control.queries.job_list import JobQuery, Listing, count, whole
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import View
@@ -23,15 +22,11 @@ from ares.core.lifecycle.inputs import Cancel, RetryNow
 from ares.core.lifecycle.usage_report import use_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.model.event import LedgerEvent
-from ares.model.job import JobSpec
 from ares.model.state import (
     TERMINAL,
     ArrayRecord,
     JobState,
-    Phase,
-    ProgressRecord,
     Result,
 )
 from ares.ports.clock import Clock
@@ -40,23 +35,6 @@ from ares.ports.store import Store
 _RESOLVE_MAX = 10
 # In place of a command, for those who see facts only.
 NOT_SHOWN = "(not shown)"
-
-
-class JobDetail(Record, frozen=True):
-    """One job as its owner sees it."""
-
-    spec: JobSpec
-    state: JobState
-    result: Result | None = None
-    progress: ProgressRecord | None = None
-    queue_position: int | None = None
-    # Why a pending job waits.
-    waiting: Waiting | None = None
-    array_counts: dict[Phase, int] | None = None
-    # Of all attempts up to now; of an array, of all its tasks.
-    used: Use = Use()
-    # Whether it will meet its deadline, while that is open.
-    deadline: DeadlineSeen | None = None
 
 
 class Jobs:

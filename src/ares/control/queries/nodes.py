@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from ares.api.nodes import ClusterView, LeaseView, NodeView
 from ares.control.scheduler.monitor import lease_of, ready
 from ares.control.state.leader import leads_for_s
 from ares.control.state.pacing import LOOKED_AT, breathe
@@ -14,61 +15,12 @@ from ares.core.admit.node import salvaged_node
 from ares.core.lifecycle.ranks import holds
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.base import Record
-from ares.model.node import NodeInfo, NodeRecord, RemovedNode, Taint
+from ares.model.node import NodeRecord, RemovedNode, Taint
 from ares.model.state import BOUND, JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Committed, Compare, Delete, Put, Store
 
 LOCAL_CLUSTER = "local"
-
-
-class NodeView(Record, frozen=True):
-    """A node with what is free on it now: nothing while no job can be sent there."""
-
-    name: str
-    info: NodeInfo
-    incarnation: int
-    ready: bool
-    cordoned: bool
-    taints: tuple[Taint, ...]
-    drained_by: str
-    lease_age_s: float | None
-    running: int
-    cpu_milli_free: int
-    memory_mib_free: int
-    gpus_free: int
-
-
-class ClusterView(Record, frozen=True):
-    """The whole cluster, and who leads it."""
-
-    id: str
-    nodes: int
-    ready_nodes: int
-    gpus: int
-    gpus_free: int
-    pending: int
-    running: int
-    leader: str
-    # How long it has led; None when nobody leads.
-    leader_age_s: float | None
-    revision: int
-    # How long ago this replica last heard of the store.
-    store_age_s: float
-
-
-class LeaseView(Record, frozen=True):
-    """Who holds a job now. `expires_in_s` counts from the last renewal this replica saw."""
-
-    job: str
-    name: str
-    attempt: int
-    fence: str
-    node: str
-    phase: Phase
-    held_s: float
-    expires_in_s: float | None
 
 
 class Nodes:

@@ -5,24 +5,14 @@ from functools import partial
 
 import msgspec
 
+from ares.api.jobs import OutputList
 from ares.control.state.view import View
 from ares.core import keys
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.model.link import AttemptRef
-from ares.model.state import TERMINAL, Fence, OutputFile, Result
+from ares.model.state import TERMINAL, OutputFile, Result
 from ares.ports.blobs import Blobs
 from ares.ports.store import Store
-
-
-class OutputList(Record, frozen=True, omit_defaults=False):
-    """The files of a job's committed result, by path. Without a result there are none."""
-
-    job: str
-    committed: bool = False
-    attempt: int = 0
-    fence: Fence | None = None
-    files: tuple[OutputFile, ...] = ()
 
 
 class OpenOutput(msgspec.Struct, frozen=True, gc=False):

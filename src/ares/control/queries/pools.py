@@ -3,18 +3,19 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from ares.control.queries.nodes import Nodes, NodeView
+from ares.api.nodes import NodeView
+from ares.api.pools import PoolBooking, PoolPromise, PoolView, Shape, ShapeEta
+from ares.control.queries.nodes import Nodes
 from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.state.pacing import WORKED_ON, breathe, stepped
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
 from ares.core.capacity.power import draw_of_pools
 from ares.core.schedule.cluster import Cluster
-from ares.core.starts.shapes import Shape, ShapeEta, common_shapes, shape_etas
+from ares.core.starts.shapes import common_shapes, shape_etas
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.model.profile import Pool
-from ares.model.reservation import BOOKED, Reservation, ReservationState
+from ares.model.reservation import BOOKED, Reservation
 from ares.model.state import Placement
 from ares.ports.clock import Clock
 
@@ -24,60 +25,6 @@ RUNS_S = 3600.0
 _CLASSES_MAX = 512
 _PROMISES_MAX = 20
 _PLAIN = Pool()
-
-
-class PoolBooking(Record, frozen=True):
-    """A reservation's part of the pool. Of other tenants' only that there is one."""
-
-    name: str
-    state: ReservationState
-    start: float
-    until: float
-    gpus: int
-    cpu_milli: int
-
-
-class PoolPromise(Record, frozen=True):
-    """Room that the latest plan holds for a waiting job from `start` on. Of other tenants' jobs without a name."""
-
-    job: str
-    start: float
-    until: float | None
-    gpus: float
-    nodes: int
-
-
-class PoolView(Record, frozen=True):
-    """Nodes of one pool, summed."""
-
-    name: str
-    nodes: int
-    ready_nodes: int
-    cordoned_nodes: int
-    drained_nodes: int
-    cpu_milli: int
-    cpu_milli_free: int
-    memory_mib: int
-    memory_mib_free: int
-    gpus: int
-    gpus_free: int
-    # Held by attempts; kept for jobs that others are leaving for; booked by reservations that have begun.
-    gpus_held: int
-    gpus_kept: int
-    gpus_reserved: int
-    gpu_models: dict[str, int]
-    running_jobs: int
-    # Waiting jobs that could run here.
-    pending_jobs: int
-    # Now and next.
-    reservations: tuple[PoolBooking, ...]
-    promises: tuple[PoolPromise, ...]
-    # Price, spot and power, as the profile sets them.
-    terms: Pool
-    # What it draws now, by the power model.
-    power_watts: float
-    # When a job of such a size would start if it were submitted now.
-    shapes: tuple[ShapeEta, ...]
 
 
 class Pools:

@@ -6,6 +6,7 @@ from hashlib import sha256
 import msgspec
 import structlog
 
+from ares.api.nodes import ConsolidationView, MoveView
 from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import View
@@ -14,7 +15,6 @@ from ares.core.lifecycle.inputs import Preempt
 from ares.core.schedule.consolidation import Consolidation, Relocation, consolidation, still_fit
 from ares.core.schedule.preempt.record import moved_record
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.ports.clock import Clock
 from ares.ports.telemetry import Telemetry
 
@@ -22,33 +22,6 @@ log = structlog.get_logger()
 
 # Plans that were shown and can still be carried out as they were.
 _KEPT_MAX = 64
-
-
-class MoveView(Record, frozen=True):
-    """One job and the nodes of its ranks, now and then."""
-
-    job: str
-    tenant: str
-    name: str
-    gpus: float
-    origin: tuple[str, ...]
-    to: tuple[str, ...]
-    lost_gpu_s: float
-
-
-class ConsolidationView(Record, frozen=True):
-    """What would be moved, or was. `revision` names exactly this plan."""
-
-    revision: str
-    gpus: int
-    nodes: int
-    moves: tuple[MoveView, ...]
-    lost_gpu_s: float
-    # Nodes with so many free GPUs.
-    before: int
-    after: int
-    applied: bool
-    message: str
 
 
 class Consolidate:

@@ -7,6 +7,7 @@ import asyncio
 
 import structlog
 
+from ares.api.nodes import DrainedJob, DrainStatus
 from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
@@ -15,9 +16,8 @@ from ares.core.lifecycle.inputs import Preempt
 from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.core.schedule.preempt.record import moved_record
 from ares.model.access import Principal
-from ares.model.base import Record
 from ares.model.node import NodeRecord
-from ares.model.state import BOUND, JobState, Phase
+from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock, happens
 from ares.ports.store import Compare, StoreError
 from ares.ports.telemetry import Telemetry
@@ -27,26 +27,6 @@ log = structlog.get_logger()
 # So many jobs save their work at once, in all: a drain of a whole rack must not drown its storage.
 AT_ONCE = 16
 _LOOK_EVERY_S = 1.0
-
-
-class DrainedJob(Record, frozen=True):
-    """A job that still holds something on the node. Of other tenants' jobs only that they are there."""
-
-    job: str
-    phase: Phase
-    # Why it does not leave before it ends; empty when it leaves.
-    stays: str = ""
-
-
-class DrainStatus(Record, frozen=True):
-    node: str
-    by: str
-    reason: str
-    # How many there were, and those that are left.
-    jobs: int
-    left: tuple[DrainedJob, ...]
-    done: bool
-    message: str
 
 
 class Drain:

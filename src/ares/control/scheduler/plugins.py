@@ -1,56 +1,28 @@
 """What a profile can name: built in, or installed by third parties, and whether the profile uses it."""
 
 from dataclasses import dataclass
-from typing import Literal
 
+from ares.api.plugins import Plugin, PluginKind, PluginList, RefusedPlugin
 from ares.control.planner.proposer import Proposer
 from ares.control.state.view import View
 from ares.core.queue.factors import FACTORS
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.scorers import SCORERS
-from ares.model.base import Record
 from ares.model.profile import Profile
 
-Kind = Literal["filter", "scorer", "order", "action"]
 BUILT_IN = "ares"
-
-
-class Plugin(Record, frozen=True):
-    kind: Kind
-    name: str
-    # The distribution it comes from, with its version.
-    origin: str
-    used: bool = False
-    # What happened, of one that plans are made without until the profile changes. The leader knows.
-    cut_off: str = ""
-
-
-class RefusedPlugin(Record, frozen=True):
-    """It was installed and is not there; `error` says why."""
-
-    kind: Kind
-    name: str
-    origin: str
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What was found when the process started: origins by kind and name, and what was refused."""
 
-    origins: dict[tuple[Kind, str], str]
+    origins: dict[tuple[PluginKind, str], str]
     refused: tuple[RefusedPlugin, ...] = ()
 
 
 NO_PLUGINS = Loaded({})
-
-
-class PluginList(Record, frozen=True):
-    plugins: tuple[Plugin, ...]
-    refused: tuple[RefusedPlugin, ...] = ()
-    # Names of the profile in force that nothing here answers to.
-    missing: tuple[str, ...] = ()
 
 
 class Plugins:
@@ -82,11 +54,11 @@ class Plugins:
         return PluginList(plugins=plugins, refused=self._loaded.refused, missing=tuple(missing))
 
 
-def _tables() -> dict[Kind, set[str]]:
+def _tables() -> dict[PluginKind, set[str]]:
     return {"filter": set(FILTERS), "scorer": set(SCORERS), "order": set(FACTORS), "action": set(ACTIONS)}
 
 
-def _used(profile: Profile) -> dict[Kind, set[str]]:
+def _used(profile: Profile) -> dict[PluginKind, set[str]]:
     order = (*profile.order.primary, *profile.order.secondary)
     return {
         "filter": set(profile.filters),

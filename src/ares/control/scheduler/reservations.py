@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import structlog
 from msgspec.structs import replace
 
+from ares.api.reservations import ReservationView
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.reservation_windows import Windows
 from ares.control.scheduler.reservation_writes import Book
@@ -17,8 +18,7 @@ from ares.core.reserve.window import cancelled, turned
 from ares.core.text import clock
 from ares.model.access import Principal
 from ares.model.base import Record
-from ares.model.reservation import BOOKED, Reservation, ReservationState, RoomAsked, Turn
-from ares.model.state import Placement
+from ares.model.reservation import BOOKED, Reservation, RoomAsked, Turn
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import StoreUnavailable
 from ares.ports.telemetry import Telemetry
@@ -43,36 +43,6 @@ class ReservationWish(Record, frozen=True):
     users: tuple[str, ...] = ()
     note: str = ""
     unused_release_s: float = 600.0
-
-
-class ReservationView(Record, frozen=True):
-    """A reservation as one may see it: of other tenants only that there is one, where and when."""
-
-    name: str
-    tenant: str
-    state: ReservationState
-    start: float
-    until: float
-    gpus: int
-    cpu_milli: int
-    memory_mib: int
-    placements: tuple[Placement, ...]
-    asked: RoomAsked
-    teams: tuple[str, ...]
-    users: tuple[str, ...]
-    created_by: str
-    created_at: float
-    note: str
-    unused_release_s: float
-    used_at: float | None
-    # Jobs that run in it, and those that wait for it.
-    running: int
-    waiting: int
-    # How many jobs that do not belong there hold some of its room now.
-    strangers: int
-    # Nodes of it that are gone, cordoned or silent.
-    missing: tuple[str, ...]
-    history: tuple[Turn, ...]
 
 
 class Reservations:

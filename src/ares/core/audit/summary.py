@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from ares.api.audit import AuditSummary, Happened
 from ares.model.audit import AuditEntry
-from ares.model.base import Record
 
 # By the first step of the path: what decides permissions and limits.
 RULES = frozenset(
@@ -13,36 +13,6 @@ RULES = frozenset(
 _QUOTA = frozenset({"quota", "budget", "priority", "queue_full"})
 # Of each list.
 LISTED_MAX = 1000
-
-
-class Happened(Record, frozen=True):
-    """One entry, in short."""
-
-    at: float
-    who: str
-    operation: str
-    object: str = ""
-    reason: str = ""
-
-
-class AuditSummary(Record, frozen=True, omit_defaults=False):
-    """`tenant` is empty for all; `month` is like 2026-11, in UTC, and empty for another period."""
-
-    tenant: str
-    month: str
-    entries: int
-    # By operation, then by outcome.
-    operations: dict[str, dict[str, int]]
-    denials: dict[str, int]
-    break_glass: tuple[Happened, ...]
-    changes: tuple[Happened, ...]
-    policy_violations: int
-    quota_rejections: int
-    # Of what is listed, the number that was left out.
-    left_out: int = 0
-    # Of a period that is no month, in seconds since 1970.
-    since: float = 0.0
-    until: float = 0.0
 
 
 class AuditTally:

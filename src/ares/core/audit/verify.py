@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ares.api.audit import ChainReport
 from ares.core.audit.chain import ChainBreak, Seal, Walk, seal_holds, signed_bytes
 from ares.model.audit import AuditHead, AuditKey, AuditStub
-from ares.model.base import Record
 
 # Public key, message, signature.
 Verify = Callable[[str, bytes, str], bool]
@@ -16,32 +16,6 @@ class Sealer(NamedTuple):
 
     key: str
     seal: Seal
-
-
-class ChainReport(Record, frozen=True, omit_defaults=False):
-    """What was found. The chain is whole if `broken` is empty and every head is signed."""
-
-    chain: str
-    # Numbers of the first and the last entry that hold.
-    begins: int
-    ends: int
-    ends_at: float
-    # Of the newest signed head; 0 when there is none. What comes after it could be cut off unnoticed.
-    signed: int
-    heads: int
-    # The first broken link, and why; 0 and nothing for none.
-    broken: int = 0
-    why: str = ""
-    missing: int = 0
-    # Numbers of heads whose signature does not hold.
-    unsigned: tuple[int, ...] = ()
-    keys: tuple[str, ...] = ()
-    # Bytes after the last whole line: of an entry that was never finished, and so never answered.
-    torn: int = 0
-
-    @property
-    def whole(self) -> bool:
-        return not self.broken and not self.unsigned
 
 
 def _unsealed(walk: Walk, last: bytes, signed: Sequence[AuditHead], sealer: Sealer | None) -> ChainBreak | None:

@@ -3,33 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ares.api.quotas import LevelUse
 from ares.core.queue.order import LEVELS
 from ares.core.quota.asked import units_of
 from ares.core.quota.counts import TENANT, QuotaLevel
 from ares.core.quota.measures import STANDING, Amounts, from_units, kind_of, to_units, words
 from ares.core.refusal import Refusal
-from ares.model.base import Record
 from ares.model.job import PRIORITIES, Priority
-from ares.model.quota import LevelName, Limits, Quota
+from ares.model.quota import Limits, Quota
 
 _MILLI = 1000
 # How much earlier a tenant's jobs are refused while its counts are in doubt.
 DOUBT = 100
-
-
-class LevelUse(Record, frozen=True, omit_defaults=False):
-    """One measure at one level, in people's units. Without a limit, `free` is None too."""
-
-    level: LevelName
-    name: str
-    measure: str
-    asked: float
-    used: float
-    limit: float | None
-    soft: float | None
-    # What could still be admitted.
-    free: float | None
-    exceeded: bool = False
 
 
 class OverQuota(Refusal, frozen=True):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from ares.api.decisions import Eta
+from ares.api.pools import Shape, ShapeEta
 from ares.core.capacity.node_table import POOL_LABEL
 from ares.core.explain.why import infeasible
 from ares.core.queue.waiting import ClassKey, class_key
@@ -12,7 +12,6 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.starts.starts import Course, Starts, eta_of
 from ares.core.steps import Steps, in_steps
 from ares.core.text import count, span
-from ares.model.base import Record
 from ares.model.job import Gang, JobSpec, Resources
 from ares.model.node import NodeInfo
 from ares.model.state import JobState
@@ -21,22 +20,6 @@ _SIZES = (1, 2, 4, 8)
 _NODES_MAX = 8
 # With each GPU of a common size.
 _CPU_MILLI, _MEMORY_MIB = 1000, 1024
-
-
-class Shape(Record, frozen=True):
-    """A size of job. Resources are those of one rank; `words` name it."""
-
-    words: str
-    resources: Resources
-    ranks: int = 1
-
-
-class ShapeEta(Record, frozen=True):
-    """Without `starts` it can never run there, and `never` says why."""
-
-    shape: Shape
-    starts: Eta | None = None
-    never: str = ""
 
 
 def common_shapes(nodes: Sequence[NodeInfo]) -> Iterator[Shape]:

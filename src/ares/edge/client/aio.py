@@ -12,26 +12,30 @@ import httpx2
 
 from ares.api.deadlines import SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
+from ares.api.jobs import JobDetail, OutputList, StreamedEvent
+from ares.api.nodes import ClusterView, LeaseView, NodeView
+from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
+from ares.api.reservations import ReservationView
 from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.ask import JobFields
-from ares.edge.client.calls import answers, calls, operator, predictions
+from ares.edge.client.calls import calls, operator, predictions
 from ares.edge.client.calls import reservations as booking_calls
 from ares.edge.client.calls.alerts import AsyncAlertMethods
-from ares.edge.client.calls.answers import JobDetail, JobRef, RefusedJob, StreamEvent, Submitted, job_id
+from ares.edge.client.calls.answers import JobRef, RefusedJob, Submitted, job_id
 from ares.edge.client.calls.audit import AsyncAuditMethods
 from ares.edge.client.calls.calls import Call, Reply
 from ares.edge.client.calls.identity import AsyncIdentityMethods
 from ares.edge.client.calls.machines import AsyncMachineMethods
 from ares.edge.client.calls.policies import AsyncPolicyMethods
 from ares.edge.client.calls.quotas import AsyncQuotaMethods
-from ares.edge.client.calls.reservations import Booking, ReservationView
+from ares.edge.client.calls.reservations import Booking
 from ares.edge.client.calls.secrets import AsyncSecretMethods
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
 from ares.edge.client.logs import OnAttempt, follow_logs
-from ares.edge.client.outputs import OnProgress, OutputList, Saving, chosen, fetch, listing
+from ares.edge.client.outputs import OnProgress, Saving, chosen, fetch, listing
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
@@ -174,7 +178,7 @@ class AsyncClient(
         """What happened to a job so far."""
         return await self.send(calls.job_events(job_id(job)))
 
-    def events(self, cursor: str = "", job: JobRef | None = None) -> AsyncIterator[StreamEvent]:
+    def events(self, cursor: str = "", job: JobRef | None = None) -> AsyncIterator[StreamedEvent]:
         """Events as they happen, without end. `cursor` resumes after an earlier one; "0" starts at the oldest kept."""
         return self._iterate(self._flows.events(cursor, None if job is None else job_id(job)))
 
@@ -250,31 +254,31 @@ class AsyncClient(
 
     # ---- machines and access
 
-    async def nodes(self) -> tuple[answers.NodeView, ...]:
+    async def nodes(self) -> tuple[NodeView, ...]:
         """The machines."""
         return await self.send(calls.nodes())
 
-    async def clusters(self) -> tuple[answers.ClusterView, ...]:
+    async def clusters(self) -> tuple[ClusterView, ...]:
         """Every cluster: what it has, and who leads it."""
         return await self.send(calls.clusters())
 
-    async def cordon(self, node: str, on: bool = True) -> answers.NodeView:
+    async def cordon(self, node: str, on: bool = True) -> NodeView:
         """Keeps new jobs off a machine, or lets them on again."""
         return await self.send(calls.cordon(node, on))
 
-    async def remove_node(self, node: str) -> answers.NodeView:
+    async def remove_node(self, node: str) -> NodeView:
         """Forgets a machine that is gone for good; the answer is what it last was."""
         return await self.send(operator.remove_node(node))
 
-    async def pools(self, **shape: Any) -> tuple[answers.PoolView, ...]:
+    async def pools(self, **shape: Any) -> tuple[PoolView, ...]:
         """The pools of machines. With gpus=8, ranks=4, runtime="2h" or the like: when such a job would start there."""
         return await self.send(calls.pools(calls.pool_shape(**shape)))
 
-    async def pool(self, name: str, **shape: Any) -> answers.PoolView:
+    async def pool(self, name: str, **shape: Any) -> PoolView:
         """One pool."""
         return await self.send(calls.pool(name, calls.pool_shape(**shape)))
 
-    async def leases(self, job: JobRef | None = None) -> tuple[answers.LeaseView, ...]:
+    async def leases(self, job: JobRef | None = None) -> tuple[LeaseView, ...]:
         """Who holds the right to run what."""
         return await self.send(calls.leases(None if job is None else job_id(job)))
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ares.api.jobs import JobDetail, StreamedEvent
 from ares.edge.client.addresses import Addresses, Tour, gone
 from ares.edge.client.calls import answers, calls
 from ares.edge.client.calls.calls import Call, Reply, Request, read_answer, read_problem, retry_after_s
@@ -74,7 +75,7 @@ class Flows:
             cursor = page.cursor
 
     def events(self, cursor: str, job_id: str | None) -> Flow[None]:
-        """Emits `StreamEvent`s for ever, resuming after the last one seen whenever the connection is lost."""
+        """Emits `StreamedEvent`s for ever, resuming after the last one seen whenever the connection is lost."""
         patience = Patience(self)
         while True:
             opened: Reply | Broken = yield Open(calls.event_stream(cursor, job_id), patience.tour.next(), SILENCE_S)
@@ -90,7 +91,7 @@ class Flows:
                 for item in parser.feed(chunk):
                     cursor = item.id or cursor
                     if event := _ledger_event(item):
-                        yield Emit(answers.StreamEvent(cursor=cursor, event=event))
+                        yield Emit(StreamedEvent(cursor=cursor, event=event))
             yield from patience.lose(opened, calls.event_stream(cursor, job_id))
 
     def watch(self, job_id: str, timeout_s: float | None, *, only_end: bool) -> Flow[None]:
@@ -126,12 +127,12 @@ class Flows:
             else:
                 yield Pause(min(POLL_S, left))
 
-    def look(self, job_id: str, patience: "Patience") -> Flow[answers.JobDetail]:
+    def look(self, job_id: str, patience: "Patience") -> Flow[JobDetail]:
         """Reads a job in the course of following it: once it was met, the server may be away for a while."""
         while True:
             tour = Tour(self.addresses)
             try:
-                detail: answers.JobDetail = yield from self.exchange(calls.job(job_id), tour)
+                detail: JobDetail = yield from self.exchange(calls.job(job_id), tour)
             except (Unreachable, Unavailable) as error:
                 if not patience.met:
                     raise
@@ -233,7 +234,7 @@ class SseParser:
             self._id = value
 
 
-def ended(detail: answers.JobDetail) -> bool:
+def ended(detail: JobDetail) -> bool:
     """Whether the job, or every task of the array, is finished."""
     return detail.state.phase in TERMINAL
 
@@ -258,7 +259,7 @@ def _repeatable(request: Request, answer: Reply | Broken) -> bool:
     return repeatable_status(answer.status, request.repeatable)
 
 
-def _time_left(deadline: float | None, job_id: str, seen: answers.JobDetail | None) -> Flow[float]:
+def _time_left(deadline: float | None, job_id: str, seen: JobDetail | None) -> Flow[float]:
     if deadline is None:
         return float("inf")
     now: float = yield Now()

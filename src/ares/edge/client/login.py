@@ -11,27 +11,16 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from ares.api.identity import AuthView, ProviderView
 from ares.edge.client.errors import BadAnswer, LoginFailed, NotConfigured, Unreachable
+from ares.edge.client.reader import read
 from ares.edge.client.settings import LOOPBACK, Login
-from ares.model.base import Record
 
 _TIMEOUT_S = 15.0
 _DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 # What a provider that asks for more patience gets, as the standard has it.
 _SLOWER_S = 5.0
 _FORM = {"accept": "application/json"}
-
-
-class LoginProvider(Record, frozen=True):
-    """An identity provider that a server takes the word of."""
-
-    name: str
-    issuer: str = ""
-    client_id: str = ""
-    device_url: str = ""
-    token_url: str = ""
-    scopes: str = ""
-    send: str = "id_token"
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,22 +45,21 @@ class _Tokens(msgspec.Struct, frozen=True, kw_only=True):
     expires_in: float = 0.0
 
 
-class _AuthView(Record, frozen=True):
-    providers: tuple[LoginProvider, ...] = ()
-
-
-def providers(url: str) -> tuple[LoginProvider, ...]:
+def providers(url: str) -> tuple[ProviderView, ...]:
     """How one may log in at a server; asked without a credential."""
     reply = _ask("GET", f"{url}/v1/auth")
-    return _read(reply, _AuthView).providers
+    try:
+        return read(_read(reply, Any), AuthView).providers
+    except msgspec.ValidationError as error:
+        raise BadAnswer(f"{reply.url}: {error}") from error
 
 
-def begin(provider: LoginProvider) -> Device:
+def begin(provider: ProviderView) -> Device:
     form = {"client_id": provider.client_id, "scope": provider.scopes}
     return _read(_ask("POST", provider.device_url, form), Device)
 
 
-def finish(provider: LoginProvider, device: Device, pause: Callable[[float], None] = time.sleep) -> dict[str, str]:
+def finish(provider: ProviderView, device: Device, pause: Callable[[float], None] = time.sleep) -> dict[str, str]:
     """Waits until the person has agreed; what is to be saved."""
     form = {"grant_type": _DEVICE_GRANT, "device_code": device.device_code, "client_id": provider.client_id}
     interval_s, left_s = device.interval, device.expires_in

@@ -9,28 +9,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ares.api.jobs import OutputList
 from ares.edge.client.calls import calls
 from ares.edge.client.calls.calls import Call, Reply, Request
 from ares.edge.client.errors import DamagedOutput, NotFound, UnsafePath
 from ares.edge.client.flows import SILENCE_S, Flows, Patience
 from ares.edge.client.steps import Broken, Emit, Flow, Open, Read
-from ares.model.base import Record
-from ares.model.state import Fence, OutputFile
+from ares.model.state import OutputFile
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Path, bytes of it that are here, and its size.
 OnProgress = Callable[[str, int, int], None]
-
-
-class OutputList(Record, frozen=True):
-    """The files of a job's committed result, by path. Without a result there are none."""
-
-    job: str
-    committed: bool = False
-    attempt: int = 0
-    fence: Fence | None = None
-    files: tuple[OutputFile, ...] = ()
 
 
 def listing(job_id: str) -> Call[OutputList]:

@@ -72,6 +72,8 @@ def _empty(field: msgspec.structs.FieldInfo) -> Any:
         kind = get_args(kind)[0]
     if types.NoneType in get_args(kind):
         return None
+    if _is_record(kind) and not any(inner.required for inner in msgspec.structs.fields(kind)):
+        return kind()
     made = str if get_origin(kind) is Literal else get_origin(kind) or kind
     if made not in _EMPTY:
         raise msgspec.ValidationError(f"Object missing required field `{field.encode_name}`")

@@ -1,39 +1,26 @@
 """What clients get. Values are written out whole: a reader need not know our defaults."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from ares.api.deadlines import DeadlineSeen
 from ares.api.decisions import PrioRow
-from ares.api.reasons import ReasonCode, Remedy
-from ares.control.queries.nodes import ClusterView, LeaseView, NodeView
+from ares.api.identity import TokenView
+from ares.api.jobs import JobWarning
+from ares.api.nodes import ClusterView, LeaseView, NodeView
+from ares.api.quotas import LevelUse
 from ares.control.state.pacing import WORKED_ON, breathe
-from ares.core.quota.judge import LevelUse
 from ares.core.refusal import Refusal
 from ares.edge.rest.http.problems import MEDIA_TYPE, NOT_FOUND, Problem, granted, problem_of
 from ares.edge.rest.http.request_context import noted
-from ares.model.access import Permission, Role
-from ares.model.base import Record
+from ares.model.base import Record, Shown
 from ares.model.event import LedgerEvent
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
-
-
-class Shown(Record, frozen=True, omit_defaults=False):
-    """Written out whole by itself."""
-
-
-class JobWarning(Shown, frozen=True):
-    """What is to be said about a job that was taken. That it will not start by itself: `remedy` says whose it is to
-    change that. Without a remedy: what a policy warns of, or a soft limit that it passes."""
-
-    code: ReasonCode | Literal["policy", "soft-limit"]
-    message: str
-    remedy: Remedy | Literal[""] = ""
 
 
 class Created(Shown, frozen=True):
@@ -109,43 +96,13 @@ class LeaseList(Record, frozen=True):
     leases: tuple[LeaseView, ...]
 
 
-class TokenView(Shown, frozen=True):
-    """A token without its secret and its digest."""
-
-    id: str
-    tenant: str
-    role: Role
-    name: str
-    created_at: float
-    expires_at: float | None
-    revoked: bool
-    node: str | None
-    single_use: bool
-    user: str = ""
-    permissions: tuple[Permission, ...] | None = None
-
-
 class TokenList(Shown, frozen=True):
     tokens: tuple[TokenView, ...]
-
-
-class NewToken(Shown, frozen=True):
-    """`token` is shown this once."""
-
-    token: str
-    record: TokenView
 
 
 class HealthView(Shown, frozen=True):
     status: str
     checks: dict[str, str] = {}
-
-
-class StreamedEvent(Record, frozen=True):
-    """A WebSocket message: resume after `cursor`."""
-
-    cursor: str
-    event: LedgerEvent
 
 
 class StreamedLog(Shown, frozen=True):

@@ -4,9 +4,9 @@ from typing import Annotated, Literal, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
+from ares.api.jobs import SubmitBody
 from ares.api.usage import By
-from ares.model.base import Note, Record, RequestId, Slug
-from ares.model.job import Cost, InputRef, JobSpec, Priority
+from ares.model.base import Note, Record
 from ares.model.state import Phase
 
 T = TypeVar("T")
@@ -16,26 +16,6 @@ TokenName = Annotated[str, Meta(max_length=128, pattern=r"^([A-Za-z0-9][A-Za-z0-
 Cursor = Annotated[str, Meta(max_length=512)]
 JobRef = Annotated[str, Meta(max_length=32, pattern=r"^[0-9a-z]+(_[0-9]+)?$(?!\n)")]
 WeightName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")]
-YEAR_S = 31_536_000.0
-
-
-class SubmitBody(Record, frozen=True):
-    """A job to submit. Fields beside `spec` fill it where it says nothing itself."""
-
-    spec: JobSpec
-    # The same id with the same payload gives the same job.
-    request_id: RequestId | None = None
-    # Only to be sure: must be the credential's own.
-    tenant_id: Slug | None = None
-    # A name, or its number: 0 is CRITICAL, 4 is BEST_EFFORT.
-    priority: Priority | Annotated[int, Meta(ge=0, le=4)] | None = None
-    # What the job reads: becomes the specification's `inputRefs`.
-    input_refs: Annotated[tuple[InputRef, ...], Meta(max_length=1000)] | None = None
-    # Seconds.
-    expected_runtime: Annotated[float, Meta(ge=0.0, le=YEAR_S)] | None = None
-    estimate_cores: Annotated[float, Meta(ge=0.001, le=4096.0)] | None = None
-    # Recorded as the caller's claim (`spec.claimedCost`) and shown: what a job will cost is for the server to say.
-    cost_estimate: Cost | None = None
 
 
 class BatchBody(Record, frozen=True):

@@ -10,12 +10,12 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
+from ares.api.jobs import JobDetail
 from ares.check.invariants.history import Answered, Asked, Back, Event, Healed, Lost, Violation, digest_of
 from ares.check.store.findings import Findings
 from ares.check.store.jobs import check_job
 from ares.check.store.ledger import parse_fence
 from ares.check.store.reading import JobRecords, StoredRecord
-from ares.edge.client.calls.answers import JobDetail
 from ares.model.event import LedgerEvent
 from ares.model.state import TERMINAL, Fence
 from ares.sim.chaos.canary import GRACE_S, CanaryMark, Marks

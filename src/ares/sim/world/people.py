@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ares.api.jobs import JobDetail
 from ares.check.invariants.history import Answered, Asked, Verb, digest_of
-from ares.control.queries.jobs import JobDetail
 from ares.control.replica import Replica
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.refusal import Refusal

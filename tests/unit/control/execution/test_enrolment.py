@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ares.agent.link.identity import begin_boot
-from ares.control.queries.nodes import NodeView
+from ares.api.nodes import NodeView
 from ares.core import keys
 from ares.core.refusal import Refusal
 from ares.model.link import Hello

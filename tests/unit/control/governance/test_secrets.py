@@ -5,9 +5,10 @@ import pytest
 
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
+from ares.api.secrets import KeyRotation, SecretView
 from ares.control.governance.channel_seal import Sealing
 from ares.control.governance.channels import ChannelWish
-from ares.control.governance.secrets import KeyRotation, Secrets, SecretView
+from ares.control.governance.secrets import Secrets
 from ares.control.submit.submit import SubmitRequest
 from ares.core import keys
 from ares.core.refusal import Refusal

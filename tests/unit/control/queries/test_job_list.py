@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ares.control.queries.job_list import JobPage, JobQuery
+from ares.api.jobs import JobPage
+from ares.control.queries.job_list import JobQuery
 from tests.world import ALICE, BOB, World
 
 

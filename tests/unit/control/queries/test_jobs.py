@@ -2,7 +2,8 @@
 
 import pytest
 
-from ares.control.queries.job_list import JobPage, JobQuery
+from ares.api.jobs import JobPage
+from ares.control.queries.job_list import JobQuery
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys
 from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ares.adapters.blobs.memory import MemoryBlobs
-from ares.control.queries.outputs import OutputList
+from ares.api.jobs import OutputList
 from ares.core.lifecycle.inputs import Preempt
 from ares.model.job import Gang
 from ares.model.link import AttemptRef, Exited, OutputAck, OutputChunk, Start

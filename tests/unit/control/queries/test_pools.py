@@ -1,6 +1,7 @@
 """Pools: what is held in them now and later, and by whom one may know."""
 
-from ares.control.scheduler.reservations import ReservationView, ReservationWish
+from ares.api.reservations import ReservationView
+from ares.control.scheduler.reservations import ReservationWish
 from ares.model.reservation import RoomAsked
 from tests.world import ADMIN, ALICE, BOB, World
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ares.control.scheduler.drain import AT_ONCE, DrainStatus
+from ares.api.nodes import DrainStatus
+from ares.control.scheduler.drain import AT_ONCE
 from ares.model.job import Gang, Preemption
 from ares.model.node import Taint
 from tests.agents import ScriptedAgent

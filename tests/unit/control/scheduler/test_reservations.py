@@ -7,8 +7,9 @@ import pytest
 from msgspec.json import decode
 
 from ares.adapters.store.memory import StoreFault
+from ares.api.reservations import ReservationView
 from ares.control.scheduler.reservation_windows import Windows
-from ares.control.scheduler.reservations import ReservationView, ReservationWish
+from ares.control.scheduler.reservations import ReservationWish
 from ares.control.submit.submit import SubmitRequest
 from ares.core import keys
 from ares.core.refusal import Refusal

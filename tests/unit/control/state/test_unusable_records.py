@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from ares.control.queries.nodes import NodeView
+from ares.api.nodes import NodeView
 from ares.core import keys
 from ares.model.link import Hello
 from ares.model.node import NodeInfo, NodeRecord

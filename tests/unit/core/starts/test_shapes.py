@@ -1,7 +1,8 @@
 """When a job of some size would start: now, by the estimates, around what is held for others, or never."""
 
+from ares.api.pools import Shape, ShapeEta
 from ares.core.schedule.cluster import Cluster
-from ares.core.starts.shapes import Shape, ShapeEta, common_shapes, shape_etas
+from ares.core.starts.shapes import common_shapes, shape_etas
 from ares.model.job import Resources
 from tests.unit.core.reserve.booked import ALL, HOUR, book, runs
 from tests.unit.core.world import NOW, cluster, node, placed, plan, spec, state

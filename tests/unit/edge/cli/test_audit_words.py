@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from ares.api.audit import AuditMonth, AuditSummary, ChainSeen, Happened
 from ares.app.commands.audit import markdown, verdict
-from ares.edge.client.calls.audit import AuditChain, AuditMonth, AuditSummary, Happened
 
 
 def state(**changes: Any) -> dict[str, Any]:
@@ -29,9 +29,10 @@ def test_a_month_is_a_page_in_which_nothing_that_people_wrote_breaks_out() -> No
     glass = Happened(at=0.0, who="eve", operation="getJobLogs", object="jobs/1", reason="a | b\x1b[2J")
     summary = AuditSummary(
         tenant="acme", month="2026-11", entries=3, operations={"submitJob": {"ALLOW": 2, "DENY": 1}},
-        denials={"quota": 1}, break_glass=(glass,), changes=(glass,) * 60, quota_rejections=1,
+        denials={"quota": 1}, break_glass=(glass,), changes=(glass,) * 60, policy_violations=0,
+        quota_rejections=1,
     )  # fmt: skip
-    page = markdown(AuditMonth(summary=summary, chains=(AuditChain(chain="r1", here=True),)))
+    page = markdown(AuditMonth(summary=summary, chains=(ChainSeen(chain="r1", here=True),)))
     assert page[0] == "# Audit of acme, 2026-11"
     assert "| submitJob | 2 | 1 | 0 |" in page
     assert "- quota: 1" in page

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from ares.api.jobs import JobDetail
 from ares.edge.cli.commands.wait import exit_code
 from ares.edge.cli.render.job_line import status
-from ares.edge.client.calls.answers import JobDetail
+from ares.edge.client.reader import read
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, event, problem, state
 
 Ares = Callable[..., Any]
@@ -462,4 +463,4 @@ def test_events_of_a_job_and_of_all(stub: Stub, ares: Ares) -> None:
     ],
 )  # fmt: skip
 def test_status_line(fields: dict[str, Any], words: str) -> None:
-    assert status(msgspec.convert(detail(**fields), JobDetail), 4600.0) == words
+    assert status(read(detail(**fields), JobDetail), 4600.0) == words

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from ares.api.jobs import JobWarning
 from ares.edge.client import errors
 from ares.edge.client.ask import job_spec
-from ares.edge.client.calls.answers import JobWarning, RefusedJob, Submitted
+from ares.edge.client.calls.answers import RefusedJob, Submitted
 from ares.edge.client.calls.calls import BATCH_JOBS
 from ares.model.state import Fence, JobState
 from tests.unit.edge.client.both import drain_async, drain_sync

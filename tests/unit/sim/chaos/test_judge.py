@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ares.api.jobs import JobDetail
 from ares.check.invariants.history import Answered, Asked, Back, Event, Healed, Lost, digest_of
-from ares.edge.client.calls.answers import JobDetail
 from ares.model.event import EventKind, LedgerEvent
 from ares.model.job import JobSpec, RetryPolicy
 from ares.model.state import ExitInfo, Fence, JobState, Phase, Placement, Result

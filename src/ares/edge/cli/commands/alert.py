@@ -10,8 +10,8 @@ from ares.edge.cli.render.output import output_option, show, tell
 from ares.edge.cli.render.text import age, printable
 
 if TYPE_CHECKING:
+    from ares.api.alerts import ChannelView, SavedChannel
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.calls.alerts import ChannelView, SavedChannel
     from ares.model.alert import AlertRecord
 
 

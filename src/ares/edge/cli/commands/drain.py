@@ -9,8 +9,8 @@ from ares.edge.cli.connect import connect
 from ares.edge.cli.render.output import output_option, print_objects, tell
 
 if TYPE_CHECKING:
+    from ares.api.nodes import ConsolidationView, DrainStatus, MoveView
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.calls.operator import ConsolidationView, DrainStatus, MoveView
 
 MOVES: "Columns[MoveView]" = {
     "JOB": lambda move: move.job,

@@ -8,7 +8,7 @@ from ares.edge.cli.connect import connect, find_job, job_argument, of_one_job
 from ares.edge.cli.render.output import answer, output_option
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.answers import StreamEvent
+    from ares.api.jobs import StreamedEvent
 
 
 @click.command()
@@ -48,13 +48,13 @@ def events(ctx: click.Context, job: str | None, follow: bool, cursor: str, outpu
         print_table(EVENT_HEADER, (event_row(event, _clock(event.at)) for event in ledger), of="events")
 
 
-def _json_line(item: "StreamEvent") -> str:
+def _json_line(item: "StreamedEvent") -> str:
     import msgspec
 
     return msgspec.json.encode({"cursor": item.cursor, "event": item.event}).decode()
 
 
-def _text_line(item: "StreamEvent") -> str:
+def _text_line(item: "StreamedEvent") -> str:
     from ares.edge.cli.render.text import printable
 
     event = item.event

@@ -90,9 +90,9 @@ def _join(known: Any, more: Any) -> Any:
 def show_table(found: dict[str, Any], *, wide: bool) -> None:
     import msgspec
 
+    from ares.api.jobs import JobPage
     from ares.edge.cli.render.job_cells import JOB_HEADER, JOB_HEADER_WIDE, job_row
     from ares.edge.cli.render.table import print_table
-    from ares.edge.client.calls.answers import JobPage
 
     page = msgspec.convert(found, JobPage)
     now = time.time()

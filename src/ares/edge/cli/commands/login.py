@@ -11,9 +11,8 @@ from ares.edge.cli.render.output import answer, output_option
 from ares.edge.cli.render.text import duration, printable
 
 if TYPE_CHECKING:
+    from ares.api.identity import ProviderView, WhoAmI
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.calls.answers import WhoAmI
-    from ares.edge.client.login import LoginProvider
 
 # Scopes in the words of people.
 SCOPES = {
@@ -117,7 +116,7 @@ def _by_provider(url: str, name: str | None) -> dict[str, Any]:
     return logins.finish(provider, device)
 
 
-def _chosen(offered: "tuple[LoginProvider, ...]", name: str | None, url: str) -> "LoginProvider":
+def _chosen(offered: "tuple[ProviderView, ...]", name: str | None, url: str) -> "ProviderView":
     from ares.edge.client.errors import LoginFailed
 
     names = ", ".join(one.name for one in offered)

@@ -13,9 +13,9 @@ from ares.edge.cli.render.text import age, cpus, duration, memory
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ares.api.identity import CertificateView
+    from ares.api.nodes import ClusterView, LeaseView, NodeView
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.calls.answers import ClusterView, LeaseView, NodeView
-    from ares.edge.client.calls.machines import CertificateView
 
 
 def _state(node: "NodeView") -> str:

@@ -10,8 +10,9 @@ from ares.edge.cli.connect import connect, find_job, job_argument, of_one_job
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
+    from ares.api.jobs import OutputList
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.outputs import OutputFile, OutputList
+    from ares.edge.client.outputs import OutputFile
     from ares.edge.client.sync import Client
 
 FILES: "Columns[OutputFile]" = {

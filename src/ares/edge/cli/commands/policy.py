@@ -11,9 +11,9 @@ from ares.edge.cli.render.output import output_option, print_objects, show, tell
 from ares.edge.cli.render.text import age, printable
 
 if TYPE_CHECKING:
+    from ares.api.policies import Tried
     from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
-    from ares.edge.client.calls.policies import Tried
     from ares.model.policy import PolicyRecord
 
 _WHEN_CHARS = 48

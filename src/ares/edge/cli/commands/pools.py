@@ -10,8 +10,8 @@ from ares.edge.cli.render.output import output_option, show, tell
 from ares.edge.cli.render.text import amount, cpus, duration, memory, printable
 
 if TYPE_CHECKING:
+    from ares.api.pools import PoolView, ShapeEta
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.calls.answers import PoolView, ShapeEta
 
 
 def power(pool: "PoolView") -> str:

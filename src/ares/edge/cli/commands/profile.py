@@ -10,9 +10,9 @@ from ares.edge.cli.render.output import answer, output_option, print_objects, sh
 from ares.edge.cli.render.text import age
 
 if TYPE_CHECKING:
+    from ares.api.plugins import Plugin
     from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
-    from ares.edge.client.calls.operator import Plugin
     from ares.edge.client.sync import Client
     from ares.model.profile import Profile, ProfileRecord
 

@@ -8,9 +8,9 @@ from ares.edge.cli.connect import connect
 from ares.edge.cli.render.output import answer, output_option, show
 
 if TYPE_CHECKING:
+    from ares.api.quotas import LevelUse, QuotaView
     from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
-    from ares.edge.client.calls.quotas import LevelUse, QuotaView
 
 _BAR = 20
 _UNITS = {"cpu": "cores", "memory": "GiB", "storage": "GiB", "egress": "GiB"}

@@ -11,8 +11,8 @@ from ares.edge.cli.render.output import answer, output_option, show, tell
 from ares.edge.cli.render.text import cpus, duration, memory, printable
 
 if TYPE_CHECKING:
+    from ares.api.reservations import ReservationView
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.calls.reservations import ReservationView
 
 
 def moment(at: float) -> str:

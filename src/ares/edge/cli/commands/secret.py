@@ -10,8 +10,8 @@ from ares.edge.cli.render.output import answer, note, output_option, print_objec
 from ares.edge.cli.render.text import age
 
 if TYPE_CHECKING:
+    from ares.api.secrets import SecretView
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.calls.secrets import SecretView
 
 SECRETS: "Columns[SecretView]" = {
     "NAME": lambda secret: secret.name,

@@ -12,8 +12,8 @@ from ares.edge.cli.render.output import output_option, print_objects
 from ares.edge.cli.render.text import duration, memory
 
 if TYPE_CHECKING:
+    from ares.api.jobs import JobDetail
     from ares.api.usage import Use
-    from ares.edge.client.calls.answers import JobDetail
     from ares.edge.client.sync import Client
     from ares.model.event import LedgerEvent
     from ares.model.job import JobSpec, JobTerm
@@ -43,7 +43,7 @@ def show(ctx: click.Context, job: str, output: str) -> None:
         return
     import msgspec
 
-    from ares.edge.client.calls.answers import JobDetail
+    from ares.api.jobs import JobDetail
 
     detail = msgspec.convert(raw, JobDetail)
     if detail.array_counts is None:

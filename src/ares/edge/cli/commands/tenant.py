@@ -11,9 +11,9 @@ from ares.edge.cli.render.text import age
 if TYPE_CHECKING:
     from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
-    from ares.edge.client.calls.identity import TenantView
+    from ares.model.tenant import TenantRecord
 
-TENANTS: "Columns[TenantView]" = {
+TENANTS: "Columns[TenantRecord]" = {
     "NAME": lambda tenant: tenant.name,
     "STATE": lambda tenant: "disabled" if tenant.disabled else "active",
     "ISOLATION": lambda tenant: tenant.isolation,
@@ -112,7 +112,7 @@ def enable(ctx: click.Context, name: str, output: str) -> None:
     _print(ctx, identity.set_tenant(name, {"disabled": False}), output, "enabled")
 
 
-def _print(ctx: click.Context, call: "Call[TenantView]", output: str, done: str) -> None:
+def _print(ctx: click.Context, call: "Call[TenantRecord]", output: str, done: str) -> None:
     tell(connect(ctx), call, lambda tenant: f"{tenant.name} {done}", output)
 
 

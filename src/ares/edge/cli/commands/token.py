@@ -11,8 +11,8 @@ from ares.edge.cli.render.output import answer, note, output_option, show
 from ares.edge.cli.render.text import age, duration
 
 if TYPE_CHECKING:
+    from ares.api.identity import NewToken, TokenView
     from ares.edge.cli.render.table import Columns
-    from ares.edge.client.calls.answers import NewToken, TokenView
     from ares.edge.client.calls.calls import Call
 
 ROLES = ("viewer", "submitter", "tenant-admin", "auditor", "operator", "admin")

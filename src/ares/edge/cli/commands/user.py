@@ -11,10 +11,10 @@ from ares.edge.cli.render.text import age
 if TYPE_CHECKING:
     from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
-    from ares.edge.client.calls.identity import UserView
+    from ares.model.tenant import UserRecord
 
 ROLES = ("viewer", "submitter", "tenant-admin", "auditor", "operator", "admin")
-USERS: "Columns[UserView]" = {
+USERS: "Columns[UserRecord]" = {
     "NAME": lambda user: user.name,
     "ROLE": lambda user: user.role,
     "TEAM": lambda user: user.team or "",
@@ -139,5 +139,5 @@ def delete(ctx: click.Context, name: str, output: str) -> None:
     _print(ctx, identity.delete_user(name), output, "deleted")
 
 
-def _print(ctx: click.Context, call: "Call[UserView]", output: str, done: str) -> None:
+def _print(ctx: click.Context, call: "Call[UserRecord]", output: str, done: str) -> None:
     tell(connect(ctx), call, lambda user: f"{user.name} of {user.tenant} {done} ({user.role})", output)

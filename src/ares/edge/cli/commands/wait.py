@@ -11,7 +11,7 @@ from ares.edge.cli.connect import connect, find_job, jobs_argument
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.answers import JobDetail
+    from ares.api.jobs import JobDetail
     from ares.edge.client.sync import Client
 
 # Codes of ends that are not the job's own doing. Documented in docs/cli.md.

@@ -9,7 +9,7 @@ from ares.edge.cli.render.text import amount, cpus, duration, memory, printable
 
 if TYPE_CHECKING:
     from ares.api.decisions import AskExplained, Eta, Explanation, FactorShown, Standing
-    from ares.edge.client.calls.answers import JobDetail
+    from ares.api.jobs import JobDetail
 
 REMEDIES: Mapping[str, str] = {
     "yours": "yours to fix: it can never start as it is",

@@ -8,7 +8,7 @@ from ares.edge.cli.render.text import cpus, duration, memory
 
 if TYPE_CHECKING:
     from ares.api.decisions import Eta
-    from ares.edge.client.calls.answers import Waiting
+    from ares.api.jobs import Waiting
     from ares.model.event import LedgerEvent
     from ares.model.job import JobSpec, Resources
     from ares.model.state import ExitInfo, JobState, Phase, Placement

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from ares.edge.client.calls.answers import JobDetail
+    from ares.api.jobs import JobDetail
 
 
 class StatusLine:

@@ -5,42 +5,10 @@ from typing import Any
 
 import msgspec
 
+from ares.api.alerts import ChannelView, SavedChannel, TestAnswer
 from ares.edge.client.calls.calls import JSON, Call, Request, part
 from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.alert import AlertRecord
-from ares.model.base import Record
-
-
-class ChannelView(Record, frozen=True):
-    """Where alerts go to; of a URL only the host is shown."""
-
-    name: str
-    tenant: str = ""
-    kind: str = ""
-    where: str = ""
-    severity: str = "info"
-    kinds: tuple[str, ...] = ()
-    all_tenants: bool = False
-    enabled: bool = True
-    created_at: float = 0.0
-    created_by: str = ""
-
-
-class SavedChannel(Record, frozen=True):
-    """`secret` signs webhooks; it is given when it is new, and never again."""
-
-    channel: ChannelView
-    secret: str = ""
-
-    def __repr__(self) -> str:
-        return f"SavedChannel({self.channel.name!r})"
-
-
-class TestAnswer(Record, frozen=True):
-    """Whether a test notice arrived."""
-
-    arrived: bool
-    error: str = ""
 
 
 def alerts(*, platform: bool = False, every: bool = False) -> Call[tuple[AlertRecord, ...]]:

@@ -6,90 +6,13 @@ from typing import Any, TypedDict, Unpack
 
 from msgspec import structs
 
+from ares.api.audit import AuditHeadList, AuditMonth, AuditPage, AuditVerified, ChainSeen
 from ares.edge.client.addresses import Tour
 from ares.edge.client.calls.calls import Call, Reply, Request, read_problem
 from ares.edge.client.flows import SILENCE_S, Flows
 from ares.edge.client.sending import AsyncSends, Sends
 from ares.edge.client.steps import Broken, Emit, Flow, Open, Read
-from ares.model.audit import AuditEntry, AuditHead
-from ares.model.base import Record
-
-
-class AuditChain(Record, frozen=True):
-    """A chain that is known of. Those that are not `here` are on other replicas' disks."""
-
-    chain: str
-    here: bool = False
-    signed: int = 0
-    signed_at: float = 0.0
-    key: str = ""
-
-
-class AuditPage(Record, frozen=True):
-    """The newest first. A page may have no entries and still go on by its cursor."""
-
-    entries: tuple[AuditEntry, ...] = ()
-    cursor: str = ""
-    chains: tuple[AuditChain, ...] = ()
-
-
-class AuditHeads(Record, frozen=True):
-    heads: tuple[AuditHead, ...] = ()
-    chains: tuple[AuditChain, ...] = ()
-
-
-class ChainReport(Record, frozen=True):
-    """Of one chain: where it begins and ends, and the first broken link, if any."""
-
-    chain: str
-    begins: int = 1
-    ends: int = 0
-    ends_at: float = 0.0
-    signed: int = 0
-    heads: int = 0
-    broken: int = 0
-    why: str = ""
-    missing: int = 0
-    unsigned: tuple[int, ...] = ()
-    keys: tuple[str, ...] = ()
-    torn: int = 0
-
-
-class AuditVerified(Record, frozen=True):
-    whole: bool
-    verified: tuple[ChainReport, ...] = ()
-    chains: tuple[AuditChain, ...] = ()
-
-
-class Happened(Record, frozen=True):
-    at: float
-    who: str
-    operation: str
-    object: str = ""
-    reason: str = ""
-
-
-class AuditSummary(Record, frozen=True):
-    """A month in numbers."""
-
-    tenant: str
-    month: str
-    entries: int = 0
-    operations: dict[str, dict[str, int]] = {}
-    denials: dict[str, int] = {}
-    break_glass: tuple[Happened, ...] = ()
-    changes: tuple[Happened, ...] = ()
-    policy_violations: int = 0
-    quota_rejections: int = 0
-    left_out: int = 0
-    # Of a period that is no month, in seconds since 1970.
-    since: float = 0.0
-    until: float = 0.0
-
-
-class AuditMonth(Record, frozen=True):
-    summary: AuditSummary
-    chains: tuple[AuditChain, ...] = ()
+from ares.model.audit import AuditEntry
 
 
 class Filters(TypedDict, total=False):
@@ -110,8 +33,8 @@ def search(filters: Filters, *, limit: int = 100, cursor: str = "") -> Call[Audi
     return _get("/v1/audit", AuditPage, {**filters, "limit": limit, "cursor": cursor})
 
 
-def heads() -> Call[AuditHeads]:
-    return _get("/v1/audit/heads", AuditHeads, {})
+def heads() -> Call[AuditHeadList]:
+    return _get("/v1/audit/heads", AuditHeadList, {})
 
 
 def verified() -> Call[AuditVerified]:
@@ -132,7 +55,7 @@ def merged(months: Sequence[AuditMonth]) -> AuditMonth:
         for name, outcomes in one.summary.operations.items():
             operations.setdefault(name, Counter()).update(outcomes)
     all_ = [one.summary for one in months]
-    chains: dict[str, AuditChain] = {}
+    chains: dict[str, ChainSeen] = {}
     for chain in (chain for one in months for chain in one.chains):
         chains[chain.chain] = chain if chain.here else chains.get(chain.chain, chain)
     return AuditMonth(
@@ -199,7 +122,7 @@ class AuditMethods(Sends):
         """Whether the chains on the disk of the replica that answers hold."""
         return self.send(verified())
 
-    def audit_heads(self) -> AuditHeads:
+    def audit_heads(self) -> AuditHeadList:
         """The signed heads of all chains."""
         return self.send(heads())
 
@@ -232,7 +155,7 @@ class AsyncAuditMethods(AsyncSends):
         """Whether the chains on the disk of the replica that answers hold."""
         return await self.send(verified())
 
-    async def audit_heads(self) -> AuditHeads:
+    async def audit_heads(self) -> AuditHeadList:
         """The signed heads of all chains."""
         return await self.send(heads())
 

@@ -9,12 +9,15 @@ import msgspec
 
 from ares.api.deadlines import SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
+from ares.api.identity import NewToken, TokenView, WhoAmI
+from ares.api.jobs import JobDetail, JobPage, SubmitBody
+from ares.api.nodes import ClusterView, LeaseView, NodeView
+from ares.api.pools import PoolView
 from ares.api.usage import By, UsageReport
 from ares.edge.client import units
 from ares.edge.client.calls import answers
 from ares.edge.client.errors import BadAnswer, api_error
 from ares.edge.client.reader import read
-from ares.model.base import Record
 from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.state import JobState
@@ -66,11 +69,6 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     body: bytes = b""
-
-
-class SubmitBody(Record, frozen=True):
-    spec: JobSpec
-    request_id: str
 
 
 def read_answer(call: Call[T], reply: Reply) -> T:
@@ -143,12 +141,12 @@ def _batch(jobs: Sequence[msgspec.Raw]) -> Call[tuple[answers.BatchItem, ...]]:
     return _post("/v1/jobs/batch", tuple[answers.BatchItem, ...], {"jobs": jobs}, field="results", repeatable=True)
 
 
-def job(job_id: str) -> Call[answers.JobDetail]:
-    return _get(f"/v1/jobs/{part(job_id)}", answers.JobDetail)
+def job(job_id: str) -> Call[JobDetail]:
+    return _get(f"/v1/jobs/{part(job_id)}", JobDetail)
 
 
-def jobs(params: Params) -> Call[answers.JobPage]:
-    return _get("/v1/jobs", answers.JobPage, params)
+def jobs(params: Params) -> Call[JobPage]:
+    return _get("/v1/jobs", JobPage, params)
 
 
 def job_filters(
@@ -241,25 +239,25 @@ def usage(by: By, since_s: float | None, limit: int) -> Call[UsageReport]:
 # ---- machines
 
 
-def nodes() -> Call[tuple[answers.NodeView, ...]]:
-    return _get("/v1/nodes", tuple[answers.NodeView, ...], field="nodes")
+def nodes() -> Call[tuple[NodeView, ...]]:
+    return _get("/v1/nodes", tuple[NodeView, ...], field="nodes")
 
 
-def clusters() -> Call[tuple[answers.ClusterView, ...]]:
-    return _get("/v1/clusters", tuple[answers.ClusterView, ...], field="clusters")
+def clusters() -> Call[tuple[ClusterView, ...]]:
+    return _get("/v1/clusters", tuple[ClusterView, ...], field="clusters")
 
 
-def cordon(name: str, on: bool) -> Call[answers.NodeView]:
-    return _post(f"/v1/nodes/{part(name)}/{'cordon' if on else 'uncordon'}", answers.NodeView, {}, repeatable=True)
+def cordon(name: str, on: bool) -> Call[NodeView]:
+    return _post(f"/v1/nodes/{part(name)}/{'cordon' if on else 'uncordon'}", NodeView, {}, repeatable=True)
 
 
-def pools(shape: Params = {}) -> Call[tuple[answers.PoolView, ...]]:  # noqa: B006
+def pools(shape: Params = {}) -> Call[tuple[PoolView, ...]]:  # noqa: B006
     """`shape` is a size of job to be told the start of, see `pool_shape`."""
-    return _get("/v1/nodepools", tuple[answers.PoolView, ...], shape, field="nodepools")
+    return _get("/v1/nodepools", tuple[PoolView, ...], shape, field="nodepools")
 
 
-def pool(name: str, shape: Params = {}) -> Call[answers.PoolView]:  # noqa: B006
-    return _get(f"/v1/nodepools/{part(name)}", answers.PoolView, shape)
+def pool(name: str, shape: Params = {}) -> Call[PoolView]:  # noqa: B006
+    return _get(f"/v1/nodepools/{part(name)}", PoolView, shape)
 
 
 def pool_shape(
@@ -282,27 +280,27 @@ def pool_shape(
     }
 
 
-def leases(job_id: str | None) -> Call[tuple[answers.LeaseView, ...]]:
-    return _get("/v1/leases", tuple[answers.LeaseView, ...], {"job": job_id}, field="leases")
+def leases(job_id: str | None) -> Call[tuple[LeaseView, ...]]:
+    return _get("/v1/leases", tuple[LeaseView, ...], {"job": job_id}, field="leases")
 
 
 # ---- access
 
 
-def whoami() -> Call[answers.WhoAmI]:
-    return _get("/v1/whoami", answers.WhoAmI)
+def whoami() -> Call[WhoAmI]:
+    return _get("/v1/whoami", WhoAmI)
 
 
-def tokens() -> Call[tuple[answers.TokenView, ...]]:
-    return _get("/v1/tokens", tuple[answers.TokenView, ...], field="tokens")
+def tokens() -> Call[tuple[TokenView, ...]]:
+    return _get("/v1/tokens", tuple[TokenView, ...], field="tokens")
 
 
-def create_token(body: Params) -> Call[answers.NewToken]:
-    return _post("/v1/tokens", answers.NewToken, _given(body))
+def create_token(body: Params) -> Call[NewToken]:
+    return _post("/v1/tokens", NewToken, _given(body))
 
 
-def create_join_token(body: Params) -> Call[answers.NewToken]:
-    return _post("/v1/join-tokens", answers.NewToken, _given(body))
+def create_join_token(body: Params) -> Call[NewToken]:
+    return _post("/v1/join-tokens", NewToken, _given(body))
 
 
 def revoke_token(token_id: str) -> Call[None]:

@@ -5,90 +5,56 @@ from typing import Any, Literal
 
 import msgspec
 
+from ares.api.identity import NewToken, RoleView, TokenView, WhoAmI
 from ares.edge.client.calls import calls
-from ares.edge.client.calls.answers import NewToken, TokenView, WhoAmI
 from ares.edge.client.calls.calls import JSON, Call, Request, part
 from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.access import Role
-from ares.model.base import Record
+from ares.model.tenant import TenantRecord, UserRecord
 
 Isolation = Literal["any", "process", "sandbox"]
-
-
-class TenantView(Record, frozen=True):
-    """A tenant."""
-
-    name: str
-    created_at: float = 0.0
-    created_by: str = ""
-    disabled: bool = False
-    note: str = ""
-    isolation: str = "any"
-
-
-class UserView(Record, frozen=True):
-    """A person or a program of a tenant."""
-
-    tenant: str
-    name: str
-    role: Role
-    id: str = ""
-    service: bool = False
-    team: str | None = None
-    identity: str = ""
-    disabled: bool = False
-    created_at: float = 0.0
-    created_by: str = ""
-
-
-class RoleView(Record, frozen=True):
-    """What a role may do and how far, and which roles it may give to others."""
-
-    role: str
-    permissions: dict[str, str] = {}
-    grants: tuple[str, ...] = ()
 
 
 # ---- tenants
 
 
-def tenants() -> Call[tuple[TenantView, ...]]:
-    return Call(Request("GET", "/v1/tenants"), tuple[TenantView, ...], "tenants")
+def tenants() -> Call[tuple[TenantRecord, ...]]:
+    return Call(Request("GET", "/v1/tenants"), tuple[TenantRecord, ...], "tenants")
 
 
-def tenant(name: str) -> Call[TenantView]:
-    return Call(Request("GET", f"/v1/tenants/{part(name)}"), TenantView)
+def tenant(name: str) -> Call[TenantRecord]:
+    return Call(Request("GET", f"/v1/tenants/{part(name)}"), TenantRecord)
 
 
-def create_tenant(name: str, note: str = "", isolation: str = "any") -> Call[TenantView]:
-    return _send("POST", "/v1/tenants", TenantView, {"name": name, "note": note, "isolation": isolation})
+def create_tenant(name: str, note: str = "", isolation: str = "any") -> Call[TenantRecord]:
+    return _send("POST", "/v1/tenants", TenantRecord, {"name": name, "note": note, "isolation": isolation})
 
 
-def set_tenant(name: str, changes: Mapping[str, Any]) -> Call[TenantView]:
-    return _send("PATCH", f"/v1/tenants/{part(name)}", TenantView, changes, repeatable=True)
+def set_tenant(name: str, changes: Mapping[str, Any]) -> Call[TenantRecord]:
+    return _send("PATCH", f"/v1/tenants/{part(name)}", TenantRecord, changes, repeatable=True)
 
 
 # ---- users
 
 
-def users() -> Call[tuple[UserView, ...]]:
-    return Call(Request("GET", "/v1/users"), tuple[UserView, ...], "users")
+def users() -> Call[tuple[UserRecord, ...]]:
+    return Call(Request("GET", "/v1/users"), tuple[UserRecord, ...], "users")
 
 
-def user(name: str) -> Call[UserView]:
-    return Call(Request("GET", f"/v1/users/{part(name)}"), UserView)
+def user(name: str) -> Call[UserRecord]:
+    return Call(Request("GET", f"/v1/users/{part(name)}"), UserRecord)
 
 
-def create_user(body: Mapping[str, Any]) -> Call[UserView]:
-    return _send("POST", "/v1/users", UserView, {key: value for key, value in body.items() if value is not None})
+def create_user(body: Mapping[str, Any]) -> Call[UserRecord]:
+    return _send("POST", "/v1/users", UserRecord, {key: value for key, value in body.items() if value is not None})
 
 
-def set_user(name: str, changes: Mapping[str, Any]) -> Call[UserView]:
-    return _send("PATCH", f"/v1/users/{part(name)}", UserView, changes, repeatable=True)
+def set_user(name: str, changes: Mapping[str, Any]) -> Call[UserRecord]:
+    return _send("PATCH", f"/v1/users/{part(name)}", UserRecord, changes, repeatable=True)
 
 
-def delete_user(name: str) -> Call[UserView]:
-    return Call(Request("DELETE", f"/v1/users/{part(name)}", repeatable=False), UserView)
+def delete_user(name: str) -> Call[UserRecord]:
+    return Call(Request("DELETE", f"/v1/users/{part(name)}", repeatable=False), UserRecord)
 
 
 # ---- roles and one's own tokens
@@ -141,31 +107,31 @@ class IdentityMethods(Sends):
         """What each role may do."""
         return self.send(roles())
 
-    def tenants(self) -> tuple[TenantView, ...]:
+    def tenants(self) -> tuple[TenantRecord, ...]:
         """The tenants, as far as the caller may know them."""
         return self.send(tenants())
 
-    def create_tenant(self, name: str, *, note: str = "", isolation: Isolation = "any") -> TenantView:
+    def create_tenant(self, name: str, *, note: str = "", isolation: Isolation = "any") -> TenantRecord:
         """Makes a tenant."""
         return self.send(create_tenant(name, note, isolation))
 
-    def set_tenant(self, name: str, **changes: Any) -> TenantView:
+    def set_tenant(self, name: str, **changes: Any) -> TenantRecord:
         """Changes a tenant: note="...", isolation="sandbox", disabled=True."""
         return self.send(set_tenant(name, changes))
 
-    def users(self) -> tuple[UserView, ...]:
+    def users(self) -> tuple[UserRecord, ...]:
         """The users of the tenant."""
         return self.send(users())
 
-    def create_user(self, name: str, *, role: Role = "submitter", **more: Any) -> UserView:
+    def create_user(self, name: str, *, role: Role = "submitter", **more: Any) -> UserRecord:
         """Lets somebody in: team="vision", identity="issuer subject", service=True, tenant="alpha"."""
         return self.send(create_user({"name": name, "role": role, **more}))
 
-    def set_user(self, name: str, **changes: Any) -> UserView:
+    def set_user(self, name: str, **changes: Any) -> UserRecord:
         """Changes a user: role="viewer", team=None, identity="", disabled=True."""
         return self.send(set_user(name, changes))
 
-    def delete_user(self, name: str) -> UserView:
+    def delete_user(self, name: str) -> UserRecord:
         """Forgets a user; the answer is who it was. Its tokens end with it."""
         return self.send(delete_user(name))
 
@@ -224,31 +190,31 @@ class AsyncIdentityMethods(AsyncSends):
         """What each role may do."""
         return await self.send(roles())
 
-    async def tenants(self) -> tuple[TenantView, ...]:
+    async def tenants(self) -> tuple[TenantRecord, ...]:
         """The tenants, as far as the caller may know them."""
         return await self.send(tenants())
 
-    async def create_tenant(self, name: str, *, note: str = "", isolation: Isolation = "any") -> TenantView:
+    async def create_tenant(self, name: str, *, note: str = "", isolation: Isolation = "any") -> TenantRecord:
         """Makes a tenant."""
         return await self.send(create_tenant(name, note, isolation))
 
-    async def set_tenant(self, name: str, **changes: Any) -> TenantView:
+    async def set_tenant(self, name: str, **changes: Any) -> TenantRecord:
         """Changes a tenant: note="...", isolation="sandbox", disabled=True."""
         return await self.send(set_tenant(name, changes))
 
-    async def users(self) -> tuple[UserView, ...]:
+    async def users(self) -> tuple[UserRecord, ...]:
         """The users of the tenant."""
         return await self.send(users())
 
-    async def create_user(self, name: str, *, role: Role = "submitter", **more: Any) -> UserView:
+    async def create_user(self, name: str, *, role: Role = "submitter", **more: Any) -> UserRecord:
         """Lets somebody in: team="vision", identity="issuer subject", service=True, tenant="alpha"."""
         return await self.send(create_user({"name": name, "role": role, **more}))
 
-    async def set_user(self, name: str, **changes: Any) -> UserView:
+    async def set_user(self, name: str, **changes: Any) -> UserRecord:
         """Changes a user: role="viewer", team=None, identity="", disabled=True."""
         return await self.send(set_user(name, changes))
 
-    async def delete_user(self, name: str) -> UserView:
+    async def delete_user(self, name: str) -> UserRecord:
         """Forgets a user; the answer is who it was. Its tokens end with it."""
         return await self.send(delete_user(name))
 

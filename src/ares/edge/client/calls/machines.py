@@ -1,29 +1,8 @@
 """Requests about machines' identities, as values like those in `calls`, and what they are answered."""
 
+from ares.api.identity import CertificateView, Revoked
 from ares.edge.client.calls.calls import Call, Request, part
 from ares.edge.client.sending import AsyncSends, Sends
-from ares.model.base import Record
-
-
-class CertificateView(Record, frozen=True):
-    """By what a node or cluster proves itself: `state` is valid, expired or revoked."""
-
-    role: str
-    name: str
-    serial: str
-    issued_at: int = 0
-    ends_at: int = 0
-    state: str = "valid"
-    revoked_by: str = ""
-
-
-class Revoked(Record, frozen=True):
-    """How much was taken back from a machine."""
-
-    role: str
-    name: str
-    certificates: int = 0
-    tokens: int = 0
 
 
 def certificates() -> Call[tuple[CertificateView, ...]]:

@@ -5,80 +5,10 @@ from typing import Any
 
 import msgspec
 
-from ares.edge.client.calls.answers import NodeView
+from ares.api.nodes import ConsolidationView, DrainStatus, NodeView
+from ares.api.plugins import PluginList
 from ares.edge.client.calls.calls import JSON, Call, Request, part
-from ares.model.base import Record
 from ares.model.profile import ProfileRecord
-from ares.model.state import Phase
-
-
-class Plugin(Record, frozen=True):
-    """Something a profile can name."""
-
-    kind: str
-    name: str
-    origin: str = ""
-    used: bool = False
-    # What happened, of one that plans are made without until the profile changes.
-    cut_off: str = ""
-
-
-class RefusedPlugin(Record, frozen=True):
-    """Something that was installed and could not be taken."""
-
-    kind: str
-    name: str
-    origin: str = ""
-    error: str = ""
-
-
-class PluginList(Record, frozen=True):
-    plugins: tuple[Plugin, ...] = ()
-    refused: tuple[RefusedPlugin, ...] = ()
-    missing: tuple[str, ...] = ()
-
-
-class DrainedJob(Record, frozen=True):
-    job: str = ""
-    phase: Phase = "RUNNING"
-    stays: str = ""
-
-
-class DrainStatus(Record, frozen=True):
-    """How far a drain is."""
-
-    node: str
-    by: str = ""
-    reason: str = ""
-    jobs: int = 0
-    left: tuple[DrainedJob, ...] = ()
-    done: bool = False
-    message: str = ""
-
-
-class MoveView(Record, frozen=True):
-    job: str
-    tenant: str = ""
-    name: str = ""
-    gpus: float = 0.0
-    origin: tuple[str, ...] = ()
-    to: tuple[str, ...] = ()
-    lost_gpu_s: float = 0.0
-
-
-class ConsolidationView(Record, frozen=True):
-    """Moves that make room, planned or under way."""
-
-    revision: str
-    gpus: int = 0
-    nodes: int = 1
-    moves: tuple[MoveView, ...] = ()
-    lost_gpu_s: float = 0.0
-    before: int = 0
-    after: int = 0
-    applied: bool = False
-    message: str = ""
-
 
 # ---- profiles
 

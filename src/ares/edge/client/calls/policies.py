@@ -5,50 +5,10 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
+from ares.api.policies import CheckAnswer, Tried
 from ares.edge.client.calls.calls import JSON, Call, Request, part
 from ares.edge.client.sending import AsyncSends, Sends
-from ares.model.base import Record
 from ares.model.policy import PolicyRecord
-
-
-class Located(Record, frozen=True):
-    """A mistake in one of a policy's expressions."""
-
-    field: str = ""
-    message: str = ""
-    line: int = 1
-    column: int = 1
-    hint: str = ""
-
-
-class NameView(Record, frozen=True):
-    """Something a rule may speak of."""
-
-    name: str
-    type: str = ""
-    about: str = ""
-
-
-class CheckAnswer(Record, frozen=True):
-    """Whether a policy could be saved, and if not, why."""
-
-    ok: bool
-    mistakes: tuple[Located, ...] = ()
-    names: tuple[NameView, ...] = ()
-
-
-class Tried(Record, frozen=True):
-    """What a policy would have made of recent jobs."""
-
-    policy: str
-    action: str = ""
-    looked_at: int = 0
-    matched: int = 0
-    failed: int = 0
-    text: str = ""
-    jobs: tuple[str, ...] = ()
-    failed_jobs: tuple[str, ...] = ()
-    why_failed: str = ""
 
 
 class PolicyFields(TypedDict, total=False):

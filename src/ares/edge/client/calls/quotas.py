@@ -5,43 +5,16 @@ from typing import Any, get_args
 
 import msgspec
 
+from ares.api.quotas import QuotaView
 from ares.edge.client.calls.calls import JSON, Call, Request, part
 from ares.edge.client.errors import InvalidQuota, InvalidSpec
 from ares.edge.client.sending import AsyncSends, Sends
 from ares.edge.client.units import cpu_milli, memory_mib
-from ares.model.base import Record
 from ares.model.job import PRIORITIES
-from ares.model.quota import OverBudget, Quota
+from ares.model.quota import OverBudget
 
 _GIB = frozenset({"memory", "storage", "egress"})
 _SOFT = "soft."
-
-
-class LevelUse(Record, frozen=True):
-    """One measure of a tenant, a team or a user: cores, GiB, GPUs, jobs or money."""
-
-    level: str
-    measure: str
-    name: str = ""
-    asked: float = 0.0
-    used: float = 0.0
-    limit: float | None = None
-    soft: float | None = None
-    # What could still be admitted.
-    free: float | None = None
-    exceeded: bool = False
-
-
-class QuotaView(Record, frozen=True):
-    """A tenant's limits, None when there are none, and what is used of them."""
-
-    tenant: str
-    quota: Quota | None = None
-    by: str = ""
-    at: float = 0.0
-    note: str = ""
-    uses: tuple[LevelUse, ...] = ()
-    in_doubt: bool = False
 
 
 def quota_of(tenant: str | None = None) -> Call[QuotaView]:

@@ -8,43 +8,12 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
+from ares.api.reservations import ReservationView
 from ares.edge.client import units
 from ares.edge.client.calls.calls import JSON, Call, Request, part
 from ares.edge.client.errors import InvalidBooking, InvalidSpec
-from ares.model.base import Record
-from ares.model.reservation import ReservationState, RoomAsked, Turn
-from ares.model.state import Placement
 
 _MOMENT_FORMS = "write it like now, +2h, or 2026-12-01T18:00 (local unless it says otherwise)"
-
-
-class ReservationView(Record, frozen=True):
-    """Room booked ahead. Of other tenants' reservations the name and all that is about people are empty."""
-
-    state: ReservationState
-    start: float
-    until: float
-    name: str = ""
-    tenant: str = ""
-    gpus: int = 0
-    cpu_milli: int = 0
-    memory_mib: int = 0
-    placements: tuple[Placement, ...] = ()
-    asked: RoomAsked = RoomAsked()
-    teams: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
-    created_by: str = ""
-    created_at: float = 0.0
-    note: str = ""
-    unused_release_s: float = 0.0
-    used_at: float | None = None
-    running: int = 0
-    waiting: int = 0
-    # Jobs that do not belong there and hold some of its room.
-    strangers: int = 0
-    # Nodes of it that are gone, cordoned or silent.
-    missing: tuple[str, ...] = ()
-    history: tuple[Turn, ...] = ()
 
 
 _LENGTH = "say how long it lasts, such as 4h"

@@ -4,34 +4,10 @@ import base64
 
 import msgspec
 
+from ares.api.secrets import KeyRotation, SecretView
 from ares.edge.client.calls.calls import JSON, Call, Request, part
 from ares.edge.client.sending import AsyncSends, Sends
-from ares.model.base import Record
 from ares.model.secret import Secret
-
-
-class SecretView(Record, frozen=True):
-    """All that is told about a secret."""
-
-    name: str
-    version: int
-    size: int = 0
-    created_at: float = 0.0
-    created_by: str = ""
-    updated_at: float = 0.0
-    updated_by: str = ""
-    key_id: str = ""
-    # Whether the server that answered has that key.
-    readable: bool = True
-
-
-class KeyRotation(Record, frozen=True):
-    """What became of the key that secrets are sealed with."""
-
-    key_id: str
-    made: bool
-    rewrapped: int
-    left: int = 0
 
 
 def secrets() -> Call[tuple[SecretView, ...]]:

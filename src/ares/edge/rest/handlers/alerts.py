@@ -5,9 +5,10 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.control.governance.channels import ChannelView, ChannelWish
+from ares.api.alerts import ChannelView, SavedChannel, TestAnswer
+from ares.control.governance.channels import ChannelWish
 from ares.core.refusal import Refusal
-from ares.edge.rest.answers import Shown, answer, empty
+from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.handlers.policies import PlatformQuery, slug_of
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import granted
@@ -61,23 +62,6 @@ class ChannelBody(Record, frozen=True):
 
 class ChannelList(Record, frozen=True):
     channels: tuple[ChannelView, ...]
-
-
-class SavedChannel(Shown, frozen=True):
-    """`secret` signs webhooks, and is shown when it is new and never again."""
-
-    channel: ChannelView
-    secret: str = ""
-
-    def __repr__(self) -> str:
-        return f"SavedChannel({self.channel.name})"
-
-
-class TestAnswer(Shown, frozen=True):
-    """Whether a test notice arrived, and if not, why."""
-
-    arrived: bool
-    error: str = ""
 
 
 async def list_alerts(call: RequestCall[AlertsQuery, None]) -> ASGIApp:

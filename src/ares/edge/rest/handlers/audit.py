@@ -6,16 +6,16 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
-from ares.control.governance.audit_search import ChainSeen, Format, month_of
+from ares.api.audit import AuditHeadList, AuditVerified
+from ares.control.governance.audit_search import Format, month_of
 from ares.core.audit.match import AuditQuery
-from ares.core.audit.verify import ChainReport
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import Cursor, given
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem
 from ares.edge.rest.http.request_context import noted
 from ares.edge.rest.http.wire import until_gone
-from ares.model.audit import AuditHead, AuditOutcome
+from ares.model.audit import AuditOutcome
 from ares.model.base import Record
 
 _MEDIA = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
@@ -53,21 +53,6 @@ class AuditMonthQuery(Record, frozen=True):
     since: _Moment | UnsetType = UNSET
     until: _Moment | UnsetType = UNSET
     tenant: _Text = ""
-
-
-class AuditHeadList(Record, frozen=True, omit_defaults=False):
-    """The signed heads that the store keeps, and which chains are on this replica's disk."""
-
-    heads: tuple[AuditHead, ...]
-    chains: tuple[ChainSeen, ...]
-
-
-class AuditVerified(Record, frozen=True, omit_defaults=False):
-    """`whole`: every chain on this replica's disk holds. The others are to be verified on theirs."""
-
-    whole: bool
-    verified: tuple[ChainReport, ...]
-    chains: tuple[ChainSeen, ...]
 
 
 async def search_audit(call: RequestCall[AuditSearchQuery, None]) -> ASGIApp:

@@ -3,11 +3,12 @@
 from litestar.types import ASGIApp
 from msgspec.structs import replace
 
+from ares.api.jobs import SubmitBody
 from ares.control.queries.explain import UnknownWeight
 from ares.core.admit.admission import decide, too_late
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import Events, PrioList, answer
-from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, SubmitBody
+from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody
 from ares.edge.rest.handlers.submit import request_of
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, granted

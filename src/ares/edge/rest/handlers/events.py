@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from ares.api.jobs import StreamedEvent
 from ares.control.queries.events import BadEventCursor
 from ares.control.state.pacing import WORKED_ON, breathe
-from ares.edge.rest.answers import StreamedEvent, whole
+from ares.edge.rest.answers import whole
 from ares.edge.rest.bodies import EventsQuery, given
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem

@@ -5,16 +5,18 @@ from typing import Annotated, Any, Literal
 from litestar.types import ASGIApp
 from msgspec import Meta
 
+from ares.api.identity import AuthView, NewToken, ProviderView, RoleView, TokenView, WhoAmI
+from ares.api.jobs import YEAR_S
 from ares.control.access.tenants import TenantChange
 from ares.control.access.users import Identity, UserChange, UserWish
 from ares.core.access.table import GRANTS, ROLES, TABLE, scope_of
 from ares.core.refusal import Refusal
-from ares.edge.rest.answers import NewToken, Shown, TokenList, TokenView, answer, empty
-from ares.edge.rest.bodies import YEAR_S, NoQuery, TokenName
+from ares.edge.rest.answers import TokenList, answer, empty
+from ares.edge.rest.bodies import NoQuery, TokenName
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NOT_FOUND, granted
-from ares.model.access import Permission, Proof, Role, Scope, TokenRecord
-from ares.model.base import Note, Record, Slug
+from ares.model.access import Permission, TokenRecord
+from ares.model.base import Note, Record, Shown, Slug
 from ares.model.tenant import Isolation, TenantRecord, UserName, UserRecord
 
 # Machines get theirs by joining.
@@ -72,49 +74,8 @@ class UserList(Record, frozen=True):
     users: tuple[UserRecord, ...]
 
 
-class RoleView(Shown, frozen=True):
-    """What a role may do and how far, and which roles it may give to others."""
-
-    role: Role
-    permissions: dict[str, Scope]
-    grants: tuple[Role, ...]
-
-
 class RoleList(Shown, frozen=True):
     roles: tuple[RoleView, ...]
-
-
-class WhoAmI(Shown, frozen=True):
-    """`permissions` says how far each goes. `home` is the caller's own tenant where it acts in another."""
-
-    tenant: str
-    role: Role
-    name: str
-    token_id: str
-    user: str
-    team: str | None
-    proof: Proof
-    home: str
-    expires_at: float | None
-    permissions: dict[str, Scope]
-
-
-class ProviderView(Shown, frozen=True):
-    """What a client needs to log in with a provider: RFC 8628."""
-
-    name: str
-    issuer: str
-    client_id: str
-    device_url: str
-    token_url: str
-    scopes: str
-    send: Literal["id_token", "access_token"]
-
-
-class AuthView(Shown, frozen=True):
-    """How one gets in: with an API token in any case."""
-
-    providers: tuple[ProviderView, ...]
 
 
 async def get_auth(call: RequestCall[NoQuery, None]) -> ASGIApp:

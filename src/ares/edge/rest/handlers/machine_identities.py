@@ -5,7 +5,7 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.control.access.machines import CertificateView
+from ares.api.identity import CertificateView
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NodeName, NoQuery

@@ -2,18 +2,11 @@
 
 from litestar.types import ASGIApp
 
-from ares.control.queries.nodes import NodeView
+from ares.api.identity import NewToken
+from ares.api.nodes import NodeView
 from ares.core.access.table import scope_of
 from ares.core.refusal import Refusal
-from ares.edge.rest.answers import (
-    Answer,
-    ClusterList,
-    HealthView,
-    LeaseList,
-    NewToken,
-    NodeList,
-    answer,
-)
+from ares.edge.rest.answers import Answer, ClusterList, HealthView, LeaseList, NodeList, answer
 from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, UsageQuery, given
 from ares.edge.rest.handlers.identity import token_view
 from ares.edge.rest.http.operation import RequestCall

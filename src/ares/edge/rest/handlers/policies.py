@@ -6,9 +6,10 @@ import msgspec
 from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
-from ares.control.governance.policies import TRIED_MAX, Located
+from ares.api.policies import CheckAnswer, NameView
+from ares.control.governance.policies import TRIED_MAX
 from ares.core.policy.names import NAMES
-from ares.edge.rest.answers import Shown, answer, empty
+from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery, given
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem
@@ -78,22 +79,6 @@ class PolicyList(Record, frozen=True):
     """The platform's first, then the tenant's, by name: the order they are applied in."""
 
     policies: tuple[PolicyRecord, ...]
-
-
-class NameView(Shown, frozen=True):
-    """Something a rule may speak of."""
-
-    name: str
-    type: str
-    about: str
-
-
-class CheckAnswer(Shown, frozen=True):
-    """`ok` when it could be saved; else what is wrong and where. `names` is all that rules may speak of."""
-
-    ok: bool
-    mistakes: tuple[Located, ...]
-    names: tuple[NameView, ...]
 
 
 _NAMES = tuple(NameView(name=name, type=kind, about=about) for name, (kind, about) in NAMES.items())

@@ -5,11 +5,11 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
-from ares.control.queries.pools import PoolView
+from ares.api.jobs import YEAR_S
+from ares.api.pools import PoolView, Shape
 from ares.core.refusal import Refusal
-from ares.core.starts.shapes import Shape
 from ares.edge.rest.answers import answer
-from ares.edge.rest.bodies import YEAR_S, given
+from ares.edge.rest.bodies import given
 from ares.edge.rest.http.operation import RequestCall
 from ares.model.base import Record
 from ares.model.job import RANKS_MAX, GpuModel, Resources

@@ -2,9 +2,10 @@
 
 from litestar.types import ASGIApp
 
+from ares.api.jobs import SubmitBody
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import answer, empty
-from ares.edge.rest.bodies import NoQuery, SubmitBody
+from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.handlers.submit import request_of
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NOT_FOUND

@@ -4,7 +4,8 @@ from typing import Any
 
 from litestar.types import ASGIApp
 
-from ares.control.governance.quotas import QuotaChange, QuotaView
+from ares.api.quotas import QuotaView
+from ares.control.governance.quotas import QuotaChange
 from ares.core.access.table import reaches
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery

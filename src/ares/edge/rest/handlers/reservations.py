@@ -5,9 +5,11 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.control.scheduler.reservations import ReservationView, ReservationWish
+from ares.api.jobs import YEAR_S
+from ares.api.reservations import ReservationView
+from ares.control.scheduler.reservations import ReservationWish
 from ares.edge.rest.answers import answer
-from ares.edge.rest.bodies import YEAR_S, NoQuery, ReasonQuery
+from ares.edge.rest.bodies import NoQuery, ReasonQuery
 from ares.edge.rest.http.operation import RequestCall
 from ares.model.base import Name, Note, Record, Slug
 from ares.model.reservation import Moment, RoomAsked

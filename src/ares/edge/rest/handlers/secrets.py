@@ -7,7 +7,7 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.control.governance.secrets import SecretView
+from ares.api.secrets import SecretView
 from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.http.operation import RequestCall

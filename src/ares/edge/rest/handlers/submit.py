@@ -7,12 +7,13 @@ import msgspec
 from litestar.types import ASGIApp
 
 from ares.api.deadlines import DeadlineSeen
+from ares.api.jobs import JobWarning, SubmitBody
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.access.table import reaches
 from ares.core.refusal import Refusal
-from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, JobWarning, ProblemDocument, answer
-from ares.edge.rest.bodies import NoQuery, SubmitBody
+from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, ProblemDocument, answer
+from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, problem_of
 from ares.edge.rest.http.strict import StrictDecoder, invalid

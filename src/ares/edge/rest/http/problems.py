@@ -5,7 +5,8 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from ares.core.quota.judge import LevelUse, OverQuota
+from ares.api.quotas import LevelUse
+from ares.core.quota.judge import OverQuota
 from ares.core.refusal import AdmissionCode, CredentialCode, QuotaCode, Refusal
 
 T = TypeVar("T")

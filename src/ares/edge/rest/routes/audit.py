@@ -1,16 +1,10 @@
 """The routes of the audit log."""
 
-from ares.control.governance.audit_search import AuditMonth, AuditPage
+from ares.api.audit import AuditHeadList, AuditMonth, AuditPage, AuditVerified
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.handlers import audit
-from ares.edge.rest.handlers.audit import (
-    AuditExportQuery,
-    AuditHeadList,
-    AuditMonthQuery,
-    AuditSearchQuery,
-    AuditVerified,
-)
+from ares.edge.rest.handlers.audit import AuditExportQuery, AuditMonthQuery, AuditSearchQuery
 from ares.edge.rest.http.operation import Operation
 
 AUDIT_OPERATIONS: tuple[Operation, ...] = (

@@ -1,12 +1,12 @@
 """Routes about who people are and what they may do."""
 
+from ares.api.identity import AuthView, NewToken, WhoAmI
 from ares.control.access.tenants import TenantChange
 from ares.control.access.users import UserChange
-from ares.edge.rest.answers import JSON, NewToken, TokenList
+from ares.edge.rest.answers import JSON, TokenList
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.handlers import identity
 from ares.edge.rest.handlers.identity import (
-    AuthView,
     OwnTokenBody,
     RoleList,
     TenantBody,
@@ -14,7 +14,6 @@ from ares.edge.rest.handlers.identity import (
     TokenBody,
     UserBody,
     UserList,
-    WhoAmI,
 )
 from ares.edge.rest.http.operation import PUBLIC, Body, Operation
 from ares.model.tenant import TenantRecord, UserRecord

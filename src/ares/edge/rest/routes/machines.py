@@ -1,6 +1,7 @@
 """Routes about machines' identities."""
 
-from ares.control.access.machines import Admitted, Revoked
+from ares.api.identity import Revoked
+from ares.control.access.machines import Admitted
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.handlers import machine_identities

@@ -1,15 +1,14 @@
 """Routes about the platform itself: pools, reservations, and what those do who run it."""
 
+from ares.api.jobs import SubmitBody
+from ares.api.nodes import ConsolidationView, DrainStatus, NodeView
+from ares.api.plugins import PluginList
+from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
-from ares.control.queries.nodes import NodeView
-from ares.control.queries.pools import PoolView
-from ares.control.scheduler.consolidate import ConsolidationView
-from ares.control.scheduler.drain import DrainStatus
-from ares.control.scheduler.plugins import PluginList
-from ares.control.scheduler.reservations import ReservationView
+from ares.api.reservations import ReservationView
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import JSON
-from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery, SubmitBody
+from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery
 from ares.edge.rest.handlers import machines, pools, predictions, profiles, reservations
 from ares.edge.rest.handlers.machines import ConsolidationBody, TaintQuery
 from ares.edge.rest.handlers.pools import PoolList, PoolsQuery

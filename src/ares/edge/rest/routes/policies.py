@@ -1,20 +1,12 @@
 """Routes of policies, and of alerts and the channels they go to."""
 
-from ares.control.governance.policies import Tried
+from ares.api.alerts import SavedChannel, TestAnswer
+from ares.api.policies import CheckAnswer, Tried
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.handlers import alerts, policies
-from ares.edge.rest.handlers.alerts import (
-    AlertList,
-    AlertNote,
-    AlertsQuery,
-    ChannelBody,
-    ChannelList,
-    SavedChannel,
-    TestAnswer,
-)
+from ares.edge.rest.handlers.alerts import AlertList, AlertNote, AlertsQuery, ChannelBody, ChannelList
 from ares.edge.rest.handlers.policies import (
-    CheckAnswer,
     DraftBody,
     PlatformQuery,
     PolicyBody,

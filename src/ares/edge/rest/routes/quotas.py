@@ -1,6 +1,7 @@
 """Routes about quotas."""
 
-from ares.control.governance.quotas import QuotaChange, QuotaView
+from ares.api.quotas import QuotaView
+from ares.control.governance.quotas import QuotaChange
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.handlers import quotas

@@ -1,11 +1,10 @@
 """Every route of the API, in one table."""
 
 from ares.api.decisions import Explanation, PlanAnswer, ReplayAnswer
+from ares.api.identity import NewToken
+from ares.api.jobs import JobDetail, JobPage, OutputList, SubmitBody
+from ares.api.nodes import ClusterView, NodeView
 from ares.api.usage import UsageReport
-from ares.control.queries.job_list import JobPage
-from ares.control.queries.jobs import JobDetail
-from ares.control.queries.nodes import ClusterView, NodeView
-from ares.control.queries.outputs import OutputList
 from ares.edge.rest.answers import (
     JSON,
     BatchAnswer,
@@ -15,7 +14,6 @@ from ares.edge.rest.answers import (
     HealthView,
     Ids,
     LeaseList,
-    NewToken,
     NodeList,
     PrioList,
 )
@@ -32,7 +30,6 @@ from ares.edge.rest.bodies import (
     ReasonQuery,
     ReplayBody,
     ResolveQuery,
-    SubmitBody,
     UsageQuery,
 )
 from ares.edge.rest.handlers import deadlines, decisions, events, jobs, logs, outputs, platform, submit

@@ -1,6 +1,6 @@
 """Routes about secrets."""
 
-from ares.control.governance.secrets import KeyRotation, SecretView
+from ares.api.secrets import KeyRotation, SecretView
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.handlers import secrets

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import get_args
 
 import ares
-from ares.core.quota.judge import LevelUse, OverQuota
+from ares.api.quotas import LevelUse
+from ares.core.quota.judge import OverQuota
 from ares.core.refusal import Refusal, RefusalCode
 from ares.edge.rest.http.problems import KINDS, Problem, not_found, problem_of
 
